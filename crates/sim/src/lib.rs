@@ -1,0 +1,8 @@
+//! Virtual time: workloads, trace readers, runs, metrics and reports.
+//!
+//! A [`source::Source`] yields page operations in batches; a run submits them to a device, whose
+//! completions become a [`summary::RunSummary`]; the report lays several summaries side by side.
+//! Absent: any knowledge of how a remap is persisted; that is the firmware's.
+
+pub mod source;
+pub mod summary;

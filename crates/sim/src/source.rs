@@ -1,0 +1,82 @@
+//! What a device under test is fed: a stream of page operations, in batches.
+//!
+//! Invariants: `lpn < addressable`; the pages of one request are adjacent in the stream, and only the
+//! last of them carries `last`; `at_ns` never decreases.
+//! Absent: time of completion (the device's) and how LBAs were folded (the trace reader's).
+
+/// What the host asks of one logical page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PageKind {
+    /// Read one page.
+    Read,
+    /// Write one page whose content is `HostPage::content`.
+    Write,
+    /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
+    /// no other page has.
+    ReadModifyWrite,
+    /// Deallocate one page.
+    Trim,
+}
+
+/// One page of one host request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostPage {
+    /// When the request arrives, in nanoseconds from the start of the trace; used by open-loop replay.
+    pub at_ns: u64,
+    /// Identity of the content written: equal identities mean equal 4 KiB. Never 0 for writes.
+    pub content: u64,
+    /// Logical page number, already folded into the addressable range.
+    pub lpn: u32,
+    /// What is asked.
+    pub kind: PageKind,
+    /// True for the last page of its request.
+    pub last: bool,
+}
+
+/// A stream of page operations: a synthetic workload or a trace.
+pub trait Source {
+    /// Appends up to about `want` page operations to `out`, never splitting a request.
+    ///
+    /// Returns `false` when the source is exhausted (nothing was appended). Synthetic workloads never are.
+    ///
+    /// # Errors
+    /// A malformed trace names file, line and reason.
+    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError>;
+
+    /// Number of pages in the whole stream if it is known beforehand, for progress bars.
+    fn len_hint(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Why a source cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file could not be read.
+    #[error("{file}: {source}")]
+    Io {
+        /// The trace file.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A record of the trace is malformed.
+    #[error("{file}:{line}: {reason}")]
+    Malformed {
+        /// The trace file.
+        file: String,
+        /// Line number from 1; for binary formats the record number.
+        line: u64,
+        /// What is wrong, in a few words.
+        reason: String,
+    },
+    /// The file as a whole cannot be used (unknown format, empty, impossible option).
+    #[error("{file}: {reason}")]
+    Unusable {
+        /// The trace file.
+        file: String,
+        /// What is wrong and what would work.
+        reason: String,
+    },
+}

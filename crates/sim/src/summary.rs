@@ -1,0 +1,144 @@
+//! What one run measured: plain numbers, ready for JSON, tables and plots.
+//!
+//! The field names of the first block are a contract with programs that read `compare --json`:
+//! fields may be added, never renamed.
+
+use serde::{Deserialize, Serialize};
+
+/// Latency percentiles in microseconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// 99.99th percentile.
+    pub p9999: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Why remaps became physical copies, in pages.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Demotions {
+    /// The 4-bit reference counter was full.
+    pub counter_full: u64,
+    /// No room for remapping metadata.
+    pub nvram_full: u64,
+    /// Valid entries above the high watermark.
+    pub watermark: u64,
+}
+
+/// One point of the time series; all rates are over `[previous point, at_s)`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// Virtual seconds since the measurement began.
+    pub at_s: f64,
+    /// Host bandwidth, remapped pages counted as served, MiB/s.
+    pub bandwidth_mib_s: f64,
+    /// Host page operations per second.
+    pub iops: f64,
+    /// Pages moved by GC per second.
+    pub gc_pages_s: f64,
+    /// Write amplification in this interval.
+    pub write_amplification: f64,
+    /// Free superblocks.
+    pub free_superblocks: u64,
+    /// Demoted remaps in this interval, pages.
+    pub demotions: u64,
+    /// Share of the remapping metadata's room in use, 0..=1.
+    pub nvram_used: f64,
+}
+
+/// Requests by how they ended. Their sum equals what was submitted, or the run fails.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Accounting {
+    /// Requests handed to the device.
+    pub submitted: u64,
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Read-modify-writes completed.
+    pub read_modify_writes: u64,
+    /// Deallocations completed.
+    pub trims: u64,
+    /// Requests refused by the device, with the reason's name.
+    pub refused: std::collections::BTreeMap<String, u64>,
+    /// Malformed trace records skipped at the user's wish.
+    pub skipped: u64,
+}
+
+/// Everything one run of one scheme measured after aging.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// Scheme name: `none`, `remap-ssd`, `flog`, `nlog`, `opt`.
+    pub scheme: String,
+    /// Host bandwidth, remapped pages counted as served, MiB/s.
+    pub bandwidth_mib_s: f64,
+    /// Host page operations per second.
+    pub iops: f64,
+    /// `flash_pages / host_pages`.
+    pub write_amplification: f64,
+    /// Pages the host wrote or remapped, dedup hits included.
+    pub host_pages: u64,
+    /// Every program: host, GC, metadata, log.
+    pub flash_pages: u64,
+    /// Pages moved by GC.
+    pub gc_pages: u64,
+    /// Remaps done, pages.
+    pub remaps: u64,
+    /// Remaps that became physical copies, by cause.
+    pub demotions: Demotions,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Write latency.
+    pub latency_us: Percentiles,
+    /// Virtual seconds measured.
+    pub seconds_simulated: f64,
+
+    /// Read latency.
+    pub read_latency_us: Percentiles,
+    /// Programs that carried host data.
+    pub host_programs: u64,
+    /// Programs of metadata: heads, tails, deallocation maps, remap log on flash.
+    pub metadata_pages: u64,
+    /// Writes that found their content on flash already (dedup hits).
+    pub dedup_hits: u64,
+    /// Cumulative distribution of write latency: (microseconds, fraction of requests).
+    pub latency_cdf: Vec<(f64, f64)>,
+    /// Time series.
+    pub samples: Vec<Sample>,
+    /// Bytes stored to NVRAM.
+    pub nvram_bytes_written: u64,
+    /// Years until the NVRAM's most written word wears out at this rate, if writes spread evenly.
+    pub nvram_life_years: f64,
+    /// Share of the remapping metadata's room in use at the end, 0..=1.
+    pub nvram_used: f64,
+    /// Share of it that is valid.
+    pub nvram_valid: f64,
+    /// Largest segment group seen, bytes.
+    pub largest_group_bytes: u64,
+    /// Virtual time spent finding the owners of victims' pages, seconds.
+    pub p2l_lookup_s: f64,
+    /// Superblocks reclaimed.
+    pub gc_runs: u64,
+    /// Block erase counts: mean, maximum, and maximum minus minimum.
+    pub erase_mean: f64,
+    /// Largest block erase count.
+    pub erase_max: u64,
+    /// Largest minus smallest.
+    pub erase_spread: u64,
+    /// Years until the mean block reaches its endurance at this rate.
+    pub lifetime_years: f64,
+    /// How every request ended.
+    pub requests: Accounting,
+    /// Real seconds the simulation took, aging apart.
+    pub wall_s: f64,
+}
