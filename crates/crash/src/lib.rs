@@ -1,1 +1,26 @@
-//! placeholder
+//! Power cuts by the thousand: the campaign that the firmware's promise is held against.
+//!
+//! Whatever was acknowledged survives a power cut at any instant, and nothing that was deallocated or
+//! overwritten comes back. A campaign runs [`script`]s on tiny, nearly full devices ([`setup`]), cuts
+//! their power ([`cut`]), lets the firmware recover, and asks the [`oracle`] whether a host could have
+//! expected what it reads. Every failure has a [`Code`] that runs it again; with a
+//! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a failure is what must be found ([`hunt`]).
+//!
+//! Absent: uncorrectable reads of flash pages. A page that recovery cannot read is a page that was being
+//! programmed, as far as anyone can tell, so a campaign that planted them could not tell right from wrong.
+
+pub mod campaign;
+pub mod code;
+pub mod cut;
+pub mod line;
+pub mod marks;
+pub mod oracle;
+mod quiet;
+pub mod run;
+pub mod script;
+pub mod setup;
+pub mod trail;
+
+pub use code::Code;
+pub use marks::Marks;
+pub use run::{Budget, Failed, Options, Progress, Report, hunt, replay, replay_whole, run};

@@ -1,1 +1,22 @@
-//! placeholder
+//! The firmware and the time it takes: a device that is told when a command arrives and says when it is done.
+//!
+//! ```text
+//! submit(now, command) -> ftl (takes effect at once, records media operations) -> timing -> done_at
+//! ```
+//!
+//! Invariants: time is an argument and an answer, in nanoseconds of `u64`; completion times follow from the
+//! order of submission alone. Absent: a clock, threads, queues of outstanding commands (the caller's), and
+//! any knowledge of how a remap is persisted.
+
+pub mod config;
+mod device;
+mod ends;
+pub mod preset;
+mod scale;
+pub mod timing;
+
+pub use config::{DeviceConfig, DeviceConfigError};
+pub use device::{Completion, Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
+pub use preset::{PRESETS, Preset};
+pub use scale::parse_scale;
+pub use timing::{Command, Timing};

@@ -1,1 +1,30 @@
-//! placeholder
+//! NAND flash and NVRAM as bytes that outlive power.
+//!
+//! A [`Media`] is what the firmware runs on: a NAND array (channels, dies, blocks, pages, OOB) and an
+//! NVRAM of 8-byte words. Every operation takes effect at once in the *live* view, is recorded in
+//! [`Media::ops`] for whoever keeps time, and, while a power [`rail`] is attached, stays *pending* until
+//! settled, so that a cut can leave it whole, absent or torn.
+//!
+//! Absent: time, threads, randomness, and any idea of what the bytes mean.
+
+mod array;
+pub mod content;
+pub mod fault;
+pub mod geometry;
+pub mod image;
+pub mod image_file;
+mod media;
+pub mod oob;
+pub mod op;
+pub mod rail;
+pub mod slab;
+
+pub use array::Stored;
+pub use content::{ContentMode, Page, Payload};
+pub use fault::{Faults, MediaError};
+pub use geometry::{BlockId, Geometry, Lpn, Ppn, SbId};
+pub use image::Image;
+pub use media::Media;
+pub use oob::Oob;
+pub use op::{After, ClearId, Op, OpKind, Purpose};
+pub use rail::{AckSet, Outcome};

@@ -4,5 +4,8 @@
 //! completions become a [`summary::RunSummary`]; the report lays several summaries side by side.
 //! Absent: any knowledge of how a remap is persisted; that is the firmware's.
 
+pub mod report;
 pub mod source;
 pub mod summary;
+pub mod trace;
+pub mod workload;

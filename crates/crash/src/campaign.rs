@@ -1,0 +1,317 @@
+//! One script: a device is filled, worked on, cut, recovered, judged, and worked on again.
+//!
+//! The main line runs once; every few commands power is cut in several ways, each on a fork that shares the
+//! surviving media. A fork recovers (and may be cut again while it does), is judged, goes on working, and is cut
+//! again, for a few generations. Now and then a fork becomes the main line, so that damage adds up.
+//! Invariants: everything follows from the setup and the seed; the first failure ends the script.
+//! Absent: threads, time, and the choice of scripts (`run`).
+
+use crate::cut::Cutter;
+use crate::line::{Failure, Line};
+use crate::marks::Marks;
+use crate::oracle::{Content, Oracle};
+use crate::quiet;
+use crate::script::{Command, Generator};
+use crate::setup::Setup;
+use crate::trail::{Event, Trail};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_ftl::Ftl;
+use remap_ssd_media::{Faults, Image, Media, Outcome};
+
+/// What became of a script.
+#[derive(Default)]
+pub struct ScriptEnd {
+    /// Digest of the media that each cut left, some of them equal.
+    pub digests: Vec<u64>,
+    /// Recoveries.
+    pub recoveries: u64,
+    /// What happened on the way.
+    pub marks: Marks,
+    /// The failure that ended it, explained.
+    pub failure: Option<String>,
+    /// The media that the last cut left: recovering from it shows the failure, if a recovery failed.
+    pub image: Option<Image>,
+}
+
+/// What is left of a device and its host when power is gone.
+struct Survivor {
+    image: Image,
+    faults: Faults,
+    oracle: Oracle,
+    generator: Generator,
+    faults_left: u32,
+}
+
+/// A script being run.
+pub struct Campaign<'a> {
+    setup: &'a Setup,
+    random: Xoshiro256PlusPlus,
+    seed: u64,
+    trail: Trail,
+    end: ScriptEnd,
+    /// Buffer for reads.
+    read: Vec<Content>,
+    /// Commands in flight at most.
+    depth: usize,
+}
+
+/// Operations under way at which the main line lets them all end.
+const PENDING_MAX: usize = 400;
+
+impl<'a> Campaign<'a> {
+    /// Script `seed` on the setup's device.
+    pub fn new(setup: &'a Setup, seed: u64) -> Self {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let depth = random.random_range(1..=8);
+        let trail = Trail::default();
+        Self { setup, random, seed, trail, end: ScriptEnd::default(), read: Vec::new(), depth }
+    }
+
+    /// Runs it to its end or to its first failure.
+    pub fn run(mut self) -> ScriptEnd {
+        let failure = match quiet::catch(|| self.script()) {
+            Ok(Ok(())) => None,
+            Ok(Err(failure)) => Some(failure),
+            Err(panic) => Some(Failure::new(format!("the firmware panicked: {panic}"))),
+        };
+        if let Some(failure) = failure {
+            let explained = format!("{}\n  {}\n{}", failure.text, self.device(), self.trail.explain(failure.lpn));
+            self.end.failure = Some(explained);
+        } else {
+            self.end.image = None;
+        }
+        self.end
+    }
+
+    /// The device in one line.
+    fn device(&self) -> String {
+        let (shape, config) = (self.setup.geometry.shape(), &self.setup.config);
+        format!(
+            "{}: {} dies, {} superblocks, {} pages a block, {} LPNs, {}-byte entries, log of {} bytes in segments of {}, \
+             count at most {}, {} deallocation slots{}",
+            config.scheme,
+            shape.dies,
+            shape.superblocks,
+            shape.pages_per_block,
+            config.lpns,
+            config.entry.words() * 8,
+            config.log_bytes,
+            config.segment_bytes,
+            config.count_max,
+            config.dealloc_slots,
+            self.setup.mutant.map(|guard| format!(", without {guard}")).unwrap_or_default(),
+        )
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.random.random_ratio(1, one_in)
+    }
+
+    fn script(&mut self) -> Result<(), Failure> {
+        let mut line = Line::format(self.setup, self.seed)?;
+        self.fill(&mut line)?;
+        for step in 0..self.setup.steps {
+            self.step(&mut line)?;
+            if step % 16 == 0 {
+                line.verify_live(&mut self.read)?;
+            }
+            if self.chance(3) {
+                line = self.cut_here(line)?;
+            }
+        }
+        line.verify_live(&mut self.read)?;
+        self.end.marks.collect(&line.ftl);
+        Ok(())
+    }
+
+    /// Writes all of the device or, in some scripts, only a part: what was never written has paths of its own.
+    fn fill(&mut self, line: &mut Line) -> Result<(), Failure> {
+        let lpns = self.setup.config.lpns;
+        let share = match self.random.random_range(0..8) {
+            0 => 0,
+            1 => self.random.random_range(0..lpns),
+            _ => lpns,
+        };
+        for at in 0..share {
+            let Some(write) = line.generator.fill() else { break };
+            line.submit(write, &mut self.trail)?;
+            if at % 16 == 15 {
+                self.catch_up(line);
+            }
+        }
+        self.catch_up(line);
+        Ok(())
+    }
+
+    /// Everything ends and the host learns of it.
+    fn catch_up(&mut self, line: &mut Line) {
+        line.ftl.media_mut().settle_all();
+        for (id, _) in line.in_flight.drain(..) {
+            line.oracle.acknowledge(id);
+        }
+        self.trail.push(Event::CaughtUp);
+    }
+
+    /// One command, and some acknowledgements.
+    fn step(&mut self, line: &mut Line) -> Result<(), Failure> {
+        self.plant(line);
+        if self.chance(100) {
+            let command = line.generator.out_of_range();
+            line.submit_out_of_range(command)?;
+        }
+        let command = line.generator.command(line.oracle.live());
+        self.end.marks.commands += 1;
+        match command {
+            Command::Remap { relocate: true, .. } => self.end.marks.relocations += 1,
+            Command::Deallocate { .. } => self.end.marks.trims += 1,
+            _ => {}
+        }
+        line.submit(command, &mut self.trail)?;
+        while line.in_flight.len() > self.depth || (!line.in_flight.is_empty() && self.chance(3)) {
+            let at = self.random.random_range(0..line.in_flight.len() as u32);
+            line.acknowledge(at as usize, &mut self.trail);
+        }
+        if self.chance(40) || line.ftl.media().pending() > PENDING_MAX {
+            if self.chance(2) { self.catch_up(line) } else { line.settle_all(&mut self.trail) }
+        }
+        Ok(())
+    }
+
+    /// Faults that appear now.
+    fn plant(&mut self, line: &mut Line) {
+        let geometry = self.setup.geometry;
+        if line.faults_left > 0 && self.chance(30) {
+            line.faults_left -= 1;
+            self.end.marks.faults_planted += 1;
+            let block = remap_ssd_media::BlockId(self.random.random_range(0..geometry.blocks()));
+            let row = self.random.random_range(0..geometry.pages_per_block());
+            let erase = self.random.random_ratio(1, 3);
+            self.trail.push(Event::Planted(block.0, (!erase).then_some(row)));
+            line.ftl.media_mut().plant(|faults| {
+                if erase {
+                    faults.erase.insert(block);
+                } else {
+                    faults.program.insert(block, row);
+                }
+            });
+        }
+        let words = line.ftl.media().nvram_words() as u32;
+        if words > 0 && self.chance(50) {
+            let word = self.random.random_range(0..words) as usize;
+            let bit = self.random.random_range(0..64);
+            line.ftl.media_mut().plant(|faults| {
+                faults.flips.insert(word, 1 << bit);
+            });
+        }
+    }
+
+    /// Several cuts of one instant; returns the line to go on with.
+    fn cut_here(&mut self, mut line: Line) -> Result<Line, Failure> {
+        let mut seen = Vec::new();
+        for _ in 0..self.random.random_range(1..=3) {
+            let mark = self.trail.mark();
+            let image = self.cut(&line.ftl);
+            let digest = self.end.digests.last().copied();
+            if seen.contains(&digest) {
+                self.trail.rewind(mark);
+                continue;
+            }
+            seen.push(digest);
+            let fork = self.fork(&line, image)?;
+            if self.chance(30) {
+                self.end.marks.forks_adopted += 1;
+                self.end.marks.collect(&line.ftl);
+                line = fork;
+                break;
+            }
+            self.end.marks.collect(&fork.ftl);
+            self.trail.rewind(mark);
+        }
+        Ok(line)
+    }
+
+    /// Cuts the power of a device.
+    fn cut(&mut self, ftl: &Ftl) -> Image {
+        let pending = ftl.media().pending();
+        let mut cutter = Cutter::new(self.random.random(), pending);
+        let (mut whole, mut torn) = (0, 0);
+        let image = ftl.media().cut(|| {
+            let outcome = cutter.outcome();
+            whole += u32::from(outcome == Outcome::Whole);
+            torn += u32::from(matches!(outcome, Outcome::Torn(_)));
+            outcome
+        });
+        self.end.marks.partial_cuts += u64::from((whole as usize) < pending);
+        self.end.digests.push(image.digest());
+        self.trail.push(Event::Cut { pending: pending as u32, whole, torn });
+        image
+    }
+
+    /// Recovers what a cut left and goes on from there, for a few more cuts.
+    fn fork(&mut self, line: &Line, image: Image) -> Result<Line, Failure> {
+        let generator = line.generator.branch(self.random.random());
+        let mut fork = self.power_on(Survivor {
+            image,
+            faults: line.ftl.media().faults().clone(),
+            oracle: line.oracle.clone(),
+            generator,
+            faults_left: line.faults_left,
+        })?;
+        for _ in 0..self.random.random_range(0..3) {
+            for _ in 0..self.random.random_range(0..20) {
+                self.step(&mut fork)?;
+            }
+            if self.chance(4) {
+                fork.verify_live(&mut self.read)?;
+            }
+            let image = self.cut(&fork.ftl);
+            self.end.marks.collect(&fork.ftl);
+            let faults = fork.ftl.media().faults().clone();
+            let Line { oracle, generator, faults_left, .. } = fork;
+            fork = self.power_on(Survivor { image, faults, oracle, generator, faults_left })?;
+        }
+        Ok(fork)
+    }
+
+    /// Recovers, perhaps with cuts on the way, looks at everything, and lets the oracle judge.
+    fn power_on(&mut self, survivor: Survivor) -> Result<Line, Failure> {
+        let Survivor { mut image, mut faults, oracle, generator, faults_left } = survivor;
+        let mut cuts_left = if self.chance(4) { self.random.random_range(1..=3) } else { 0 };
+        let mut ftl = self.recover(&image, faults)?;
+        while cuts_left > 0 && ftl.media().pending() > 0 {
+            cuts_left -= 1;
+            self.end.marks.recovery_cuts += 1;
+            image = self.cut(&ftl);
+            faults = ftl.media().faults().clone();
+            ftl = self.recover(&image, faults)?;
+        }
+        // The host is served once recovery's own operations have ended: what it sees then is there to stay.
+        ftl.media_mut().settle_all();
+        let mut line = Line { ftl, oracle, generator, in_flight: Vec::new(), faults_left };
+        line.check_tables()?;
+        line.observe(&mut self.read)?;
+        let verdict = line
+            .oracle
+            .judge(&self.read)
+            .map_err(|misread| Failure { text: format!("after a cut, {misread}"), lpn: Some(misread.lpn) })?;
+        self.end.marks.atomic_committed += verdict.committed;
+        self.end.marks.atomic_aborted += verdict.aborted;
+        self.trail.push(Event::Seen);
+        line.oracle.adopt(&self.read);
+        Ok(line)
+    }
+
+    fn recover(&mut self, image: &Image, faults: Faults) -> Result<Ftl, Failure> {
+        self.trail.push(Event::Recovering);
+        self.end.image = Some(image.clone());
+        let mut media = Media::from_image(image);
+        media.plant(|planted| *planted = faults);
+        media.attach_rail();
+        let (mut ftl, _) = Ftl::recover(media, self.setup.config.clone())
+            .map_err(|error| Failure::new(format!("recovery fails: {error}")))?;
+        self.end.recoveries += 1;
+        ftl.media_mut().ops.clear();
+        Ok(ftl)
+    }
+}

@@ -1,0 +1,49 @@
+//! The short name of a script, from which it runs again exactly.
+//!
+//! `remap-ssd:3:9f2c41d0` is script 9f2c41d0 (hexadecimal) on setup 3 of scheme remap-ssd; with
+//! `:commit` after it, the firmware runs without its guard `commit`.
+//! Invariant: `parse` of what `Display` writes gives the same code. Absent: a version; a code is good for
+//! the program that printed it.
+
+use remap_ssd_ftl::{Guard, SchemeKind};
+use std::fmt;
+use std::str::FromStr;
+
+/// Names a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The firmware's scheme.
+    pub scheme: SchemeKind,
+    /// Number of the setup.
+    pub setup: u32,
+    /// Seed of the script.
+    pub seed: u32,
+    /// The guard that is off.
+    pub mutant: Option<Guard>,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{:x}", self.scheme, self.setup, self.seed)?;
+        self.mutant.map_or(Ok(()), |guard| write!(f, ":{guard}"))
+    }
+}
+
+impl FromStr for Code {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let (Some(scheme), Some(setup), Some(seed)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(format!("'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"));
+        };
+        let scheme = scheme.parse().map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
+        let setup = setup.parse().map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
+        let seed = u32::from_str_radix(seed, 16)
+            .map_err(|_| format!("'{text}': the seed '{seed}' is not a hexadecimal number of 32 bits"))?;
+        let mutant = parts.next().map(str::parse).transpose()?;
+        match parts.next() {
+            Some(more) => Err(format!("'{text}': nothing can follow the guard, but there is '{more}'")),
+            None => Ok(Self { scheme, setup, seed, mutant }),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a power cut leaves of the operations under way, in several characters.
+//!
+//! Independent coin flips almost never leave "all but one" or "the first k", and those are the cuts that
+//! find a missing wait. So each cut first draws a character and then the outcomes.
+//! Absent: the order among the operations; the rail keeps it, whatever is drawn here.
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_media::Outcome;
+
+/// Draws the outcomes of one cut.
+pub struct Cutter {
+    random: Xoshiro256PlusPlus,
+    character: Character,
+    /// Operations asked about so far.
+    asked: u32,
+}
+
+/// Chances of `Whole` and `Torn` are in 1/16; the rest is `Absent`.
+#[derive(Clone, Copy, Debug)]
+enum Character {
+    Mixed {
+        whole: u32,
+        torn: u32,
+    },
+    /// All of the first ones, then a mixture.
+    Prefix {
+        len: u32,
+        whole: u32,
+        torn: u32,
+    },
+    /// All but one.
+    But {
+        at: u32,
+        torn: bool,
+    },
+    /// Stretches that land and stretches that do not: one die, one queue was behind.
+    Stretches {
+        landing: bool,
+    },
+}
+
+impl Cutter {
+    /// A cut of at most `pending` operations.
+    pub fn new(seed: u64, pending: usize) -> Self {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let pending = pending as u32;
+        let character = match random.random_range(0..20) {
+            0 => Character::Mixed { whole: 16, torn: 0 },
+            1 => Character::Mixed { whole: 0, torn: 0 },
+            2..5 => Character::Mixed { whole: 14, torn: 1 },
+            5..7 => Character::Mixed { whole: 2, torn: 1 },
+            7..9 => Character::Mixed { whole: 8, torn: 2 },
+            9..11 => Character::Mixed { whole: 6, torn: 9 },
+            11..14 => {
+                Character::Prefix { len: random.random_range(0..=pending), whole: random.random_range(0..12), torn: 2 }
+            }
+            14..18 => Character::But { at: random.random_range(0..=pending), torn: random.random_ratio(1, 3) },
+            _ => Character::Stretches { landing: random.random() },
+        };
+        Self { random, character, asked: 0 }
+    }
+
+    /// What becomes of the next operation.
+    pub fn outcome(&mut self) -> Outcome {
+        let at = self.asked;
+        self.asked += 1;
+        match &mut self.character {
+            Character::Mixed { whole, torn } => draw(&mut self.random, *whole, *torn),
+            Character::Prefix { len, .. } if at < *len => Outcome::Whole,
+            Character::Prefix { whole, torn, .. } => draw(&mut self.random, *whole, *torn),
+            Character::But { at: missing, torn } if at == *missing => {
+                if *torn {
+                    Outcome::Torn(self.random.random())
+                } else {
+                    Outcome::Absent
+                }
+            }
+            Character::But { .. } => Outcome::Whole,
+            Character::Stretches { landing } => {
+                *landing ^= self.random.random_ratio(1, 6);
+                if *landing { Outcome::Whole } else { Outcome::Absent }
+            }
+        }
+    }
+}
+
+fn draw(random: &mut Xoshiro256PlusPlus, whole: u32, torn: u32) -> Outcome {
+    let draw = random.random_range(0..16);
+    if draw < whole {
+        Outcome::Whole
+    } else if draw < whole + torn {
+        Outcome::Torn(random.random())
+    } else {
+        Outcome::Absent
+    }
+}

@@ -1,0 +1,193 @@
+//! One device with its host: the firmware under test beside the model.
+//!
+//! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what their
+//! acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
+
+use crate::oracle::{CommandId, Content, Oracle, ZEROES};
+use crate::script::{Command, Generator};
+use crate::setup::Setup;
+use crate::trail::{Event, Trail};
+use remap_ssd_ftl::{Ftl, Refusal, Remap};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
+use std::sync::Arc;
+
+/// A finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What is wrong.
+    pub text: String,
+    /// The LPN it is about.
+    pub lpn: Option<u32>,
+}
+
+impl Failure {
+    /// About the whole device.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), lpn: None }
+    }
+}
+
+/// A device that is powered on.
+pub struct Line {
+    /// The firmware.
+    pub ftl: Ftl,
+    /// The model.
+    pub oracle: Oracle,
+    /// What the host does next.
+    pub generator: Generator,
+    /// Submitted and not acknowledged.
+    pub in_flight: Vec<(CommandId, AckSet)>,
+    /// Blocks that will still fail.
+    pub faults_left: u32,
+}
+
+impl Line {
+    /// A new device, formatted.
+    ///
+    /// # Errors
+    /// The firmware refuses the configuration.
+    pub fn format(setup: &Setup, seed: u64) -> Result<Self, Failure> {
+        let words = setup.config.nvram_words(&setup.geometry);
+        let mut media = Media::blank(setup.geometry, setup.mode, words);
+        media.attach_rail();
+        let mut ftl = Ftl::format(media, setup.config.clone()).map_err(|error| Failure::new(error.to_string()))?;
+        ftl.media_mut().settle_all();
+        ftl.media_mut().ops.clear();
+        Ok(Self {
+            ftl,
+            oracle: Oracle::new(setup.config.lpns),
+            generator: Generator::new(seed, setup.config.lpns, setup.mix, setup.atomic()),
+            in_flight: Vec::new(),
+            faults_left: setup.bad_blocks,
+        })
+    }
+
+    /// Submits a command, to the firmware and to the model.
+    ///
+    /// # Errors
+    /// The firmware refuses it.
+    pub fn submit(&mut self, command: Command, trail: &mut Trail) -> Result<(), Failure> {
+        trail.push(Event::Submitting(command));
+        self.ftl.media_mut().begin_command();
+        let result = self.execute(&command);
+        let ack = self.ftl.media_mut().take_ack();
+        self.ftl.media_mut().ops.clear();
+        result.map_err(|refusal| Failure::new(format!("the firmware refuses '{command}': {refusal}")))?;
+        if !matches!(command, Command::Background { .. }) {
+            let id = self.oracle.submit(&command);
+            trail.push(Event::Submitted(id, command));
+            self.in_flight.push((id, ack));
+        }
+        Ok(())
+    }
+
+    /// Submits a command that must be refused and change nothing.
+    ///
+    /// # Errors
+    /// It was not refused, or not for this reason.
+    pub fn submit_out_of_range(&mut self, command: Command) -> Result<(), Failure> {
+        match self.execute(&command) {
+            Err(Refusal::OutOfRange) => Ok(()),
+            other => Err(Failure::new(format!("'{command}' reaches past the last LPN and ends with {other:?}"))),
+        }
+    }
+
+    fn execute(&mut self, command: &Command) -> Result<(), Refusal> {
+        match *command {
+            Command::Write { lpn, content } => self.ftl.write(lpn, &payload(self.ftl.media().mode(), content)),
+            Command::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
+            Command::Remap { target, source, len, relocate, atomic } => {
+                self.ftl.remap(&Remap { target, source, len, relocate, atomic })
+            }
+            Command::Flush => self.ftl.flush(),
+            Command::Background { steps } => {
+                for _ in 0..steps {
+                    if !self.ftl.background() {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The host sees the acknowledgement of command `at` of those in flight.
+    pub fn acknowledge(&mut self, at: usize, trail: &mut Trail) {
+        let (id, ack) = self.in_flight.swap_remove(at);
+        self.ftl.media_mut().settle(&ack);
+        self.oracle.acknowledge(id);
+        trail.push(Event::Acknowledged(id));
+    }
+
+    /// Everything under way ends; the host has not noticed yet.
+    pub fn settle_all(&mut self, trail: &mut Trail) {
+        self.ftl.media_mut().settle_all();
+        trail.push(Event::Settled);
+    }
+
+    /// Reads every LPN into `read`.
+    ///
+    /// # Errors
+    /// The first LPN that cannot be read.
+    pub fn observe(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
+        read.clear();
+        for lpn in 0..self.oracle.live().len() as u32 {
+            let page = self
+                .ftl
+                .read(lpn)
+                .map_err(|refusal| Failure { text: format!("LPN {lpn} cannot be read: {refusal}"), lpn: Some(lpn) })?;
+            let content = content(&page)
+                .ok_or_else(|| Failure { text: format!("LPN {lpn} reads what nobody wrote"), lpn: Some(lpn) })?;
+            read.push(content);
+        }
+        self.ftl.media_mut().ops.clear();
+        Ok(())
+    }
+
+    /// While power is on every LPN reads like the newest command on it left it, and every table fits the others.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn verify_live(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
+        self.check_tables()?;
+        self.observe(read)?;
+        let wrong = self.oracle.live().iter().zip(read.iter()).position(|(live, read)| live != read);
+        wrong.map_or(Ok(()), |lpn| {
+            let (live, read) = (self.oracle.live()[lpn], read[lpn]);
+            let (read, live) = (crate::oracle::name(read), crate::oracle::name(live));
+            Err(Failure { text: format!("power is on, LPN {lpn} reads {read} and not {live}"), lpn: Some(lpn as u32) })
+        })
+    }
+
+    /// # Errors
+    /// What the firmware's own check says.
+    pub fn check_tables(&self) -> Result<(), Failure> {
+        self.ftl.check().map_err(|text| Failure::new(format!("the firmware's tables disagree: {text}")))
+    }
+}
+
+/// What a write of `content` hands over: in bytes, the number over and over.
+fn payload(mode: ContentMode, content: Content) -> Payload {
+    if mode != ContentMode::Bytes {
+        return Payload::Identity(content);
+    }
+    let mut bytes = [0; PAGE_BYTES];
+    for chunk in bytes.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&content.to_le_bytes());
+    }
+    Payload::Bytes(Arc::new(bytes))
+}
+
+fn content(page: &Page) -> Option<Content> {
+    match page {
+        Page::Zeroes => Some(ZEROES),
+        Page::Unknown => None,
+        Page::Identity(identity) => Some(*identity),
+        Page::Bytes(bytes) => {
+            let mut words = bytes.chunks_exact(8).map(|word| Content::from_le_bytes(word.try_into().expect("8 bytes")));
+            let first = words.next()?;
+            words.all(|word| word == first).then_some(first)
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Proof that a campaign went where it should: how often each rare thing happened.
+//!
+//! Invariant: a mark that is zero is listed as zero, so that its absence can be seen.
+//! Absent: any judgement; tests name the marks they need.
+
+use remap_ssd_ftl::{Ftl, Stats};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+macro_rules! marks {
+    (firmware { $($name:ident,)* } campaign { $($(#[$doc:meta])* $own:ident,)* }) => {
+        /// How often things happened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Marks {
+            $(#[doc = concat!("The firmware's counter `", stringify!($name), "`.")] pub $name: u64,)*
+            $($(#[$doc])* pub $own: u64,)*
+        }
+        impl Marks {
+            /// Adds what a firmware counted since it was powered on.
+            fn add_stats(&mut self, stats: &Stats) {
+                $(self.$name += stats.$name;)*
+            }
+            /// Adds another campaign's marks.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+                $(self.$own += other.$own;)*
+            }
+            /// All of them by name.
+            pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
+                BTreeMap::from([$((stringify!($name), self.$name),)* $((stringify!($own), self.$own),)*])
+            }
+        }
+    };
+}
+
+marks! {
+    firmware {
+    host_writes, host_deallocations, remaps, dedup_hits, no_effect, demoted_counter_full, demoted_nvram_full,
+    demoted_watermark, copies, gc_programs, gc_copies, meta_programs, gc_runs, wear_runs, metadata_gc_runs,
+    blocks_retired, dealloc_flushes, program_failures, atomic_commands,
+    }
+    campaign {
+    /// Commands submitted.
+    commands,
+    /// Relocating remaps submitted.
+    relocations,
+    /// Trims and write zeroes submitted.
+    trims,
+    /// Cuts that left operations torn or missing.
+    partial_cuts,
+    /// Cuts while recovery's own operations were under way.
+    recovery_cuts,
+    /// Forks that became the main line.
+    forks_adopted,
+    /// Atomic commands under way at a cut that recovery completed.
+    atomic_committed,
+    /// Atomic commands under way at a cut that recovery undid.
+    atomic_aborted,
+    /// Flipped NVRAM bits that were corrected.
+    flips_corrected,
+    /// Faults planted.
+    faults_planted,
+    }
+}
+
+impl Marks {
+    /// A firmware is about to be powered off.
+    pub fn collect(&mut self, ftl: &Ftl) {
+        self.add_stats(ftl.stats());
+        self.flips_corrected += ftl.media().counts.nv_corrected;
+    }
+}

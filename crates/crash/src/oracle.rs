@@ -1,0 +1,335 @@
+//! What the host may see: the model that the firmware is judged by.
+//!
+//! Per LPN the model knows the effect of the last acknowledged command that touched it (`base`) and the
+//! effects of later commands that nobody acknowledged yet. After a power cut exactly these may be read.
+//! Two rules tie LPNs together. An atomic command happened on all its LPNs or on none. A relocation
+//! that nobody acknowledged may deallocate a source only where its target shows the moved page or what a later
+//! command put there.
+//! Invariants: what was read after a recovery is the truth from then on (`adopt`); `live` is what reads return
+//! while power is on. Absent: anything about flash, NVRAM, or how a remap is made durable.
+
+use crate::script::Command;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// What a page holds, by number; every number stands for different bytes.
+pub type Content = u64;
+
+/// A page that is not mapped reads as zeroes.
+pub const ZEROES: Content = 0;
+
+/// A host command's number, in order of submission.
+pub type CommandId = u32;
+
+/// What one command changes.
+#[derive(Clone, Debug, Default)]
+struct Effects {
+    id: CommandId,
+    atomic: bool,
+    pages: Vec<(u32, Content)>,
+    /// Sources that the command deallocates, each with the target its page moved to.
+    moved: Vec<(u32, u32)>,
+}
+
+/// The values of one LPN that a cut may leave, oldest first.
+struct Choices {
+    lpn: u32,
+    /// Commands whose value the LPN may show, with the value.
+    values: Vec<(CommandId, Content)>,
+    /// Of those, the ones that show what was read.
+    shown: Vec<CommandId>,
+}
+
+/// How the atomic commands under way at a cut ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Those that certainly happened.
+    pub committed: u64,
+    /// Those that certainly did not.
+    pub aborted: u64,
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    live: Vec<Content>,
+    base: Vec<Content>,
+    /// The command that `base` is the effect of.
+    base_id: Vec<CommandId>,
+    pending: Vec<Arc<Effects>>,
+    next_id: CommandId,
+}
+
+impl Oracle {
+    /// A device of `lpns` pages, none of them mapped.
+    pub fn new(lpns: u32) -> Self {
+        let lpns = lpns as usize;
+        Self {
+            live: vec![ZEROES; lpns],
+            base: vec![ZEROES; lpns],
+            base_id: vec![0; lpns],
+            pending: Vec::new(),
+            next_id: 1,
+        }
+    }
+
+    /// What a read returns while power is on.
+    pub fn live(&self) -> &[Content] {
+        &self.live
+    }
+
+    /// The number the next command gets.
+    pub fn next_id(&self) -> CommandId {
+        self.next_id
+    }
+
+    /// A command was submitted.
+    pub fn submit(&mut self, command: &Command) -> CommandId {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut effects = Effects { id, ..Effects::default() };
+        match *command {
+            Command::Write { lpn, content } => effects.pages.push((lpn, content)),
+            Command::Deallocate { lpn, len } => effects.pages.extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),
+            Command::Remap { target, source, len, relocate, atomic } if target != source => {
+                effects.atomic = atomic;
+                for at in 0..len {
+                    effects.pages.push((target + at, self.live[(source + at) as usize]));
+                }
+                for at in (0..len).filter(|at| relocate && !(target..target + len).contains(&(source + at))) {
+                    effects.pages.push((source + at, ZEROES));
+                    effects.moved.push((source + at, target + at));
+                }
+            }
+            Command::Remap { .. } | Command::Flush | Command::Background { .. } => {}
+        }
+        for (lpn, content) in &effects.pages {
+            self.live[*lpn as usize] = *content;
+        }
+        self.pending.push(Arc::new(effects));
+        id
+    }
+
+    /// The host saw the acknowledgement of a command.
+    pub fn acknowledge(&mut self, id: CommandId) {
+        let Some(at) = self.pending.iter().position(|effects| effects.id == id) else { return };
+        let effects = self.pending.remove(at);
+        for (lpn, content) in &effects.pages {
+            let lpn = *lpn as usize;
+            if self.base_id[lpn] < id {
+                self.base_id[lpn] = id;
+                self.base[lpn] = *content;
+            }
+        }
+    }
+
+    /// What was read after a recovery becomes the truth.
+    pub fn adopt(&mut self, read: &[Content]) {
+        self.live.copy_from_slice(read);
+        self.base.copy_from_slice(read);
+        self.base_id.fill(self.next_id);
+        self.next_id += 1;
+        self.pending.clear();
+    }
+
+    /// May a cut now, with a recovery after it, leave a device that reads like this?
+    ///
+    /// # Errors
+    /// The first LPN that may not read so, or the rule between LPNs that is broken.
+    pub fn judge(&self, read: &[Content]) -> Result<Verdict, Misread> {
+        let choices = self.choices(read);
+        let mut choice = choices.iter().peekable();
+        for (lpn, read) in read.iter().enumerate() {
+            let open = choice.next_if(|choice| choice.lpn as usize == lpn);
+            let allowed = open.map_or(*read == self.base[lpn], |choice| !choice.shown.is_empty());
+            if !allowed {
+                let values = open.map_or_else(|| vec![(self.base_id[lpn], self.base[lpn])], |open| open.values.clone());
+                return Err(Misread { lpn: lpn as u32, read: *read, rule: None, allowed: values });
+            }
+        }
+        if !self.pending.iter().any(|effects| effects.atomic || !effects.moved.is_empty()) {
+            return Ok(Verdict::default());
+        }
+        self.judge_rules(&choices, read)
+    }
+
+    /// The LPNs that commands under way touch, in order, with what each may show and does show.
+    fn choices(&self, read: &[Content]) -> Vec<Choices> {
+        let mut touched: Vec<(u32, CommandId, Content)> = Vec::new();
+        for effects in &self.pending {
+            let open = effects.pages.iter().filter(|(lpn, _)| self.base_id[*lpn as usize] < effects.id);
+            touched.extend(open.map(|(lpn, content)| (*lpn, effects.id, *content)));
+        }
+        touched.sort_unstable_by_key(|(lpn, id, _)| (*lpn, *id));
+        touched
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|group| {
+                let lpn = group[0].0;
+                let mut values = vec![(self.base_id[lpn as usize], self.base[lpn as usize])];
+                values.extend(group.iter().map(|(_, id, content)| (*id, *content)));
+                let shows = |value: &&(CommandId, Content)| value.1 == read[lpn as usize];
+                let shown = values.iter().filter(shows).map(|(id, _)| *id).collect();
+                Choices { lpn, values, shown }
+            })
+            .collect()
+    }
+
+    /// Every LPN by itself is right; are they together?
+    ///
+    /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands that may
+    /// as well have happened as not, every combination is tried: few are under way at a time.
+    fn judge_rules(&self, choices: &[Choices], read: &[Content]) -> Result<Verdict, Misread> {
+        let atomics: Vec<&Effects> =
+            self.pending.iter().filter(|effects| effects.atomic).map(|effects| &**effects).collect();
+        let mut fixed: Vec<(CommandId, bool)> = Vec::new();
+        let mut open: Vec<CommandId> = Vec::new();
+        let mut verdict = Verdict::default();
+        for atomic in atomics {
+            let happened = explain(choices, &[(atomic.id, true)], &[]);
+            let not = explain(choices, &[(atomic.id, false)], &[]);
+            match (happened, not) {
+                (true, true) => open.push(atomic.id),
+                (true, false) => {
+                    verdict.committed += 1;
+                    fixed.push((atomic.id, true));
+                }
+                (false, true) => {
+                    verdict.aborted += 1;
+                    fixed.push((atomic.id, false));
+                }
+                (false, false) => return Err(self.broken_atomic(atomic, choices, read)),
+            }
+        }
+        let relocations: Vec<&Effects> = self.pending.iter().map(|effects| &**effects).collect();
+        let combinations = 1u32 << open.len().min(12);
+        let mut without_moves = false;
+        for bits in 0..combinations {
+            let mut ends = fixed.clone();
+            ends.extend(open.iter().enumerate().map(|(at, id)| (*id, bits >> at & 1 == 1)));
+            if explain(choices, &ends, &relocations) {
+                return Ok(verdict);
+            }
+            without_moves |= explain(choices, &ends, &[]);
+        }
+        Err(self.broken_together(without_moves, choices, read))
+    }
+
+    fn broken_atomic(&self, atomic: &Effects, choices: &[Choices], read: &[Content]) -> Misread {
+        let mut rule = format!("atomic command #{} happened in part:", atomic.id);
+        let mut first = None;
+        for choice in choices.iter().filter(|choice| choice.values.iter().any(|(id, _)| *id == atomic.id)) {
+            let earlier = choice.shown.iter().all(|id| *id < atomic.id);
+            let only_it = choice.shown.iter().all(|id| *id == atomic.id);
+            if earlier || only_it {
+                first = first.or(Some(choice));
+                let _ = write!(rule, " LPN {} shows {}", choice.lpn, if earlier { "it did not" } else { "it did" });
+            }
+        }
+        self.misread(first, rule, read)
+    }
+
+    fn broken_together(&self, without_moves: bool, choices: &[Choices], read: &[Content]) -> Misread {
+        let mut first = None;
+        let mut rule = if without_moves {
+            "a relocation under way deallocated its source and its target does not show the page:".to_owned()
+        } else {
+            "no combination of the atomic commands under way explains all LPNs:".to_owned()
+        };
+        for effects in &self.pending {
+            for (source, target) in &effects.moved {
+                let find = |lpn: u32| choices.iter().find(|choice| choice.lpn == lpn);
+                let (Some(from), to) = (find(*source), find(*target)) else { continue };
+                let gone = from.shown.iter().all(|id| *id == effects.id);
+                if gone && to.is_some_and(|to| to.shown.iter().all(|id| *id < effects.id)) {
+                    first = first.or(Some(from));
+                    let _ = write!(rule, " #{}: LPN {source} to LPN {target}", effects.id);
+                }
+            }
+        }
+        self.misread(first.or(choices.first()), rule, read)
+    }
+
+    fn misread(&self, choice: Option<&Choices>, rule: String, read: &[Content]) -> Misread {
+        let lpn = choice.map_or(0, |choice| choice.lpn);
+        let allowed = choice.map_or_else(Vec::new, |choice| choice.values.clone());
+        Misread { lpn, read: read[lpn as usize], rule: Some(rule), allowed }
+    }
+}
+
+/// Is there one command to show for every LPN such that the atomic commands ended as `ends` says and, for
+/// each page that `relocations` moved away, the target shows the move or something later?
+fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effects]) -> bool {
+    let mut shown: Vec<Vec<CommandId>> = Vec::with_capacity(choices.len());
+    for choice in choices {
+        let touched = |id: CommandId| choice.values.iter().skip(1).any(|(value, _)| *value == id);
+        let fits = |shows: &CommandId| {
+            ends.iter().filter(|(id, _)| touched(*id)).all(|(id, done)| if *done { shows >= id } else { shows != id })
+        };
+        let left: Vec<CommandId> = choice.shown.iter().copied().filter(|id| fits(id)).collect();
+        if left.is_empty() {
+            return false;
+        }
+        shown.push(left);
+    }
+    // A source may show a relocation only while its target can show the same or later. Striking out the
+    // others until nothing changes is enough: the newest choice left is then right for every LPN at once.
+    let find = |lpn: u32| choices.binary_search_by_key(&lpn, |choice| choice.lpn).ok();
+    loop {
+        let mut struck = BTreeSet::new();
+        for effects in relocations {
+            for (source, target) in &effects.moved {
+                // An LPN that is not open shows something later than everything under way.
+                let (Some(from), Some(to)) = (find(*source), find(*target)) else { continue };
+                let target_touched = choices[to].values.iter().skip(1).any(|(id, _)| *id == effects.id);
+                if target_touched
+                    && shown[from].contains(&effects.id)
+                    && shown[to].last().is_none_or(|newest| *newest < effects.id)
+                {
+                    struck.insert((from, effects.id));
+                }
+            }
+        }
+        if struck.is_empty() {
+            return true;
+        }
+        for (lpn, id) in struck {
+            shown[lpn].retain(|shows| *shows != id);
+            if shown[lpn].is_empty() {
+                return false;
+            }
+        }
+    }
+}
+
+/// A read that no order of events explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misread {
+    /// Where.
+    pub lpn: u32,
+    /// What was read.
+    pub read: Content,
+    /// The rule between LPNs that is broken, if the value by itself could be right.
+    pub rule: Option<String>,
+    /// What the LPN may show, with the commands that put it there.
+    pub allowed: Vec<(CommandId, Content)>,
+}
+
+/// A content in words.
+pub fn name(content: Content) -> String {
+    if content == ZEROES { "zeroes".to_owned() } else { format!("content {content}") }
+}
+
+impl std::fmt::Display for Misread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LPN {} reads {}; allowed:", self.lpn, name(self.read))?;
+        for (at, (id, content)) in self.allowed.iter().enumerate() {
+            let what = if at == 0 { "acknowledged or seen" } else { "under way" };
+            write!(f, "{} {} (#{id}, {what})", if at == 0 { "" } else { "," }, name(*content))?;
+        }
+        if let Some(rule) = &self.rule {
+            write!(f, "; {rule}")?;
+        }
+        Ok(())
+    }
+}

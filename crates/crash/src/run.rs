@@ -1,0 +1,256 @@
+//! Many scripts: on all cores, until a time, a number of cuts, or too many failures.
+//!
+//! Scripts are numbered; number and seed decide setup and script. Threads run them in any order, and the
+//! results are taken in order, so that a run bounded by cuts reports the same on any machine.
+//! Invariant: a cut counts once, however often the same media came out. Absent: what a script does.
+
+use crate::campaign::{Campaign, ScriptEnd};
+use crate::code::Code;
+use crate::marks::Marks;
+use crate::setup::Setup;
+use remap_ssd_ftl::{Guard, SchemeKind};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A campaign.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The firmware's scheme.
+    pub scheme: SchemeKind,
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Stop after so many seconds.
+    pub seconds: Option<f64>,
+    /// Stop after so many distinct cuts.
+    pub cuts: Option<u64>,
+    /// Threads; 0 is one per core.
+    pub threads: u32,
+    /// A guard to switch off.
+    pub mutant: Option<Guard>,
+    /// Stop after so many failures.
+    pub failures: u32,
+}
+
+impl Options {
+    /// One thread, no bound but the failures.
+    pub fn new(scheme: SchemeKind, seed: u64) -> Self {
+        Self { scheme, seed, seconds: None, cuts: None, threads: 1, mutant: None, failures: 10 }
+    }
+}
+
+/// A campaign under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Distinct cuts.
+    pub cuts: u64,
+    /// Scripts run.
+    pub scripts: u64,
+    /// Recoveries.
+    pub recoveries: u64,
+    /// Failures.
+    pub violations: u64,
+    /// Seconds since the start.
+    pub seconds: f64,
+}
+
+/// A script that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Runs it again.
+    pub code: String,
+    /// What is wrong, and what led to it.
+    pub text: String,
+}
+
+/// What a campaign found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The firmware's scheme.
+    pub scheme: String,
+    /// Distinct cuts, by what they left on the media.
+    pub cuts: u64,
+    /// Scripts that failed.
+    pub violations: u64,
+    /// Recoveries.
+    pub recoveries: u64,
+    /// Scripts run.
+    pub scripts: u64,
+    /// The seed.
+    pub seed: u64,
+    /// The failures.
+    pub failures: Vec<Failed>,
+    /// What happened on the way.
+    pub marks: Marks,
+}
+
+/// The scripts of a campaign, by number.
+struct Scripts {
+    scheme: SchemeKind,
+    seed: u64,
+    mutant: Option<Guard>,
+    /// Setups to go round.
+    setups: Vec<u32>,
+}
+
+impl Scripts {
+    fn new(options: &Options) -> Self {
+        let useful =
+            |at: &u32| options.mutant.is_none_or(|guard| Setup::new(options.scheme, *at, None).exercises(guard));
+        let setups = (0..Setup::COUNT).filter(useful).collect();
+        Self { scheme: options.scheme, seed: options.seed, mutant: options.mutant, setups }
+    }
+
+    fn code(&self, number: u64) -> Code {
+        // One round of a 64-bit finalizer: neighbouring numbers get unrelated seeds.
+        let mut seed = self.seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let setup = self.setups[(number % self.setups.len() as u64) as usize];
+        Code { scheme: self.scheme, setup, seed: (seed ^ (seed >> 31)) as u32, mutant: self.mutant }
+    }
+}
+
+fn run_script(code: &Code) -> ScriptEnd {
+    let setup = Setup::new(code.scheme, code.setup, code.mutant);
+    Campaign::new(&setup, u64::from(code.seed)).run()
+}
+
+/// Runs a campaign; `progress` is called about four times a second.
+pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
+    let start = Instant::now();
+    let deadline = options.seconds.map(|seconds| start + Duration::from_secs_f64(seconds));
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+        threads => threads,
+    };
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel();
+    let scripts = Scripts::new(options);
+    let mut tally = Tally::new(options);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next, stop, scripts) = (sender.clone(), &next, &stop, &scripts);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let code = scripts.code(number);
+                    if sender.send((number, code, run_script(&code))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut waiting = BTreeMap::new();
+        let mut told = start;
+        for (number, code, end) in receiver {
+            waiting.insert(number, (code, end));
+            while let Some((code, end)) = waiting.remove(&tally.report.scripts)
+                && !tally.done()
+            {
+                tally.add(&code, end);
+            }
+            if tally.done() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            if told.elapsed() > Duration::from_millis(250) {
+                told = Instant::now();
+                progress(&tally.progress(start));
+            }
+        }
+    });
+    progress(&tally.progress(start));
+    tally.report
+}
+
+/// Results so far, in order of the scripts.
+struct Tally<'a> {
+    options: &'a Options,
+    report: Report,
+    seen: HashSet<u64>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(options: &'a Options) -> Self {
+        let report = Report {
+            scheme: options.scheme.to_string(),
+            cuts: 0,
+            violations: 0,
+            recoveries: 0,
+            scripts: 0,
+            seed: options.seed,
+            failures: Vec::new(),
+            marks: Marks::default(),
+        };
+        Self { options, report, seen: HashSet::new() }
+    }
+
+    fn done(&self) -> bool {
+        self.options.cuts.is_some_and(|cuts| self.report.cuts >= cuts)
+            || self.report.violations >= u64::from(self.options.failures)
+    }
+
+    fn add(&mut self, code: &Code, end: ScriptEnd) {
+        self.seen.extend(end.digests);
+        self.report.cuts = self.seen.len() as u64;
+        self.report.scripts += 1;
+        self.report.recoveries += end.recoveries;
+        self.report.marks.add(&end.marks);
+        if let Some(text) = end.failure {
+            self.report.violations += 1;
+            self.report.failures.push(Failed { code: code.to_string(), text });
+        }
+    }
+
+    fn progress(&self, start: Instant) -> Progress {
+        Progress {
+            cuts: self.report.cuts,
+            scripts: self.report.scripts,
+            recoveries: self.report.recoveries,
+            violations: self.report.violations,
+            seconds: start.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+/// Runs one script again.
+pub fn replay(code: &Code) -> Report {
+    let options = Options { mutant: code.mutant, ..Options::new(code.scheme, u64::from(code.seed)) };
+    let mut tally = Tally::new(&options);
+    tally.add(code, run_script(code));
+    tally.report
+}
+
+/// Runs one script again and hands out everything, the media that its last cut left included.
+pub fn replay_whole(code: &Code) -> ScriptEnd {
+    run_script(code)
+}
+
+/// How long to hunt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// At most so many scripts.
+    pub scripts: u64,
+    /// At most so many seconds.
+    pub seconds: f64,
+}
+
+/// Looks for a script that fails once `guard` is off: the proof that the guard is needed and tested.
+pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Option<Failed> {
+    let options = Options { mutant: Some(guard), ..Options::new(scheme, seed) };
+    let scripts = Scripts::new(&options);
+    let start = Instant::now();
+    for number in 0..budget.scripts {
+        if start.elapsed().as_secs_f64() > budget.seconds {
+            return None;
+        }
+        let code = scripts.code(number);
+        if let Some(text) = run_script(&code).failure {
+            return Some(Failed { code: code.to_string(), text });
+        }
+    }
+    None
+}

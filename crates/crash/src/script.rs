@@ -1,0 +1,260 @@
+//! Command scripts, drawn from a seed and biased towards what is hard.
+//!
+//! A uniform mix of commands keeps a firmware on its easy paths. The generator prefers few hot LPNs, contents
+//! that exist already, remaps that overlap themselves in both directions, many remaps of one source, and
+//! deallocations right before and after what they undo.
+//! Invariants: one seed, one script; no command reaches past the last LPN unless it is meant to be refused.
+//! Absent: what the commands do (the oracle's).
+
+use crate::oracle::{Content, ZEROES};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::fmt;
+
+/// One step of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// One page.
+    Write {
+        /// Where.
+        lpn: u32,
+        /// What.
+        content: Content,
+    },
+    /// Trim or write zeroes.
+    Deallocate {
+        /// First LPN.
+        lpn: u32,
+        /// Pages.
+        len: u32,
+    },
+    /// A remap.
+    Remap {
+        /// First LPN that changes.
+        target: u32,
+        /// First LPN whose page it shares from now on.
+        source: u32,
+        /// Pages.
+        len: u32,
+        /// Deallocate the source.
+        relocate: bool,
+        /// All pages or none.
+        atomic: bool,
+    },
+    /// Flush.
+    Flush,
+    /// Garbage collection while the host is idle.
+    Background {
+        /// At most so many steps.
+        steps: u32,
+    },
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pages = |lpn: u32, len: u32| if len == 1 { format!("{lpn}") } else { format!("{lpn}..{}", lpn + len) };
+        match *self {
+            Self::Write { lpn, content } => write!(f, "write {lpn}: content {content}"),
+            Self::Deallocate { lpn, len } => write!(f, "deallocate {}", pages(lpn, len)),
+            Self::Remap { target, source, len, relocate, atomic } => {
+                write!(f, "remap {} to what {} is", pages(target, len), pages(source, len))?;
+                f.write_str(if relocate { ", relocate" } else { "" })?;
+                f.write_str(if atomic { ", atomic" } else { "" })
+            }
+            Self::Flush => f.write_str("flush"),
+            Self::Background { steps } => write!(f, "background, {steps} steps"),
+        }
+    }
+}
+
+/// How often each kind of command is drawn, relative to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Writes of new or repeated contents.
+    pub write: u32,
+    /// Writes of what the LPN holds already.
+    pub rewrite: u32,
+    /// Remaps that keep the source.
+    pub copy: u32,
+    /// Remaps that deallocate the source.
+    pub relocate: u32,
+    /// Trims and write zeroes.
+    pub deallocate: u32,
+    /// Flushes.
+    pub flush: u32,
+    /// Steps of background work.
+    pub background: u32,
+}
+
+impl Mix {
+    /// Some of everything.
+    pub const EVEN: Self =
+        Self { write: 40, rewrite: 6, copy: 24, relocate: 14, deallocate: 10, flush: 2, background: 6 };
+    /// Most metadata per page.
+    pub const REMAPS: Self =
+        Self { write: 14, rewrite: 3, copy: 52, relocate: 20, deallocate: 5, flush: 1, background: 6 };
+    /// Most garbage collection.
+    pub const WRITES: Self =
+        Self { write: 74, rewrite: 4, copy: 8, relocate: 5, deallocate: 4, flush: 1, background: 10 };
+    /// Most deallocations.
+    pub const TRIMS: Self =
+        Self { write: 40, rewrite: 2, copy: 10, relocate: 14, deallocate: 28, flush: 2, background: 6 };
+    /// A journal: written once, then moved home.
+    pub const MOVES: Self =
+        Self { write: 30, rewrite: 2, copy: 6, relocate: 48, deallocate: 8, flush: 1, background: 6 };
+
+    fn total(&self) -> u32 {
+        self.write + self.rewrite + self.copy + self.relocate + self.deallocate + self.flush + self.background
+    }
+}
+
+/// Draws commands.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    random: Xoshiro256PlusPlus,
+    lpns: u32,
+    mix: Mix,
+    atomic: bool,
+    /// Contents 1 to `pool` repeat; greater ones are written once.
+    pool: u32,
+    next_unique: Content,
+    /// First LPN of the hot ones, and how many they are.
+    hot: u32,
+    hot_len: u32,
+    /// LPNs below it have been written since the device was blank.
+    filled: u32,
+    /// A source that is being remapped over and over.
+    popular: u32,
+}
+
+impl Generator {
+    /// A script for a device of `lpns` pages; `atomic` if it knows atomic remaps.
+    pub fn new(seed: u64, lpns: u32, mix: Mix, atomic: bool) -> Self {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
+        let hot = random.random_range(0..=lpns - hot_len);
+        let pool = random.random_range(2..12);
+        let popular = random.random_range(0..lpns);
+        Self { random, lpns, mix, atomic, pool, next_unique: 1000, hot, hot_len, filled: 0, popular }
+    }
+
+    /// The same device, another future.
+    pub fn branch(&self, seed: u64) -> Self {
+        let mut branch = self.clone();
+        branch.random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        branch
+    }
+
+    /// The next write of the first fill, from LPN 0 up, until there is none left.
+    pub fn fill(&mut self) -> Option<Command> {
+        if self.filled == self.lpns {
+            return None;
+        }
+        let lpn = self.filled;
+        self.filled += 1;
+        Some(Command::Write { lpn, content: self.content() })
+    }
+
+    /// The next command, on a device that reads like `live`.
+    pub fn command(&mut self, live: &[Content]) -> Command {
+        if self.filled < self.lpns
+            && self.random.random_ratio(3, 4)
+            && let Some(write) = self.fill()
+        {
+            return write;
+        }
+        let mix = self.mix;
+        let mut draw = self.random.random_range(0..mix.total());
+        let mut drawn = |weight: u32| {
+            let hit = draw < weight;
+            draw = draw.wrapping_sub(weight);
+            hit
+        };
+        if drawn(mix.write) {
+            Command::Write { lpn: self.lpn(), content: self.content() }
+        } else if drawn(mix.rewrite) {
+            let lpn = self.lpn();
+            match live[lpn as usize] {
+                ZEROES => Command::Deallocate { lpn, len: 1 },
+                content => Command::Write { lpn, content },
+            }
+        } else if drawn(mix.copy) {
+            self.remap(false)
+        } else if drawn(mix.relocate) {
+            self.remap(true)
+        } else if drawn(mix.deallocate) {
+            self.deallocation()
+        } else if drawn(mix.flush) {
+            Command::Flush
+        } else {
+            Command::Background { steps: self.random.random_range(1..6) }
+        }
+    }
+
+    /// A command that reaches past the last LPN.
+    pub fn out_of_range(&mut self) -> Command {
+        let lpns = self.lpns;
+        match self.random.random_range(0..4) {
+            0 => Command::Write { lpn: lpns, content: 1 },
+            1 => Command::Deallocate { lpn: lpns - 1, len: 2 },
+            2 => Command::Remap { target: lpns - 1, source: 0, len: 2, relocate: false, atomic: false },
+            _ => Command::Remap { target: 0, source: lpns - 1, len: 2, relocate: true, atomic: false },
+        }
+    }
+
+    fn content(&mut self) -> Content {
+        if self.random.random_ratio(1, 3) {
+            return Content::from(self.random.random_range(1..=self.pool));
+        }
+        self.next_unique += 1;
+        self.next_unique
+    }
+
+    fn lpn(&mut self) -> u32 {
+        if self.random.random_ratio(3, 5) {
+            self.hot + self.random.random_range(0..self.hot_len)
+        } else {
+            self.random.random_range(0..self.lpns)
+        }
+    }
+
+    fn len(&mut self) -> u32 {
+        let len = match self.random.random_range(0..16) {
+            0..9 => 1,
+            9..15 => self.random.random_range(2..8),
+            _ => self.random.random_range(2..(self.lpns / 4).clamp(3, 48)),
+        };
+        len.min(self.lpns)
+    }
+
+    fn deallocation(&mut self) -> Command {
+        if self.random.random_ratio(1, 64) {
+            self.filled = 0;
+            return Command::Deallocate { lpn: 0, len: self.lpns };
+        }
+        let len = self.len();
+        Command::Deallocate { lpn: self.lpn().min(self.lpns - len), len }
+    }
+
+    fn remap(&mut self, relocate: bool) -> Command {
+        let len = self.len();
+        let last = self.lpns - len;
+        let atomic = self.atomic && self.random.random_ratio(2, 5);
+        let start = self.lpn().min(last);
+        let (target, source) = match self.random.random_range(0..16) {
+            // Overlapping, to the right and to the left.
+            0..3 if len > 1 => (start, start.saturating_sub(self.random.random_range(1..len))),
+            3..6 if len > 1 => (start.saturating_sub(self.random.random_range(1..len)), start),
+            // One source, many targets, until the counter of its page is full.
+            6..9 => {
+                if self.random.random_ratio(1, 8) {
+                    self.popular = self.lpn();
+                }
+                (start, self.popular.min(last))
+            }
+            9 => (start, start),
+            _ => (start, self.lpn().min(last)),
+        };
+        Command::Remap { target, source, len, relocate, atomic }
+    }
+}

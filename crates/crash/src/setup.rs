@@ -1,0 +1,192 @@
+//! The devices a campaign runs on: as small as they can be and nearly full.
+//!
+//! A small device reaches every branch of garbage collection and recovery within a few hundred commands,
+//! and one cut of it costs a fraction of a millisecond. Each profile is tight in another place: counters,
+//! NVRAM, the watermark, the deallocation log, spare blocks.
+//! Invariant: the LPNs are as many as the firmware accepts, less room for the faults that will be planted.
+//! Absent: what happens on the device (the script's).
+
+use crate::script::Mix;
+use remap_ssd_ftl::{Config, EntrySize, Guard, Guards, SchemeKind};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{ContentMode, Geometry};
+
+/// One device and what to do with it.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its number among the scheme's setups.
+    pub index: u32,
+    /// Shape of the flash array.
+    pub geometry: Geometry,
+    /// Identities or bytes.
+    pub mode: ContentMode,
+    /// The firmware.
+    pub config: Config,
+    /// Which commands.
+    pub mix: Mix,
+    /// Main-line commands after the fill.
+    pub steps: u32,
+    /// Blocks that will fail.
+    pub bad_blocks: u32,
+    /// The guard that is off, if one is.
+    pub mutant: Option<Guard>,
+}
+
+/// What distinguishes a setup.
+#[derive(Clone, Copy)]
+struct Profile {
+    shape: (u32, u32, u32),
+    segment_bytes: u32,
+    segments: u32,
+    entry: EntrySize,
+    dedup: bool,
+    count_max: u8,
+    watermark: f64,
+    wear_gap: u32,
+    dealloc_slots: u32,
+    spare_pages: u32,
+    bad_blocks: u32,
+    mode: ContentMode,
+    mix: Mix,
+    steps: u32,
+}
+
+/// Dies, superblocks and pages per block; the rest is what most profiles share.
+const COMMON: Profile = Profile {
+    shape: (2, 16, 8),
+    segment_bytes: 128,
+    segments: 16,
+    entry: EntrySize::Bytes16,
+    dedup: true,
+    count_max: 3,
+    watermark: 0.95,
+    wear_gap: 0,
+    dealloc_slots: 6,
+    spare_pages: 0,
+    bad_blocks: 0,
+    mode: ContentMode::Identity,
+    mix: Mix::EVEN,
+    steps: 260,
+};
+
+const PROFILES: &[Profile] = &[
+    COMMON,
+    // Hardly any NVRAM: active collection, and remaps become copies.
+    Profile { segment_bytes: 64, segments: 8, count_max: 15, mix: Mix::REMAPS, ..COMMON },
+    // Whole commands.
+    Profile { entry: EntrySize::Bytes24, segments: 24, count_max: 6, mix: Mix::REMAPS, ..COMMON },
+    // Deallocations, flushed often.
+    Profile { dealloc_slots: 4, mix: Mix::TRIMS, spare_pages: 2, ..COMMON },
+    // Blocks that fail.
+    Profile { shape: (2, 20, 8), bad_blocks: 3, count_max: 4, ..COMMON },
+    // The watermark is low.
+    Profile { watermark: 0.3, segments: 20, count_max: 15, mix: Mix::REMAPS, spare_pages: 1, ..COMMON },
+    // Moves, with 24-byte entries.
+    Profile { entry: EntrySize::Bytes24, segment_bytes: 256, segments: 12, mix: Mix::MOVES, ..COMMON },
+    // Moves, with 16-byte entries, four dies.
+    Profile { shape: (4, 14, 8), mix: Mix::MOVES, count_max: 2, dealloc_slots: 8, ..COMMON },
+    // No deduplication, much collection, wear levelling.
+    Profile { dedup: false, wear_gap: 3, mix: Mix::WRITES, ..COMMON },
+    // Real bytes.
+    Profile { mode: ContentMode::Bytes, steps: 120, spare_pages: 1, ..COMMON },
+    // Three dies: nothing is a power of two.
+    Profile { shape: (3, 16, 9), segment_bytes: 192, segments: 14, count_max: 5, ..COMMON },
+    // Many counts a page, much NVRAM: long groups.
+    Profile { shape: (2, 18, 8), segment_bytes: 64, segments: 64, count_max: 15, mix: Mix::REMAPS, ..COMMON },
+    // Blocks that fail under whole commands.
+    Profile { shape: (4, 15, 8), entry: EntrySize::Bytes24, segments: 24, bad_blocks: 2, dealloc_slots: 4, ..COMMON },
+    // One die, long blocks.
+    Profile { shape: (1, 24, 16), mix: Mix::WRITES, dealloc_slots: 5, bad_blocks: 1, ..COMMON },
+    // Superblocks whose tail needs two pages.
+    Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
+];
+
+impl Setup {
+    /// Setups of each scheme.
+    pub const COUNT: u32 = PROFILES.len() as u32;
+
+    /// Setup `index` (counted round) of a scheme, whole or with a guard switched off.
+    pub fn new(scheme: SchemeKind, index: u32, mutant: Option<Guard>) -> Self {
+        let index = index % Self::COUNT;
+        let profile = &PROFILES[index as usize];
+        let (dies, superblocks, pages_per_block) = profile.shape;
+        let mut config = Config {
+            lpns: 1,
+            scheme,
+            log_bytes: u64::from(profile.segments * profile.segment_bytes),
+            segment_bytes: profile.segment_bytes,
+            entry: profile.entry,
+            dedup: profile.dedup,
+            count_max: profile.count_max,
+            watermark: profile.watermark,
+            gc_free: 0.0,
+            wear_gap: profile.wear_gap,
+            dealloc_slots: profile.dealloc_slots,
+            guards: mutant.map_or(Guards::ALL, Guards::without),
+        };
+        let geometry = enough(&mut config, dies, superblocks, pages_per_block);
+        let spare = profile.spare_pages + profile.bad_blocks * pages_per_block * 2;
+        config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
+        Self {
+            index,
+            geometry,
+            mode: profile.mode,
+            config,
+            mix: profile.mix,
+            steps: profile.steps,
+            bad_blocks: profile.bad_blocks,
+            mutant,
+        }
+    }
+
+    /// Can commands be atomic?
+    pub fn atomic(&self) -> bool {
+        self.config.entry == EntrySize::Bytes24
+    }
+
+    /// Could the absence of `guard` show on this device?
+    pub fn exercises(&self, guard: Guard) -> bool {
+        match guard {
+            Guard::Commit | Guard::AbortedStay => self.atomic(),
+            Guard::RelocatedSources => self.mix == Mix::MOVES || self.mix == Mix::TRIMS || self.mix == Mix::REMAPS,
+            Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 6,
+            Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => self.mix != Mix::WRITES,
+            // Slow, and no guard needs it.
+            _ => self.steps >= 200,
+        }
+    }
+}
+
+/// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so few.
+fn enough(config: &mut Config, dies: u32, superblocks: u32, pages_per_block: u32) -> Geometry {
+    let log_bytes = config.log_bytes;
+    for more in 0..64 {
+        config.log_bytes = log_bytes;
+        for _ in 0..40 {
+            let shape = Shape { channels: 1, dies, superblocks: superblocks + more, pages_per_block };
+            let geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
+            // A device of one data superblock's LPNs leaves nothing to test.
+            config.lpns = Config::data_pages(&geometry) * 2;
+            if config.check(&geometry).is_ok() {
+                return geometry;
+            }
+            config.log_bytes += config.log_bytes / 4;
+        }
+    }
+    panic!("{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages", config.scheme);
+}
+
+/// The most LPNs that the firmware accepts.
+fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
+    let fits = |lpns: u32| Config { lpns, ..config.clone() }.check(geometry).is_ok();
+    let (mut low, mut high) = (config.lpns, geometry.pages());
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

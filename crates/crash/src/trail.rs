@@ -1,0 +1,117 @@
+//! What led to a failure: the events on the way from the blank device to here.
+//!
+//! A fork pushes its own events on top of the main line's and, when it is given up, they are taken off
+//! again: the trail always is the history of the device under the hammer.
+//! Absent: anything needed to run; the trail only explains.
+
+use crate::oracle::CommandId;
+use crate::script::Command;
+use std::fmt::Write;
+
+/// Something that happened to a device.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A command was submitted and done in the firmware.
+    Submitted(CommandId, Command),
+    /// A command is being submitted: if the trail ends here, it did not return.
+    Submitting(Command),
+    /// The host saw an acknowledgement.
+    Acknowledged(CommandId),
+    /// Everything under way ended.
+    Settled,
+    /// Everything under way ended and was acknowledged.
+    CaughtUp,
+    /// A block of this number will fail from now on: programs from a row on, or erases.
+    Planted(u32, Option<u32>),
+    /// A power cut, with what became of the operations free to land.
+    Cut {
+        /// Operations under way.
+        pending: u32,
+        /// Those that landed.
+        whole: u32,
+        /// Those that were torn.
+        torn: u32,
+    },
+    /// A recovery began.
+    Recovering,
+    /// The host looked at everything after a recovery.
+    Seen,
+}
+
+/// Events, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Trail(Vec<Event>);
+
+/// Events that a failure shows.
+const SHOWN: usize = 40;
+/// Commands on one LPN that a failure shows.
+const SHOWN_OF_LPN: usize = 16;
+
+impl Trail {
+    /// Adds an event.
+    pub fn push(&mut self, event: Event) {
+        if let (Event::Submitted(..), Some(Event::Submitting(_))) = (event, self.0.last()) {
+            self.0.pop();
+        }
+        self.0.push(event);
+    }
+
+    /// Where it is now.
+    pub fn mark(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes off everything since `mark`.
+    pub fn rewind(&mut self, mark: usize) {
+        self.0.truncate(mark);
+    }
+
+    /// The last events, and all that touched `lpn`.
+    pub fn explain(&self, lpn: Option<u32>) -> String {
+        let mut text = String::new();
+        if let Some(lpn) = lpn {
+            let of_lpn = |event: &&Event| match event {
+                Event::Submitted(_, command) => touches(command, lpn),
+                _ => false,
+            };
+            let all: Vec<&Event> = self.0.iter().filter(of_lpn).collect();
+            let _ = writeln!(text, "  commands on LPN {lpn}:");
+            for event in &all[all.len().saturating_sub(SHOWN_OF_LPN)..] {
+                let _ = writeln!(text, "    {}", line(event));
+            }
+        }
+        let _ = writeln!(text, "  last events:");
+        for event in &self.0[self.0.len().saturating_sub(SHOWN)..] {
+            let _ = writeln!(text, "    {}", line(event));
+        }
+        text
+    }
+}
+
+fn touches(command: &Command, at: u32) -> bool {
+    match *command {
+        Command::Write { lpn, .. } => lpn == at,
+        Command::Deallocate { lpn, len } => (lpn..lpn + len).contains(&at),
+        Command::Remap { target, source, len, .. } => {
+            (target..target + len).contains(&at) || (source..source + len).contains(&at)
+        }
+        Command::Flush | Command::Background { .. } => false,
+    }
+}
+
+fn line(event: &Event) -> String {
+    match event {
+        Event::Submitted(id, command) => format!("#{id} {command}"),
+        Event::Submitting(command) => format!("under way: {command}"),
+        Event::Acknowledged(id) => format!("acknowledged #{id}"),
+        Event::Settled => "everything under way ended".to_owned(),
+        Event::CaughtUp => "everything under way ended and was acknowledged".to_owned(),
+        Event::Planted(block, Some(row)) => format!("programs of block {block} fail from row {row} on"),
+        Event::Planted(block, None) => format!("erases of block {block} fail"),
+        Event::Cut { pending, whole, torn } => {
+            format!("power cut: of {pending} operations under way {whole} whole, {torn} torn")
+        }
+        Event::Recovering => "recovery".to_owned(),
+        Event::Seen => "everything was read".to_owned(),
+    }
+}

@@ -1,0 +1,248 @@
+//! A device: firmware, timing, and the host's verbs with a time in front.
+//!
+//! A command takes effect when it is submitted; what it did on the media is then charged, and the answer says
+//! when it is done. Pages of one request are submitted one by one at the same `now`.
+//!
+//! Invariants: `now` never decreases; after each command the media's record of operations is empty; a refused
+//! command is done as well, at the time of its answer. Absent: the host's queue, and the wall clock.
+
+use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::timing::{Command, Timing};
+use remap_ssd_ftl::{Ftl, RecoveryReport, Refusal, Remap, SchemeKind};
+use remap_ssd_media::{Lpn, Media, Page, Payload};
+
+/// What the host asks of one logical page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PageKind {
+    /// Read one page.
+    Read,
+    /// Write one page.
+    Write,
+    /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
+    /// no other page has.
+    ReadModifyWrite,
+    /// Deallocate one page.
+    Trim,
+}
+
+impl PageKind {
+    /// Does it bring a content along?
+    #[inline]
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::ReadModifyWrite)
+    }
+}
+
+/// One page of a host request, its content as an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageCommand {
+    /// Identity of the content written; meaningless for other kinds.
+    pub content: u64,
+    /// Logical page.
+    pub lpn: Lpn,
+    /// What is asked.
+    pub kind: PageKind,
+}
+
+impl PageCommand {
+    #[inline]
+    fn identity(&self) -> Option<u64> {
+        self.kind.writes().then_some(self.content)
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// When.
+    pub done_at: u64,
+    /// Done, or why not.
+    pub result: Result<(), Refusal>,
+}
+
+/// A simulated SSD.
+pub struct Device {
+    ftl: Ftl,
+    timing: Timing,
+    config: DeviceConfig,
+    hashes: bool,
+}
+
+impl Device {
+    /// A new, empty device.
+    ///
+    /// # Errors
+    /// The configuration cannot work.
+    pub fn format(config: DeviceConfig) -> Result<Self, DeviceConfigError> {
+        config.check()?;
+        let words = config.firmware.nvram_words(&config.geometry);
+        let media = Media::blank(config.geometry, config.content, words);
+        let ftl = Ftl::format(media, config.firmware.clone());
+        Ok(Self::assemble(ftl, config))
+    }
+
+    /// Powers a device on from what its media hold.
+    ///
+    /// # Errors
+    /// The configuration cannot work, or the media do not belong to it or cannot be recovered.
+    pub fn recover(media: Media, config: DeviceConfig) -> Result<(Self, RecoveryReport), DeviceConfigError> {
+        config.check()?;
+        if media.geometry() != config.geometry {
+            return Err(DeviceConfigError("the media have another geometry than the configuration".into()));
+        }
+        let (ftl, report) = Ftl::recover(media, config.firmware.clone());
+        Ok((Self::assemble(ftl, config), report))
+    }
+
+    fn assemble(mut ftl: Ftl, config: DeviceConfig) -> Self {
+        ftl.media_mut().ops.clear();
+        let timing = Timing::new(config.geometry, config.latencies());
+        // A device that cannot remap has no use for fingerprints (FAST'21 section 5.1).
+        let hashes = config.firmware.dedup && config.firmware.scheme != SchemeKind::None;
+        Self { ftl, timing, config, hashes }
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+    /// The firmware.
+    pub fn ftl(&self) -> &Ftl {
+        &self.ftl
+    }
+    /// The timing model.
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+    /// Pulls the media out, as after a clean or unclean power-off.
+    pub fn into_media(self) -> Media {
+        self.ftl.into_media()
+    }
+
+    /// Uses the firmware without any time passing.
+    #[inline]
+    pub fn untimed<R>(&mut self, work: impl FnOnce(&mut Ftl) -> R) -> R {
+        let result = work(&mut self.ftl);
+        self.ftl.media_mut().ops.clear();
+        result
+    }
+
+    /// Asks for the tables that a command about 32 submissions ahead will need.
+    #[inline]
+    pub fn look_ahead_far(&self, command: &PageCommand) {
+        self.ftl.look_ahead_far(command.lpn, command.identity());
+    }
+
+    /// Asks for what the tables say about a command about 16 submissions ahead.
+    #[inline]
+    pub fn look_ahead_near(&self, command: &PageCommand) {
+        self.ftl.look_ahead_near(command.lpn, command.identity());
+    }
+
+    /// Submits one page of a request.
+    #[inline]
+    pub fn submit(&mut self, now: u64, command: &PageCommand) -> Completion {
+        match command.kind {
+            PageKind::Write => self.write(now, command.lpn, &Payload::Identity(command.content)),
+            PageKind::Read => {
+                let (done_at, result) = self.read(now, command.lpn);
+                Completion { done_at, result: result.map(drop) }
+            }
+            PageKind::ReadModifyWrite => self.read_modify_write(now, command),
+            PageKind::Trim => self.deallocate(now, command.lpn, 1),
+        }
+    }
+
+    /// Submits all pages of a request; it is done with the last of them and reports the first refusal.
+    pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
+        let mut whole = Completion { done_at: now, result: Ok(()) };
+        for (index, page) in pages.iter().enumerate() {
+            pages.get(index + LOOK_AHEAD_FAR).into_iter().for_each(|page| self.look_ahead_far(page));
+            pages.get(index + LOOK_AHEAD_NEAR).into_iter().for_each(|page| self.look_ahead_near(page));
+            let one = self.submit(now, page);
+            whole = Completion { done_at: whole.done_at.max(one.done_at), result: whole.result.and(one.result) };
+        }
+        whole
+    }
+
+    /// Reads a page: when it is with the host, and what it holds.
+    #[inline]
+    pub fn read(&mut self, now: u64, lpn: Lpn) -> (u64, Result<Page, Refusal>) {
+        let result = self.ftl.read(lpn);
+        let ready = self.timing.arrive(now);
+        let done = self.settle(now, ready);
+        (self.timing.send_page(now, done), result)
+    }
+
+    /// Writes a page.
+    #[inline]
+    pub fn write(&mut self, now: u64, lpn: Lpn, payload: &Payload) -> Completion {
+        let received = self.timing.receive_page(now);
+        self.write_received(now, received, lpn, payload)
+    }
+
+    fn write_received(&mut self, now: u64, received: u64, lpn: Lpn, payload: &Payload) -> Completion {
+        let result = self.ftl.write(lpn, payload);
+        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
+        Completion { done_at: self.settle(now, ready), result }
+    }
+
+    fn read_modify_write(&mut self, now: u64, command: &PageCommand) -> Completion {
+        let received = self.timing.receive_page(now);
+        let read = self.ftl.read(command.lpn);
+        let merged = self.settle(now, received);
+        match read {
+            Ok(_) => self.write_received(now, merged, command.lpn, &Payload::Identity(command.content)),
+            Err(refusal) => Completion { done_at: merged, result: Err(refusal) },
+        }
+    }
+
+    /// Deallocates `len` pages from `lpn` on.
+    #[inline]
+    pub fn deallocate(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
+        let result = self.ftl.deallocate(lpn, len);
+        let ready = self.timing.arrive(now);
+        Completion { done_at: self.settle(now, ready), result }
+    }
+
+    /// Remaps.
+    pub fn remap(&mut self, now: u64, remap: &Remap) -> Completion {
+        let result = self.ftl.remap(remap);
+        let ready = self.timing.arrive(now);
+        Completion { done_at: self.settle(now, ready), result }
+    }
+
+    /// Makes everything acknowledged durable.
+    pub fn flush(&mut self, now: u64) -> Completion {
+        self.ftl.flush();
+        let ready = self.timing.arrive(now);
+        Completion { done_at: self.settle(now, ready), result: Ok(()) }
+    }
+
+    /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware works for
+    /// itself, one step after the other; the last one may end after `until`.
+    pub fn idle(&mut self, now: u64, until: u64) {
+        let mut at = now.max(self.timing.busy_until()) + self.config.background.idle_after_ns;
+        while at < until && self.ftl.background() {
+            self.settle(at, at);
+            // A step that took no time must not be repeated for ever.
+            at = self.timing.busy_until().max(at + 1);
+        }
+    }
+
+    /// Charges what the firmware just did.
+    #[inline]
+    fn settle(&mut self, now: u64, ready: u64) -> u64 {
+        let ops = &mut self.ftl.media_mut().ops;
+        let done = self.timing.charge(ops, Command { now, ready });
+        ops.clear();
+        done
+    }
+}
+
+/// How many commands ahead the first tables are asked for.
+pub const LOOK_AHEAD_FAR: usize = 32;
+
+/// How many commands ahead the second tables are asked for.
+pub const LOOK_AHEAD_NEAR: usize = 16;

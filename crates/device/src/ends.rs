@@ -1,0 +1,166 @@
+//! When recent programs and clearings end: what `After` asks about.
+//!
+//! A program is asked about by its page. Nearly every one asked about has long ended, and one time per
+//! superblock tells so; the rest is in a direct-mapped table of the newest programs. A clearing of NVRAM, or
+//! the erases of a superblock together, are asked about by their name; names only grow.
+//!
+//! Invariant: an answer is never earlier than the end; it is exact unless a program that has not ended was
+//! displaced by one whose page shares its slot, and then it is the latest end of any such.
+//! Absent: operations that were never charged: they ended before time began.
+
+use remap_ssd_media::{ClearId, Geometry, Ppn};
+use std::collections::VecDeque;
+
+/// Superblocks whose programs fit in the table without sharing slots.
+const SUPERBLOCKS_KEPT: usize = 8;
+
+#[derive(Clone, Copy)]
+struct Slot {
+    end: u64,
+    ppn: Ppn,
+}
+
+/// Ends of programs.
+pub(crate) struct ProgramEnds {
+    geometry: Geometry,
+    /// End of the last program of each superblock.
+    last: Vec<u64>,
+    slots: Vec<Slot>,
+    mask: usize,
+    /// Latest end that was displaced while still to come.
+    displaced: u64,
+}
+
+impl ProgramEnds {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let len = (geometry.pages_per_superblock() as usize * SUPERBLOCKS_KEPT).next_power_of_two();
+        Self {
+            geometry,
+            last: vec![0; geometry.superblocks() as usize],
+            slots: vec![Slot { end: 0, ppn: Ppn(u32::MAX) }; len],
+            mask: len - 1,
+            displaced: 0,
+        }
+    }
+
+    /// Notes a program. Ends up to `now` need not be kept.
+    #[inline]
+    pub(crate) fn note(&mut self, ppn: Ppn, end: u64, now: u64) {
+        let last = &mut self.last[self.geometry.superblock(ppn).0 as usize];
+        *last = (*last).max(end);
+        let slot = &mut self.slots[ppn.0 as usize & self.mask];
+        if slot.end > now && slot.ppn != ppn {
+            self.displaced = self.displaced.max(slot.end);
+        }
+        *slot = Slot { end, ppn };
+    }
+
+    /// When the last program of a page ends; any time up to `now` if it has.
+    #[inline]
+    pub(crate) fn of(&self, ppn: Ppn, now: u64) -> u64 {
+        let last = self.last[self.geometry.superblock(ppn).0 as usize];
+        if last <= now {
+            return now;
+        }
+        let slot = &self.slots[ppn.0 as usize & self.mask];
+        if slot.ppn == ppn { slot.end } else { last.min(self.displaced) }
+    }
+}
+
+/// Ends of clearings and erases.
+#[derive(Default)]
+pub(crate) struct ClearEnds {
+    /// Those that may be still to come, by name.
+    pending: VecDeque<(ClearId, u64)>,
+    last: u64,
+}
+
+impl ClearEnds {
+    /// Notes a clearing or one of the erases of this name. Ends up to `now` need not be kept.
+    pub(crate) fn note(&mut self, id: ClearId, end: u64, now: u64) {
+        self.last = self.last.max(end);
+        match self.pending.back_mut() {
+            Some(back) if back.0 == id => back.1 = back.1.max(end),
+            back => {
+                assert!(back.is_none_or(|back| back.0 < id), "names of clearings and erases only grow");
+                while self.pending.front().is_some_and(|front| front.1 <= now) {
+                    self.pending.pop_front();
+                }
+                self.pending.push_back((id, end));
+            }
+        }
+    }
+
+    /// When all of this name have ended; any time up to `now` if they have.
+    #[inline]
+    pub(crate) fn of(&self, id: ClearId, now: u64) -> u64 {
+        if self.last <= now {
+            return now;
+        }
+        match self.pending.binary_search_by_key(&id, |entry| entry.0) {
+            Ok(at) => self.pending[at].1,
+            Err(_) => now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remap_ssd_media::geometry::Shape;
+
+    fn ends() -> ProgramEnds {
+        let shape = Shape { channels: 1, dies: 4, superblocks: 64, pages_per_block: 4 };
+        ProgramEnds::new(Geometry::new(shape).unwrap())
+    }
+
+    #[test]
+    fn a_program_is_found_until_it_has_ended() {
+        let mut ends = ends();
+        ends.note(Ppn(17), 500, 0);
+        ends.note(Ppn(18), 900, 0);
+        assert_eq!(ends.of(Ppn(17), 100), 500);
+        assert_eq!(ends.of(Ppn(17), 1000), 1000, "the whole superblock has ended");
+        assert_eq!(ends.of(Ppn(99), 100), 100, "a superblock without programs waits for nothing");
+    }
+
+    // 16 pages a superblock and 8 superblocks kept: pages 128 apart share a slot.
+    #[test]
+    fn a_displaced_program_is_never_reported_too_early() {
+        let mut ends = ends();
+        ends.note(Ppn(3), 700, 0);
+        ends.note(Ppn(4), 9000, 0);
+        ends.note(Ppn(3 + 128), 800, 100);
+        assert_eq!(ends.of(Ppn(3), 100), 700, "the bound is the latest displaced end, not the superblock's");
+        assert_eq!(ends.of(Ppn(3 + 128), 100), 800);
+    }
+
+    #[test]
+    fn a_displaced_program_that_had_ended_delays_nothing() {
+        let mut ends = ends();
+        ends.note(Ppn(3), 700, 0);
+        ends.note(Ppn(4), 9000, 0);
+        ends.note(Ppn(3 + 128), 9500, 1000);
+        assert!(ends.of(Ppn(3), 1000) <= 1000);
+    }
+
+    #[test]
+    fn clearings_are_found_by_name_and_forgotten_when_over() {
+        let mut ends = ClearEnds::default();
+        ends.note(ClearId(1), 100, 0);
+        ends.note(ClearId(5), 200, 0);
+        assert_eq!((ends.of(ClearId(1), 50), ends.of(ClearId(5), 50)), (100, 200));
+        assert_eq!(ends.of(ClearId(3), 50), 50, "one that was never charged");
+        ends.note(ClearId(6), 300, 150);
+        assert_eq!((ends.of(ClearId(1), 150), ends.of(ClearId(6), 150)), (150, 300));
+    }
+
+    #[test]
+    fn the_erases_of_one_name_end_with_the_last_of_them() {
+        let mut ends = ClearEnds::default();
+        ends.note(ClearId(1), 100, 0);
+        ends.note(ClearId(1), 900, 0);
+        ends.note(ClearId(1), 300, 0);
+        assert_eq!(ends.of(ClearId(1), 0), 900);
+    }
+}

@@ -1,0 +1,160 @@
+//! The devices of the publications.
+//!
+//! Invariant: whatever a publication does not say is named in the preset's list of assumptions.
+//! Absent: workloads and aging, which belong to an experiment.
+
+use crate::config::{Background, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram};
+use remap_ssd_ftl::{Config, SchemeKind};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{ContentMode, Geometry};
+
+/// A device of a publication.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// Which device it is.
+    pub about: &'static str,
+    /// What the publication does not say.
+    pub assumed: &'static [&'static str],
+    build: fn() -> DeviceConfig,
+}
+
+impl Preset {
+    /// The device.
+    pub fn config(&self) -> DeviceConfig {
+        DeviceConfig { name: self.name.into(), ..(self.build)() }
+    }
+}
+
+/// Every preset.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "fast21-32g",
+        about: "Remap-SSD, FAST'21 section 5.1: 32 GiB and 4 GiB of over-provisioning, emulated in FEMU",
+        assumed: FAST21_ASSUMED,
+        build: || fast21(16, 576, 80 << 20),
+    },
+    Preset {
+        name: "fast21-256g",
+        about: "Remap-SSD, FAST'21 section 5.1: 256 of 288 GiB, simulated in SSDsim",
+        assumed: FAST21_ASSUMED,
+        build: || fast21(32, 2304, 320 << 20),
+    },
+    Preset {
+        name: "coldmap-16g",
+        about: "Coldmap, section 5: 16 GB in FEMU, garbage collection once 12 GB are written",
+        assumed: &[
+            "geometry, latencies and 12 GiB of logical pages: the defaults of FEMU, whose 16 GiB of flash and \
+             75 % threshold of garbage collection are the figures given",
+            "hash: 1 us for MurmurHash3",
+            "remapping metadata: 40 MiB of NVRAM at FAST'21's latencies; the paper keeps it in the spare area",
+            "endurance of flash: 1,000 cycles, the paper's example of QLC; of NVRAM 1,000 times that",
+            "link: PCIe 3.0 x4, and 1 us a command",
+            "addressable share 0.9, queue depth 32, background collection after 1 ms of idleness",
+        ],
+        build: coldmap,
+    },
+    Preset {
+        name: "pebble-375g",
+        about: "PebbleSSD, MEMSYS'17 section 4.1: 375 GB of SLC on 16 channels, PCIe 3.0 x4",
+        assumed: &[
+            "geometry: 4 dies a channel, 256 pages a block (the paper says 64 to 512), 12.5 % over-provisioning",
+            "flash: SLC at 50 us, 300 us and 3 ms, 10 us a transfer (the paper says less than 100 us, several \
+             hundred us, several ms); 100,000 cycles",
+            "NVRAM: battery-backed DRAM, 50 ns per 64 bytes; 10^15 writes",
+            "remapping metadata updated in place, 512 MiB: scheme `opt`",
+            "effective link bandwidth 3,200 MiB/s, 1 us a command; no deduplication, contents not stored",
+            "addressable share 0.9, queue depth 32, background collection after 1 ms of idleness",
+        ],
+        build: pebble,
+    },
+];
+
+/// A preset by its name.
+///
+/// # Errors
+/// Lists the names there are.
+pub fn preset(name: &str) -> Result<&'static Preset, DeviceConfigError> {
+    PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
+        let names = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        DeviceConfigError(format!("no preset is named `{name}`; there are {names}"))
+    })
+}
+
+const FAST21_ASSUMED: &[&str] = &[
+    "channels: one per four dies, transfers not modelled",
+    "hash unit: a new page every 1 us (the paper gives its latency, 32 us)",
+    "lookups of owners stall all dies, as in the published simulators",
+    "endurance of flash: 3,000 cycles; of NVRAM 1,000 times that, the lower bound the paper argues with",
+    "link: PCIe 3.0 x4 at 3,200 MiB/s, and 1 us a command",
+    "log or NVRAM: 80 MiB of the 40, 80 and 120 MB compared (32 GiB), 320 MiB of 160, 320 and 640 MB (256 GiB)",
+    "garbage collection at 10 % free superblocks",
+    "addressable share 0.9, queue depth 32, background collection after 1 ms of idleness",
+];
+
+const GIB_PAGES: u32 = 1 << 18;
+
+const ASSUMED_LINK: Link = Link { mib_s: 3200, command_ns: 1000 };
+
+fn geometry(channels: u32, dies: u32, superblocks: u32, pages_per_block: u32) -> Geometry {
+    Geometry::new(Shape { channels, dies, superblocks, pages_per_block }).expect("a preset's geometry is valid")
+}
+
+fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
+    let geometry = geometry(dies / 4, dies, superblocks, 1024);
+    DeviceConfig {
+        name: String::new(),
+        addressable: 0.9,
+        queue_depth: 32,
+        content: ContentMode::Identity,
+        geometry,
+        flash: Flash { read_ns: 50_000, program_ns: 500_000, erase_ns: 5_000_000, transfer_ns: 0, endurance: 3000 },
+        nvram: Nvram { read_ns: 50, write_ns: 500, endurance: 3_000_000 },
+        hash: Hash { latency_ns: 32_000, interval_ns: 1000 },
+        link: ASSUMED_LINK,
+        background: Background { lookup_stalls_dies: true, idle_after_ns: 1_000_000 },
+        // 8/9 of the flash is logical in both of the paper's devices.
+        firmware: Config { lpns: geometry.pages() / 9 * 8, log_bytes, ..Config::default() },
+    }
+}
+
+fn coldmap() -> DeviceConfig {
+    DeviceConfig {
+        name: String::new(),
+        addressable: 0.9,
+        queue_depth: 32,
+        content: ContentMode::Identity,
+        geometry: geometry(8, 64, 256, 256),
+        flash: Flash { read_ns: 40_000, program_ns: 200_000, erase_ns: 2_000_000, transfer_ns: 0, endurance: 1000 },
+        nvram: Nvram { read_ns: 50, write_ns: 500, endurance: 1_000_000 },
+        hash: Hash { latency_ns: 1000, interval_ns: 1000 },
+        link: ASSUMED_LINK,
+        background: Background { lookup_stalls_dies: true, idle_after_ns: 1_000_000 },
+        firmware: Config { lpns: 12 * GIB_PAGES, log_bytes: 40 << 20, gc_free: 0.25, ..Config::default() },
+    }
+}
+
+fn pebble() -> DeviceConfig {
+    // 375 GB of 4 KiB pages, and an eighth more superblocks than they need.
+    let lpns = (375_000_000_000_u64 / 4096) as u32;
+    DeviceConfig {
+        name: String::new(),
+        addressable: 0.9,
+        queue_depth: 32,
+        content: ContentMode::None,
+        geometry: geometry(16, 64, 6300, 256),
+        flash: Flash { read_ns: 50_000, program_ns: 300_000, erase_ns: 3_000_000, transfer_ns: 10_000, endurance: 100_000 },
+        nvram: Nvram { read_ns: 50, write_ns: 50, endurance: 1_000_000_000_000_000 },
+        hash: Hash { latency_ns: 0, interval_ns: 0 },
+        link: ASSUMED_LINK,
+        background: Background { lookup_stalls_dies: false, idle_after_ns: 1_000_000 },
+        firmware: Config {
+            lpns,
+            log_bytes: 512 << 20,
+            scheme: SchemeKind::Opt,
+            dedup: false,
+            ..Config::default()
+        },
+    }
+}

@@ -1,0 +1,100 @@
+//! A smaller device that behaves like a given one.
+//!
+//! What a run costs grows with the flash pages; what it shows depends on the number of superblocks, the
+//! share of over-provisioning and the share of remapping metadata. So a factor shrinks the blocks, not their
+//! number:
+//!
+//! - pages per block: rounded, at least 1; the factor that this gives is the one used for the rest;
+//! - logical pages: in proportion to the *data* pages of a superblock, rounded down, since head and tail take
+//!   a larger share of a small one;
+//! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at least 64;
+//! - segments: as they are while a superblock's share of the NVRAM is 16 of them or more, then the power of
+//!   two that it is, at least 256 bytes (or the given size, if smaller); the metadata is a multiple of it.
+//!
+//! Latencies, counters, watermarks and the number of dies stay. Invariant: what is returned has been checked.
+
+use crate::config::{DeviceConfig, DeviceConfigError};
+use remap_ssd_ftl::Config;
+use remap_ssd_media::Geometry;
+use remap_ssd_media::geometry::Shape;
+
+const DEALLOC_SLOTS_MIN: u32 = 64;
+const SEGMENT_BYTES_MIN: u32 = 256;
+const SEGMENTS_PER_SUPERBLOCK: u64 = 16;
+
+/// Reads a factor: `1/16`, `0.25` or `1`.
+///
+/// # Errors
+/// It is not a number above 0 and at most 1.
+pub fn parse_scale(text: &str) -> Result<f64, DeviceConfigError> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let factor = match text.split_once('/') {
+        Some((numerator, denominator)) => number(numerator).zip(number(denominator)).map(|(n, d)| n / d),
+        None => number(text),
+    };
+    factor.filter(|factor| valid(*factor)).ok_or_else(|| refuse(text))
+}
+
+fn valid(factor: f64) -> bool {
+    factor > 0.0 && factor <= 1.0
+}
+
+fn refuse(factor: impl std::fmt::Display) -> DeviceConfigError {
+    DeviceConfigError(format!("scale {factor} must be above 0 and at most 1, such as 1/16 or 0.25"))
+}
+
+impl DeviceConfig {
+    /// The device at `factor` of its size. 1 changes nothing.
+    ///
+    /// # Errors
+    /// The factor is not above 0 and at most 1, or what it leaves cannot work.
+    pub fn scale(mut self, factor: f64) -> Result<Self, DeviceConfigError> {
+        if !valid(factor) {
+            return Err(refuse(factor));
+        }
+        if factor < 1.0 {
+            self.shrink(factor)?;
+        }
+        self.check()?;
+        Ok(self)
+    }
+
+    fn shrink(&mut self, factor: f64) -> Result<(), DeviceConfigError> {
+        let large = self.geometry;
+        let pages_per_block = ((f64::from(large.pages_per_block()) * factor).round() as u32).max(1);
+        let small = Geometry::new(Shape { pages_per_block, ..large.shape() })
+            .map_err(|error| DeviceConfigError(error.to_string()))?;
+        if small.pages_per_superblock() < Config::tail_pages(&small) + 4 {
+            return Err(DeviceConfigError(format!(
+                "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",
+                small.pages_per_superblock()
+            )));
+        }
+        let used = Ratio { part: pages_per_block.into(), whole: large.pages_per_block().into() };
+        let data = Ratio { part: Config::data_pages(&small).into(), whole: Config::data_pages(&large).into() };
+        let firmware = &mut self.firmware;
+        firmware.lpns = data.of(firmware.lpns.into()) as u32;
+        firmware.dealloc_slots =
+            (used.of(firmware.dealloc_slots.into()) as u32).max(DEALLOC_SLOTS_MIN.min(firmware.dealloc_slots));
+        let log_bytes = used.of(firmware.log_bytes);
+        let share = log_bytes / u64::from(small.superblocks()) / SEGMENTS_PER_SUPERBLOCK;
+        let wanted = share.max(1).next_power_of_two().min(firmware.segment_bytes.into()) as u32;
+        firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN.min(firmware.segment_bytes));
+        firmware.log_bytes = log_bytes - log_bytes % u64::from(firmware.segment_bytes);
+        self.geometry = small;
+        Ok(())
+    }
+}
+
+/// A factor without rounding.
+#[derive(Clone, Copy)]
+struct Ratio {
+    part: u64,
+    whole: u64,
+}
+
+impl Ratio {
+    fn of(self, value: u64) -> u64 {
+        (u128::from(value) * u128::from(self.part) / u128::from(self.whole)) as u64
+    }
+}

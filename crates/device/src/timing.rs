@@ -1,0 +1,377 @@
+//! How long media operations take: every die, channel and port as a timeline.
+//!
+//! Operations are charged in the order of submission, each once, and their ends are known at once. Two kinds
+//! of resource:
+//!
+//! - A *die* is held: an operation begins when the die is free and what it waits for has ended, and whatever
+//!   is charged later comes after it (first come, first served: garbage collection has no lower priority).
+//!   Only one thing may overtake. Where an operation that is not the host's waits (an erase for all copies, a
+//!   tail for its data), the time the die would stand idle is kept as its *gap*, and host operations charged
+//!   later use it as far as they fit.
+//! - A *lane* (channel, NVRAM port, hash unit, each direction of the host link) is passed in turn. The turn is
+//!   taken at submission; an operation whose data is not there yet ends later without blocking the lane.
+//!
+//! Lookups of owners and clearings of NVRAM run beside the stores, on lanes of their own at the port's speed.
+//! A copy's program is not held for its read when GC does it, since reads run ahead into the controller's
+//! buffers (as in the published evaluations); when a command does it, it is.
+//!
+//! Invariants: no operation ends before what its `after` names; ends follow from the sequence of charges
+//! alone; nothing is allocated per operation. Absent: the host's queue, and retries (recorded as operations).
+
+use crate::config::Latencies;
+use crate::ends::{ClearEnds, ProgramEnds};
+use remap_ssd_media::geometry::DIES_MAX;
+use remap_ssd_media::op::NO_PAGE;
+use remap_ssd_media::{ClearId, Geometry, Op, OpKind, Purpose};
+
+const DIES: usize = DIES_MAX as usize;
+
+/// A resource that is passed in turn.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    free: u64,
+}
+
+impl Lane {
+    /// Takes the next turn after `asked`; returns when it begins.
+    #[inline(always)]
+    fn turn(&mut self, asked: u64, length: u64) -> u64 {
+        let begin = self.free.max(asked);
+        self.free = begin + length;
+        begin
+    }
+
+    /// Takes the next turn for what is not there before `ready`; returns when it is through.
+    #[inline(always)]
+    fn pass(&mut self, asked: u64, length: u64, ready: u64) -> u64 {
+        self.turn(asked, length).max(ready) + length
+    }
+}
+
+/// A resource that is held.
+#[derive(Clone, Copy, Default)]
+struct Die {
+    free: u64,
+    /// An idle stretch before `free`; over once `gap_end` has passed.
+    gap_begin: u64,
+    gap_end: u64,
+    channel: usize,
+}
+
+/// When a command arrived, and when its data was in the controller.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Submitted.
+    pub now: u64,
+    /// Its own operations start no earlier.
+    pub ready: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Lookup {
+    begin: u64,
+    cursor: u64,
+}
+
+/// The device's resources.
+pub struct Timing {
+    latencies: Latencies,
+    dies: [Die; DIES],
+    dies_len: usize,
+    channels: [Lane; DIES],
+    port: Lane,
+    clearing: Lane,
+    scanning: Lane,
+    hash: Lane,
+    link_in: Lane,
+    link_out: Lane,
+    programs: ProgramEnds,
+    clears: ClearEnds,
+    lookup: Option<Lookup>,
+    /// GC operations start no earlier: the end of the latest lookup.
+    looked_up: u64,
+    lookup_total: u64,
+    /// End of the latest NVRAM store, and of the latest operation of any kind.
+    stores_end: u64,
+    all_end: u64,
+    /// `all_end` before the flash operations that are being recorded in a row and wait for everything: the
+    /// erases or tail pages of a superblock wait for what came before them, not for each other.
+    row: Option<u64>,
+}
+
+impl Timing {
+    /// A device at rest.
+    pub fn new(geometry: Geometry, latencies: Latencies) -> Self {
+        let mut dies = [Die::default(); DIES];
+        for (index, die) in dies.iter_mut().enumerate() {
+            die.channel = geometry.channel_of_die(index as u32) as usize;
+        }
+        Self {
+            latencies,
+            dies,
+            dies_len: geometry.dies() as usize,
+            channels: [Lane::default(); DIES],
+            port: Lane::default(),
+            clearing: Lane::default(),
+            scanning: Lane::default(),
+            hash: Lane::default(),
+            link_in: Lane::default(),
+            link_out: Lane::default(),
+            programs: ProgramEnds::new(geometry),
+            clears: ClearEnds::default(),
+            lookup: None,
+            looked_up: 0,
+            lookup_total: 0,
+            stores_end: 0,
+            all_end: 0,
+            row: None,
+        }
+    }
+
+    /// When everything charged so far has ended.
+    pub fn busy_until(&self) -> u64 {
+        self.all_end
+    }
+
+    /// Time spent on lookups of owners, in all.
+    pub fn lookup_total_ns(&self) -> u64 {
+        self.lookup_total
+    }
+
+    /// A command without data, submitted at `now`, is in the controller.
+    #[inline]
+    pub fn arrive(&self, now: u64) -> u64 {
+        now + self.latencies.link_command_ns
+    }
+
+    /// A page sent along with a command is in the controller.
+    #[inline]
+    pub fn receive_page(&mut self, now: u64) -> u64 {
+        self.link_in.pass(now, self.latencies.link_page_ns, now) + self.latencies.link_command_ns
+    }
+
+    /// A page that is there at `ready` has been sent to the host.
+    #[inline]
+    pub fn send_page(&mut self, now: u64, ready: u64) -> u64 {
+        self.link_out.pass(now, self.latencies.link_page_ns, ready)
+    }
+
+    /// A page that is there at `ready` has its fingerprint.
+    #[inline]
+    pub fn hash_page(&mut self, now: u64, ready: u64) -> u64 {
+        self.hash.turn(now, self.latencies.hash_interval_ns).max(ready) + self.latencies.hash_ns
+    }
+
+    /// Charges what one command did; returns when the command is done.
+    #[inline]
+    pub fn charge(&mut self, ops: &[Op], command: Command) -> u64 {
+        let mut done = command.ready;
+        let mut copied = 0;
+        for op in ops {
+            let end = self.charge_one(op, command, &mut copied);
+            if op.purpose == Purpose::Host {
+                done = done.max(end);
+            }
+        }
+        done
+    }
+
+    #[inline]
+    fn charge_one(&mut self, op: &Op, command: Command, copied: &mut u64) -> u64 {
+        let now = command.now;
+        let asked = match op.purpose {
+            Purpose::Host => command.ready,
+            Purpose::Gc => now.max(self.looked_up),
+            Purpose::Meta => now,
+        };
+        let waits = op.after_all | op.after_fence | (op.after_page != NO_PAGE) | (op.clear_id != ClearId(0));
+        let ready = if waits { asked.max(self.waited_for(op, now)) } else { asked };
+        let end = match op.kind {
+            OpKind::Program => {
+                let ready = if op.purpose == Purpose::Host { ready.max(*copied) } else { ready };
+                let end = self.program(op, ready, now);
+                self.programs.note(op.page, end, now);
+                end
+            }
+            OpKind::Read => {
+                let end = self.read(op, ready, now);
+                if op.purpose == Purpose::Host {
+                    *copied = end;
+                }
+                end
+            }
+            OpKind::NvWrite => {
+                let length = per_64_bytes(op.amount, self.latencies.nvram_write_ns);
+                let end = self.port.pass(now, length, ready);
+                self.stores_end = self.stores_end.max(end);
+                end
+            }
+            OpKind::Wait => return ready,
+            _ => self.charge_rare(op, ready, now),
+        };
+        self.all_end = self.all_end.max(end);
+        if !op.after_all {
+            self.row = None;
+        }
+        end
+    }
+
+    /// When everything that `op.after` names has ended.
+    #[inline(never)]
+    fn waited_for(&mut self, op: &Op, now: u64) -> u64 {
+        let mut until = now;
+        if op.after_all {
+            until = match op.kind {
+                OpKind::Erase | OpKind::Program => *self.row.get_or_insert(self.all_end),
+                _ => self.all_end,
+            };
+        }
+        if op.after_fence {
+            until = until.max(self.stores_end);
+        }
+        if op.after_page != NO_PAGE {
+            until = until.max(self.programs.of(op.after_page, now));
+        }
+        if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
+            until = until.max(self.clears.of(op.clear_id, now));
+        }
+        until
+    }
+
+    #[inline]
+    fn read(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
+        let Latencies { flash_read_ns, transfer_ns, .. } = self.latencies;
+        if let Some(lookup) = &mut self.lookup {
+            lookup.cursor = lookup.cursor.max(ready) + flash_read_ns + transfer_ns;
+            return lookup.cursor;
+        }
+        let die = &mut self.dies[op.die as usize % DIES];
+        // The read begins late enough for its transfer to meet the channel's turn.
+        let turn = self.channels[die.channel].turn(now, transfer_ns);
+        die.hold(op.purpose, ready.max(turn.saturating_sub(flash_read_ns)), now, flash_read_ns + transfer_ns)
+    }
+
+    #[inline]
+    fn program(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
+        let Latencies { flash_program_ns, transfer_ns, .. } = self.latencies;
+        let die = &mut self.dies[op.die as usize % DIES];
+        let turn = self.channels[die.channel].turn(now, transfer_ns);
+        die.hold(op.purpose, ready.max(turn), now, transfer_ns + flash_program_ns)
+    }
+
+    #[inline(never)]
+    fn charge_rare(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
+        match op.kind {
+            OpKind::Erase => {
+                let die = &mut self.dies[op.die as usize % DIES];
+                let end = die.hold(op.purpose, ready, now, self.latencies.erase_ns);
+                self.clears.note(op.clear_id, end, now);
+                end
+            }
+            OpKind::NvRead => {
+                let length = per_64_bytes(op.amount, self.latencies.nvram_read_ns);
+                let end = self.scanning.pass(now, length, self.lookup_cursor(ready));
+                self.advance_lookup(end)
+            }
+            OpKind::ScanFlash => {
+                let end = self.scan_flash(op, self.lookup_cursor(ready), now);
+                self.advance_lookup(end)
+            }
+            OpKind::NvClear => {
+                let end = self.clearing.pass(ready, per_64_bytes(op.amount, self.latencies.nvram_write_ns), ready);
+                self.clears.note(op.clear_id, end, now);
+                end
+            }
+            OpKind::LookupBegin => {
+                assert!(self.lookup.is_none(), "a lookup ends before the next begins");
+                self.lookup = Some(Lookup { begin: ready, cursor: ready });
+                ready
+            }
+            OpKind::LookupEnd => self.end_lookup(),
+            OpKind::Read | OpKind::Program | OpKind::NvWrite | OpKind::Wait => unreachable!("charged by the caller"),
+        }
+    }
+
+    fn lookup_cursor(&self, ready: u64) -> u64 {
+        self.lookup.map_or(ready, |lookup| lookup.cursor.max(ready))
+    }
+
+    fn advance_lookup(&mut self, end: u64) -> u64 {
+        if let Some(lookup) = &mut self.lookup {
+            lookup.cursor = end;
+        }
+        end
+    }
+
+    /// Reads pages spread evenly over the dies.
+    fn scan_flash(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
+        let Latencies { flash_read_ns, transfer_ns, lookup_stalls_dies, .. } = self.latencies;
+        let each = flash_read_ns + transfer_ns;
+        let (share, rest) = (op.amount as usize / self.dies_len, op.amount as usize % self.dies_len);
+        if self.lookup.is_some() && lookup_stalls_dies {
+            return ready + (share + usize::from(rest > 0)) as u64 * each;
+        }
+        let mut end = ready;
+        for (index, die) in self.dies[..self.dies_len].iter_mut().enumerate() {
+            let pages = share + usize::from(index < rest);
+            if pages > 0 {
+                end = end.max(die.hold(op.purpose, ready, now, pages as u64 * each));
+            }
+        }
+        end
+    }
+
+    fn end_lookup(&mut self) -> u64 {
+        let Lookup { begin, cursor } = self.lookup.take().expect("a lookup begins before it ends");
+        let length = cursor - begin;
+        self.lookup_total += length;
+        self.looked_up = cursor;
+        if self.latencies.lookup_stalls_dies && length > 0 {
+            for die in &mut self.dies[..self.dies_len] {
+                die.stall(begin, length);
+            }
+        }
+        cursor
+    }
+}
+
+impl Die {
+    /// Holds the die for `length` from `ready` on, or from when it is free. Returns the end.
+    #[inline]
+    fn hold(&mut self, purpose: Purpose, ready: u64, now: u64, length: u64) -> u64 {
+        if self.gap_end > now && purpose == Purpose::Host {
+            let end = self.gap_begin.max(ready) + length;
+            if end <= self.gap_end {
+                self.gap_begin = end;
+                return end;
+            }
+        }
+        let begin = self.free.max(ready);
+        if purpose != Purpose::Host && begin > self.free.max(now) {
+            self.keep_gap(begin, now);
+        }
+        self.free = begin + length;
+        self.free
+    }
+
+    /// Keeps the longer one of the present gap's rest and the new gap from `free` to `end`.
+    #[cold]
+    fn keep_gap(&mut self, end: u64, now: u64) {
+        let begin = self.free.max(now);
+        if end - begin > self.gap_end.saturating_sub(self.gap_begin.max(now)) {
+            (self.gap_begin, self.gap_end) = (begin, end);
+        }
+    }
+
+    /// Busy for `length` more.
+    fn stall(&mut self, begin: u64, length: u64) {
+        self.free = self.free.max(begin) + length;
+        self.gap_end = 0;
+    }
+}
+
+/// Time for `bytes` at `each` per 64 bytes, rounded up.
+#[inline]
+fn per_64_bytes(bytes: u32, each: u64) -> u64 {
+    (u64::from(bytes) * each).div_ceil(64)
+}

@@ -1,0 +1,164 @@
+//! What a device is made of besides its geometry, and the check that it can work.
+//!
+//! Invariant: a `Config` that passed `check` leaves garbage collection enough room to always gain space.
+//! Absent: latencies (the device's).
+
+use crate::guard::Guards;
+use crate::scheme::SchemeKind;
+use remap_ssd_media::Geometry;
+use serde::{Deserialize, Serialize};
+
+/// Size of a persisted remapping entry (FAST'21 §4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntrySize {
+    /// Table 2: each page of a remap is atomic by itself.
+    #[serde(rename = "16")]
+    Bytes16,
+    /// With start LPN, length and the atomic flag: whole commands can be atomic.
+    #[serde(rename = "24")]
+    Bytes24,
+}
+
+impl EntrySize {
+    /// 8-byte words of an entry.
+    pub fn words(self) -> usize {
+        match self {
+            Self::Bytes16 => 2,
+            Self::Bytes24 => 3,
+        }
+    }
+}
+
+/// Firmware parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Logical pages the host sees.
+    pub lpns: u32,
+    /// How remaps are made durable.
+    pub scheme: SchemeKind,
+    /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog.
+    pub log_bytes: u64,
+    /// Bytes of an NVRAM segment.
+    pub segment_bytes: u32,
+    /// Size of a remapping entry.
+    pub entry: EntrySize,
+    /// Is the deduplication engine on?
+    pub dedup: bool,
+    /// Largest reference count of a page: 15 for 4-bit counters.
+    pub count_max: u8,
+    /// Remaps are refused while more than this share of the entries' room is valid.
+    pub watermark: f64,
+    /// Garbage collection starts when at most this share of the superblocks is free.
+    pub gc_free: f64,
+    /// A superblock whose erase count is this far below the mean is collected to level wear; 0 is off.
+    pub wear_gap: u32,
+    /// Slots in each half of the NVRAM log of deallocations.
+    pub dealloc_slots: u32,
+    /// Guards switched off, for the tests that prove each of them necessary.
+    #[serde(skip)]
+    pub guards: Guards,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            lpns: 0,
+            scheme: SchemeKind::RemapSsd,
+            log_bytes: 80 << 20,
+            segment_bytes: 1024,
+            entry: EntrySize::Bytes16,
+            dedup: true,
+            count_max: 15,
+            watermark: 0.95,
+            gc_free: 0.10,
+            wear_gap: 64,
+            dealloc_slots: 4096,
+            guards: Guards::ALL,
+        }
+    }
+}
+
+/// Why a configuration cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// OOB records that fit in one tail page: 4096 / 10 (FAST'21 §4.5 keeps "P2L mappings and WSN of all data pages").
+pub const TAIL_RECORDS: u32 = (remap_ssd_media::geometry::PAGE_BYTES / remap_ssd_media::oob::OOB_BYTES) as u32;
+
+/// Logical pages whose deallocation one bitmap page covers.
+pub const CHUNK_LPNS: u32 = (remap_ssd_media::geometry::PAGE_BYTES * 8) as u32;
+
+/// Largest atomic remap, pages.
+pub const ATOMIC_PAGES_MAX: u32 = 256;
+
+impl Config {
+    /// Tail pages of a superblock.
+    pub fn tail_pages(geometry: &Geometry) -> u32 {
+        geometry.pages_per_superblock().div_ceil(TAIL_RECORDS)
+    }
+
+    /// Pages of a superblock that can hold data when no block of it is bad.
+    pub fn data_pages(geometry: &Geometry) -> u32 {
+        geometry.pages_per_superblock() - 1 - Self::tail_pages(geometry)
+    }
+
+    /// Internal logical pages: one per bitmap of deallocations.
+    pub fn chunks(&self) -> u32 {
+        self.lpns.div_ceil(CHUNK_LPNS)
+    }
+
+    /// Superblocks kept free so that garbage collection and a flash log can always go on.
+    pub fn reserve(&self, geometry: &Geometry) -> u32 {
+        3 + crate::scheme::superblocks_needed(self, geometry)
+    }
+
+    /// Free superblocks at which garbage collection starts.
+    pub fn gc_start(&self, geometry: &Geometry) -> u32 {
+        ((f64::from(geometry.superblocks()) * self.gc_free) as u32).max(self.reserve(geometry) + 1)
+    }
+
+    /// Checks that the parts fit together.
+    ///
+    /// # Errors
+    /// One sentence: what cannot work and what would.
+    pub fn check(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError(text));
+        if self.lpns == 0 || self.lpns >= 1 << 31 {
+            return fail(format!("lpns = {} must be 1 to 2147483647", self.lpns));
+        }
+        let tail = Self::tail_pages(geometry);
+        if geometry.pages_per_superblock() < tail + 4 {
+            return fail(format!(
+                "a superblock of {} pages is too small for its head, {tail} tail pages and data: use more dies or pages per block",
+                geometry.pages_per_superblock()
+            ));
+        }
+        let data = u64::from(Self::data_pages(geometry));
+        let needed_pages = u64::from(self.lpns) + u64::from(self.chunks());
+        // Open superblocks (host, GC) and the reserve hold no closed data; one more gives GC something to gain.
+        let busy = u64::from(self.reserve(geometry)) + 3;
+        let needed = needed_pages.div_ceil(data) + busy;
+        if needed > u64::from(geometry.superblocks()) {
+            let have = u64::from(geometry.superblocks()).saturating_sub(busy) * data;
+            return fail(format!(
+                "over-provisioning is too small for garbage collection: {} logical pages need {needed} superblocks and \
+                 there are {}; use at most {} logical pages",
+                self.lpns,
+                geometry.superblocks(),
+                have.saturating_sub(u64::from(self.chunks()) + 1)
+            ));
+        }
+        if !(2..=15).contains(&self.count_max) {
+            return fail(format!("count_max = {} must be 2 to 15 (4-bit counters)", self.count_max));
+        }
+        if !(0.0..=1.0).contains(&self.watermark) || !(0.0..0.9).contains(&self.gc_free) {
+            return fail("watermark must be 0 to 1 and gc_free 0 to 0.9".into());
+        }
+        if self.dealloc_slots < 4 {
+            return fail(format!("dealloc_slots = {} must be at least 4", self.dealloc_slots));
+        }
+        crate::scheme::check(self, geometry)
+    }
+}

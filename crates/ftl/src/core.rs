@@ -1,0 +1,86 @@
+//! The tables every part of the firmware works on.
+//!
+//! Invariants: those of the parts; `wsn` is larger than every number handed out.
+//! Absent: policy. The verbs are in `command`, moving in `gc`, persistence of remaps in `scheme`.
+
+use crate::config::Config;
+use crate::counts::Counts;
+use crate::layout::Layout;
+use crate::map::{Map, Mapping};
+use crate::stats::Stats;
+use crate::superblock::Superblocks;
+use remap_ssd_media::{Geometry, Media, Oob, Ppn};
+
+/// Media and DRAM tables.
+pub struct Core {
+    /// Parameters.
+    pub config: Config,
+    /// Shape of the array.
+    pub geometry: Geometry,
+    /// NVRAM regions.
+    pub layout: Layout,
+    /// What outlives power.
+    pub media: Media,
+    /// L2P and LR.
+    pub map: Map,
+    /// RC.
+    pub counts: Counts,
+    /// Superblocks.
+    pub blocks: Superblocks,
+    /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
+    pub wsn: u64,
+    /// Counters.
+    pub stats: Stats,
+}
+
+impl Core {
+    /// A core with empty tables.
+    pub fn new(config: Config, media: Media) -> Self {
+        let geometry = media.geometry();
+        Self {
+            geometry,
+            layout: Layout::new(&config, &geometry),
+            map: Map::new(config.lpns + config.chunks()),
+            counts: Counts::new(geometry.pages()),
+            blocks: Superblocks::new(geometry, config.guards),
+            wsn: 0,
+            stats: Stats::default(),
+            config,
+            media,
+        }
+    }
+
+    /// The next sequence number.
+    #[inline]
+    pub fn tick(&mut self) -> u64 {
+        self.wsn += 1;
+        assert!(self.wsn < 1 << 42, "a WSN has 42 bits");
+        self.wsn
+    }
+
+    /// Gives a logical page one more reference to a flash page, or its first.
+    #[inline]
+    pub fn link(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
+        debug_assert!(self.map.get(lpn).is_none());
+        let count = self.counts.add(ppn);
+        self.blocks.gain(self.geometry.superblock(ppn), count == 1, remapped);
+        self.map.set(lpn, Some(Mapping { ppn, remapped }));
+    }
+
+    /// Takes a logical page's reference away; what it was.
+    #[inline]
+    pub fn unlink(&mut self, lpn: u32) -> Option<Mapping> {
+        let old = self.map.get(lpn)?;
+        let count = self.counts.sub(old.ppn);
+        self.blocks.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped);
+        self.map.set(lpn, None);
+        Some(old)
+    }
+
+    /// The OOB of a data page about to be programmed.
+    #[inline]
+    pub fn oob(&self, ppn: Ppn, lpn: u32, wsn: u64) -> Oob {
+        let incarnation = self.blocks.get(self.geometry.superblock(ppn)).life.incarnation();
+        Oob::new().with_lpn(lpn).with_wsn(wsn).with_incarnation((incarnation & 63) as u8)
+    }
+}

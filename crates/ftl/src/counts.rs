@@ -1,0 +1,88 @@
+//! The RC-table: how many LPNs share a flash page (FAST'21 §4.4).
+//!
+//! Invariants: `get(p) == |{ l : map[l] == p }|`; a page with count 0 is garbage. Four bits a page; the firmware
+//! refuses a remap that would pass the maximum, and only recovery may find more owners than that (an
+//! unacknowledged overwrite lost, the remap that took its place kept): those pages have the rest of their
+//! count in `overflow`.
+//! Absent: which LPNs. Only the OOB and the scheme know.
+
+use remap_ssd_media::slab::{Slab, prefetch};
+use remap_ssd_media::Ppn;
+use std::collections::BTreeMap;
+
+const FULL: u8 = 15;
+
+/// Reference counts.
+pub struct Counts {
+    nibbles: Slab<u8>,
+    overflow: BTreeMap<u32, u32>,
+}
+
+impl Counts {
+    /// All zero.
+    pub fn new(pages: u32) -> Self {
+        Self { nibbles: Slab::zeroed((pages as usize).div_ceil(2)), overflow: BTreeMap::new() }
+    }
+
+    #[inline]
+    fn nibble(&self, ppn: Ppn) -> u8 {
+        self.nibbles[(ppn.0 / 2) as usize] >> ((ppn.0 % 2) * 4) & 15
+    }
+
+    #[inline]
+    fn set_nibble(&mut self, ppn: Ppn, value: u8) {
+        let shift = (ppn.0 % 2) * 4;
+        let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
+        *cell = *cell & !(15 << shift) | value << shift;
+    }
+
+    /// Number of owners.
+    #[inline]
+    pub fn get(&self, ppn: Ppn) -> u32 {
+        let nibble = self.nibble(ppn);
+        if nibble == FULL && !self.overflow.is_empty() {
+            return u32::from(FULL) + self.overflow.get(&ppn.0).copied().unwrap_or(0);
+        }
+        u32::from(nibble)
+    }
+
+    /// Is the page garbage?
+    #[inline]
+    pub fn is_zero(&self, ppn: Ppn) -> bool {
+        self.nibble(ppn) == 0
+    }
+
+    /// Sets the number of owners.
+    #[inline]
+    pub fn set(&mut self, ppn: Ppn, count: u32) {
+        self.set_nibble(ppn, count.min(u32::from(FULL)) as u8);
+        if count > u32::from(FULL) {
+            self.overflow.insert(ppn.0, count - u32::from(FULL));
+        } else if !self.overflow.is_empty() {
+            self.overflow.remove(&ppn.0);
+        }
+    }
+
+    /// One owner more; the new count.
+    #[inline]
+    pub fn add(&mut self, ppn: Ppn) -> u32 {
+        let count = self.get(ppn) + 1;
+        self.set(ppn, count);
+        count
+    }
+
+    /// One owner less; the new count.
+    #[inline]
+    pub fn sub(&mut self, ppn: Ppn) -> u32 {
+        let count = self.get(ppn);
+        assert!(count > 0, "a page without owners lost one: {ppn:?}");
+        self.set(ppn, count - 1);
+        count - 1
+    }
+
+    /// Asks for a cache line.
+    #[inline]
+    pub fn prefetch(&self, ppn: Ppn) {
+        prefetch(&self.nibbles, (ppn.0 / 2) as usize);
+    }
+}

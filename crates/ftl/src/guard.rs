@@ -1,0 +1,110 @@
+//! The mutant list: every guard that protects data, by name.
+//!
+//! Each guard can be switched off, and the power-cut campaign must then find a violation: a guard that can
+//! go without a test noticing protects nothing, or is not tested.
+//! All of them are consulted on cold paths only.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! guards {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// A guard that protects data.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Guard { $($(#[$doc])* $variant,)* }
+
+        impl Guard {
+            /// Every guard.
+            pub const LIST: &[Guard] = &[$(Guard::$variant),*];
+            /// Its name on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Guard::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+guards! {
+    /// A victim's blocks are erased only after all that was issued before is durable.
+    EraseWaits = "erase-waits",
+    /// A superblock is marked dead in NVRAM before its first block is erased.
+    DeadBeforeErase = "dead-before-erase",
+    /// Data pages wait for their superblock's head.
+    HeadBeforeData = "head-before-data",
+    /// Tail pages wait for the data pages they describe.
+    TailAfterData = "tail-after-data",
+    /// A head waits for the erases of its superblock.
+    HeadAfterErase = "head-after-erase",
+    /// A remapping entry waits for the page it names.
+    EntryAfterPage = "entry-after-page",
+    /// Entries with a torn bit missing are ignored.
+    TornBits = "torn-bits",
+    /// Segments are zeroed before use.
+    SegmentZeroed = "segment-zeroed",
+    /// A released segment is zeroed only after what superseded its entries is durable.
+    ClearWaits = "clear-waits",
+    /// Segments of an earlier incarnation of a superblock are ignored.
+    StaleSegments = "stale-segments",
+    /// GC persists the other references of a page that it moves.
+    OtherReferences = "other-references",
+    /// Deallocations are persisted.
+    Deallocations = "deallocations",
+    /// A half of the deallocation log is reset only after its bitmap pages are durable.
+    DeallocFlush = "dealloc-flush",
+    /// Recovery persists the deallocations that only a relocation's entry tells of.
+    RelocatedSources = "relocated-sources",
+    /// A write that changes nothing waits for the earlier one it relies on.
+    NoEffectWaits = "no-effect-waits",
+    /// An atomic remap counts only once its commit is durable.
+    Commit = "commit",
+    /// Aborted atomic remaps stay aborted.
+    AbortedStay = "aborted-stay",
+    /// Of two witnesses of one write, the one in the newer superblock wins.
+    NewerGeneration = "newer-generation",
+    /// Virtual time resumes above everything found on the media.
+    TimeResumes = "time-resumes",
+}
+
+/// The guards that are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guards(u32);
+
+impl Guards {
+    /// All on.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// All but one.
+    pub fn without(guard: Guard) -> Self {
+        Self(u32::MAX & !(1 << guard as u32))
+    }
+    /// Is it on?
+    #[inline]
+    pub fn has(self, guard: Guard) -> bool {
+        self.0 >> (guard as u32) & 1 == 1
+    }
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Guard {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = || Self::LIST.iter().map(|guard| guard.name()).collect::<Vec<_>>().join(", ");
+        Self::LIST
+            .iter()
+            .copied()
+            .find(|guard| guard.name() == name)
+            .ok_or_else(|| format!("no guard is named '{name}'; there are {}", known()))
+    }
+}

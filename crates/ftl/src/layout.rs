@@ -1,0 +1,58 @@
+//! Where things are in NVRAM, in 8-byte words.
+//!
+//! ```text
+//! 0                     superblock lives     3 words each       (life)
+//! lives                 atomic slot          1 word             (atomic)
+//! + 1                   aborted commands     64 words           (atomic)
+//! + 64                  deallocation log     2 halves x slots x 2 words (dealloc)
+//! rest                  the scheme's own
+//! ```
+//! Invariant: a function of the configuration and the geometry alone.
+
+use crate::config::Config;
+use remap_ssd_media::Geometry;
+
+/// Words of a superblock's life record.
+pub const LIFE_WORDS: usize = 3;
+/// Aborted atomic commands that can be remembered.
+pub const ABORTED_SLOTS: usize = 64;
+/// Words of a deallocation record.
+pub const DEALLOC_WORDS: usize = 2;
+
+/// Word addresses of the regions.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The atomic slot.
+    pub atomic: usize,
+    /// The aborted list.
+    pub aborted: usize,
+    /// The deallocation log.
+    pub dealloc: usize,
+    /// Slots in each half of it.
+    pub dealloc_slots: usize,
+    /// The scheme's region.
+    pub scheme: usize,
+    /// All words.
+    pub words: usize,
+}
+
+impl Layout {
+    /// Lays the regions out.
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let atomic = geometry.superblocks() as usize * LIFE_WORDS;
+        let aborted = atomic + 1;
+        let dealloc = aborted + ABORTED_SLOTS;
+        let dealloc_slots = config.dealloc_slots as usize;
+        // The scheme's region starts at a multiple of 64 bytes, as its segments do.
+        let scheme = (dealloc + 2 * dealloc_slots * DEALLOC_WORDS).next_multiple_of(8);
+        let words = scheme + crate::scheme::nvram_words(config);
+        Self { atomic, aborted, dealloc, dealloc_slots, scheme, words }
+    }
+}
+
+impl Config {
+    /// Words of NVRAM that the media must have.
+    pub fn nvram_words(&self, geometry: &Geometry) -> usize {
+        Layout::new(self, geometry).words
+    }
+}

@@ -1,0 +1,68 @@
+//! The life of a superblock, kept in NVRAM: which incarnation counts, and which of its blocks are good.
+//!
+//! Erasing a superblock is many erases, and a cut may leave some of them undone. So that half an old
+//! superblock is never taken for a witness, its record says *before* the first erase that everything opened
+//! until now is dead.
+//!
+//! Invariants: a head counts only if its WSN is larger than `dead_before`; `clean` only if every good block
+//! is erased. Blocks in `bad` are never used again; blocks in `failing` failed while the superblock was
+//! open, keep what they hold until it is erased, and join `bad` then.
+
+use crate::layout::LIFE_WORDS;
+use bitfield_struct::bitfield;
+use remap_ssd_media::{After, Media, MediaError, Purpose, SbId};
+
+/// First word of a life record.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub struct Life {
+    /// Heads with a WSN up to this one are dead.
+    #[bits(42)]
+    pub dead_before: u64,
+    /// All good blocks are erased.
+    pub clean: bool,
+    /// Number of the next incarnation, which is also the number of erases so far.
+    #[bits(21)]
+    pub incarnation: u32,
+}
+
+/// A superblock's record in NVRAM.
+#[derive(Clone, Copy, Debug)]
+pub struct LifeRecord {
+    /// Which incarnation counts.
+    pub life: Life,
+    /// Retired blocks, one bit a die.
+    pub bad: u64,
+    /// Blocks to retire at the next erase.
+    pub failing: u64,
+}
+
+impl LifeRecord {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// `Uncorrectable` if its first word is lost. Lost masks read as empty: a bad block fails again when used.
+    pub fn load(media: &mut Media, sb: SbId) -> Result<Self, MediaError> {
+        let at = sb.0 as usize * LIFE_WORDS;
+        Ok(Self {
+            life: Life::from_bits(media.load(at)?),
+            bad: media.load(at + 1).unwrap_or(0),
+            failing: media.load(at + 2).unwrap_or(0),
+        })
+    }
+
+    /// Stores the first word.
+    pub fn store_life(media: &mut Media, sb: SbId, life: Life, after: After) {
+        media.store(sb.0 as usize * LIFE_WORDS, life.into_bits(), Purpose::Meta, after);
+    }
+
+    /// Stores the retired blocks.
+    pub fn store_bad(media: &mut Media, sb: SbId, bad: u64) {
+        media.store(sb.0 as usize * LIFE_WORDS + 1, bad, Purpose::Meta, After::NOTHING);
+    }
+
+    /// Stores the failing blocks.
+    pub fn store_failing(media: &mut Media, sb: SbId, failing: u64) {
+        media.store(sb.0 as usize * LIFE_WORDS + 2, failing, Purpose::Meta, After::NOTHING);
+    }
+}

@@ -1,0 +1,347 @@
+//! FLog: one device-wide log of remaps on flash, the common solution before Remap-SSD.
+//!
+//! Entries gather in DRAM that a capacitor protects and are programmed a page at a time, striped over the dies of
+//! superblocks of their own. The log is capped. Finding the owners of a victim's pages means reading all of it, and
+//! so does reclaiming it: read all, rewrite what is valid, erase (FAST'21 §3.3, §5.1).
+//!
+//! Invariants: an entry is in one of the two buffers or in a durable log page; a buffer is reused only after its page
+//! is durable. Absent: per-superblock structure on the medium (`index` is the simulator's, its cost is the scan's).
+
+use super::index::OwnerIndex;
+use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
+use super::{OwnerRef, RemapScheme, Remapping, Usage};
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::layout::Layout;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::stats::Demotion;
+use crate::superblock::{State, Stream};
+use remap_ssd_media::{After, ClearId, Geometry, Oob, OpKind, Ppn, Purpose, SbId, Stored};
+use zerocopy::{FromBytes, IntoBytes};
+
+const PAGE_BYTES: u64 = remap_ssd_media::geometry::PAGE_BYTES as u64;
+/// Pages of the smallest log; a smaller cap fills its pages partly.
+const PAGES_MIN: u64 = 8;
+/// Two buffers of one page each.
+pub(super) const BUFFER_WORDS: usize = 2 * ENTRIES_PER_PAGE * 2;
+/// Reclaiming pays only if more than one entry in so many is invalid.
+const INVALID_SHARE: u64 = 20;
+
+pub(super) struct FLog {
+    base: usize,
+    /// Entries of a log page.
+    slots: usize,
+    pages_max: usize,
+    /// Log pages, oldest first.
+    pages: Vec<Ppn>,
+    /// Superblocks that hold them.
+    superblocks: Vec<SbId>,
+    /// Buffer being filled, and its entries.
+    buffer: usize,
+    buffered: usize,
+    clears: [ClearId; 2],
+    index: OwnerIndex,
+    fullest: u32,
+    hopeless_below: u64,
+}
+
+fn shape(config: &Config) -> (usize, usize) {
+    let pages = (config.log_bytes / PAGE_BYTES).max(PAGES_MIN);
+    let slots = (config.log_bytes / 16 / pages).clamp(2, ENTRIES_PER_PAGE as u64);
+    (pages as usize, slots as usize)
+}
+
+/// Superblocks of a full log; as many again are needed while it is rewritten.
+pub(super) fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
+    (shape(config).0 as u32).div_ceil(Config::data_pages(geometry)) + 1
+}
+
+pub(super) fn check(config: &Config, _: &Geometry) -> Result<(), ConfigError> {
+    if config.log_bytes < PAGES_MIN * 32 {
+        let least = PAGES_MIN * 32;
+        return Err(ConfigError(format!("log_bytes = {} is too small for a log: use at least {least}", config.log_bytes)));
+    }
+    Ok(())
+}
+
+impl FLog {
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let (pages_max, slots) = shape(config);
+        Self {
+            base: Layout::new(config, geometry).scheme,
+            slots,
+            pages_max,
+            pages: Vec::new(),
+            superblocks: Vec::new(),
+            buffer: 0,
+            buffered: 0,
+            clears: [ClearId::default(); 2],
+            index: OwnerIndex::new(geometry),
+            fullest: 0,
+            hopeless_below: 0,
+        }
+    }
+
+    fn capacity(&self) -> u64 {
+        (self.pages_max * self.slots) as u64
+    }
+    fn entries(&self) -> u64 {
+        (self.pages.len() * self.slots + self.buffered) as u64
+    }
+    fn word(&self, buffer: usize, slot: usize) -> usize {
+        self.base + (buffer * ENTRIES_PER_PAGE + slot) * 2
+    }
+    fn charge_scan(&self, core: &mut Core) {
+        core.media.charge(OpKind::ScanFlash, self.pages.len() as u32, Purpose::Gc, After::NOTHING);
+    }
+
+    /// Can a log page be programmed now?
+    fn page_is_secured(&self, core: &Core) -> bool {
+        core.blocks.room(Stream::Log) > 1 || core.blocks.free() > 2
+    }
+
+    fn append(&mut self, core: &mut Core, remapping: &Remapping) {
+        let mut after = After::clear(self.clears[self.buffer]);
+        if core.config.guards.has(Guard::EntryAfterPage) {
+            after = after.and(After::page(remapping.ppn));
+        }
+        let at = self.word(self.buffer, self.buffered);
+        for (index, word) in LogEntry::of(core, remapping).words().into_iter().enumerate() {
+            core.media.store_capacitor(at + index, word, after);
+        }
+        core.media.ack_after(after);
+        self.buffered += 1;
+        self.index.push(core, remapping);
+        if self.buffered == self.slots {
+            self.flush(core);
+        }
+    }
+
+    /// Programs the full buffer as a log page and goes on in the other one.
+    fn flush(&mut self, core: &mut Core) {
+        let at = self.word(self.buffer, 0);
+        let words: Vec<u64> = (at..at + self.buffered * 2).map(|word| core.media.load(word).unwrap_or(0)).collect();
+        // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
+        let page = self.program(core, &words);
+        self.clears[self.buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::page(page));
+        self.buffer ^= 1;
+        self.buffered = 0;
+    }
+
+    fn program(&mut self, core: &mut Core, words: &[u64]) -> Ppn {
+        loop {
+            let Some((page, after)) = core.blocks.take(Stream::Log) else {
+                core.blocks.close_log();
+                let opened = core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn);
+                assert!(opened, "a superblock for the log was secured");
+                self.superblocks.push(core.blocks.open(Stream::Log).expect("just opened").sb);
+                continue;
+            };
+            core.stats.meta_programs += 1;
+            let oob = core.oob(page, Oob::LOG, self.pages.len() as u64 + 1);
+            let stored = Stored::Meta(words.as_bytes().into());
+            if core.media.program(page, oob, stored, Purpose::Meta, after.and(After::FENCE)).is_ok() {
+                self.pages.push(page);
+                return page;
+            }
+            let (sb, offset) = (core.geometry.superblock(page), core.geometry.offset(page));
+            core.blocks.fail_block(&mut core.media, sb, core.geometry.die_of_offset(offset));
+        }
+    }
+
+    fn has_room(&self, core: &Core, entries: u64) -> bool {
+        self.entries() + entries + u64::from(self.fullest) + self.slots as u64 <= self.capacity()
+            && self.page_is_secured(core)
+    }
+
+    #[cold]
+    fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
+        let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
+        if invalid < self.hopeless_below {
+            return false;
+        }
+        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        if self.has_room(core, 1) {
+            return true;
+        }
+        let pages = core.blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
+        let superblocks = pages.div_ceil(Config::data_pages(&core.geometry)) + 1;
+        let pays = invalid * INVALID_SHARE > self.entries() && core.blocks.free() > superblocks;
+        if may_reclaim && pays {
+            self.reclaim(core);
+        }
+        if self.has_room(core, 1) {
+            return true;
+        }
+        if may_reclaim {
+            let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
+            self.hopeless_below = invalid + self.slots as u64;
+        }
+        false
+    }
+
+    /// Reads all, writes what is valid to new superblocks, erases the old ones.
+    fn reclaim(&mut self, core: &mut Core) {
+        core.stats.metadata_gc_runs += 1;
+        self.charge_scan(core);
+        let kept = self.index.valid(core);
+        core.blocks.close_log();
+        let old = std::mem::take(&mut self.superblocks);
+        self.pages.clear();
+        for entries in kept.chunks(self.slots) {
+            let words: Vec<u64> = entries.iter().flat_map(|entry| LogEntry::of(core, entry).words()).collect();
+            self.program(core, &words);
+        }
+        // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of the old log.
+        let at = self.word(self.buffer, 0);
+        self.clears[self.buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
+        self.buffer ^= 1;
+        self.buffered = 0;
+        for sb in old {
+            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+        }
+    }
+
+    fn tell(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) {
+        let entry = LogEntry::from_words(words);
+        if entry.is_intact() && entry.is_current(core) {
+            let ppn = Ppn(entry.ppn());
+            witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None);
+            let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
+            self.index.push_unchecked(core, &remapping);
+        }
+    }
+}
+
+impl RemapScheme for FLog {
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
+            return Err(Demotion::Watermark);
+        }
+        self.fullest = self.fullest.max(core.blocks.get(core.geometry.superblock(ppn)).remapped + 1);
+        let page_needed = self.buffered + 1 == self.slots;
+        let fits = self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
+        if fits && (!page_needed || self.page_is_secured(core)) || self.make_room(core, may_reclaim) {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
+        }
+    }
+
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, _: Purpose) {
+        self.append(core, remapping);
+    }
+
+    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        if self.entries() + 1 > self.capacity() || !self.page_is_secured(core) {
+            return false;
+        }
+        self.append(core, remapping);
+        true
+    }
+
+    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        self.charge_scan(core);
+        self.index.owners(sb, out);
+    }
+
+    fn forget(&mut self, _: &mut Core, sb: SbId) {
+        self.index.forget(sb);
+        self.hopeless_below = 0;
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let mut logs: Vec<(u64, SbId)> = core
+            .blocks
+            .iter()
+            .filter(|(_, sb)| sb.stream == Stream::Log && matches!(sb.state, State::Open | State::Closed))
+            .map(|(id, sb)| (sb.opened, id))
+            .collect();
+        logs.sort_unstable();
+        for (_, sb) in logs {
+            self.superblocks.push(sb);
+            for offset in 0..core.geometry.pages_per_superblock() {
+                let page = core.geometry.page(sb, offset);
+                if !core.media.is_programmed(page) {
+                    continue;
+                }
+                witnesses.report.log_pages += 1;
+                let Ok(Some((oob, bytes))) = core.media.read_meta(page, Purpose::Meta) else { continue };
+                if oob.lpn() != Oob::LOG {
+                    continue;
+                }
+                self.pages.push(page);
+                for entry in bytes.chunks_exact(16) {
+                    let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
+                    let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
+                    self.tell(core, witnesses, [first, second]);
+                }
+            }
+        }
+        // The buffers that the capacitor saved: what they hold is put into the first one again.
+        let mut saved = Vec::new();
+        for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
+            let words = [core.media.load(word), core.media.load(word + 1)];
+            let [Ok(first), Ok(second)] = words else {
+                return Err(RecoveryError::NvramDamaged { word });
+            };
+            if first | second != 0 {
+                saved.push([first, second]);
+            }
+        }
+        for words in &saved {
+            self.tell(core, witnesses, *words);
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, core: &mut Core) {
+        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
+        self.resume_buffers(core);
+    }
+
+    fn usage(&self, core: &Core) -> Usage {
+        Usage {
+            capacity_bytes: self.capacity() * 16,
+            used_bytes: self.entries() * 16,
+            valid_bytes: core.blocks.remapped_total() * 16,
+            ..Usage::default()
+        }
+    }
+
+    fn check(&self, core: &Core) -> Result<(), String> {
+        self.index.check(core)
+    }
+}
+
+impl FLog {
+    /// Goes on in the buffer that is emptier, after its last used slot; a full or half-written one is flushed or
+    /// cleared when its turn comes.
+    fn resume_buffers(&mut self, core: &mut Core) {
+        let used = |log: &Self, core: &mut Core, buffer: usize| {
+            (0..log.slots)
+                .rev()
+                .find(|slot| {
+                    let at = log.word(buffer, *slot);
+                    core.media.load(at).unwrap_or(1) | core.media.load(at + 1).unwrap_or(1) != 0
+                })
+                .map_or(0, |slot| slot + 1)
+        };
+        let (first, second) = (used(self, core, 0), used(self, core, 1));
+        // The fuller one goes to flash first: its page may or may not have been programmed; twice says the same.
+        for (buffer, count) in if first >= second { [(0, first), (1, second)] } else { [(1, second), (0, first)] } {
+            (self.buffer, self.buffered) = (buffer, count);
+            let other_used = if buffer == 0 { second } else { first };
+            let is_last = (buffer == 0) == (first < second) || other_used == 0;
+            if count > 0 && !is_last && self.page_is_secured(core) {
+                self.flush(core);
+            } else if is_last {
+                break;
+            }
+        }
+        if self.buffered == self.slots {
+            self.flush(core);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The entry of a device-wide log: 16 bytes, two atomic stores.
+//!
+//! A global log must name the whole flash page, so Table 2's layout does not fit; the incarnation of the page's
+//! superblock tells an entry of an earlier life. Invariant: counts only if both torn bits are 1.
+
+use super::Remapping;
+use crate::core::Core;
+use bitfield_struct::bitfield;
+use remap_ssd_media::Ppn;
+
+/// Entries in a 4 KiB log page.
+pub(super) const ENTRIES_PER_PAGE: usize = 256;
+
+/// A remap, in a log of the whole device.
+#[bitfield(u128)]
+#[derive(PartialEq, Eq)]
+pub(super) struct LogEntry {
+    pub torn_first: bool,
+    /// Low bits of the superblock's incarnation.
+    #[bits(21)]
+    pub incarnation: u32,
+    #[bits(42)]
+    pub wsn: u64,
+    pub torn_second: bool,
+    #[bits(31)]
+    pub lpn: u32,
+    __: bool,
+    #[bits(31)]
+    pub ppn: u32,
+}
+
+const _: () = assert!(size_of::<LogEntry>() == 16);
+
+impl LogEntry {
+    pub fn of(core: &Core, remapping: &Remapping) -> Self {
+        let sb = core.geometry.superblock(remapping.ppn);
+        Self::new()
+            .with_torn_first(true)
+            .with_incarnation(core.blocks.get(sb).life.incarnation())
+            .with_wsn(remapping.wsn)
+            .with_torn_second(true)
+            .with_lpn(remapping.lpn)
+            .with_ppn(remapping.ppn.0)
+    }
+
+    pub fn words(self) -> [u64; 2] {
+        let bits = self.into_bits();
+        [bits as u64, (bits >> 64) as u64]
+    }
+
+    pub fn from_words(words: [u64; 2]) -> Self {
+        Self::from_bits(u128::from(words[0]) | u128::from(words[1]) << 64)
+    }
+
+    pub fn is_intact(self) -> bool {
+        self.torn_first() && self.torn_second()
+    }
+
+    /// Does it name a page of a superblock's present incarnation?
+    pub fn is_current(self, core: &Core) -> bool {
+        let ppn = Ppn(self.ppn());
+        self.ppn() < core.geometry.pages()
+            && core.blocks.get(core.geometry.superblock(ppn)).life.incarnation() == self.incarnation()
+    }
+}

@@ -1,0 +1,230 @@
+//! How a remap survives a power cut: the trait, and one file or folder per system.
+//!
+//! The core keeps L2P, counts and the number of remapped LPNs per superblock (`Superblock::remapped`), which is
+//! also the number of valid entries a scheme must keep for it. A scheme makes entries durable, lists the owners
+//! that may point into a superblock (stale ones allowed, a missing one is a bug) and reclaims its own room.
+//! Invariant: an entry is durable only after the page it names is.
+//! Absent above this folder: any scheme's name.
+
+mod entry;
+mod flog;
+mod index;
+mod log_entry;
+mod nlog;
+mod none;
+mod opt;
+pub mod remap_ssd;
+
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::stats::Demotion;
+pub use entry::{CommandWord, RmmEntry};
+use remap_ssd_media::{Geometry, Ppn, Purpose, SbId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SchemeKind {
+    /// No remapping: every duplicate is a flash write.
+    #[serde(rename = "none")]
+    None,
+    /// Remap-SSD (FAST'21): NVRAM segments owned by superblocks.
+    #[serde(rename = "remap-ssd")]
+    RemapSsd,
+    /// One device-wide log on flash (CAFTL, Janusd, Copyless Copy, SHARE).
+    #[serde(rename = "flog")]
+    FLog,
+    /// The same log in NVRAM.
+    #[serde(rename = "nlog")]
+    NLog,
+    /// Owners found in O(1), without limit, not durable: the upper bound.
+    #[serde(rename = "opt")]
+    Opt,
+}
+
+impl SchemeKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
+
+    /// Does what it acknowledges survive a power cut?
+    pub fn is_durable(self) -> bool {
+        self != Self::Opt
+    }
+
+    /// Name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::RemapSsd => "remap-ssd",
+            Self::FLog => "flog",
+            Self::NLog => "nlog",
+            Self::Opt => "opt",
+        }
+    }
+}
+
+impl fmt::Display for SchemeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SchemeKind {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            format!("no scheme is named '{name}'; there are {known}")
+        })
+    }
+}
+
+/// One remapping to make durable.
+#[derive(Clone, Copy, Debug)]
+pub struct Remapping {
+    /// Target LPN.
+    pub lpn: u32,
+    /// The page it is remapped to.
+    pub ppn: Ppn,
+    /// Its sequence number.
+    pub wsn: u64,
+    /// The LPN that loses the page, for a relocation.
+    pub source: Option<u32>,
+    /// First target LPN and length of the atomic command it is part of.
+    pub atomic: Option<(u32, u32)>,
+}
+
+/// An LPN that may own a page of a superblock, by a remap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerRef {
+    /// Page offset in the superblock.
+    pub offset: u32,
+    /// The LPN.
+    pub lpn: u32,
+    /// Sequence number of the remap.
+    pub wsn: u64,
+    /// The LPN that lost the page, for a relocation.
+    pub source: Option<u32>,
+}
+
+/// How full a scheme's room is, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// All of it; 0 if unlimited.
+    pub capacity_bytes: u64,
+    /// Taken by entries, valid or not.
+    pub used_bytes: u64,
+    /// Taken by valid entries.
+    pub valid_bytes: u64,
+    /// Largest segment group now.
+    pub largest_group_bytes: u64,
+    /// Largest segment group since power-on.
+    pub largest_group_seen_bytes: u64,
+}
+
+/// How remaps are made durable.
+pub trait RemapScheme: Send {
+    /// Can it remap at all? If not, the core copies.
+    fn remaps(&self) -> bool {
+        true
+    }
+
+    /// Secures room for one more entry that names `ppn`, reclaiming if allowed to.
+    ///
+    /// # Errors
+    /// Why the core must copy instead.
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion>;
+
+    /// Makes one entry durable after its page; `admit` has just succeeded for this page.
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose);
+
+    /// Makes an entry durable for a reference that GC moves; `false` if there is no room and the core must copy.
+    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool;
+
+    /// Appends the remapped owners that pages of a superblock may have, charging the lookup. Stale ones are
+    /// allowed; none may be missing. Of several with the same LPN and offset the last is the newest.
+    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>);
+
+    /// A superblock has been erased: nothing points into it any more.
+    fn forget(&mut self, core: &mut Core, sb: SbId);
+
+    /// Reads everything durable back into an empty scheme and tells the witnesses.
+    ///
+    /// # Errors
+    /// Metadata that is damaged beyond repair.
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError>;
+
+    /// The tables are rebuilt: restore the room that GC relies on.
+    fn resume(&mut self, core: &mut Core);
+
+    /// How full is it?
+    fn usage(&self, core: &Core) -> Usage;
+
+    /// Compares its tables with the core's.
+    ///
+    /// # Errors
+    /// What does not fit.
+    fn check(&self, core: &Core) -> Result<(), String>;
+
+    /// A remap into this superblock is coming soon.
+    #[inline]
+    fn look_ahead(&self, _core: &Core, _sb: SbId) {}
+
+    /// Lists what an inspection shows of one superblock: segments or entries.
+    fn describe(&self, _sb: SbId) -> Option<GroupInfo> {
+        None
+    }
+}
+
+/// What an inspection shows of a segment group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GroupInfo {
+    /// Segments, oldest first.
+    pub segments: Vec<u32>,
+    /// Entries in them, valid or not.
+    pub entries: u32,
+}
+
+/// Builds the configured scheme, empty.
+pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
+    match config.scheme {
+        SchemeKind::None => Box::new(none::NoRemap),
+        SchemeKind::RemapSsd => Box::new(remap_ssd::RemapSsd::new(config, geometry)),
+        SchemeKind::FLog => Box::new(flog::FLog::new(config, geometry)),
+        SchemeKind::NLog => Box::new(nlog::NLog::new(config, geometry)),
+        SchemeKind::Opt => Box::new(opt::Opt::new(geometry)),
+    }
+}
+
+/// Words of NVRAM the configured scheme needs.
+pub fn nvram_words(config: &Config) -> usize {
+    match config.scheme {
+        SchemeKind::None | SchemeKind::Opt => 0,
+        SchemeKind::RemapSsd | SchemeKind::NLog => (config.log_bytes / 8) as usize,
+        SchemeKind::FLog => flog::BUFFER_WORDS,
+    }
+}
+
+/// Superblocks the configured scheme may hold at its worst.
+pub fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
+    match config.scheme {
+        SchemeKind::FLog => flog::superblocks_needed(config, geometry),
+        _ => 0,
+    }
+}
+
+/// Checks the configured scheme's parameters.
+///
+/// # Errors
+/// One sentence: what cannot work and what would.
+pub fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
+    match config.scheme {
+        SchemeKind::None | SchemeKind::Opt => Ok(()),
+        SchemeKind::RemapSsd => remap_ssd::check(config),
+        SchemeKind::NLog => nlog::check(config),
+        SchemeKind::FLog => flog::check(config, geometry),
+    }
+}

@@ -1,0 +1,302 @@
+//! NVRAM garbage collection, recovery of the groups, and their check.
+//!
+//! Active GC takes the group with the most invalid entries, rewrites the valid ones into free segments and
+//! releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only after everything that
+//! superseded their entries is durable. Absent: when to reclaim for whom (`admit` decides).
+
+use super::segment::{Group, SegmentHead, SegmentLink};
+use super::{RemapSsd, RmmEntry};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::scheme::{OwnerRef, Remapping};
+use remap_ssd_media::{After, OpKind, Purpose, SbId};
+use std::collections::BTreeSet;
+
+/// Active GC pays only if more than one entry in so many is invalid.
+const INVALID_SHARE: u64 = 20;
+
+impl RemapSsd {
+    fn invalid(&self, core: &Core) -> u64 {
+        self.entries.saturating_sub(core.blocks.remapped_total())
+    }
+
+    /// Secures a slot for `sb` without touching the reserve.
+    #[cold]
+    pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
+        if self.invalid(core) < self.hopeless_below {
+            return false;
+        }
+        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        loop {
+            let spare = self.free.len() as i64 - self.reserve() as i64;
+            if spare > 0 || (spare == 0 && self.has_slot(sb)) {
+                return true;
+            }
+            if !may_reclaim {
+                return false;
+            }
+            let invalid = self.invalid(core);
+            if invalid * INVALID_SHARE <= self.entries || !self.reclaim_one(core) {
+                self.hopeless_below = invalid + 2 * u64::from(self.slots);
+                return false;
+            }
+        }
+    }
+
+    /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
+    pub(super) fn regain(&mut self, core: &mut Core) {
+        while self.free.len() < self.reserve() && self.reclaim_one(core) {}
+    }
+
+    /// Reclaims the group with the most invalid entries among those that give segments back.
+    fn reclaim_one(&mut self, core: &mut Core) -> bool {
+        let best = core
+            .blocks
+            .iter()
+            .filter_map(|(id, sb)| {
+                let group = &self.groups[id.0 as usize];
+                let needed = sb.remapped.div_ceil(self.slots) as usize;
+                let gains = needed < group.segments.len() && needed <= self.free.len();
+                gains.then(|| (group.entries - sb.remapped.min(group.entries), id))
+            })
+            .max_by_key(|(invalid, id)| (*invalid, std::cmp::Reverse(id.0)));
+        let Some((_, sb)) = best else { return false };
+        core.stats.metadata_gc_runs += 1;
+        self.migrate(core, sb);
+        true
+    }
+
+    fn migrate(&mut self, core: &mut Core, sb: SbId) {
+        let bytes = self.groups[sb.0 as usize].entries * self.entry_words as u32 * 8;
+        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        let mut all = std::mem::take(&mut self.scratch);
+        all.clear();
+        self.read_group(core, sb, &mut all);
+        // Newest first; an LPN once seen is hidden, so that older entries of the same mapping count as invalid.
+        let mut kept = Vec::with_capacity(core.blocks.get(sb).remapped as usize);
+        for entry in all.iter().rev() {
+            let ppn = core.geometry.page(sb, entry.offset);
+            if core.map.is_remapped_at(entry.lpn, ppn) {
+                core.map.hide_remapped(entry.lpn);
+                kept.push(*entry);
+            }
+        }
+        kept.iter().for_each(|entry| core.map.mark_remapped(entry.lpn));
+        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
+        // Cut between: both are read, and say the same.
+        let group = &mut self.groups[sb.0 as usize];
+        let old = std::mem::take(&mut group.segments);
+        self.entries -= u64::from(group.entries);
+        (group.entries, group.used) = (0, 0);
+        for entry in kept.iter().rev() {
+            let ppn = core.geometry.page(sb, entry.offset);
+            let remapping = Remapping { lpn: entry.lpn, ppn, wsn: entry.wsn, source: entry.source, atomic: None };
+            self.append(core, &remapping, Purpose::Gc);
+        }
+        self.release(core, &old);
+        self.scratch = all;
+    }
+
+    /// Zeroes segments and puts them at the end of the free list.
+    pub(super) fn release(&mut self, core: &mut Core, segments: &[u32]) {
+        let waits = core.config.guards.has(Guard::ClearWaits);
+        for &segment in segments {
+            let after = if waits { After::ALL } else { After::NOTHING };
+            let clear = core.media.clear(self.word(segment), self.segment_words, after);
+            self.free.push_back((segment, clear));
+        }
+    }
+
+    /// Decodes a group's entries, oldest first.
+    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        let group = &self.groups[sb.0 as usize];
+        let (start, mut lost) = (out.len(), false);
+        for (index, &segment) in group.segments.iter().enumerate() {
+            let last = index + 1 == group.segments.len();
+            if let Some(&next) = group.segments.get(index + 2) {
+                for line in 0..self.segment_words.div_ceil(8) {
+                    core.media.prefetch_word(self.word(next) + line * 8);
+                }
+            }
+            for slot in 0..if last { group.used } else { self.slots } {
+                let at = self.slot_word(segment, slot);
+                let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
+                    lost = true;
+                    continue;
+                };
+                let entry = RmmEntry::from_words(first, second);
+                if entry.is_intact() && entry.offset() < core.geometry.pages_per_superblock() {
+                    out.push(OwnerRef {
+                        offset: entry.offset(),
+                        lpn: entry.target(),
+                        wsn: entry.wsn(),
+                        source: entry.relocated_source(),
+                    });
+                }
+            }
+        }
+        if lost {
+            find_lost(core, sb, start, out);
+        }
+    }
+
+    /// Step 3 of recovery (FAST'21 §4.5): examines all segments.
+    pub(super) fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let words = self.segments as usize * self.segment_words;
+        witnesses.report.nvram_bytes += words as u64 * 8;
+        core.media.charge(OpKind::NvRead, (words * 8) as u32, Purpose::Meta, After::NOTHING);
+        let mut found: Vec<Vec<(u32, u32)>> = vec![Vec::new(); self.groups.len()];
+        let mut free = Vec::new();
+        for segment in 0..self.segments {
+            match self.owner_of(core, witnesses, segment)? {
+                Some((sb, sequence)) => found[sb.0 as usize].push((sequence, segment)),
+                None => free.push(segment),
+            }
+        }
+        self.free.clear();
+        for segment in free {
+            // Old entries in a free segment would come alive with its next owner.
+            let at = self.word(segment);
+            let zero = (at..at + self.segment_words).all(|word| core.media.load(word) == Ok(0));
+            let clear = if zero || !core.config.guards.has(Guard::SegmentZeroed) {
+                Default::default()
+            } else {
+                core.media.clear(at, self.segment_words, After::NOTHING)
+            };
+            self.free.push_back((segment, clear));
+        }
+        for (sb, mut segments) in found.into_iter().enumerate() {
+            segments.sort_unstable();
+            let mut group = Group {
+                sequence: segments.last().map_or(0, |(sequence, _)| sequence + 1),
+                segments: segments.iter().map(|(_, segment)| *segment).collect(),
+                ..Group::default()
+            };
+            for (index, &segment) in group.segments.iter().enumerate() {
+                let used = self.replay_segment(core, witnesses, SbId(sb as u32), segment)?;
+                let last = index + 1 == group.segments.len();
+                group.entries += if last { used } else { self.slots };
+                group.used = used;
+            }
+            self.entries += u64::from(group.entries);
+            self.groups[sb] = group;
+        }
+        Ok(())
+    }
+
+    /// Whose segment is it? `None` for a free one and for one of an earlier incarnation.
+    fn owner_of(
+        &self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+        segment: u32,
+    ) -> Result<Option<(SbId, u32)>, RecoveryError> {
+        let at = self.word(segment);
+        let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
+            return Err(RecoveryError::NvramDamaged { word: at });
+        };
+        let (head, link) = (SegmentHead::from_bits(first), SegmentLink::from_bits(second));
+        let torn_bits = core.config.guards.has(Guard::TornBits);
+        if torn_bits && !(head.torn() && link.torn()) || first == 0 || second == 0 {
+            return Ok(None);
+        }
+        witnesses.saw(head.wsn());
+        let sb = SbId(head.superblock());
+        if sb.0 >= core.geometry.superblocks() || !witnesses.is_live(sb) {
+            return Ok(None);
+        }
+        // A head's WSN is newer than every segment of the incarnations before.
+        let stale = head.wsn() < core.blocks.get(sb).opened;
+        if stale && core.config.guards.has(Guard::StaleSegments) {
+            return Ok(None);
+        }
+        Ok(Some((sb, link.sequence())))
+    }
+
+    /// Tells the entries of a segment; how many of its slots are used, torn ones included.
+    fn replay_segment(
+        &self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+        sb: SbId,
+        segment: u32,
+    ) -> Result<u32, RecoveryError> {
+        let mut used = 0;
+        for slot in 0..self.slots {
+            let at = self.slot_word(segment, slot);
+            let mut words = [0; 3];
+            let mut damaged = None;
+            for (index, word) in words[..self.entry_words].iter_mut().enumerate() {
+                match core.media.load(at + index) {
+                    Ok(value) => *word = value,
+                    Err(_) => damaged = Some(index),
+                }
+            }
+            if damaged.is_none() && words == [0; 3] {
+                continue;
+            }
+            used = slot + 1;
+            if let Some(index) = damaged {
+                // Whose mapping it was is in the second word; without it, any page may be the one.
+                let target = (index != 1).then(|| RmmEntry::from_words(0, words[1]).target());
+                let target = target.ok_or(RecoveryError::NvramDamaged { word: at + index })?;
+                witnesses.lost(target);
+                continue;
+            }
+            let entry = RmmEntry::from_words(words[0], words[1]);
+            let intact = entry.is_intact() && (self.entry_words == 2 || words[2] & 1 == 1);
+            if !intact && core.config.guards.has(Guard::TornBits) {
+                continue;
+            }
+            if entry.offset() < core.geometry.pages_per_superblock() {
+                let ppn = core.geometry.page(sb, entry.offset());
+                witnesses.remap(core, entry.target(), ppn, entry.wsn(), entry.relocated_source());
+            }
+        }
+        Ok(used)
+    }
+
+    pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
+        let mut seen = vec![false; self.segments as usize];
+        let taken = self.groups.iter().flat_map(|group| &group.segments);
+        for &segment in taken.chain(self.free.iter().map(|(segment, _)| segment)) {
+            if std::mem::replace(&mut seen[segment as usize], true) {
+                return Err(format!("segment {segment} is in two places"));
+            }
+        }
+        if let Some(lost) = seen.iter().position(|seen| !seen) {
+            return Err(format!("segment {lost} is neither free nor in a group"));
+        }
+        for (id, sb) in core.blocks.iter() {
+            let group = &self.groups[id.0 as usize];
+            if sb.remapped > group.entries {
+                return Err(format!("{id:?} has {} remapped LPNs and {} entries", sb.remapped, group.entries));
+            }
+        }
+        let entries: u64 = self.groups.iter().map(|group| u64::from(group.entries)).sum();
+        if entries != self.entries {
+            return Err(format!("{entries} entries in groups, {} counted", self.entries));
+        }
+        Ok(())
+    }
+}
+
+/// An entry could not be read: asks the L2P table which remapped LPNs of the superblock are not in
+/// `out[start..]`. They get a new sequence number: it is the mapping in force.
+#[cold]
+fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<OwnerRef>) {
+    let known: BTreeSet<(u32, u32)> = out[start..].iter().map(|entry| (entry.lpn, entry.offset)).collect();
+    for lpn in 0..core.map.len() {
+        if let Some(mapping) = core.map.get(lpn)
+            && mapping.remapped
+            && core.geometry.superblock(mapping.ppn) == sb
+        {
+            let offset = core.geometry.offset(mapping.ppn);
+            if !known.contains(&(lpn, offset)) {
+                let wsn = core.tick();
+                out.push(OwnerRef { offset, lpn, wsn, source: None });
+            }
+        }
+    }
+}

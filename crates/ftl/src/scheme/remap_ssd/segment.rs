@@ -1,0 +1,57 @@
+//! Segments and their groups (FAST'21 §4.3, "segment metadata entry").
+//!
+//! Invariant: the two words of a segment's head are atomic by themselves; the segment belongs to a group only if
+//! both torn bits are 1. The next-link is written when the successor is allocated, over the second word.
+
+use bitfield_struct::bitfield;
+use remap_ssd_media::ClearId;
+
+/// First word of a segment: whose it is, since when.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub struct SegmentHead {
+    /// Torn bit.
+    pub torn: bool,
+    /// Flash superblock ID.
+    #[bits(21)]
+    pub superblock: u32,
+    /// WSN when it was allocated; older than the superblock's head means an earlier incarnation.
+    #[bits(42)]
+    pub wsn: u64,
+}
+
+/// Second word: its place in the group.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub struct SegmentLink {
+    /// Torn bit.
+    pub torn: bool,
+    /// Segment sequence number in the group.
+    #[bits(31)]
+    pub sequence: u32,
+    /// Next segment ID plus one; 0 until there is one.
+    #[bits(32)]
+    pub next: u32,
+}
+
+impl SegmentLink {
+    /// A link without successor.
+    pub fn of(sequence: u32) -> Self {
+        Self::new().with_torn(true).with_sequence(sequence)
+    }
+}
+
+/// DRAM state of a group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    /// Its segments, oldest first.
+    pub segments: Vec<u32>,
+    /// Slots used in the last one.
+    pub used: u32,
+    /// Entries in all of them, valid or not.
+    pub entries: u32,
+    /// Sequence number of the next segment.
+    pub sequence: u32,
+    /// Zeroing of the last segment, which its entries wait for.
+    pub clear: ClearId,
+}

@@ -1,0 +1,95 @@
+//! Counters of what the firmware did since it was powered on; a run subtracts two readings.
+
+use serde::Serialize;
+use std::ops::Sub;
+
+/// Why a remap became a physical copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demotion {
+    /// The page's reference counter is full.
+    CounterFull,
+    /// No room for remapping metadata.
+    NvramFull,
+    /// Too large a share of the entries is valid.
+    Watermark,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters, in pages unless said otherwise.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+        impl Sub for Stats {
+            type Output = Self;
+            fn sub(self, earlier: Self) -> Self {
+                Self { $($name: self.$name - earlier.$name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Read by the host.
+    host_reads,
+    /// Written or remapped by the host, dedup hits included.
+    host_writes,
+    /// Deallocated by the host (trim, write zeroes).
+    host_deallocations,
+    /// Remaps done.
+    remaps,
+    /// Writes whose content was on flash already.
+    dedup_hits,
+    /// Writes and remaps that changed nothing: the page was there already.
+    no_effect,
+    /// Remaps turned into copies: counter full.
+    demoted_counter_full,
+    /// Remaps turned into copies: no room for metadata.
+    demoted_nvram_full,
+    /// Remaps turned into copies: above the watermark.
+    demoted_watermark,
+    /// Remaps that a scheme without remapping served as copies.
+    copies,
+    /// Programs that carried host data, demoted remaps included.
+    host_programs,
+    /// Programs by garbage collection and wear levelling.
+    gc_programs,
+    /// References that GC had to copy because their metadata found no room.
+    gc_copies,
+    /// Programs of heads, tails, deallocation maps and pages of a log on flash.
+    meta_programs,
+    /// Superblocks reclaimed.
+    gc_runs,
+    /// Of those, for wear levelling.
+    wear_runs,
+    /// Reclaims of remapping metadata that were not part of a flash GC.
+    metadata_gc_runs,
+    /// Blocks retired because they failed.
+    blocks_retired,
+    /// Writes of deallocation bitmaps.
+    dealloc_flushes,
+    /// Program failures survived.
+    program_failures,
+    /// Atomic remap commands done.
+    atomic_commands,
+}
+
+impl Stats {
+    /// Counts a demotion.
+    pub fn demote(&mut self, cause: Demotion) {
+        match cause {
+            Demotion::CounterFull => self.demoted_counter_full += 1,
+            Demotion::NvramFull => self.demoted_nvram_full += 1,
+            Demotion::Watermark => self.demoted_watermark += 1,
+        }
+    }
+
+    /// Demotions of every cause.
+    pub fn demoted(&self) -> u64 {
+        self.demoted_counter_full + self.demoted_nvram_full + self.demoted_watermark
+    }
+
+    /// Every program.
+    pub fn programs(&self) -> u64 {
+        self.host_programs + self.gc_programs + self.meta_programs
+    }
+}

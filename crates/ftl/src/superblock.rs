@@ -1,0 +1,485 @@
+//! Superblocks: the unit of allocation and of garbage collection.
+//!
+//! Each is free, open for one stream, closed or retired. Data is striped over the dies in rows. The head goes
+//! into the first page of block `ID mod blocks` (or the next good one); tail metadata into the last pages
+//! (FAST'21 §4.5). Pages are handed out in order, past the head, bad blocks and the tail's place.
+//!
+//! Invariants: `live` counts pages with owners, `remapped` the LPNs whose mapping into this superblock was made
+//! by a remap; at most one superblock is open per stream; a page is handed out once per incarnation.
+//! Absent: which victim to collect (`victim`) and how pages move (`gc`).
+
+use crate::config::Config;
+use crate::guard::{Guard, Guards};
+use crate::life::{Life, LifeRecord};
+use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId, Stored};
+use std::collections::VecDeque;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Who fills a superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stream {
+    /// Host writes.
+    Host = 0,
+    /// Pages moved by garbage collection.
+    Gc = 1,
+    /// A scheme's log on flash.
+    Log = 2,
+}
+
+impl Stream {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Host, Self::Gc, Self::Log];
+
+    /// Reads the persisted form.
+    pub fn from_u8(value: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|stream| *stream as u8 == value)
+    }
+}
+
+/// What a superblock is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Erased, or to be erased when it is opened.
+    Free,
+    /// Being filled.
+    Open,
+    /// Full.
+    Closed,
+    /// Too few good blocks are left.
+    Retired,
+}
+
+/// Head metadata, the first page of a superblock (FAST'21 §4.5).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Head {
+    /// `Head::MAGIC`.
+    pub magic: u32,
+    /// Superblock ID.
+    pub superblock: u32,
+    /// WSN when it was opened: orders superblocks by age.
+    pub wsn: u64,
+    /// Number of this incarnation; its low bits are in every OOB.
+    pub incarnation: u32,
+    /// Erases of this superblock so far.
+    pub erase_count: u32,
+    /// Stream that fills it ("type").
+    pub stream: u8,
+    /// Zero.
+    pub padding: [u8; 7],
+}
+
+const _: () = assert!(size_of::<Head>() == 32);
+
+impl Head {
+    /// "RSHD".
+    pub const MAGIC: u32 = 0x4448_5352;
+}
+
+/// DRAM state of one superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct Superblock {
+    /// What it is doing.
+    pub state: State,
+    /// Who fills or filled it.
+    pub stream: Stream,
+    /// Pages with owners.
+    pub live: u32,
+    /// LPNs remapped to pages of it.
+    pub remapped: u32,
+    /// Pages of data it can hold.
+    pub capacity: u32,
+    /// WSN of its head.
+    pub opened: u64,
+    /// Its first word in NVRAM.
+    pub life: Life,
+    /// Retired blocks.
+    pub bad: u64,
+    /// Blocks to retire at the next erase.
+    pub failing: u64,
+    /// Its last erases, for whoever must wait for them.
+    pub erases: ClearId,
+}
+
+/// A superblock being filled.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// Which.
+    pub sb: SbId,
+    /// Next offset to hand out.
+    pub next: u32,
+    /// First offset of the tail's place.
+    pub end: u32,
+    /// Offset of the head.
+    pub head: u32,
+    /// Offsets below `next` that a power cut left unprogrammed, in order.
+    pub holes: VecDeque<u32>,
+}
+
+/// All superblocks.
+pub struct Superblocks {
+    geometry: Geometry,
+    guards: Guards,
+    table: Vec<Superblock>,
+    open: [Option<Open>; 3],
+    free: u32,
+    remapped_total: u64,
+    /// Programs of metadata done here.
+    pub meta_programs: u64,
+    /// Blocks that failed, since power-on.
+    pub blocks_retired: u64,
+    /// Programs that failed, since power-on.
+    pub program_failures: u64,
+}
+
+impl Superblocks {
+    /// All retired, until `set` says otherwise.
+    pub fn new(geometry: Geometry, guards: Guards) -> Self {
+        let blank = Superblock {
+            state: State::Retired,
+            stream: Stream::Host,
+            live: 0,
+            remapped: 0,
+            capacity: 0,
+            opened: 0,
+            life: Life::new(),
+            bad: 0,
+            failing: 0,
+            erases: ClearId::default(),
+        };
+        Self {
+            geometry,
+            guards,
+            table: vec![blank; geometry.superblocks() as usize],
+            open: [None, None, None],
+            free: 0,
+            remapped_total: 0,
+            meta_programs: 0,
+            blocks_retired: 0,
+            program_failures: 0,
+        }
+    }
+
+    /// One superblock.
+    #[inline]
+    pub fn get(&self, sb: SbId) -> &Superblock {
+        &self.table[sb.0 as usize]
+    }
+    /// One superblock.
+    #[inline]
+    pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
+        &mut self.table[sb.0 as usize]
+    }
+    /// All of them with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
+        self.table.iter().enumerate().map(|(index, sb)| (SbId(index as u32), sb))
+    }
+    /// Free superblocks.
+    #[inline]
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+    /// LPNs whose mapping was made by a remap, in the whole device.
+    #[inline]
+    pub fn remapped_total(&self) -> u64 {
+        self.remapped_total
+    }
+    /// A page of `sb` gained an owner: its first, or one more.
+    #[inline]
+    pub fn gain(&mut self, sb: SbId, first: bool, remapped: bool) {
+        let entry = &mut self.table[sb.0 as usize];
+        entry.live += u32::from(first);
+        entry.remapped += u32::from(remapped);
+        self.remapped_total += u64::from(remapped);
+    }
+    /// A page of `sb` lost an owner: its last, or one of several.
+    #[inline]
+    pub fn lose(&mut self, sb: SbId, last: bool, remapped: bool) {
+        let entry = &mut self.table[sb.0 as usize];
+        entry.live -= u32::from(last);
+        entry.remapped -= u32::from(remapped);
+        self.remapped_total -= u64::from(remapped);
+    }
+    /// The open superblock of a stream.
+    pub fn open(&self, stream: Stream) -> Option<&Open> {
+        self.open[stream as usize].as_ref()
+    }
+
+    /// Sets what recovery or formatting found.
+    pub fn set(&mut self, sb: SbId, found: Superblock) {
+        if self.table[sb.0 as usize].state == State::Free {
+            self.free -= 1;
+        }
+        if found.state == State::Free {
+            self.free += 1;
+        }
+        self.table[sb.0 as usize] = found;
+    }
+
+    /// Goes on filling a superblock that recovery found open.
+    pub fn resume(&mut self, stream: Stream, open: Open) {
+        assert!(self.open[stream as usize].is_none());
+        self.table[open.sb.0 as usize].state = State::Open;
+        self.open[stream as usize] = Some(open);
+    }
+
+    /// Blocks of a superblock that must not be programmed.
+    pub fn skipped(&self, sb: SbId) -> u64 {
+        let sb = self.get(sb);
+        sb.bad | sb.failing
+    }
+
+    fn is_good(&self, skipped: u64, offset: u32) -> bool {
+        skipped >> self.geometry.die_of_offset(offset) & 1 == 0
+    }
+
+    /// Where the head of a superblock is: first page of block `ID mod blocks`, or of the next good block.
+    pub fn head_offset(&self, sb: SbId, skipped: u64) -> Option<u32> {
+        let dies = self.geometry.dies();
+        (0..dies).map(|step| (sb.0 + step) % dies).find(|die| skipped >> die & 1 == 0)
+    }
+
+    /// Offsets of the tail pages: the last good ones, in ascending order.
+    pub fn tail_offsets(&self, skipped: u64) -> Vec<u32> {
+        let count = Config::tail_pages(&self.geometry) as usize;
+        let mut offsets: Vec<u32> = (0..self.geometry.pages_per_superblock())
+            .rev()
+            .filter(|offset| self.is_good(skipped, *offset))
+            .take(count)
+            .collect();
+        offsets.reverse();
+        offsets
+    }
+
+    /// Pages of data a superblock can hold with these blocks left out.
+    pub fn capacity(&self, skipped: u64) -> u32 {
+        let dies = self.geometry.dies();
+        let mask = if dies == 64 { u64::MAX } else { (1 << dies) - 1 };
+        let good = dies - (skipped & mask).count_ones();
+        (good * self.geometry.pages_per_block()).saturating_sub(1 + Config::tail_pages(&self.geometry))
+    }
+
+    /// The free superblock with the fewest erases.
+    fn least_worn_free(&self) -> Option<SbId> {
+        self.iter()
+            .filter(|(_, sb)| sb.state == State::Free)
+            .min_by_key(|(id, sb)| (sb.life.incarnation(), id.0))
+            .map(|(id, _)| id)
+    }
+
+    /// Opens the least worn free superblock for a stream; `false` if none is free. `wsn` hands out numbers.
+    pub fn open_next(&mut self, media: &mut Media, stream: Stream, wsn: &mut u64) -> bool {
+        assert!(self.open[stream as usize].is_none());
+        while let Some(sb) = self.least_worn_free() {
+            if !self.get(sb).life.clean() {
+                self.erase(media, sb, wsn);
+                if self.get(sb).state == State::Retired {
+                    continue;
+                }
+            }
+            self.free -= 1;
+            self.get_mut(sb).state = State::Open;
+            if let Some(head) = self.write_head(media, sb, stream, wsn) {
+                let skipped = self.skipped(sb);
+                let end = self.tail_offsets(skipped)[0];
+                let capacity = self.capacity(skipped);
+                let entry = self.get_mut(sb);
+                (entry.live, entry.remapped, entry.capacity) = (0, 0, capacity);
+                self.open[stream as usize] = Some(Open { sb, next: 0, end, head, holes: VecDeque::new() });
+                return true;
+            }
+            self.retire(sb);
+        }
+        false
+    }
+
+    /// The number is new, so that no earlier incarnation's metadata can look like this one's.
+    fn write_head(&mut self, media: &mut Media, sb: SbId, stream: Stream, wsn: &mut u64) -> Option<u32> {
+        *wsn += 1;
+        let incarnation = self.get(sb).life.incarnation();
+        let entry = self.get_mut(sb);
+        (entry.stream, entry.opened) = (stream, *wsn);
+        let head = Head {
+            magic: Head::MAGIC,
+            superblock: sb.0,
+            wsn: *wsn,
+            incarnation,
+            erase_count: incarnation,
+            stream: stream as u8,
+            padding: [0; 7],
+        };
+        let oob = Oob::new().with_lpn(Oob::HEAD).with_wsn(*wsn).with_incarnation((incarnation & 63) as u8);
+        // 1. erases of this superblock  2. head  3. data. Cut between 1 and 2: the superblock is free.
+        // A head before the last erase would let old pages pass for pages of this incarnation.
+        let erases = self.get(sb).erases;
+        let mut after =
+            if self.guards.has(Guard::HeadAfterErase) { After::clear(erases) } else { After::NOTHING };
+        while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
+            let usable = self.capacity(self.skipped(sb)) > 0;
+            if !usable {
+                return None;
+            }
+            self.meta_programs += 1;
+            let page = self.geometry.page(sb, offset);
+            let stored = Stored::Meta(head.as_bytes().into());
+            if media.program(page, oob, stored, Purpose::Meta, after).is_ok() {
+                return Some(offset);
+            }
+            // Recovery looks for the head in the first good block: it must know which one is not.
+            self.fail_block(media, sb, self.geometry.die_of_offset(offset));
+            after = after.and(After::FENCE);
+        }
+        None
+    }
+
+    /// Takes a block out of use from now on; what it holds stays until its superblock is erased.
+    pub fn fail_block(&mut self, media: &mut Media, sb: SbId, die: u32) {
+        self.program_failures += 1;
+        let entry = self.get_mut(sb);
+        entry.failing |= 1 << die;
+        LifeRecord::store_failing(media, sb, entry.failing);
+        let skipped = self.skipped(sb);
+        let capacity = self.capacity(skipped);
+        self.get_mut(sb).capacity = capacity;
+        let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
+        for open in self.open.iter_mut().flatten().filter(|open| open.sb == sb) {
+            open.end = open.end.min(end);
+        }
+    }
+
+    fn retire(&mut self, sb: SbId) {
+        let entry = self.get_mut(sb);
+        if entry.state == State::Free {
+            self.free -= 1;
+        }
+        self.get_mut(sb).state = State::Retired;
+    }
+
+    /// Hands out the next page of a stream's open superblock, with what its program must wait for; `None` if
+    /// the superblock is full or none is open.
+    #[inline]
+    pub fn take(&mut self, stream: Stream) -> Option<(Ppn, After)> {
+        let open = self.open[stream as usize].as_mut()?;
+        let entry = &self.table[open.sb.0 as usize];
+        let skipped = entry.bad | entry.failing;
+        loop {
+            let offset = match open.holes.is_empty() {
+                true if open.next >= open.end => return None,
+                true => {
+                    open.next += 1;
+                    open.next - 1
+                }
+                false => open.holes.pop_front().expect("not empty"),
+            };
+            if offset == open.head || skipped >> self.geometry.die_of_offset(offset) & 1 == 1 {
+                continue;
+            }
+            // A block's first page waits for the head, its others for the pages before them in the block:
+            // whatever is readable in a superblock, its head is too.
+            let after = if offset < self.geometry.dies() && self.guards.has(Guard::HeadBeforeData) {
+                After::page(self.geometry.page(open.sb, open.head))
+            } else {
+                After::NOTHING
+            };
+            return Some((self.geometry.page(open.sb, offset), after));
+        }
+    }
+
+    /// Pages that `take` can still hand out, at least.
+    pub fn room(&self, stream: Stream) -> u32 {
+        self.open(stream).map_or(0, |open| {
+            let skipped = self.skipped(open.sb);
+            let rest = (open.next..open.end).filter(|offset| *offset != open.head && self.is_good(skipped, *offset));
+            rest.count() as u32 + open.holes.len() as u32
+        })
+    }
+
+    /// Closes a stream's full superblock with its tail metadata: P2L and WSN of all its data pages.
+    pub fn close(&mut self, media: &mut Media, stream: Stream) {
+        let Some(open) = self.open[stream as usize].take() else { return };
+        self.get_mut(open.sb).state = State::Closed;
+        // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
+        // would vouch for pages that a cut left torn.
+        let after = if self.guards.has(Guard::TailAfterData) { After::ALL } else { After::NOTHING };
+        let incarnation = (self.get(open.sb).life.incarnation() & 63) as u8;
+        for (index, offset) in self.tail_offsets(self.skipped(open.sb)).into_iter().enumerate() {
+            let page = self.geometry.page(open.sb, offset);
+            let block = self.geometry.block(open.sb, self.geometry.die_of_offset(offset));
+            if media.next_row(block) != self.geometry.row_of_offset(offset) {
+                return; // A block failed after its place was used: this superblock stays without a tail.
+            }
+            self.meta_programs += 1;
+            let oob = Oob::new().with_lpn(Oob::TAIL).with_wsn(index as u64 + 1).with_incarnation(incarnation);
+            if media.program(page, oob, Stored::Nothing, Purpose::Meta, after).is_err() {
+                self.fail_block(media, open.sb, self.geometry.die_of_offset(offset));
+                return;
+            }
+        }
+    }
+
+    /// Closes the open superblock of a log: its pages describe themselves, so it has no tail.
+    pub fn close_log(&mut self) {
+        if let Some(open) = self.open[Stream::Log as usize].take() {
+            self.get_mut(open.sb).state = State::Closed;
+        }
+    }
+
+    /// Erases a superblock none of whose pages is needed any more.
+    pub fn erase(&mut self, media: &mut Media, sb: SbId, wsn: &mut u64) {
+        assert_eq!(self.get(sb).live, 0, "a superblock with live pages must not be erased");
+        *wsn += 1;
+        // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
+        // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
+        let entry = self.get_mut(sb);
+        if entry.failing != 0 {
+            entry.bad |= entry.failing;
+            entry.failing = 0;
+            let bad = entry.bad;
+            LifeRecord::store_bad(media, sb, bad);
+            LifeRecord::store_failing(media, sb, 0);
+        }
+        let entry = self.get_mut(sb);
+        let incarnation = entry.life.incarnation() + 1;
+        entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
+        let (life, mut bad) = (entry.life, entry.bad);
+        let waits = self.guards.has(Guard::EraseWaits);
+        let dead_first = self.guards.has(Guard::DeadBeforeErase);
+        if dead_first {
+            LifeRecord::store_life(media, sb, life, if waits { After::ALL } else { After::NOTHING });
+        }
+        let after = match (waits, dead_first) {
+            (true, true) => After::FENCE,
+            (true, false) => After::ALL,
+            (false, _) => After::NOTHING,
+        };
+        let id = media.name_next();
+        for die in (0..self.geometry.dies()).filter(|die| life_bit(bad, *die)) {
+            if media.erase(self.geometry.block(sb, die), id, after).is_err() {
+                self.blocks_retired += 1;
+                self.get_mut(sb).bad |= 1 << die;
+            }
+        }
+        if self.get(sb).bad != bad {
+            bad = self.get(sb).bad;
+            LifeRecord::store_bad(media, sb, bad);
+        }
+        let life = life.with_clean(true);
+        LifeRecord::store_life(media, sb, life, After::clear(id));
+        let was_free = self.get(sb).state == State::Free;
+        let capacity = self.capacity(bad);
+        let entry = self.get_mut(sb);
+        (entry.life, entry.erases, entry.remapped, entry.capacity) = (life, id, 0, capacity);
+        entry.state = State::Free;
+        if !was_free {
+            self.free += 1;
+        }
+        if capacity == 0 {
+            self.retire(sb);
+        }
+    }
+}
+
+fn life_bit(bad: u64, die: u32) -> bool {
+    bad >> die & 1 == 0
+}

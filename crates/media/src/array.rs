@@ -1,0 +1,208 @@
+//! The NAND array as cells: what each page holds and how far each block has been programmed.
+//!
+//! Invariants: a block is programmed row by row (`next_row`); a torn or spoiled page reads as
+//! uncorrectable until its block is erased. One `NandArray` holds either the whole device (the live view)
+//! or a single superblock (a chunk of an [`crate::Image`]), so both follow the same rules.
+//! Absent: pending operations, time, and NVRAM.
+
+use crate::content::{ContentMode, Page, PageBytes};
+use crate::geometry::{BlockId, Geometry, Ppn, SbId};
+use crate::oob::{OOB_BYTES, Oob};
+use crate::slab::Slab;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What one program puts into a page.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    /// Nothing but the OOB.
+    Nothing,
+    /// A data page by identity.
+    Identity(u64),
+    /// A data page by bytes.
+    Bytes(PageBytes),
+    /// A metadata page: real bytes in every mode, at most 4 KiB.
+    Meta(Arc<[u8]>),
+}
+
+/// Data pages' contents, by content mode.
+#[derive(Clone)]
+pub(crate) enum Contents {
+    None,
+    Identity(Slab<u64>),
+    Bytes(Vec<Option<PageBytes>>),
+}
+
+impl Contents {
+    fn blank(&mut self, at: usize) {
+        match self {
+            Contents::None => {}
+            Contents::Identity(cells) => cells[at] = 0,
+            Contents::Bytes(cells) => cells[at] = None,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct NandArray {
+    pub(crate) geometry: Geometry,
+    pub(crate) oob: Slab<[u8; OOB_BYTES]>,
+    pub(crate) contents: Contents,
+    /// Rows programmed so far, per block.
+    pub(crate) next_row: Vec<u32>,
+    pub(crate) erase_counts: Vec<u32>,
+    pub(crate) meta: BTreeMap<u32, Arc<[u8]>>,
+    /// Pages whose program was cut or failed.
+    pub(crate) torn: BTreeSet<u32>,
+    /// Blocks whose erase was cut or failed.
+    pub(crate) spoiled: BTreeSet<u32>,
+}
+
+impl NandArray {
+    pub(crate) fn new(geometry: Geometry, mode: ContentMode) -> Self {
+        let pages = geometry.pages() as usize;
+        let blocks = geometry.blocks() as usize;
+        Self {
+            geometry,
+            oob: Slab::zeroed(pages),
+            contents: match mode {
+                ContentMode::None => Contents::None,
+                ContentMode::Identity => Contents::Identity(Slab::zeroed(pages)),
+                ContentMode::Bytes => Contents::Bytes(vec![None; pages]),
+            },
+            next_row: vec![0; blocks],
+            erase_counts: vec![0; blocks],
+            meta: BTreeMap::new(),
+            torn: BTreeSet::new(),
+            spoiled: BTreeSet::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn block_of(&self, ppn: Ppn) -> (BlockId, u32) {
+        let sb = self.geometry.superblock(ppn);
+        let offset = self.geometry.offset(ppn);
+        (self.geometry.block(sb, self.geometry.die_of_offset(offset)), self.geometry.row_of_offset(offset))
+    }
+
+    #[inline]
+    pub(crate) fn is_programmed(&self, ppn: Ppn) -> bool {
+        let (block, row) = self.block_of(ppn);
+        row < self.next_row[block.0 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn is_damaged(&self, ppn: Ppn) -> bool {
+        if self.torn.is_empty() && self.spoiled.is_empty() {
+            return false;
+        }
+        self.torn.contains(&ppn.0) || self.spoiled.contains(&self.block_of(ppn).0.0)
+    }
+
+    /// Programs a page whole.
+    #[inline]
+    pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
+        let (block, row) = self.block_of(ppn);
+        let next = &mut self.next_row[block.0 as usize];
+        assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
+        *next = row + 1;
+        let at = ppn.0 as usize;
+        self.oob[at] = oob.to_bytes();
+        match (stored, &mut self.contents) {
+            (Stored::Identity(identity), Contents::Identity(cells)) => cells[at] = identity,
+            (Stored::Bytes(bytes), Contents::Bytes(cells)) => cells[at] = Some(bytes),
+            (Stored::Meta(bytes), contents) => {
+                self.meta.insert(ppn.0, bytes);
+                // A leftover identity must not look like this page's content.
+                contents.blank(at);
+            }
+            (_, contents) => contents.blank(at),
+        }
+    }
+
+    /// Consumes a page without leaving anything readable in it.
+    pub(crate) fn tear(&mut self, ppn: Ppn) {
+        self.put(ppn, Oob::new(), Stored::Nothing);
+        self.torn.insert(ppn.0);
+    }
+
+    /// Erases a block, counted as wear.
+    pub(crate) fn erase(&mut self, block: BlockId) {
+        let (sb, die) = self.geometry.place_of_block(block);
+        self.forget_block(sb, die);
+        self.spoiled.remove(&block.0);
+        self.next_row[block.0 as usize] = 0;
+        self.erase_counts[block.0 as usize] += 1;
+    }
+
+    /// Leaves a block unreadable and unprogrammable until it is erased.
+    pub(crate) fn spoil(&mut self, block: BlockId) {
+        let (sb, die) = self.geometry.place_of_block(block);
+        self.forget_block(sb, die);
+        self.spoiled.insert(block.0);
+        self.next_row[block.0 as usize] = self.geometry.pages_per_block();
+        self.erase_counts[block.0 as usize] += 1;
+    }
+
+    fn forget_block(&mut self, sb: SbId, die: u32) {
+        let geometry = self.geometry;
+        let range = geometry.page(sb, 0).0..geometry.page(sb, 0).0 + geometry.pages_per_superblock();
+        let of_block = |page: &u32| geometry.die_of_offset(geometry.offset(Ppn(*page))) == die;
+        if !self.torn.is_empty() {
+            let gone: Vec<u32> = self.torn.range(range.clone()).copied().filter(of_block).collect();
+            gone.iter().for_each(|page| {
+                self.torn.remove(page);
+            });
+        }
+        if !self.meta.is_empty() {
+            let gone: Vec<u32> = self.meta.range(range.clone()).map(|(page, _)| *page).filter(of_block).collect();
+            gone.iter().for_each(|page| {
+                self.meta.remove(page);
+            });
+        }
+        for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
+            self.oob[(range.start + row * geometry.dies() + die) as usize] = [0; OOB_BYTES];
+        }
+        if let Contents::Bytes(cells) = &mut self.contents {
+            for row in 0..geometry.pages_per_block() {
+                cells[(range.start + row * geometry.dies() + die) as usize] = None;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn oob(&self, ppn: Ppn) -> Oob {
+        Oob::from_bytes(self.oob[ppn.0 as usize])
+    }
+
+    pub(crate) fn page(&self, ppn: Ppn) -> Page {
+        match &self.contents {
+            Contents::None => Page::Unknown,
+            Contents::Identity(cells) => Page::Identity(cells[ppn.0 as usize]),
+            Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Page::Unknown, Page::Bytes),
+        }
+    }
+
+    /// What a copy of this page must store.
+    #[inline]
+    pub(crate) fn stored(&self, ppn: Ppn) -> Stored {
+        if !self.meta.is_empty()
+            && let Some(bytes) = self.meta.get(&ppn.0)
+        {
+            return Stored::Meta(bytes.clone());
+        }
+        match &self.contents {
+            Contents::None => Stored::Nothing,
+            Contents::Identity(cells) => Stored::Identity(cells[ppn.0 as usize]),
+            Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Stored::Nothing, Stored::Bytes),
+        }
+    }
+
+    pub(crate) fn mode(&self) -> ContentMode {
+        match self.contents {
+            Contents::None => ContentMode::None,
+            Contents::Identity(_) => ContentMode::Identity,
+            Contents::Bytes(_) => ContentMode::Bytes,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What a page holds: 4 KiB of real bytes, or an identity that stands for them.
+//!
+//! Invariant: in one device all data pages are of one mode; metadata pages are real bytes in every mode.
+//! Equal identities mean equal contents. Absent: hashing (the firmware's dedup engine does that).
+
+use crate::geometry::PAGE_BYTES;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// How data pages are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentMode {
+    /// Not at all: mappings only, for devices of terabytes.
+    None,
+    /// As a 64-bit identity.
+    Identity,
+    /// As 4 KiB of bytes.
+    Bytes,
+}
+
+/// A page's bytes, shared between the host, the flash page and its copies.
+pub type PageBytes = Arc<[u8; PAGE_BYTES]>;
+
+/// What the host hands over with a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// An identity.
+    Identity(u64),
+    /// Real bytes.
+    Bytes(PageBytes),
+}
+
+/// What a read returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// The page is not mapped: zeroes.
+    Zeroes,
+    /// A page without stored content (mode `None`).
+    Unknown,
+    /// An identity.
+    Identity(u64),
+    /// Real bytes.
+    Bytes(PageBytes),
+}

@@ -1,0 +1,195 @@
+//! Where things are: pages, blocks, dies, channels and superblocks.
+//!
+//! A superblock is the block of one index on every die. A physical page number counts pages superblock
+//! by superblock and, within one, row by row across the dies:
+//! `ppn = superblock * pages_per_superblock + row * dies + die`.
+//! Invariant: `Geometry` is validated on construction; all its products fit in 31 bits.
+
+use serde::{Deserialize, Serialize};
+
+/// Host logical page number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Lpn(pub u32);
+
+/// Flash physical page number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ppn(pub u32);
+
+/// Superblock number: the index of its blocks on each die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SbId(pub u32);
+
+/// Flash block number: `superblock * dies + die`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u32);
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Largest number of dies: one bit of a 64-bit NVRAM word marks one bad block of a superblock.
+pub const DIES_MAX: u32 = 64;
+
+/// Shape of the NAND array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Shape", into = "Shape")]
+pub struct Geometry {
+    shape: Shape,
+    pages_per_superblock: u32,
+    /// log2 where the value is a power of two, else `NOT_POWER`: division is on the hot path.
+    superblock_shift: u8,
+    dies_shift: u8,
+}
+
+const NOT_POWER: u8 = u8::MAX;
+
+/// The four numbers a geometry is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Channels; dies are dealt to them round robin.
+    pub channels: u32,
+    /// Dies in the whole device, each of one plane.
+    pub dies: u32,
+    /// Superblocks, that is blocks per die.
+    pub superblocks: u32,
+    /// Pages per block.
+    pub pages_per_block: u32,
+}
+
+/// Why a shape cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("geometry: {0}")]
+pub struct GeometryError(pub String);
+
+impl Geometry {
+    /// Checks a shape.
+    ///
+    /// # Errors
+    /// Says in one sentence which number cannot work and what would.
+    pub fn new(shape: Shape) -> Result<Self, GeometryError> {
+        let fail = |text: String| Err(GeometryError(text));
+        if shape.dies == 0 || shape.dies > DIES_MAX {
+            return fail(format!("dies = {} must be 1 to {DIES_MAX}", shape.dies));
+        }
+        if shape.channels == 0 || shape.channels > shape.dies {
+            return fail(format!("channels = {} must be 1 to dies = {}", shape.channels, shape.dies));
+        }
+        if shape.superblocks == 0 || shape.superblocks >= 1 << 21 {
+            return fail(format!("superblocks = {} must be 1 to 2097151", shape.superblocks));
+        }
+        let per_superblock = u64::from(shape.dies) * u64::from(shape.pages_per_block);
+        if per_superblock < 4 || per_superblock > 1 << 21 {
+            return fail(format!(
+                "dies x pages_per_block = {per_superblock} must be 4 to 2097152 (a remapping entry has 21 bits for it)"
+            ));
+        }
+        if per_superblock * u64::from(shape.superblocks) >= 1 << 31 {
+            return fail("more than 2^31 - 1 flash pages: use fewer superblocks or pages per block".into());
+        }
+        let shift = |n: u32| if n.is_power_of_two() { n.trailing_zeros() as u8 } else { NOT_POWER };
+        let pages_per_superblock = per_superblock as u32;
+        Ok(Self {
+            shape,
+            pages_per_superblock,
+            superblock_shift: shift(pages_per_superblock),
+            dies_shift: shift(shape.dies),
+        })
+    }
+
+    /// The numbers it was made of.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+    /// Channels.
+    pub fn channels(&self) -> u32 {
+        self.shape.channels
+    }
+    /// Dies.
+    #[inline]
+    pub fn dies(&self) -> u32 {
+        self.shape.dies
+    }
+    /// Superblocks.
+    #[inline]
+    pub fn superblocks(&self) -> u32 {
+        self.shape.superblocks
+    }
+    /// Pages per block.
+    #[inline]
+    pub fn pages_per_block(&self) -> u32 {
+        self.shape.pages_per_block
+    }
+    /// Pages per superblock.
+    #[inline]
+    pub fn pages_per_superblock(&self) -> u32 {
+        self.pages_per_superblock
+    }
+    /// Flash pages in all.
+    pub fn pages(&self) -> u32 {
+        self.pages_per_superblock * self.shape.superblocks
+    }
+    /// Flash blocks in all.
+    pub fn blocks(&self) -> u32 {
+        self.shape.dies * self.shape.superblocks
+    }
+
+    /// Superblock of a page.
+    #[inline]
+    pub fn superblock(&self, ppn: Ppn) -> SbId {
+        SbId(if self.superblock_shift == NOT_POWER {
+            ppn.0 / self.pages_per_superblock
+        } else {
+            ppn.0 >> self.superblock_shift
+        })
+    }
+    /// Page offset within its superblock ("PPO", FAST'21 figure 4).
+    #[inline]
+    pub fn offset(&self, ppn: Ppn) -> u32 {
+        if self.superblock_shift == NOT_POWER {
+            ppn.0 % self.pages_per_superblock
+        } else {
+            ppn.0 & (self.pages_per_superblock - 1)
+        }
+    }
+    /// Page at an offset of a superblock.
+    #[inline]
+    pub fn page(&self, sb: SbId, offset: u32) -> Ppn {
+        Ppn(sb.0 * self.pages_per_superblock + offset)
+    }
+    /// Die of an offset.
+    #[inline]
+    pub fn die_of_offset(&self, offset: u32) -> u32 {
+        if self.dies_shift == NOT_POWER { offset % self.shape.dies } else { offset & (self.shape.dies - 1) }
+    }
+    /// Row (page number within its block) of an offset.
+    #[inline]
+    pub fn row_of_offset(&self, offset: u32) -> u32 {
+        if self.dies_shift == NOT_POWER { offset / self.shape.dies } else { offset >> self.dies_shift }
+    }
+    /// Block of a superblock on a die.
+    #[inline]
+    pub fn block(&self, sb: SbId, die: u32) -> BlockId {
+        BlockId(sb.0 * self.shape.dies + die)
+    }
+    /// Superblock and die of a block.
+    pub fn place_of_block(&self, block: BlockId) -> (SbId, u32) {
+        (SbId(block.0 / self.shape.dies), block.0 % self.shape.dies)
+    }
+    /// Channel that a die hangs on.
+    pub fn channel_of_die(&self, die: u32) -> u32 {
+        die % self.shape.channels
+    }
+}
+
+impl TryFrom<Shape> for Geometry {
+    type Error = GeometryError;
+    fn try_from(shape: Shape) -> Result<Self, GeometryError> {
+        Self::new(shape)
+    }
+}
+
+impl From<Geometry> for Shape {
+    fn from(geometry: Geometry) -> Self {
+        geometry.shape
+    }
+}

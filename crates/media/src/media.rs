@@ -1,0 +1,479 @@
+//! The medium the firmware runs on: live cells, planted faults, the operation record and the power rail.
+//!
+//! Invariants: an operation takes effect in the live view when it is called; every one of them is pushed to
+//! `ops`; with a rail attached, all of them are also pending there until settled. A page's program or read
+//! that fails says so at once. Absent: durations, retries, and what to do about a failure.
+
+use crate::array::{NandArray, Stored};
+use crate::content::{ContentMode, Page, Payload};
+use crate::fault::{Faults, MediaError};
+use crate::geometry::{BlockId, Geometry, Ppn};
+use crate::image::Image;
+use crate::oob::{OOB_BYTES, Oob};
+use crate::op::{After, ClearId, Op, OpKind, Purpose};
+use crate::rail::{AckSet, Outcome, Rail, What};
+use crate::slab::{Slab, prefetch};
+use std::sync::Arc;
+
+/// Counters of what was done, since the medium was powered on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaCounts {
+    /// Flash pages read one by one.
+    pub reads: u64,
+    /// Flash pages programmed.
+    pub programs: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Bytes stored to NVRAM, clearings included.
+    pub nv_bytes_written: u64,
+    /// Words of NVRAM read with one flipped bit, corrected.
+    pub nv_corrected: u64,
+}
+
+/// NAND and NVRAM.
+pub struct Media {
+    pub(crate) nand: NandArray,
+    nvram: Slab<u64>,
+    /// Planted faults.
+    faults: Faults,
+    faulty: bool,
+    /// What was done since the list was last cleared, in order.
+    pub ops: Vec<Op>,
+    /// Counters.
+    pub counts: MediaCounts,
+    rail: Option<Box<Rail>>,
+    next_clear: u64,
+}
+
+impl Media {
+    /// A new device: all erased, all zero.
+    pub fn blank(geometry: Geometry, mode: ContentMode, nvram_words: usize) -> Self {
+        Self::assemble(NandArray::new(geometry, mode), Slab::zeroed(nvram_words))
+    }
+
+    /// Powers on what an image holds.
+    pub fn from_image(image: &Image) -> Self {
+        let (nand, words) = image.flatten();
+        let mut nvram = Slab::zeroed(words.len());
+        nvram.copy_from_slice(&words);
+        Self::assemble(nand, nvram)
+    }
+
+    fn assemble(nand: NandArray, nvram: Slab<u64>) -> Self {
+        Self {
+            nand,
+            nvram,
+            faults: Faults::default(),
+            faulty: false,
+            ops: Vec::new(),
+            counts: MediaCounts::default(),
+            rail: None,
+            next_clear: 1,
+        }
+    }
+
+    /// The live view as an image. With a rail attached this is what would remain if all pending landed.
+    pub fn to_image(&self) -> Image {
+        Image::from_flat(&self.nand, &self.nvram)
+    }
+
+    /// Shape of the array.
+    #[inline]
+    pub fn geometry(&self) -> Geometry {
+        self.nand.geometry
+    }
+    /// How data pages are stored.
+    #[inline]
+    pub fn mode(&self) -> ContentMode {
+        self.nand.mode()
+    }
+    /// Words of NVRAM.
+    pub fn nvram_words(&self) -> usize {
+        self.nvram.len()
+    }
+    /// Erase count of a block.
+    pub fn erase_count(&self, block: BlockId) -> u32 {
+        self.nand.erase_counts[block.0 as usize]
+    }
+    /// Erase counts of all blocks.
+    pub fn erase_counts(&self) -> &[u32] {
+        &self.nand.erase_counts
+    }
+    /// Rows programmed in a block.
+    pub fn next_row(&self, block: BlockId) -> u32 {
+        self.nand.next_row[block.0 as usize]
+    }
+
+    /// Plants or removes faults.
+    pub fn plant(&mut self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.faults);
+        self.faulty = !self.faults.is_empty();
+    }
+    /// The planted faults; they belong to the device and follow it through a power cut.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    // ---- power ----
+
+    /// Attaches a power rail: from now on operations are pending until settled.
+    pub fn attach_rail(&mut self) {
+        self.rail = Some(Box::new(Rail::new(self.to_image())));
+    }
+    /// True if a rail is attached.
+    pub fn has_rail(&self) -> bool {
+        self.rail.is_some()
+    }
+    /// Starts gathering what the next command's acknowledgement waits for.
+    #[inline]
+    pub fn begin_command(&mut self) {
+        if let Some(rail) = &mut self.rail {
+            rail.begin_command();
+        }
+    }
+    /// What the command's acknowledgement waits for. Empty without a rail.
+    pub fn take_ack(&mut self) -> AckSet {
+        self.rail.as_mut().map(|rail| rail.take_ack()).unwrap_or_default()
+    }
+    /// Makes operations durable, with all they come after.
+    pub fn settle(&mut self, ack: &AckSet) {
+        if let Some(rail) = &mut self.rail {
+            rail.settle(ack);
+        }
+    }
+    /// Makes everything durable.
+    pub fn settle_all(&mut self) {
+        if let Some(rail) = &mut self.rail {
+            rail.settle_all();
+        }
+    }
+    /// Number of operations that are not durable yet.
+    pub fn pending(&self) -> usize {
+        self.rail.as_ref().map_or(0, |rail| rail.pending_len())
+    }
+    /// The image a power cut leaves; without a rail everything has landed.
+    pub fn cut(&self, choose: impl FnMut() -> Outcome) -> Image {
+        match &self.rail {
+            Some(rail) => rail.cut(choose),
+            None => self.to_image(),
+        }
+    }
+
+    /// The command under way completes only after what `after` names.
+    #[inline]
+    pub fn ack_after(&mut self, after: After) {
+        self.ops.push(Op::new(OpKind::Wait, Purpose::Host, after));
+        if let Some(rail) = &mut self.rail {
+            rail.ack_after(after);
+        }
+    }
+
+    // ---- flash ----
+
+    /// Programs a page.
+    ///
+    /// # Errors
+    /// `ProgramFailed`: the page is consumed and unreadable, and its block must not be programmed again.
+    #[inline]
+    pub fn program(
+        &mut self,
+        ppn: Ppn,
+        oob: Oob,
+        stored: Stored,
+        purpose: Purpose,
+        after: After,
+    ) -> Result<(), MediaError> {
+        let (block, row) = self.nand.block_of(ppn);
+        let failed = self.faulty && self.faults.program.get(&block).is_some_and(|from| row >= *from);
+        self.counts.programs += 1;
+        let mut op = Op::new(OpKind::Program, purpose, after);
+        op.die = self.nand.geometry.die_of_offset(self.nand.geometry.offset(ppn)) as u16;
+        op.page = ppn;
+        self.ops.push(op);
+        if let Some(rail) = &mut self.rail {
+            let what = What::Program { ppn, oob, stored: stored.clone(), failed };
+            rail.push(what, Some(block), after, purpose == Purpose::Host && !failed, 0);
+        }
+        if failed {
+            self.nand.tear(ppn);
+            return Err(MediaError::ProgramFailed);
+        }
+        self.nand.put(ppn, oob, stored);
+        Ok(())
+    }
+
+    /// What a write of `payload` stores in this device's content mode.
+    #[inline]
+    pub fn stored_of(&self, payload: &Payload) -> Stored {
+        match (payload, self.mode()) {
+            (_, ContentMode::None) => Stored::Nothing,
+            (Payload::Identity(identity), _) => Stored::Identity(*identity),
+            (Payload::Bytes(bytes), _) => Stored::Bytes(bytes.clone()),
+        }
+    }
+
+    /// Reads a page in order to copy it.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    #[inline]
+    pub fn read_for_copy(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Stored, MediaError> {
+        self.charge_read(ppn, purpose);
+        self.check_readable(ppn)?;
+        Ok(self.nand.stored(ppn))
+    }
+
+    /// Reads a data page.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    #[inline]
+    pub fn read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Page, MediaError> {
+        self.charge_read(ppn, purpose);
+        self.check_readable(ppn)?;
+        Ok(self.nand.page(ppn))
+    }
+
+    /// Reads a metadata page; `None` if the page is erased or holds none.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    pub fn read_meta(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Option<(Oob, Arc<[u8]>)>, MediaError> {
+        self.charge_read(ppn, purpose);
+        if !self.nand.is_programmed(ppn) {
+            return Ok(None);
+        }
+        self.check_readable(ppn)?;
+        Ok(self.nand.meta.get(&ppn.0).map(|bytes| (self.nand.oob(ppn), bytes.clone())))
+    }
+
+    /// Reads the OOB area of a page; `None` if the page is erased. A whole page read is charged.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    pub fn read_oob(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Option<Oob>, MediaError> {
+        self.charge_read(ppn, purpose);
+        if !self.nand.is_programmed(ppn) {
+            return Ok(None);
+        }
+        self.check_readable(ppn)?;
+        Ok(Some(self.nand.oob(ppn)))
+    }
+
+    /// Reads a page of tail metadata at `ppn`: the records of `len` pages from `first` on. Tail pages hold
+    /// the same bytes as the OOB areas, so the medium keeps them once.
+    ///
+    /// # Errors
+    /// `Uncorrectable`, also if the page is not a tail page.
+    pub fn read_tail(&mut self, ppn: Ppn, first: Ppn, len: u32) -> Result<&[[u8; OOB_BYTES]], MediaError> {
+        self.charge_read(ppn, Purpose::Meta);
+        if !self.nand.is_programmed(ppn) || self.nand.oob(ppn).lpn() != Oob::TAIL {
+            return Err(MediaError::Uncorrectable);
+        }
+        self.check_readable(ppn)?;
+        Ok(&self.nand.oob[first.0 as usize..(first.0 + len) as usize])
+    }
+
+    /// The OOB record of a page that the firmware has in its buffers (it wrote or just read it); not charged.
+    #[inline]
+    pub fn oob(&self, ppn: Ppn) -> Oob {
+        self.nand.oob(ppn)
+    }
+
+    /// The OOB records of a range, not charged.
+    #[inline]
+    pub fn oobs(&self, first: Ppn, len: u32) -> &[[u8; OOB_BYTES]] {
+        &self.nand.oob[first.0 as usize..(first.0 + len) as usize]
+    }
+
+    /// The identity stored in a page, not charged: in identity mode it is also the page's fingerprint,
+    /// which the dedup engine keeps in DRAM. `None` in other modes.
+    #[inline]
+    pub fn identity(&self, ppn: Ppn) -> Option<u64> {
+        match &self.nand.contents {
+            crate::array::Contents::Identity(cells) => Some(cells[ppn.0 as usize]),
+            _ => None,
+        }
+    }
+
+    /// Asks for the cache lines of a page's identity.
+    #[inline]
+    pub fn prefetch_identity(&self, ppn: Ppn) {
+        if let crate::array::Contents::Identity(cells) = &self.nand.contents {
+            prefetch(cells, ppn.0 as usize);
+        }
+    }
+
+    /// True if a page can be read: programmed, and neither torn nor damaged.
+    #[inline]
+    pub fn is_readable(&self, ppn: Ppn) -> bool {
+        self.nand.is_programmed(ppn)
+            && !self.nand.is_damaged(ppn)
+            && !(self.faulty && self.faults.read.contains(&ppn))
+    }
+
+    /// True if a page has been programmed since its block was erased, readable or not.
+    #[inline]
+    pub fn is_programmed(&self, ppn: Ppn) -> bool {
+        self.nand.is_programmed(ppn)
+    }
+
+    #[inline]
+    fn check_readable(&self, ppn: Ppn) -> Result<(), MediaError> {
+        if self.is_readable(ppn) { Ok(()) } else { Err(MediaError::Uncorrectable) }
+    }
+
+    #[inline]
+    fn charge_read(&mut self, ppn: Ppn, purpose: Purpose) {
+        self.counts.reads += 1;
+        let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
+        op.die = self.nand.geometry.die_of_offset(self.nand.geometry.offset(ppn)) as u16;
+        op.page = ppn;
+        self.ops.push(op);
+    }
+
+    /// A new name for a clearing or for the erases of a superblock.
+    pub fn name_next(&mut self) -> ClearId {
+        let id = ClearId(self.next_clear);
+        self.next_clear += 1;
+        id
+    }
+
+    /// Erases a block, as one of the erases named `id`.
+    ///
+    /// # Errors
+    /// `EraseFailed`: the block is unreadable and must be retired.
+    pub fn erase(&mut self, block: BlockId, id: ClearId, after: After) -> Result<(), MediaError> {
+        let failed = self.faulty && self.faults.erase.contains(&block);
+        self.counts.erases += 1;
+        let mut op = Op::new(OpKind::Erase, Purpose::Gc, after);
+        op.die = self.nand.geometry.place_of_block(block).1 as u16;
+        op.clear_id = id;
+        self.ops.push(op);
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Erase { block, failed }, Some(block), after, false, id.0);
+        }
+        if failed {
+            self.nand.spoil(block);
+            return Err(MediaError::EraseFailed);
+        }
+        self.nand.erase(block);
+        if self.faulty {
+            let geometry = self.nand.geometry;
+            let of_block = |ppn: &Ppn| {
+                geometry.block(geometry.superblock(*ppn), geometry.die_of_offset(geometry.offset(*ppn))) == block
+            };
+            self.plant(|faults| faults.read.retain(|ppn| !of_block(ppn)));
+        }
+        Ok(())
+    }
+
+    /// Records flash or NVRAM reads of a scheme's whole log without moving their bytes.
+    pub fn charge(&mut self, kind: OpKind, amount: u32, purpose: Purpose, after: After) {
+        let mut op = Op::new(kind, purpose, after);
+        op.amount = amount;
+        self.ops.push(op);
+        if kind == OpKind::ScanFlash {
+            self.counts.reads += u64::from(amount);
+        }
+    }
+
+    // ---- NVRAM ----
+
+    /// Reads a word. Loads are charged by whoever scans (`charge`), since one scan is many loads.
+    ///
+    /// # Errors
+    /// `Uncorrectable` if more than one bit of the word is flipped; a single one is corrected.
+    #[inline]
+    pub fn load(&mut self, word: usize) -> Result<u64, MediaError> {
+        if self.faulty
+            && let Some(flipped) = self.faults.flips.get(&word)
+        {
+            if flipped.count_ones() > 1 {
+                return Err(MediaError::Uncorrectable);
+            }
+            self.counts.nv_corrected += 1;
+        }
+        Ok(self.nvram[word])
+    }
+
+    /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.
+    #[inline]
+    pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
+        self.nvram[word] = value;
+        self.counts.nv_bytes_written += 8;
+        match self.ops.last_mut() {
+            Some(last)
+                if last.kind == OpKind::NvWrite
+                    && last.purpose == purpose
+                    && last.amount + 8 <= 64
+                    && after == After::NOTHING =>
+            {
+                last.amount += 8;
+            }
+            _ => {
+                let mut op = Op::new(OpKind::NvWrite, purpose, after);
+                op.amount = 8;
+                self.ops.push(op);
+            }
+        }
+        if self.faulty {
+            self.plant(|faults| {
+                faults.flips.remove(&word);
+            });
+        }
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
+        }
+    }
+
+    /// Stores one word of DRAM that a capacitor saves when power fails: durable like NVRAM, at no cost.
+    pub fn store_capacitor(&mut self, word: usize, value: u64, after: After) {
+        self.nvram[word] = value;
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Store { word, value }, None, after, true, 0);
+        }
+    }
+
+    /// Stores issued from now on become durable after all those issued before.
+    #[inline]
+    pub fn fence(&mut self) {
+        if let Some(rail) = &mut self.rail {
+            rail.fence();
+        }
+    }
+
+    /// Zeroes a range in the background. A cut may leave any subset of its words zeroed.
+    pub fn clear(&mut self, start: usize, len: usize, after: After) -> ClearId {
+        self.nvram[start..start + len].fill(0);
+        self.counts.nv_bytes_written += 8 * len as u64;
+        let id = self.name_next();
+        let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
+        op.amount = (len * 8) as u32;
+        op.clear_id = id;
+        self.ops.push(op);
+        if self.faulty {
+            self.plant(|faults| faults.flips.retain(|word, _| !(start..start + len).contains(word)));
+        }
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Clear { start, len }, None, after, false, id.0);
+        }
+        id
+    }
+
+    /// Zeroes a range of DRAM that a capacitor saves, at no cost.
+    pub fn clear_capacitor(&mut self, start: usize, len: usize, after: After) -> ClearId {
+        self.nvram[start..start + len].fill(0);
+        let id = self.name_next();
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Clear { start, len }, None, after, false, id.0);
+        }
+        id
+    }
+
+    /// Asks for the cache line of a word.
+    #[inline]
+    pub fn prefetch_word(&self, word: usize) {
+        prefetch(&self.nvram, word);
+    }
+}

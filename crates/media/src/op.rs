@@ -1,0 +1,134 @@
+//! The record of what the firmware asked of the media, for whoever keeps time.
+//!
+//! Invariant: an operation starts after everything its [`After`] names has ended; the power rail and the
+//! timing model read the same field, so a wait can be neither forgotten nor free.
+//! Absent: durations.
+
+use crate::geometry::Ppn;
+
+/// Names one clearing of an NVRAM range, or the erases of one superblock, so that reuse can wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ClearId(pub u64);
+
+/// What must be durable before an operation may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct After {
+    /// Everything issued before.
+    pub all: bool,
+    /// Every NVRAM store issued before.
+    pub fence: bool,
+    /// The last program of a page, and of the page itself only.
+    pub page: Option<Ppn>,
+    /// A clearing of an NVRAM range, or the erases of a superblock.
+    pub clear: Option<ClearId>,
+}
+
+impl After {
+    /// Nothing in particular.
+    pub const NOTHING: Self = Self { all: false, fence: false, page: None, clear: None };
+    /// Everything issued before.
+    pub const ALL: Self = Self { all: true, ..Self::NOTHING };
+    /// Every NVRAM store issued before.
+    pub const FENCE: Self = Self { fence: true, ..Self::NOTHING };
+    /// The program of a page.
+    pub const fn page(ppn: Ppn) -> Self {
+        Self { page: Some(ppn), ..Self::NOTHING }
+    }
+    /// A clearing of an NVRAM range.
+    pub const fn clear(id: ClearId) -> Self {
+        Self { clear: Some(id), ..Self::NOTHING }
+    }
+    /// Both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            all: self.all || other.all,
+            fence: self.fence || other.fence,
+            page: self.page.or(other.page),
+            clear: self.clear.or(other.clear),
+        }
+    }
+}
+
+/// On whose behalf an operation is done. Only the first kind delays a command's completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Purpose {
+    /// A host command depends on it: it is acknowledged only once this has ended.
+    Host,
+    /// Garbage collection or wear levelling.
+    Gc,
+    /// The firmware's own metadata.
+    Meta,
+}
+
+/// Kinds of operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OpKind {
+    /// Read one flash page of die `die`.
+    Read,
+    /// Program one flash page of die `die`.
+    Program,
+    /// Erase one block of die `die`.
+    Erase,
+    /// Read `amount` flash pages spread evenly over all dies.
+    ScanFlash,
+    /// Read `amount` bytes of NVRAM.
+    NvRead,
+    /// Write `amount` bytes of NVRAM.
+    NvWrite,
+    /// Zero `amount` bytes of NVRAM; `clear` of a later operation may name it by `clear_id`.
+    NvClear,
+    /// The owners of a victim's pages are being looked up: what follows for GC waits until the scans
+    /// recorded since `LookupBegin` have ended.
+    LookupBegin,
+    /// End of the lookup.
+    LookupEnd,
+    /// Takes no time itself; the command waits for what `after` names.
+    Wait,
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    /// What.
+    pub kind: OpKind,
+    /// For whom.
+    pub purpose: Purpose,
+    /// Die, for flash operations on one die.
+    pub die: u16,
+    /// Pages or bytes.
+    pub amount: u32,
+    /// The flash page, for `Read`, `Program`.
+    pub page: Ppn,
+    /// `After::all`.
+    pub after_all: bool,
+    /// `After::fence`.
+    pub after_fence: bool,
+    /// `After::page`, or `NO_PAGE`.
+    pub after_page: Ppn,
+    /// `After::clear` of this operation; for `NvClear` and `Erase` its own name, which several erases may
+    /// share (it ends when the last of them does). Names only grow. 0 is none.
+    pub clear_id: ClearId,
+}
+
+/// No page.
+pub const NO_PAGE: Ppn = Ppn(u32::MAX);
+
+impl Op {
+    /// An operation with nothing but a kind, a purpose and what it waits for.
+    #[inline]
+    pub fn new(kind: OpKind, purpose: Purpose, after: After) -> Self {
+        Self {
+            kind,
+            purpose,
+            die: 0,
+            amount: 0,
+            page: NO_PAGE,
+            after_all: after.all,
+            after_fence: after.fence,
+            after_page: after.page.unwrap_or(NO_PAGE),
+            clear_id: after.clear.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The power rail: which operations are durable, which are pending, and what a cut may leave.
+//!
+//! The pending operations form a partial order. Operation B comes after A if B's [`After`] names A, if both
+//! touch one flash block, or if a fence stands between two NVRAM stores. The states that a cut at *any* instant
+//! can leave are exactly the durable image plus a subset of the pending operations that is closed
+//! downwards in this order, whose topmost programs and erases may be torn. So a cut inside a command needs no
+//! hook inside the firmware: cutting after the command covers every instant of it.
+//!
+//! Invariants: `image` holds settled operations only; an operation is settled together with everything it
+//! comes after. Absent: randomness (the caller chooses each outcome) and time.
+
+use crate::array::Stored;
+use crate::geometry::{BlockId, Ppn};
+use crate::image::Image;
+use crate::oob::Oob;
+use crate::op::After;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What a cut leaves of one pending operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it.
+    Whole,
+    /// Nothing of it.
+    Absent,
+    /// An unreadable page or block; of a clearing, the words that the seed picks.
+    Torn(u64),
+}
+
+/// The operations that one host command's acknowledgement waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AckSet {
+    pub(crate) tokens: Vec<u64>,
+}
+
+#[derive(Clone)]
+pub(crate) enum What {
+    Program { ppn: Ppn, oob: Oob, stored: Stored, failed: bool },
+    Erase { block: BlockId, failed: bool },
+    Store { word: usize, value: u64 },
+    Clear { start: usize, len: usize },
+}
+
+#[derive(Clone)]
+struct Pending {
+    token: u64,
+    what: What,
+    block: Option<BlockId>,
+    all: bool,
+    /// Every store with a smaller token comes before this operation.
+    stores_below: u64,
+    page: Option<u64>,
+    clears: Vec<u64>,
+}
+
+impl Pending {
+    fn is_store(&self) -> bool {
+        matches!(self.what, What::Store { .. })
+    }
+}
+
+pub(crate) struct Rail {
+    pub(crate) image: Image,
+    pending: VecDeque<Pending>,
+    next_token: u64,
+    /// Stores issued from now on come after all stores with a smaller token.
+    fence: u64,
+    ack: Vec<u64>,
+    /// Pending program of a page, pending clearing or erases of an id.
+    programs: BTreeMap<u32, u64>,
+    clears: BTreeMap<u64, Vec<u64>>,
+}
+
+impl Rail {
+    pub(crate) fn new(image: Image) -> Self {
+        Self {
+            image,
+            pending: VecDeque::new(),
+            next_token: 1,
+            fence: 0,
+            ack: Vec::new(),
+            programs: BTreeMap::new(),
+            clears: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(crate) fn fence(&mut self) {
+        self.fence = self.next_token;
+    }
+
+    pub(crate) fn begin_command(&mut self) {
+        self.ack.clear();
+    }
+
+    pub(crate) fn take_ack(&mut self) -> AckSet {
+        AckSet { tokens: std::mem::take(&mut self.ack) }
+    }
+
+    /// The command under way also waits for what `after` names.
+    pub(crate) fn ack_after(&mut self, after: After) {
+        for pending in &self.pending {
+            if after.all || (after.fence && pending.is_store()) {
+                self.ack.push(pending.token);
+            }
+        }
+        self.ack.extend(after.page.and_then(|page| self.programs.get(&page.0)));
+        self.ack.extend(after.clear.and_then(|id| self.clears.get(&id.0)).into_iter().flatten());
+    }
+
+    /// Records an operation; `block` is set for flash operations, `clear_id` names a clearing.
+    pub(crate) fn push(&mut self, what: What, block: Option<BlockId>, after: After, critical: bool, clear_id: u64) {
+        let token = self.next_token;
+        self.next_token += 1;
+        let mut stores_below = if after.fence { token } else { 0 };
+        if matches!(what, What::Store { .. }) {
+            stores_below = stores_below.max(self.fence);
+        }
+        let pending = Pending {
+            token,
+            block,
+            all: after.all,
+            stores_below,
+            page: after.page.and_then(|page| self.programs.get(&page.0).copied()),
+            clears: after.clear.and_then(|id| self.clears.get(&id.0).cloned()).unwrap_or_default(),
+            what,
+        };
+        match &pending.what {
+            What::Program { ppn, .. } => {
+                self.programs.insert(ppn.0, token);
+            }
+            What::Clear { .. } | What::Erase { .. } if clear_id != 0 => {
+                self.clears.entry(clear_id).or_default().push(token);
+            }
+            _ => {}
+        }
+        if critical {
+            self.ack.push(token);
+        }
+        self.pending.push_back(pending);
+    }
+
+    /// Makes the named operations, and all that they come after, durable.
+    pub(crate) fn settle(&mut self, ack: &AckSet) {
+        let mut tokens: BTreeSet<u64> = ack.tokens.iter().copied().collect();
+        let (mut all, mut stores_below) = (false, 0);
+        let mut blocks = BTreeSet::new();
+        let mut words = BTreeSet::new();
+        let mut chosen = vec![false; self.pending.len()];
+        for (index, op) in self.pending.iter().enumerate().rev() {
+            let same_word = match op.what {
+                What::Store { word, .. } => words.contains(&word),
+                What::Clear { start, len } => words.range(start..start + len).next().is_some(),
+                _ => false,
+            };
+            let needed = all
+                || tokens.contains(&op.token)
+                || (op.is_store() && op.token < stores_below)
+                || op.block.is_some_and(|block| blocks.contains(&block))
+                || same_word;
+            if !needed {
+                continue;
+            }
+            chosen[index] = true;
+            all |= op.all;
+            stores_below = stores_below.max(op.stores_below);
+            blocks.extend(op.block);
+            tokens.extend(op.page);
+            tokens.extend(op.clears.iter().copied());
+            match op.what {
+                What::Store { word, .. } => {
+                    words.insert(word);
+                }
+                What::Clear { start, len } => words.extend(start..start + len),
+                _ => {}
+            }
+        }
+        let mut kept = VecDeque::with_capacity(self.pending.len());
+        for (op, chosen) in self.pending.drain(..).zip(chosen) {
+            if chosen {
+                match &op.what {
+                    What::Program { ppn, .. } if self.programs.get(&ppn.0) == Some(&op.token) => {
+                        self.programs.remove(&ppn.0);
+                    }
+                    _ => {}
+                }
+                land(&mut self.image, &op.what, Outcome::Whole);
+            } else {
+                kept.push_back(op);
+            }
+        }
+        if !self.clears.is_empty() {
+            let alive: BTreeSet<u64> = kept.iter().map(|op| op.token).collect();
+            self.clears.retain(|_, tokens| {
+                tokens.retain(|token| alive.contains(token));
+                !tokens.is_empty()
+            });
+        }
+        self.pending = kept;
+    }
+
+    /// Settles everything.
+    pub(crate) fn settle_all(&mut self) {
+        let tokens = self.pending.iter().map(|op| op.token).collect();
+        self.settle(&AckSet { tokens });
+    }
+
+    /// What a cut now may leave: `choose` is asked once per pending operation that is free to land.
+    pub(crate) fn cut(&self, mut choose: impl FnMut() -> Outcome) -> Image {
+        let mut image = self.image.clone();
+        let mut all_landed = true;
+        let mut first_missing_store = u64::MAX;
+        let mut missing = BTreeSet::new();
+        let mut broken_blocks = BTreeSet::new();
+        for op in &self.pending {
+            let free = (!op.all || all_landed)
+                && op.stores_below <= first_missing_store
+                && op.page.is_none_or(|token| !missing.contains(&token))
+                && op.clears.iter().all(|token| !missing.contains(token))
+                && op.block.is_none_or(|block| !broken_blocks.contains(&block));
+            let outcome = if free { choose() } else { Outcome::Absent };
+            let outcome = match (outcome, &op.what) {
+                // A store is atomic.
+                (Outcome::Torn(_), What::Store { .. }) => Outcome::Absent,
+                (outcome, _) => outcome,
+            };
+            land(&mut image, &op.what, outcome);
+            if outcome != Outcome::Whole {
+                all_landed = false;
+                missing.insert(op.token);
+                if op.is_store() {
+                    first_missing_store = first_missing_store.min(op.token);
+                }
+                broken_blocks.extend(op.block);
+            }
+        }
+        image
+    }
+}
+
+fn land(image: &mut Image, what: &What, outcome: Outcome) {
+    match (what, outcome) {
+        (_, Outcome::Absent) => {}
+        (What::Program { ppn, oob, stored, failed: false }, Outcome::Whole) => image.put(*ppn, *oob, stored.clone()),
+        (What::Program { ppn, .. }, _) => image.tear(*ppn),
+        (What::Erase { block, failed: false }, Outcome::Whole) => image.erase(*block),
+        (What::Erase { block, .. }, _) => image.spoil(*block),
+        (What::Store { word, value }, _) => image.set_word(*word, *value),
+        (What::Clear { start, len }, Outcome::Whole) => (*start..start + len).for_each(|word| image.set_word(word, 0)),
+        (What::Clear { start, len }, Outcome::Torn(seed)) => {
+            for word in *start..start + len {
+                if mix(seed ^ word as u64) & 1 == 1 {
+                    image.set_word(word, 0);
+                }
+            }
+        }
+    }
+}
+
+/// One round of a 64-bit finalizer: spreads a seed over the words of a torn clearing.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}

@@ -1,0 +1,158 @@
+//! Axes: which values are shown, where, and with which marks.
+//!
+//! Invariants: `low < high`, both finite; marks lie within and are numbers of the 1-2-5 series
+//! times a power of ten; a linear axis starts at zero, so lengths can be compared.
+//! Absent: pixels. An axis places a value in `0..=1`, the chart does the rest.
+
+use super::format;
+
+/// One axis of a chart.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    logarithmic: bool,
+    low: f64,
+    high: f64,
+    /// Values and their labels, ascending; minor marks have an empty label.
+    pub marks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// From zero to the first mark that is not below `largest`.
+    pub fn rounded(largest: f64) -> Axis {
+        let largest = usable(largest);
+        let step = above(largest / 5.0);
+        Axis::linear((largest / step - 1e-9).ceil() * step, step)
+    }
+
+    /// From zero to exactly `largest`.
+    pub fn upto(largest: f64) -> Axis {
+        let largest = usable(largest);
+        Axis::linear(largest, above(largest / 5.0))
+    }
+
+    /// Logarithmic over the positive ones of `values`, a decade at least; `label` names a mark.
+    pub fn logarithmic(
+        values: impl IntoIterator<Item = f64>,
+        label: impl Fn(f64) -> String,
+    ) -> Axis {
+        let (mut low, mut high) = (f64::INFINITY, 0.0f64);
+        for value in values
+            .into_iter()
+            .filter(|v| v.is_finite() && *v > 1e-9 && *v < 1e15)
+        {
+            low = low.min(value);
+            high = high.max(value);
+        }
+        if high == 0.0 {
+            (low, high) = (1.0, 10.0);
+        }
+        let (mut low, mut high) = (below(low), above(high));
+        if high / low < 9.9 {
+            low = decade(low);
+            high = if high <= low * 10.0 {
+                low * 10.0
+            } else {
+                low * 100.0
+            };
+        }
+        // Over more than three decades there is room for the powers of ten only.
+        let wide = high / low > 1001.0;
+        let mut marks = Vec::new();
+        let mut power = decade(low);
+        while power <= high * 1.001 {
+            for digit in [1.0, 2.0, 5.0] {
+                let value = power * digit;
+                if (low * 0.999..=high * 1.001).contains(&value) {
+                    let silent = wide && digit > 1.0;
+                    marks.push((value, if silent { String::new() } else { label(value) }));
+                }
+            }
+            power *= 10.0;
+        }
+        Axis {
+            logarithmic: true,
+            low,
+            high,
+            marks,
+        }
+    }
+
+    /// Where a value lies: 0 at the low end, 1 at the high end, never outside.
+    pub fn place(&self, value: f64) -> f64 {
+        let place = if self.logarithmic {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        place.clamp(0.0, 1.0)
+    }
+
+    fn linear(high: f64, step: f64) -> Axis {
+        let (divisor, prefix) = if high >= 10_000.0 {
+            format::si(high)
+        } else {
+            (1.0, "")
+        };
+        let decimals = (-(step / divisor).log10().floor()).max(0.0) as usize;
+        let marks = (0..=(high / step + 1e-9) as u32)
+            .map(|i| {
+                let value = f64::from(i) * step;
+                let label = if i == 0 {
+                    "0".to_owned()
+                } else {
+                    format!("{:.decimals$}{prefix}", value / divisor)
+                };
+                (value, label)
+            })
+            .collect();
+        Axis {
+            logarithmic: false,
+            low: 0.0,
+            high,
+            marks,
+        }
+    }
+}
+
+/// A span of time for an axis: the unit and how many seconds it has.
+pub fn time_unit(seconds: f64) -> (f64, &'static str) {
+    match seconds {
+        s if s < 1e-3 => (1e-6, "µs"),
+        s if s < 1.0 => (1e-3, "ms"),
+        s if s <= 600.0 => (1.0, "s"),
+        s if s <= 36_000.0 => (60.0, "min"),
+        _ => (3600.0, "h"),
+    }
+}
+
+/// An upper end that an axis can have, whatever was measured.
+fn usable(largest: f64) -> f64 {
+    if largest.is_finite() && largest > 1e-9 {
+        largest.min(1e18)
+    } else {
+        1.0
+    }
+}
+
+/// The largest power of ten that is not above `value`.
+fn decade(value: f64) -> f64 {
+    10.0f64.powf((value * 1.000_001).log10().floor())
+}
+
+/// The smallest of 1, 2, 5 times a power of ten that is not below `value`.
+fn above(value: f64) -> f64 {
+    let decade = decade(value);
+    let digit = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|d| d * decade >= value * 0.999_999);
+    digit.unwrap_or(10.0) * decade
+}
+
+/// The largest of 1, 2, 5 times a power of ten that is not above `value`.
+fn below(value: f64) -> f64 {
+    let decade = decade(value);
+    let digit = [5.0, 2.0]
+        .into_iter()
+        .find(|d| d * decade <= value * 1.000_001);
+    digit.unwrap_or(1.0) * decade
+}

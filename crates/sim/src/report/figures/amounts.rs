@@ -1,0 +1,201 @@
+//! Figures of amounts: one bar per run, whole or in parts.
+//!
+//! Invariants: parts are drawn in the order of their legend; a bar whose parts don't add up to its
+//! total says so.
+//! Absent: time; see `curves`.
+
+use maud::Markup;
+
+use super::{Figure, Key, Series};
+use crate::report::bars::{Bar, BarChart, Part};
+use crate::report::format::{compact, exact, number, percent, ratio, share};
+use crate::report::metrics::{BASELINE, attempted, demoted, speedup};
+use crate::report::palette::{PARTS, Paint};
+use crate::summary::RunSummary;
+
+impl<'a> Series<'a> {
+    /// Bandwidth as a multiple of the baseline's, or as it is.
+    pub(super) fn bandwidth(&self) -> Figure {
+        let compared = self
+            .runs
+            .iter()
+            .any(|run| speedup(self.runs, run).is_some());
+        let bars = self.bars(|run, paint| {
+            let mib_s = run.bandwidth_mib_s;
+            let times = speedup(self.runs, run);
+            let value = if compared {
+                times.unwrap_or(0.0)
+            } else {
+                mib_s
+            };
+            let note = match times {
+                Some(times) => format!("{} ({} MiB/s)", ratio(times), number(mib_s)),
+                None => format!("{} MiB/s", number(mib_s)),
+            };
+            let part = Part {
+                name: note.clone(),
+                value: positive(value),
+                color: paint.color,
+            };
+            (note, vec![part])
+        });
+        let (title, reading) = if compared {
+            (
+                "bandwidth relative to none",
+                format!(
+                    "A bar past the dashed line is faster than the same device without remapping ({BASELINE} = 1); longer is better."
+                ),
+            )
+        } else {
+            (
+                "bandwidth, MiB/s",
+                "Host bandwidth of each run in virtual time; longer is better.".to_owned(),
+            )
+        };
+        Figure {
+            title: "Bandwidth",
+            reading,
+            legend: Vec::new(),
+            picture: self.bar_chart(title, bars, compared.then_some(1.0)),
+        }
+    }
+
+    /// Flash pages per host page, by what they were programmed for.
+    pub(super) fn amplification(&self) -> Figure {
+        const NAMES: [&str; 4] = ["host data", "garbage collection", "metadata", "other"];
+        let mut others = false;
+        let bars = self.bars(|run, _| {
+            let host = run.host_pages as f64;
+            let known = [run.host_programs, run.gc_pages, run.metadata_pages];
+            let sum = known
+                .iter()
+                .fold(0u64, |sum, pages| sum.saturating_add(*pages));
+            let other = run.flash_pages.saturating_sub(sum);
+            others |= other > 0;
+            let parts = [known[0], known[1], known[2], other]
+                .into_iter()
+                .enumerate()
+                .map(|(i, pages)| {
+                    let value = share(pages as f64, host).unwrap_or(0.0);
+                    let name = format!("{} {}, {} pages", NAMES[i], number(value), exact(pages));
+                    Part {
+                        name,
+                        value,
+                        color: PARTS[i],
+                    }
+                })
+                .collect();
+            let total = share(run.flash_pages as f64, host);
+            let mut note = total.map_or_else(|| "no host pages".to_owned(), number);
+            if let Some(parts) = share(sum as f64, host).filter(|_| sum > run.flash_pages) {
+                // Never drawn longer than annotated without a word.
+                note.push_str(&format!(" (parts: {})", number(parts)));
+            }
+            (note, parts)
+        });
+        let shown = if others { 4 } else { 3 };
+        Figure {
+            title: "Write amplification",
+            reading:
+                "A bar's length is how many flash pages were programmed for each page the host \
+                wrote or remapped, its colours are why; shorter is better, and below 1 remapping \
+                or deduplication saved more than upkeep cost."
+                    .to_owned(),
+            legend: parts_legend(&NAMES[..shown]),
+            picture: self.bar_chart("flash pages programmed per host page", bars, None),
+        }
+    }
+
+    /// Remaps that became copies, by cause.
+    pub(super) fn demotions(&self) -> Figure {
+        const NAMES: [&str; 3] = ["reference counter full", "NVRAM full", "watermark"];
+        let bars = self.bars(|run, _| {
+            let tried = attempted(run) as f64;
+            let d = &run.demotions;
+            let parts = [d.counter_full, d.nvram_full, d.watermark]
+                .into_iter()
+                .enumerate()
+                .map(|(i, pages)| {
+                    let of_tried = share(pages as f64, tried).unwrap_or(0.0);
+                    let name =
+                        format!("{} {}, {} pages", NAMES[i], percent(of_tried), exact(pages));
+                    Part {
+                        name,
+                        value: of_tried * 100.0,
+                        color: PARTS[i],
+                    }
+                })
+                .collect();
+            let note = match share(demoted(d) as f64, tried) {
+                None => "no remaps".to_owned(),
+                Some(part) => format!("{} of {}", percent(part), compact(attempted(run))),
+            };
+            (note, parts)
+        });
+        let none = self.runs.iter().all(|run| demoted(&run.demotions) == 0);
+        let picture = match none {
+            true if !self.runs.is_empty() => Err("No remap became a copy."),
+            _ => self.bar_chart("% of the pages that were to be remapped", bars, None),
+        };
+        Figure {
+            title: "Remaps that became copies",
+            reading:
+                "A remap never fails, but it may become a physical copy; a bar shows how many \
+                of those tried did, its colours why; shorter is better."
+                    .to_owned(),
+            legend: parts_legend(&NAMES),
+            picture,
+        }
+    }
+
+    fn bars(&self, mut bar: impl FnMut(&RunSummary, Paint) -> (String, Vec<Part>)) -> Vec<Bar<'a>> {
+        self.runs
+            .iter()
+            .zip(self.names)
+            .zip(&self.paints)
+            .map(|((run, label), &paint)| {
+                let (note, parts) = bar(run, paint);
+                Bar { label, note, parts }
+            })
+            .collect()
+    }
+
+    fn bar_chart(
+        &self,
+        title: &str,
+        bars: Vec<Bar>,
+        reference: Option<f64>,
+    ) -> Result<Markup, &'static str> {
+        if bars.is_empty() {
+            return Err("There are no runs.");
+        }
+        let values: Vec<_> = bars
+            .iter()
+            .map(|bar| format!("{} {}", bar.label, bar.note))
+            .collect();
+        let description = format!("{title}: {}", values.join("; "));
+        Ok(BarChart {
+            description,
+            title,
+            bars,
+            reference,
+        }
+        .draw())
+    }
+}
+
+fn parts_legend(names: &[&str]) -> Vec<(String, Key)> {
+    names
+        .iter()
+        .zip(PARTS)
+        .map(|(name, color)| ((*name).to_owned(), Key::Box(color)))
+        .collect()
+}
+
+fn positive(value: f64) -> f64 {
+    if value.is_finite() {
+        value.max(0.0)
+    } else {
+        0.0
+    }
+}

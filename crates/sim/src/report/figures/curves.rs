@@ -1,0 +1,213 @@
+//! Figures of curves: one line per run, over time or over latency.
+//!
+//! Invariants: the runs of a figure share its axes; a series too dense to follow gets a trend line.
+//! Absent: thinning and drawing; see `series` and `lines`.
+
+use super::{Figure, Key, Series};
+use crate::report::axis::{Axis, time_unit};
+use crate::report::lines::{Line, LineChart};
+use crate::report::series::{Point, over_time, staircase, trend};
+use crate::summary::{RunSummary, Sample};
+
+impl Series<'_> {
+    /// What the host got, sample by sample.
+    pub(super) fn bandwidth_over_time(&self) -> Figure {
+        self.over_time(
+            "Bandwidth over time",
+            "Higher and steadier is better; dips are what garbage collection and log reclaiming cost the host.",
+            "MiB/s",
+            |sample| sample.bandwidth_mib_s,
+        )
+    }
+
+    /// What GC moved, sample by sample.
+    pub(super) fn gc_over_time(&self) -> Figure {
+        self.over_time(
+            "Garbage collection over time",
+            "Pages that garbage collection moved; lower is better, and tall spikes delay what the host has queued.",
+            "pages moved per second",
+            |sample| sample.gc_pages_s,
+        )
+    }
+
+    /// How full the remapping metadata is, sample by sample.
+    pub(super) fn room_over_time(&self) -> Figure {
+        let mut figure = self.over_time(
+            "Room for remapping metadata",
+            "How much of the room a scheme has for its remaps is in use; near 100 % remaps start to become copies.",
+            "% in use",
+            |sample| sample.nvram_used * 100.0,
+        );
+        let used = |run: &RunSummary| run.samples.iter().any(|sample| sample.nvram_used > 0.0);
+        if figure.picture.is_ok() && !self.runs.iter().any(used) {
+            figure.picture = Err("No remapping metadata was kept.");
+        }
+        figure
+    }
+
+    fn over_time(
+        &self,
+        title: &'static str,
+        reading: &str,
+        y_title: &'static str,
+        value: impl Fn(&Sample) -> f64,
+    ) -> Figure {
+        /// More points than this look like a band; a trend line is drawn over it.
+        const CROWDED: usize = 150;
+        const STRETCHES: usize = 75;
+        let mut curves: Vec<_> = self
+            .runs
+            .iter()
+            .map(|run| over_time(&run.samples, &value))
+            .collect();
+        let (divisor, unit) = time_unit(largest(&curves, |point| point.0));
+        curves
+            .iter_mut()
+            .flatten()
+            .for_each(|point| point.0 /= divisor);
+        let crowded = curves.iter().any(|curve| curve.len() > CROWDED);
+        let mut reading = reading.to_owned();
+        if crowded {
+            reading.push_str(" Bold lines are means over short stretches, faint ones the samples.");
+        }
+        let axes = (
+            Axis::upto(largest(&curves, |point| point.0)),
+            Axis::rounded(largest(&curves, |point| point.1)),
+        );
+        let x_title = format!("virtual time, {unit}");
+        self.line_figure(
+            title,
+            reading,
+            (&x_title, y_title),
+            axes,
+            curves,
+            |points| (points.len() > CROWDED).then(|| trend(points, STRETCHES)),
+        )
+    }
+
+    /// The distribution of write latency.
+    pub(super) fn latency(&self) -> Figure {
+        let mut curves = self.distributions();
+        curves
+            .iter_mut()
+            .flatten()
+            .for_each(|point| point.1 *= 100.0);
+        let axes = (latency_axis(&curves), Axis::rounded(100.0));
+        self.line_figure(
+            "Write latency",
+            "The height of a line is the share of writes that took no longer than the time below; further left is better.".to_owned(),
+            ("write latency", "% of writes"),
+            axes,
+            curves,
+            |_| None,
+        )
+    }
+
+    /// The same distribution seen from the slow end, where it matters most.
+    pub(super) fn latency_tail(&self) -> Figure {
+        const RAREST: f64 = 1e-4;
+        let mut curves = self.distributions();
+        curves
+            .iter_mut()
+            .flatten()
+            .for_each(|point| point.1 = (1.0 - point.1) * 100.0);
+        let slower = curves
+            .iter()
+            .flatten()
+            .map(|point| point.1)
+            .filter(|y| *y > RAREST);
+        let rarest = slower.fold(10.0, f64::min);
+        let axes = (
+            latency_axis(&curves),
+            Axis::logarithmic([rarest, 100.0], mark),
+        );
+        self.line_figure(
+            "Slowest writes",
+            "The height of a line is the share of writes that took longer than the time below: where it crosses 1 % is p99, at 0.1 % p99.9; further left is better.".to_owned(),
+            ("write latency", "% of writes that took longer"),
+            axes,
+            curves,
+            |_| None,
+        )
+    }
+
+    fn distributions(&self) -> Vec<Vec<Point>> {
+        self.runs
+            .iter()
+            .map(|run| staircase(&run.latency_cdf))
+            .collect()
+    }
+
+    fn line_figure(
+        &self,
+        title: &'static str,
+        reading: String,
+        (x_title, y_title): (&str, &'static str),
+        (x, y): (Axis, Axis),
+        curves: Vec<Vec<Point>>,
+        trend: impl Fn(&[Point]) -> Option<Vec<Point>>,
+    ) -> Figure {
+        let empty = curves.iter().all(Vec::is_empty);
+        let lines = self
+            .names
+            .iter()
+            .zip(&self.paints)
+            .zip(curves)
+            .map(|((label, &paint), points)| Line {
+                label,
+                paint,
+                trend: trend(&points),
+                points,
+            })
+            .collect();
+        let description = format!(
+            "{title}: lines of {y_title} against {x_title} for {}",
+            self.names.join(", ")
+        );
+        let chart = LineChart {
+            description,
+            x_title: x_title.to_owned(),
+            y_title,
+            x,
+            y,
+            lines,
+        };
+        Figure {
+            title,
+            reading,
+            legend: self
+                .names
+                .iter()
+                .zip(&self.paints)
+                .map(|(name, &paint)| (name.clone(), Key::Line(paint)))
+                .collect(),
+            picture: if empty {
+                Err("Nothing was recorded.")
+            } else {
+                Ok(chart.draw())
+            },
+        }
+    }
+}
+
+fn latency_axis(curves: &[Vec<Point>]) -> Axis {
+    Axis::logarithmic(
+        curves.iter().flatten().map(|point| point.0),
+        |us| match us {
+            us if us < 0.9 => format!("{} ns", mark(us * 1e3)),
+            us if us < 900.0 => format!("{} µs", mark(us)),
+            us if us < 900_000.0 => format!("{} ms", mark(us * 1e-3)),
+            us => format!("{} s", mark(us * 1e-6)),
+        },
+    )
+}
+
+/// A mark of a logarithmic axis, without the noise of its computation.
+fn mark(value: f64) -> String {
+    let decimals = (-value.log10()).ceil().max(0.0) as usize;
+    format!("{value:.decimals$}")
+}
+
+fn largest(curves: &[Vec<Point>], of: impl Fn(&Point) -> f64) -> f64 {
+    curves.iter().flatten().map(of).fold(0.0, f64::max)
+}

@@ -1,0 +1,142 @@
+//! Numbers as people read them.
+//!
+//! Invariants: the width follows the magnitude (three or four significant digits); what isn't
+//! finite becomes [`MISSING`]; a count below 100,000 is exact.
+//! Absent: locales. The decimal point is `.`, thousands are separated by `,`.
+
+/// What stands where there is no number.
+pub const MISSING: &str = "-";
+
+/// A count in full: `1,234,567`.
+pub fn exact(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count that fits a narrow column: exact below 100,000, else four digits and a unit prefix.
+pub fn compact(count: u64) -> String {
+    if count < 100_000 {
+        return exact(count);
+    }
+    let (divisor, prefix) = si(count as f64);
+    let value = count as f64 / divisor;
+    let decimals = if value < 10.0 {
+        3
+    } else if value < 100.0 {
+        2
+    } else {
+        1
+    };
+    format!("{value:.decimals$}{prefix}")
+}
+
+/// A measured value with about three significant digits.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        _ if !value.is_finite() => MISSING.to_owned(),
+        m if m >= 1e15 => format!("{value:.2e}"),
+        m if m >= 999.5 => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", exact(m.round() as u64))
+        }
+        m if m >= 99.95 => format!("{value:.0}"),
+        m if m >= 9.995 => format!("{value:.1}"),
+        0.0 => "0".to_owned(),
+        m if m < 0.001 => format!("{value:.1e}"),
+        m if m < 0.9995 => format!("{value:.3}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A share in `0..=1` as a percentage, `1.2 %`.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    match value.abs() {
+        _ if !value.is_finite() => MISSING.to_owned(),
+        0.0 => "0 %".to_owned(),
+        m if m < 0.01 => "<0.01 %".to_owned(),
+        m if m < 1.0 => format!("{value:.2} %"),
+        m if m < 99.95 => format!("{value:.1} %"),
+        _ => format!("{value:.0} %"),
+    }
+}
+
+/// A ratio to the baseline, `1.83x`.
+pub fn ratio(value: f64) -> String {
+    with_unit(value, number, "x")
+}
+
+/// Bytes with a binary prefix, `12.0 MiB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", number(value), UNITS[unit])
+}
+
+/// Seconds in the unit that suits them, `18.3 ms`.
+pub fn seconds(value: f64) -> String {
+    let (divisor, unit) = match value.abs() {
+        0.0 => (1.0, " s"),
+        m if m < 1e-6 => (1e-9, " ns"),
+        m if m < 1e-3 => (1e-6, " µs"),
+        m if m < 1.0 => (1e-3, " ms"),
+        _ => (1.0, " s"),
+    };
+    with_unit(value / divisor, number, unit)
+}
+
+/// A projected life. What is never written never wears out: that is infinite, and said so.
+pub fn years(value: f64) -> String {
+    if value == f64::INFINITY {
+        return "no wear".to_owned();
+    }
+    with_unit(value, number, " years")
+}
+
+/// The unit prefix for a magnitude: its divisor and its letter.
+pub fn si(magnitude: f64) -> (f64, &'static str) {
+    match magnitude.abs() {
+        m if m >= 1e15 => (1e15, "P"),
+        m if m >= 1e12 => (1e12, "T"),
+        m if m >= 1e9 => (1e9, "G"),
+        m if m >= 1e6 => (1e6, "M"),
+        m if m >= 1e3 => (1e3, "k"),
+        _ => (1.0, ""),
+    }
+}
+
+/// `part / whole`, or nothing where that has no meaning.
+pub fn share(part: f64, whole: f64) -> Option<f64> {
+    let value = part / whole;
+    (whole > 0.0 && value.is_finite()).then_some(value)
+}
+
+/// Text that can't break a line, a column or a terminal: control characters are replaced.
+pub fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+fn with_unit(value: f64, format: fn(f64) -> String, unit: &str) -> String {
+    if value.is_finite() {
+        format!("{}{unit}", format(value))
+    } else {
+        MISSING.to_owned()
+    }
+}

@@ -1,0 +1,200 @@
+//! The page: one self-contained file of HTML.
+//!
+//! Figures are SVG written through `maud`, not through a plotting library: inline SVG takes its
+//! colours and fonts from the style sheet, so light and dark pages (and print) share one picture,
+//! its text can be selected and read aloud, and parts explain themselves when pointed at. A
+//! plotting library bakes colours in and positions text by guessed font metrics.
+//!
+//! Invariants: nothing is fetched and nothing runs (no script, font, image or link); all text from
+//! outside is escaped; the same input gives the same bytes, so there is no date and no wall-clock
+//! time on it; it can be read without colours.
+//! Absent: what to show ([`super::metrics`], `figures`, `headline`).
+
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+use super::figures::{Figure, Key, figures};
+use super::format::one_line;
+use super::headline::cards;
+use super::metrics::{self, Overview, Section};
+use super::palette::{Paint, paints};
+use crate::summary::RunSummary;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The report of several runs as one page.
+///
+/// `config` is shown as it is, `seed` beside it, so that the page says how to repeat the runs.
+pub fn html(
+    runs: &[RunSummary],
+    title: &str,
+    subtitle: &str,
+    config: &serde_json::Value,
+    seed: u64,
+) -> String {
+    markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (one_line(title)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { (title) }
+                    @if !subtitle.is_empty() { p class="subtitle" { (subtitle) } }
+                }
+                main {
+                    @if runs.is_empty() {
+                        p class="empty" { "There are no runs to show." }
+                    } @else {
+                        (headline(runs))
+                        (overview(runs))
+                        section aria-labelledby="figures" {
+                            h2 id="figures" { "Figures" }
+                            div class="figures" { @for figure in figures(runs) { (draw(&figure)) } }
+                        }
+                        (everything(runs))
+                    }
+                    (configuration(config, seed))
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn headline(runs: &[RunSummary]) -> Markup {
+    markup! {
+        dl class="cards" {
+            @for card in cards(runs) {
+                div {
+                    dt { (card.title) }
+                    dd class="value" { (card.value) }
+                    @if !card.note.is_empty() { dd { (card.note) } }
+                }
+            }
+        }
+    }
+}
+
+fn overview(runs: &[RunSummary]) -> Markup {
+    let Overview { columns, rows } = metrics::overview(runs);
+    markup! {
+        section aria-labelledby="overview" {
+            h2 id="overview" { "Overview" }
+            div class="scroll" tabindex="0" role="region" aria-labelledby="overview" {
+                table {
+                    thead { tr {
+                        @for column in &columns {
+                            th scope="col" title=(column.help) {
+                                (column.head)
+                                @if !column.unit.is_empty() { " " span class="unit" { (column.unit) } }
+                            }
+                        }
+                    } }
+                    tbody {
+                        @for (row, paint) in rows.iter().zip(paints(runs)) {
+                            tr {
+                                th scope="row" { (swatch(paint.color)) (row[0]) }
+                                @for cell in &row[1..] { td { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+            details class="words" {
+                summary { "What the columns mean" }
+                dl {
+                    @for column in &columns {
+                        dt { (column.head) " " (column.unit) }
+                        dd { (column.help) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn draw(figure: &Figure) -> Markup {
+    markup! {
+        figure {
+            h3 { (figure.title) }
+            p class="reading" { (figure.reading) }
+            @match &figure.picture {
+                Ok(picture) => {
+                    @if !figure.legend.is_empty() {
+                        ul class="legend" {
+                            @for (name, key) in &figure.legend { li { (sample(key)) (name) } }
+                        }
+                    }
+                    div class="plot" { (picture) }
+                }
+                Err(why) => p class="empty" { (why) },
+            }
+        }
+    }
+}
+
+fn sample(key: &Key) -> Markup {
+    match key {
+        Key::Box(color) => swatch(color),
+        Key::Line(Paint { color, dash }) => markup! {
+            svg class="sample" viewBox="0 0 28 10" aria-hidden="true" {
+                path class="line" d="M1 5L27 5" stroke-dasharray=(dash) style=(format!("--c:{color}")) {}
+            }
+        },
+    }
+}
+
+fn swatch(color: &str) -> Markup {
+    markup! { span class="swatch" style=(format!("--c:{color}")) aria-hidden="true" {} }
+}
+
+/// All other measurements, a column for each run.
+fn everything(runs: &[RunSummary]) -> Markup {
+    let labels = metrics::labels(runs);
+    let columns: Vec<Vec<Section>> = runs.iter().map(metrics::details).collect();
+    let width = runs.len() + 1;
+    markup! {
+        section aria-labelledby="everything" {
+            h2 id="everything" { "All measurements" }
+            div class="scroll" tabindex="0" role="region" aria-labelledby="everything" {
+                table class="long" {
+                    thead { tr {
+                        td {}
+                        @for (label, paint) in labels.iter().zip(paints(runs)) {
+                            th scope="col" { (swatch(paint.color)) (label) }
+                        }
+                    } }
+                    @for (s, section) in columns[0].iter().enumerate() {
+                        tbody {
+                            tr { th scope="rowgroup" class="group" colspan=(width) { (section.title) } }
+                            @for (r, (label, _)) in section.rows.iter().enumerate() {
+                                tr {
+                                    th scope="row" { (label) }
+                                    @for column in &columns { td { (column[s].rows[r].1) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn configuration(config: &serde_json::Value, seed: u64) -> Markup {
+    let text = format!("{config:#}");
+    markup! {
+        section aria-labelledby="configuration" {
+            h2 id="configuration" { "Configuration" }
+            p { "Seed " code { (seed) } ". The same seed and configuration give the same figures on any machine." }
+            @if !config.is_null() {
+                pre class="scroll" tabindex="0" { (text) }
+            }
+        }
+    }
+}

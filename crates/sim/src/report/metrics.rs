@@ -1,0 +1,304 @@
+//! The rows that terminal and page share: what is shown of a run, in which words and units.
+//!
+//! [`overview`] is one row per run, [`details`] everything else of one run in titled sections.
+//! Invariants: every run has the same sections and labels, so that runs can be laid side by side;
+//! every cell is one line of text.
+//! Absent: how the rows are drawn.
+
+use super::format::{
+    MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years,
+};
+use crate::summary::{Demotions, Percentiles, RunSummary};
+
+/// The scheme that others are compared with: no remapping.
+pub const BASELINE: &str = "none";
+
+/// The scheme that can't be built: an upper bound, not a contender.
+pub const IDEAL: &str = "opt";
+
+/// A column of the overview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// What is measured; short.
+    pub head: &'static str,
+    /// Second line of the heading: the unit or the rest of the name; may be empty.
+    pub unit: &'static str,
+    /// One sentence for those who don't know the word.
+    pub help: &'static str,
+}
+
+/// One row per run, the run's label first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// The columns; the first one is the label, all others are numbers.
+    pub columns: Vec<Column>,
+    /// The cells, as many in each row as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A titled group of measurements of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// What the group is about.
+    pub title: &'static str,
+    /// Label and value.
+    pub rows: Vec<(&'static str, String)>,
+}
+
+/// A label for each run: the scheme's name, numbered where it occurs again.
+pub fn labels(runs: &[RunSummary]) -> Vec<String> {
+    let name = |run: &RunSummary| match one_line(&run.scheme) {
+        name if name.trim().is_empty() => "(unnamed)".to_owned(),
+        name => name,
+    };
+    runs.iter()
+        .enumerate()
+        .map(|(i, run)| match occurrence(runs, i) {
+            0 => name(run),
+            earlier => format!("{} #{}", name(run), earlier + 1),
+        })
+        .collect()
+}
+
+/// How many runs before this one have the same scheme.
+pub fn occurrence(runs: &[RunSummary], index: usize) -> usize {
+    runs[..index]
+        .iter()
+        .filter(|run| run.scheme == runs[index].scheme)
+        .count()
+}
+
+/// The run that others are compared with, if it was made.
+pub fn baseline(runs: &[RunSummary]) -> Option<&RunSummary> {
+    runs.iter().find(|run| run.scheme == BASELINE)
+}
+
+/// Bandwidth as a multiple of the baseline's, if there is one and it moved data.
+pub fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
+    baseline(runs).and_then(|base| share(run.bandwidth_mib_s, base.bandwidth_mib_s))
+}
+
+/// Pages whose remap became a copy, all causes.
+pub fn demoted(demotions: &Demotions) -> u64 {
+    let Demotions {
+        counter_full,
+        nvram_full,
+        watermark,
+    } = *demotions;
+    counter_full
+        .saturating_add(nvram_full)
+        .saturating_add(watermark)
+}
+
+/// Pages that were to be remapped, demoted ones included.
+pub fn attempted(run: &RunSummary) -> u64 {
+    run.remaps.saturating_add(demoted(&run.demotions))
+}
+
+/// One row per run with the measurements that schemes are judged by.
+pub fn overview(runs: &[RunSummary]) -> Overview {
+    let compared = baseline(runs).is_some();
+    let columns = COLUMNS
+        .iter()
+        .copied()
+        .filter(|c| compared || c.head != VERSUS)
+        .collect();
+    let rows = runs
+        .iter()
+        .zip(labels(runs))
+        .map(|(run, label)| {
+            let mut row = vec![label, number(run.bandwidth_mib_s)];
+            if compared {
+                row.push(optional(speedup(runs, run), ratio));
+            }
+            row.extend([
+                number(run.iops / 1e3),
+                number(run.write_amplification),
+                compact(run.host_pages),
+                compact(run.flash_pages),
+                compact(run.gc_pages),
+                compact(run.remaps),
+                share_of(demoted(&run.demotions), attempted(run)),
+                compact(run.erases),
+                number(run.latency_us.p50),
+                number(run.latency_us.p99),
+                number(run.latency_us.p999),
+            ]);
+            row
+        })
+        .collect();
+    Overview { columns, rows }
+}
+
+/// Everything of one run that the overview leaves out, save the wall-clock time.
+pub fn details(run: &RunSummary) -> Vec<Section> {
+    vec![
+        Section {
+            title: "Write latency, µs",
+            rows: percentiles(&run.latency_us, true),
+        },
+        Section {
+            title: "Read latency, µs",
+            rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0),
+        },
+        flash_programs(run),
+        remapping(run),
+        remapping_metadata(run),
+        wear(run),
+        requests(run),
+    ]
+}
+
+const VERSUS: &str = "vs none";
+
+#[rustfmt::skip]
+const COLUMNS: [Column; 14] = [
+    Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
+    Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served." },
+    Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
+    Column { head: "kIOPS", unit: "", help: "Thousands of host page operations per second." },
+    Column { head: "WA", unit: "", help: "Write amplification: flash pages programmed per host page written or remapped." },
+    Column { head: "host", unit: "pages", help: "Pages the host wrote or remapped, deduplicated ones included." },
+    Column { head: "flash", unit: "pages", help: "Pages programmed for any reason." },
+    Column { head: "GC", unit: "pages", help: "Pages moved by garbage collection." },
+    Column { head: "remaps", unit: "pages", help: "Pages remapped without programming flash." },
+    Column { head: "demoted", unit: "% tried", help: "Remaps that became physical copies, as a share of those tried." },
+    Column { head: "erases", unit: "blocks", help: "Blocks erased." },
+    Column { head: "write", unit: "p50 µs", help: "Median write latency." },
+    Column { head: "write", unit: "p99 µs", help: "One write in a hundred took longer." },
+    Column { head: "write", unit: "p99.9 µs", help: "One write in a thousand took longer." },
+];
+
+fn percentiles(p: &Percentiles, any: bool) -> Vec<(&'static str, String)> {
+    [
+        ("mean", p.mean),
+        ("p50", p.p50),
+        ("p90", p.p90),
+        ("p99", p.p99),
+        ("p99.9", p.p999),
+        ("p99.99", p.p9999),
+        ("max", p.max),
+    ]
+    .map(|(label, value)| {
+        (
+            label,
+            if any {
+                number(value)
+            } else {
+                MISSING.to_owned()
+            },
+        )
+    })
+    .to_vec()
+}
+
+fn flash_programs(run: &RunSummary) -> Section {
+    Section {
+        title: "Flash programs, pages",
+        rows: vec![
+            ("host data", exact(run.host_programs)),
+            ("moved by GC", exact(run.gc_pages)),
+            ("metadata", exact(run.metadata_pages)),
+            ("all programs", exact(run.flash_pages)),
+            ("writes saved by deduplication", exact(run.dedup_hits)),
+            ("superblocks reclaimed", exact(run.gc_runs)),
+        ],
+    }
+}
+
+fn remapping(run: &RunSummary) -> Section {
+    let Demotions {
+        counter_full,
+        nvram_full,
+        watermark,
+    } = run.demotions;
+    Section {
+        title: "Remaps, pages",
+        rows: vec![
+            ("remapped", exact(run.remaps)),
+            ("demoted to copies", exact(demoted(&run.demotions))),
+            ("because the counter was full", exact(counter_full)),
+            ("because NVRAM was full", exact(nvram_full)),
+            ("because of the watermark", exact(watermark)),
+            ("P2L lookup time", seconds(run.p2l_lookup_s)),
+            (
+                "P2L share of the run",
+                optional(share(run.p2l_lookup_s, run.seconds_simulated), percent),
+            ),
+        ],
+    }
+}
+
+fn remapping_metadata(run: &RunSummary) -> Section {
+    Section {
+        title: "Remapping metadata",
+        rows: vec![
+            ("room in use", percent(run.nvram_used)),
+            ("of that valid", percent(run.nvram_valid)),
+            ("largest segment group", bytes(run.largest_group_bytes)),
+            ("NVRAM bytes written", bytes(run.nvram_bytes_written)),
+            ("projected NVRAM life", years(run.nvram_life_years)),
+        ],
+    }
+}
+
+fn wear(run: &RunSummary) -> Section {
+    Section {
+        title: "Flash wear",
+        rows: vec![
+            ("blocks erased", exact(run.erases)),
+            ("erases per block, mean", number(run.erase_mean)),
+            ("erases per block, max", exact(run.erase_max)),
+            ("erases per block, spread", exact(run.erase_spread)),
+            ("projected flash life", years(run.lifetime_years)),
+        ],
+    }
+}
+
+/// Skipped records never reached the device, so they aren't part of the sum.
+fn requests(run: &RunSummary) -> Section {
+    let r = &run.requests;
+    let refused: u64 = r.refused.values().sum();
+    let ended = r.reads + r.writes + r.read_modify_writes + r.trims + refused;
+    let reasons: Vec<_> = r
+        .refused
+        .iter()
+        .map(|(why, n)| format!("{} {}", one_line(why), exact(*n)))
+        .collect();
+    let reasons = if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", reasons.join(", "))
+    };
+    let verdict = if ended == r.submitted {
+        "all".to_owned()
+    } else {
+        format!(
+            "{} of {}: THE SUM IS WRONG",
+            exact(ended),
+            exact(r.submitted)
+        )
+    };
+    Section {
+        title: "Requests",
+        rows: vec![
+            ("submitted", exact(r.submitted)),
+            ("reads", exact(r.reads)),
+            ("writes", exact(r.writes)),
+            ("read-modify-writes", exact(r.read_modify_writes)),
+            ("deallocations", exact(r.trims)),
+            ("refused", format!("{}{reasons}", exact(refused))),
+            ("accounted for", verdict),
+            ("skipped trace records", exact(r.skipped)),
+            ("virtual time", seconds(run.seconds_simulated)),
+        ],
+    }
+}
+
+fn share_of(part: u64, whole: u64) -> String {
+    optional(share(part as f64, whole as f64), percent)
+}
+
+fn optional(value: Option<f64>, format: fn(f64) -> String) -> String {
+    value.map_or_else(|| MISSING.to_owned(), format)
+}

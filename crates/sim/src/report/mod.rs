@@ -1,0 +1,25 @@
+//! Reports: several [`RunSummary`](crate::summary::RunSummary)s side by side, on a terminal or on
+//! one page of HTML.
+//!
+//! [`table()`] and [`details()`] are for terminals, [`html()`] for a browser. All three read the
+//! same rows ([`metrics`]), so a number can't differ from one to the other.
+//!
+//! Invariants: the same summaries give the same bytes (the page leaves out wall-clock time for
+//! that reason); a value that isn't a number is shown as `-`, never as `NaN` or `inf`; a run keeps
+//! its place, its label and its colour in every table and figure.
+//! Absent: any measuring or averaging over runs; files (the caller writes the text).
+
+mod axis;
+mod bars;
+mod figures;
+pub mod format;
+mod headline;
+pub mod html;
+mod lines;
+pub mod metrics;
+mod palette;
+pub mod series;
+pub mod table;
+
+pub use html::html;
+pub use table::{details, table};

@@ -1,0 +1,110 @@
+//! Curves with few enough points to draw, and none of the peaks lost.
+//!
+//! Invariants: points come out in the order they went in; every point of a downsampled curve is a
+//! point of the original; its first, last, smallest and largest values are among them.
+//! Absent: points that aren't finite; they are dropped before anything else.
+
+use crate::summary::Sample;
+
+/// A point of a curve: (x, y).
+pub type Point = (f64, f64);
+
+/// The most points a drawn line has.
+pub const POINTS_MAX: usize = 600;
+
+/// The points of which both coordinates are finite.
+pub fn finite(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
+    points
+        .into_iter()
+        .filter(|(x, y)| x.is_finite() && y.is_finite())
+        .collect()
+}
+
+/// One measurement of each sample against virtual time.
+pub fn over_time(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Vec<Point> {
+    finite(samples.iter().map(|sample| (sample.at_s, value(sample))))
+}
+
+/// At most `limit` of the points: the ends, and each stretch's smallest and largest.
+///
+/// # Panics
+///
+/// If `limit` is below four, which leaves no room for a stretch.
+pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
+    assert!(
+        limit >= 4,
+        "a stretch needs two points beside the ends, limit is {limit}"
+    );
+    if points.len() <= limit {
+        return points.to_vec();
+    }
+    let inner = &points[1..points.len() - 1];
+    let stretches = (limit - 2) / 2;
+    let mut kept = vec![points[0]];
+    for stretch in 0..stretches {
+        let start = stretch * inner.len() / stretches;
+        let end = (stretch + 1) * inner.len() / stretches;
+        kept.extend(extremes(&inner[start..end]));
+    }
+    kept.push(points[points.len() - 1]);
+    kept
+}
+
+/// The mean over each of `stretches` equal parts of the time, for a noisy series of rates.
+///
+/// A rate holds since the previous point, so it weighs as much as that interval is long.
+pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
+    let Some(&(end, _)) = points.last() else {
+        return Vec::new();
+    };
+    let width = end / stretches as f64;
+    let mut sums = vec![(0.0, 0.0, 0.0); stretches];
+    let mut previous = 0.0;
+    for &(at, rate) in points {
+        let weight = at - previous;
+        previous = at;
+        if weight > 0.0 {
+            let middle = at - weight / 2.0;
+            let (time, rates, weights) =
+                &mut sums[((middle / width).max(0.0) as usize).min(stretches - 1)];
+            *time += middle * weight;
+            *rates += rate * weight;
+            *weights += weight;
+        }
+    }
+    finite(
+        sums.into_iter()
+            .filter(|s| s.2 > 0.0)
+            .map(|(t, r, w)| (t / w, r / w)),
+    )
+}
+
+/// A cumulative distribution as the staircase it is: level up to each point, then up.
+///
+/// With fewer than half of [`POINTS_MAX`] steps, so that the corners fit as well.
+pub fn staircase(distribution: &[Point]) -> Vec<Point> {
+    let mut points = finite(distribution.iter().copied());
+    points.retain(|&(x, fraction)| x >= 0.0 && (0.0..=1.0).contains(&fraction));
+    let mut level = 0.0;
+    let mut stairs = Vec::new();
+    for (x, fraction) in downsample(&points, POINTS_MAX / 2) {
+        stairs.extend([(x, level), (x, fraction)]);
+        level = fraction;
+    }
+    stairs
+}
+
+/// The smallest and the largest of a stretch, in their order; one if they are the same point.
+fn extremes(stretch: &[Point]) -> impl Iterator<Item = Point> {
+    let by_y = |&a: &usize, &b: &usize| stretch[a].1.total_cmp(&stretch[b].1);
+    let low = (0..stretch.len()).min_by(by_y);
+    let high = (0..stretch.len())
+        .max_by(by_y)
+        .filter(|high| Some(*high) != low);
+    let (first, second) = if high.is_some() && high < low {
+        (high, low)
+    } else {
+        (low, high)
+    };
+    first.into_iter().chain(second).map(|i| stretch[i])
+}

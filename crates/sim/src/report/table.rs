@@ -1,0 +1,71 @@
+//! Tables for a terminal.
+//!
+//! Invariants: all lines of a table have the same display width; numbers are aligned right; no
+//! escape codes, so the text can be piped and compared.
+//! Absent: fitting the window. A table that is too wide is for the reader to scroll, not to guess.
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+
+use super::format::{one_line, seconds};
+use super::metrics::{self, Overview};
+use crate::summary::RunSummary;
+
+/// One row per run: bandwidth, amplification, pages, demotions, erases and write latency.
+///
+/// The column `vs none` is there when one of the runs is the scheme `none`.
+pub fn table(runs: &[RunSummary]) -> String {
+    let Overview { columns, rows } = metrics::overview(runs);
+    let mut table = light();
+    table.set_header(
+        columns
+            .iter()
+            .map(|column| format!("{}\n{}", column.head, column.unit)),
+    );
+    table.add_rows(rows);
+    align_right(&mut table, 1..columns.len());
+    finish(&mut table)
+}
+
+/// All other measurements of one run, in two columns.
+pub fn details(run: &RunSummary) -> String {
+    let mut table = light();
+    table.set_header([&metrics::labels(std::slice::from_ref(run))[0], ""]);
+    for section in metrics::details(run) {
+        table.add_row([section.title, ""]);
+        for (label, value) in section.rows {
+            table.add_row([format!("  {label}"), one_line(&value)]);
+        }
+    }
+    table.add_row(["Simulated in".to_owned(), seconds(run.wall_s)]);
+    align_right(&mut table, 1..2);
+    finish(&mut table)
+}
+
+/// Light lines under the heading only.
+fn light() -> Table {
+    let rule = LineStyle::none().fill('─').junction('─');
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING.header_separator(rule))
+        .set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
+    for column in table
+        .column_iter_mut()
+        .skip(columns.start)
+        .take(columns.len())
+    {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn finish(table: &mut Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    let mut text = table.to_string();
+    text.push('\n');
+    text
+}

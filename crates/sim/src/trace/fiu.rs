@@ -1,0 +1,115 @@
+//! The FIU I/O deduplication traces: text with MD5 digests of what was read and written.
+//!
+//! ```text
+//! ts_ns pid process lba(512 B) size(sectors) R|W major minor md5
+//! ```
+//!
+//! The last field carries either one MD5 per 4 KiB of the request (mail, web-vm) or one per sector,
+//! padded to eight per 4 KiB (homes); the digests of a longer request follow each other, with or
+//! without blanks. The process name may itself contain blanks, so fields are taken from both ends.
+//! Invariant: a record is accepted only if the number of digests fits its size exactly.
+
+use super::record::{Digests, Extent, Grain, Parsed, Reason, Verb, clip, number};
+
+const DIGEST_HEX: usize = 32;
+const SECTORS_PER_PAGE: u64 = 8;
+
+pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason> {
+    digests.clear();
+    let mut fields = line.split_ascii_whitespace();
+    let mut hex = Vec::with_capacity(1);
+    let ts = fields.next().ok_or("an empty line")?;
+    let pid = fields.next().ok_or("1 field instead of at least 9")?;
+    hex.push(fields.next_back().ok_or("2 fields instead of at least 9")?);
+    let mut field = fields.next_back();
+    while let Some(more) = field.filter(|field| field.len() >= DIGEST_HEX && is_hex(field)) {
+        hex.push(more);
+        field = fields.next_back();
+    }
+    let mut last = |name: &str| {
+        let found = field.take().or_else(|| fields.next_back());
+        found.ok_or_else(|| format!("the {name} is missing: at least 9 fields are needed"))
+    };
+    let (minor, major) = (last("minor number")?, last("major number")?);
+    let (verb, sectors, lba) = (last("R or W")?, last("size")?, last("lba")?);
+    last("process")?;
+
+    number(pid, "pid")?;
+    let at_ns = number(ts, "timestamp")?;
+    let device = Device {
+        major: device_number(major, "major number")?,
+        minor: device_number(minor, "minor number")?,
+    };
+    let verb = match verb {
+        "R" | "r" => Verb::Read,
+        "W" | "w" => Verb::Write,
+        other => return Err(format!("`{}` is neither R nor W", clip(other))),
+    };
+    let sectors = number(sectors, "size")?;
+    let parsed =
+        Extent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
+    for piece in hex.iter().rev() {
+        unhex(piece, &mut digests.bytes)?;
+    }
+    digests.grain = grain(digests.bytes.len() * 2, sectors)?;
+    Ok(parsed)
+}
+
+/// A block device as Linux numbers it.
+struct Device {
+    major: u32,
+    minor: u32,
+}
+
+impl Device {
+    fn key(&self) -> u64 {
+        u64::from(self.major) * (1 << 32) + u64::from(self.minor)
+    }
+}
+
+fn device_number(field: &str, name: &str) -> Result<u32, Reason> {
+    u32::try_from(number(field, name)?)
+        .map_err(|_| format!("{name} `{}` is too large", clip(field)))
+}
+
+/// What one digest covers, from how many there are.
+fn grain(hex: usize, sectors: u64) -> Result<Grain, Reason> {
+    let pages = sectors.div_ceil(SECTORS_PER_PAGE);
+    let found = hex as u64;
+    let per_page = pages * DIGEST_HEX as u64;
+    let per_sector = sectors * DIGEST_HEX as u64;
+    let padded = pages * SECTORS_PER_PAGE * DIGEST_HEX as u64;
+    if found == per_page {
+        Ok(Grain::Page)
+    } else if found == per_sector || found == padded {
+        Ok(Grain::Sector)
+    } else {
+        Err(format!(
+            "{found} hex digits of MD5 for {sectors} sectors instead of {per_page} or {padded}"
+        ))
+    }
+}
+
+fn is_hex(field: &str) -> bool {
+    field.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Appends the bytes that `field` spells.
+fn unhex(field: &str, bytes: &mut Vec<u8>) -> Result<(), Reason> {
+    let not_hex = || format!("the digest `{}` is not hexadecimal", clip(field));
+    if !is_hex(field) {
+        return Err(not_hex());
+    }
+    let (pairs, rest) = field.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(format!(
+            "the digest has {} hex digits, an odd number",
+            field.len()
+        ));
+    }
+    for pair in pairs {
+        let digits = std::str::from_utf8(pair).map_err(|_| not_hex())?;
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| not_hex())?);
+    }
+    Ok(())
+}

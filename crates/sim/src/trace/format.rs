@@ -1,0 +1,123 @@
+//! The names of the trace formats, and telling a format by its content.
+//!
+//! Invariants: `guess` answers only when a record really parses as that format; the five formats
+//! exclude each other record by record, so the answer does not depend on an order of trying.
+//! Absent: file names. An extension is a hint that is wrong too often.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::record::{Digests, Parsed};
+use super::{blkparse, fiu, mqsim, msr, vscsi};
+
+/// A name that is none of the ones offered; the message lists them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} `{name}`: one of {offered}")]
+pub struct UnknownName {
+    what: &'static str,
+    name: String,
+    offered: &'static str,
+}
+
+impl UnknownName {
+    pub(super) fn new(what: &'static str, name: &str, offered: &'static str) -> Self {
+        let name = name.to_owned();
+        Self {
+            what,
+            name,
+            offered,
+        }
+    }
+}
+
+/// How the records of a trace are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Text of the FIU I/O deduplication traces, with MD5 digests of the contents.
+    Fiu,
+    /// Binary records of the CloudPhysics traces, version 1 (32 bytes) or 2 (40 bytes).
+    Vscsi,
+    /// Text of five numbers, as MQSim reads it.
+    Mqsim,
+    /// Comma-separated values of the MSR Cambridge traces.
+    Msr,
+    /// What `blkparse` prints by default for a `blktrace` recording.
+    Blkparse,
+}
+
+impl Format {
+    /// Every format, in the order in which help texts name them.
+    pub const ALL: [Format; 5] = [
+        Format::Fiu,
+        Format::Vscsi,
+        Format::Mqsim,
+        Format::Msr,
+        Format::Blkparse,
+    ];
+
+    pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse";
+
+    /// The format of a trace that begins with `sample` (decompressed), when that is plain.
+    ///
+    /// A few tens of KiB are enough; a last line that the sample cuts is not judged.
+    ///
+    /// ```
+    /// use remap_ssd_sim::trace::Format;
+    /// assert_eq!(Format::guess(b"938513000 4 264719034 16 0\n"), Some(Format::Mqsim));
+    /// assert_eq!(Format::guess(b"to whom it may concern\n"), None);
+    /// ```
+    pub fn guess(sample: &[u8]) -> Option<Format> {
+        if vscsi::Version::of(sample).is_some() {
+            return Some(Format::Vscsi);
+        }
+        let whole_lines = match sample.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => &sample[..end],
+            None => sample,
+        };
+        whole_lines
+            .split(|&byte| byte == b'\n')
+            .take(LINES_JUDGED)
+            .filter_map(|line| std::str::from_utf8(line).ok())
+            .find_map(|line| format_of_line(line.trim()))
+    }
+}
+
+const LINES_JUDGED: usize = 64;
+
+fn format_of_line(line: &str) -> Option<Format> {
+    let is_request = |parsed| matches!(parsed, Ok(Parsed::Request(_)));
+    if is_request(fiu::parse(line, &mut Digests::default())) {
+        Some(Format::Fiu)
+    } else if is_request(mqsim::parse(line)) {
+        Some(Format::Mqsim)
+    } else if is_request(msr::parse(line)) {
+        Some(Format::Msr)
+    } else if blkparse::is_event(line) {
+        Some(Format::Blkparse)
+    } else {
+        None
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Format::Fiu => "fiu",
+            Format::Vscsi => "vscsi",
+            Format::Mqsim => "mqsim",
+            Format::Msr => "msr",
+            Format::Blkparse => "blkparse",
+        })
+    }
+}
+
+impl FromStr for Format {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Format::ALL
+            .into_iter()
+            .find(|format| format.to_string() == name)
+            .ok_or_else(|| UnknownName::new("trace format", name, Format::NAMES))
+    }
+}

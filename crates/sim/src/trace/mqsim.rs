@@ -1,0 +1,20 @@
+//! MQSim's text traces: five numbers a line.
+//!
+//! ```text
+//! time_ns device lba(512 B) size(sectors) type(0 = write, 1 = read)
+//! ```
+//!
+//! Absent: contents; every whole page written is new.
+
+use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number};
+
+pub(super) fn parse(line: &str) -> Result<Parsed, Reason> {
+    let [time, device, lba, sectors, verb] = exactly(line.split_ascii_whitespace())?;
+    let verb = match verb {
+        "0" => Verb::Write,
+        "1" => Verb::Read,
+        other => return Err(format!("type `{}` is neither 0 nor 1", clip(other))),
+    };
+    let (at_ns, device) = (number(time, "time")?, number(device, "device")?);
+    Extent::of_sectors(number(lba, "lba")?, number(sectors, "size")?)?.request(at_ns, device, verb)
+}

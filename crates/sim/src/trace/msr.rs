@@ -1,0 +1,33 @@
+//! The MSR Cambridge traces: comma-separated values, one request a line.
+//!
+//! ```text
+//! Timestamp(100 ns, Windows file time),Hostname,DiskNumber,Type(Read|Write),Offset(B),Size(B),ResponseTime
+//! ```
+//!
+//! Offsets and sizes are bytes and need not be multiples of a sector.
+//! Absent: contents; every whole page written is new. The host name: one file is of one host.
+
+use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number};
+
+const TICK_NS: u64 = 100;
+
+pub(super) fn parse(line: &str) -> Result<Parsed, Reason> {
+    let [time, _host, disk, verb, offset, size, response] =
+        exactly(line.split(',').map(str::trim))?;
+    let at_ns = number(time, "timestamp")?
+        .checked_mul(TICK_NS)
+        .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
+    let verb = if verb.eq_ignore_ascii_case("read") {
+        Verb::Read
+    } else if verb.eq_ignore_ascii_case("write") {
+        Verb::Write
+    } else {
+        return Err(format!("type `{}` is neither Read nor Write", clip(verb)));
+    };
+    number(response, "response time")?;
+    let extent = Extent {
+        offset: number(offset, "offset")?,
+        len: number(size, "size")?,
+    };
+    extent.request(at_ns, number(disk, "disk number")?, verb)
+}

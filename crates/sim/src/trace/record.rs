@@ -1,0 +1,170 @@
+//! What every format's record becomes: one request in bytes, and the digests of its contents.
+//!
+//! Invariants: a `Request` has at least one byte, ends below 2^64, and is no longer than its verb can
+//! be, so that a damaged size cannot ask for memory or time without bound.
+//! Absent: pages. Cutting and folding happen in `address.rs`, for all formats alike.
+
+/// Bytes of a sector, the unit of most formats.
+pub(super) const SECTOR_BYTES: u64 = 512;
+
+/// Longest read or write believed; kernels split requests three orders of magnitude earlier.
+const TRANSFER_BYTES_MAX: u64 = 1 << 30;
+/// Longest deallocation believed; Linux counts the bytes of one in 32 bits.
+const TRIM_BYTES_MAX: u64 = 1 << 32;
+
+/// Why a record cannot be used, in a few words.
+pub(super) type Reason = String;
+
+/// What a well-formed record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// Something to replay.
+    Request(Request),
+    /// Well-formed, but not a request: another action, a flush, a line of a summary.
+    Ignored,
+}
+
+/// The verb of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Read,
+    Write,
+    Trim,
+}
+
+/// One request as recorded; `at_ns` counts from whatever the recorder counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub at_ns: u64,
+    pub device: u64,
+    pub verb: Verb,
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// Where a request starts and how long it is, in the recorder's unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub offset: u64,
+    pub len: u64,
+}
+
+impl Extent {
+    /// An extent given in sectors of 512 bytes.
+    pub fn of_sectors(lba: u64, sectors: u64) -> Result<Self, Reason> {
+        Ok(Self {
+            offset: lba
+                .checked_mul(SECTOR_BYTES)
+                .ok_or_else(|| format!("sector {lba} lies beyond any disk"))?,
+            len: sectors
+                .checked_mul(SECTOR_BYTES)
+                .ok_or_else(|| format!("a size of {sectors} sectors is absurd"))?,
+        })
+    }
+
+    /// This extent as a request, if it can be one.
+    pub fn request(self, at_ns: u64, device: u64, verb: Verb) -> Result<Parsed, Reason> {
+        let Self { offset, len } = self;
+        if len == 0 {
+            return Err("the size is 0".to_owned());
+        }
+        let longest = match verb {
+            Verb::Read | Verb::Write => TRANSFER_BYTES_MAX,
+            Verb::Trim => TRIM_BYTES_MAX,
+        };
+        if len > longest {
+            return Err(format!("a size of {len} bytes is absurd"));
+        }
+        if offset.checked_add(len).is_none() {
+            return Err(format!("{len} bytes at byte {offset} end beyond any disk"));
+        }
+        Ok(Parsed::Request(Request {
+            at_ns,
+            device,
+            verb,
+            offset,
+            len,
+        }))
+    }
+}
+
+/// How much content one digest covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Grain {
+    /// The record carries no digests.
+    #[default]
+    None,
+    /// One per 4 KiB of the request, counted from its start.
+    Page,
+    /// One per sector.
+    Sector,
+}
+
+/// Bytes of one MD5 digest.
+pub(super) const DIGEST_BYTES: usize = 16;
+
+/// The digests of one request; a buffer reused from record to record.
+#[derive(Debug, Default)]
+pub(super) struct Digests {
+    pub bytes: Vec<u8>,
+    pub grain: Grain,
+}
+
+impl Digests {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.grain = Grain::None;
+    }
+
+    /// The digest, or the eight digests, of exactly the content at `page_start`, a page that the
+    /// request covers whole; `None` when the recorder's chunks straddle it.
+    pub fn of_page(&self, request: &Request, page_start: u64) -> Option<&[u8]> {
+        let ahead = page_start.checked_sub(request.offset)?;
+        let (chunk, digests) = match self.grain {
+            Grain::None => return None,
+            Grain::Page => (super::PAGE_BYTES, 1),
+            Grain::Sector => (SECTOR_BYTES, (super::PAGE_BYTES / SECTOR_BYTES) as usize),
+        };
+        if ahead % chunk != 0 {
+            return None;
+        }
+        let from = usize::try_from(ahead / chunk).ok()? * DIGEST_BYTES;
+        self.bytes.get(from..from + digests * DIGEST_BYTES)
+    }
+}
+
+/// `field` as a number, or a reason that names the field.
+pub(super) fn number(field: &str, name: &str) -> Result<u64, Reason> {
+    use std::num::IntErrorKind::PosOverflow;
+    field
+        .parse()
+        .map_err(|error: std::num::ParseIntError| match error.kind() {
+            PosOverflow => format!("{name} `{}` is too large", clip(field)),
+            _ => format!("{name} `{}` is not a number", clip(field)),
+        })
+}
+
+/// `field`, short enough to be quoted in a message.
+pub(super) fn clip(field: &str) -> String {
+    const SHOWN: usize = 32;
+    match field.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &field[..end]),
+        None => field.to_owned(),
+    }
+}
+
+/// Exactly `N` fields, or a reason that says how many there are.
+pub(super) fn exactly<'a, const N: usize>(
+    mut fields: impl Iterator<Item = &'a str>,
+) -> Result<[&'a str; N], Reason> {
+    let mut found = [""; N];
+    for (count, slot) in found.iter_mut().enumerate() {
+        *slot = fields
+            .next()
+            .ok_or_else(|| format!("{count} fields instead of {N}"))?;
+    }
+    match fields.next() {
+        Some(extra) => Err(format!("more than {N} fields: `{}`", clip(extra))),
+        None => Ok(found),
+    }
+}

@@ -1,0 +1,144 @@
+//! The CloudPhysics traces: binary records of SCSI commands, little-endian.
+//!
+//! Two versions exist; the high byte of the field `ver` tells which, in every record. The reader
+//! takes the version from the first records and holds all others to it, so that a file cut or shifted
+//! by some bytes is noticed. Reads and writes of 6, 10, 12 and 16 bytes are requests; every other
+//! command is ignored. Invariant: records are 32 and 40 bytes, as the assertions say.
+//! Absent: contents; every whole page written is new. Response times of version 2.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::record::{Extent, Parsed, Reason, Verb};
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RecordV1 {
+    sequence: U32,
+    len_bytes: U32,
+    scatter_entries: U32,
+    opcode: U16,
+    version: VersionField,
+    lba: U64,
+    at_us: U64,
+}
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RecordV2 {
+    opcode: U16,
+    version: VersionField,
+    sequence: U32,
+    len_bytes: U32,
+    scatter_entries: U32,
+    lba: U64,
+    at_us: U64,
+    response_us: U64,
+}
+
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct VersionField {
+    minor: u8,
+    major: u8,
+}
+
+const _: () = assert!(size_of::<RecordV1>() == 32);
+const _: () = assert!(size_of::<RecordV2>() == 40);
+
+/// Longest record of any version.
+pub(super) const RECORD_BYTES_MAX: usize = size_of::<RecordV2>();
+
+/// The layout of a file's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    V1,
+    V2,
+}
+
+impl Version {
+    /// The version of a file that begins with `sample`, if its first records agree on one.
+    pub fn of(sample: &[u8]) -> Option<Version> {
+        const RECORDS_JUDGED: usize = 4;
+        [Version::V1, Version::V2].into_iter().find(|version| {
+            let mut records = sample
+                .chunks_exact(version.record_bytes())
+                .take(RECORDS_JUDGED);
+            records.len() > 0 && records.all(|record| version.parse(record).is_ok())
+        })
+    }
+
+    /// Bytes of one record.
+    pub fn record_bytes(self) -> usize {
+        match self {
+            Version::V1 => size_of::<RecordV1>(),
+            Version::V2 => size_of::<RecordV2>(),
+        }
+    }
+
+    /// The version by the first record alone, whatever the rest of it says.
+    pub fn of_first(sample: &[u8]) -> Result<Version, Reason> {
+        let v1 = RecordV1::ref_from_prefix(sample).ok();
+        let v2 = RecordV2::ref_from_prefix(sample).ok();
+        if v1.is_some_and(|(record, _)| record.version.major == 1) {
+            Ok(Version::V1)
+        } else if v2.is_some_and(|(record, _)| record.version.major == 2) {
+            Ok(Version::V2)
+        } else if sample.len() < size_of::<RecordV1>() {
+            Err(format!(
+                "cut: {} bytes of at least {}",
+                sample.len(),
+                size_of::<RecordV1>()
+            ))
+        } else {
+            Err("a record of neither version 1 nor version 2".to_owned())
+        }
+    }
+
+    /// What one whole record says.
+    pub fn parse(self, bytes: &[u8]) -> Result<Parsed, Reason> {
+        let cut = || format!("cut: {} of {} bytes", bytes.len(), self.record_bytes());
+        match self {
+            Version::V1 => {
+                let record = RecordV1::ref_from_bytes(bytes).map_err(|_| cut())?;
+                record.version.expect(1)?;
+                request(record.opcode, record.lba, record.len_bytes, record.at_us)
+            }
+            Version::V2 => {
+                let record = RecordV2::ref_from_bytes(bytes).map_err(|_| cut())?;
+                record.version.expect(2)?;
+                request(record.opcode, record.lba, record.len_bytes, record.at_us)
+            }
+        }
+    }
+}
+
+impl VersionField {
+    fn expect(self, major: u8) -> Result<(), Reason> {
+        match self.major == major {
+            true => Ok(()),
+            false => Err(format!(
+                "version {}.{} instead of {major}",
+                self.major, self.minor
+            )),
+        }
+    }
+}
+
+fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, Reason> {
+    let verb = match opcode.get() {
+        0x08 | 0x28 | 0x88 | 0xa8 => Verb::Read,
+        0x0a | 0x2a | 0x8a | 0xaa => Verb::Write,
+        opcode if opcode <= 0xff => return Ok(Parsed::Ignored),
+        opcode => return Err(format!("{opcode:#06x} is not a SCSI operation code")),
+    };
+    let at_us = at_us.get();
+    let at_ns = at_us
+        .checked_mul(1000)
+        .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
+    let extent = Extent {
+        len: u64::from(len_bytes.get()),
+        ..Extent::of_sectors(lba.get(), 0)?
+    };
+    extent.request(at_ns, 0, verb)
+}

@@ -1,0 +1,204 @@
+//! What is written: contents as identities, with the duplicates that a model asks for.
+//!
+//! Invariants: fresh identities and drawn ones never meet; a page costs a constant number of draws; no
+//! identity is at or below the base.
+//! Absent: which contents are still on flash. A duplicate here is a duplicate to the host; whether the
+//! device finds it is the device's matter.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+
+use super::draw::{Chance, below};
+use super::{WorkloadError, Zipf};
+
+/// Where the contents of writes come from.
+///
+/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE` or `unique`.
+///
+/// ```
+/// use remap_ssd_sim::workload::ContentModel;
+/// let model: ContentModel = "papers:0.3".parse().unwrap();
+/// assert_eq!(model, ContentModel::Papers { duplicate_ratio: 0.3, exponent: 0.2 });
+/// assert_eq!(model.to_string(), "papers:0.3:0.2");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "model", rename_all = "snake_case")]
+pub enum ContentModel {
+    /// The published evaluations' "10 % / 30 % duplicate data": *every* write draws a content out of
+    /// `(1 - duplicate_ratio) x logical pages`, the i-th with probability proportional to
+    /// `i^-exponent`. On a full device about two thirds of such writes find their content there.
+    Papers {
+        /// 0.1 and 0.3 are the published ones.
+        duplicate_ratio: f64,
+        /// 0.2 is the published one.
+        exponent: f64,
+    },
+    /// This share of writes repeats the present content of a page chosen at random; the others are
+    /// new. Needs eight bytes of memory a logical page.
+    Plain {
+        /// 0 to 1.
+        duplicate_share: f64,
+    },
+    /// No content occurs twice.
+    Unique,
+}
+
+impl ContentModel {
+    /// The exponent of the published evaluations.
+    pub const PAPERS_EXPONENT: f64 = 0.2;
+}
+
+impl fmt::Display for ContentModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ContentModel::Papers {
+                duplicate_ratio,
+                exponent,
+            } => {
+                write!(f, "papers:{duplicate_ratio}:{exponent}")
+            }
+            ContentModel::Plain { duplicate_share } => write!(f, "plain:{duplicate_share}"),
+            ContentModel::Unique => f.write_str("unique"),
+        }
+    }
+}
+
+impl FromStr for ContentModel {
+    type Err = WorkloadError;
+
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let fields: Vec<&str> = text.split(':').collect();
+        let number = |field: &str| {
+            let wrong = |_| WorkloadError::new(format!("`{field}` in `{text}` is not a number"));
+            field.parse::<f64>().map_err(wrong)
+        };
+        Ok(match fields[..] {
+            ["unique"] => ContentModel::Unique,
+            ["plain", share] => ContentModel::Plain {
+                duplicate_share: number(share)?,
+            },
+            ["papers", ratio] => ContentModel::Papers {
+                duplicate_ratio: number(ratio)?,
+                exponent: Self::PAPERS_EXPONENT,
+            },
+            ["papers", ratio, exponent] => ContentModel::Papers {
+                duplicate_ratio: number(ratio)?,
+                exponent: number(exponent)?,
+            },
+            _ => {
+                return Err(WorkloadError::new(format!(
+                    "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE or unique"
+                )));
+            }
+        })
+    }
+}
+
+/// The state behind a [`ContentModel`].
+pub(super) struct Contents {
+    base: u64,
+    /// Next identity that nothing has yet.
+    fresh: u64,
+    rng: Xoshiro256PlusPlus,
+    source: From,
+}
+
+enum From {
+    Drawn(Zipf),
+    Repeated {
+        chance: Chance,
+        present: Vec<u64>,
+        newest: u64,
+    },
+    New,
+}
+
+/// In `present`: nothing was written there yet.
+const NOTHING: u64 = 0;
+
+impl Contents {
+    pub fn new(
+        model: ContentModel,
+        addressable: u32,
+        base: u64,
+        rng: Xoshiro256PlusPlus,
+    ) -> Result<Self, WorkloadError> {
+        let mut drawn = 0;
+        let source = match model {
+            ContentModel::Unique => From::New,
+            ContentModel::Plain { duplicate_share } => {
+                check("duplicate share", duplicate_share)?;
+                From::Repeated {
+                    chance: Chance::of(duplicate_share),
+                    present: vec![NOTHING; addressable as usize],
+                    newest: NOTHING,
+                }
+            }
+            ContentModel::Papers {
+                duplicate_ratio,
+                exponent,
+            } => {
+                check("duplicate ratio", duplicate_ratio)?;
+                drawn = ((1.0 - duplicate_ratio) * f64::from(addressable))
+                    .round()
+                    .max(1.0) as u32;
+                From::Drawn(Zipf::new(drawn, exponent)?)
+            }
+        };
+        Ok(Self {
+            base,
+            fresh: base + u64::from(drawn) + 1,
+            rng,
+            source,
+        })
+    }
+
+    /// The content that the next write stores in `lpn`.
+    #[inline]
+    pub fn next(&mut self, lpn: u32) -> u64 {
+        match &mut self.source {
+            From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
+            From::New => take(&mut self.fresh),
+            From::Repeated {
+                chance,
+                present,
+                newest,
+            } => {
+                let other = below(present.len() as u32, &mut self.rng);
+                let content = match chance.happens(&mut self.rng) && *newest != NOTHING {
+                    false => take(&mut self.fresh),
+                    // A page not written yet has nothing to repeat: the newest content stands in.
+                    true => match present[other as usize] {
+                        NOTHING => *newest,
+                        content => content,
+                    },
+                };
+                present[lpn as usize] = content;
+                *newest = content;
+                content
+            }
+        }
+    }
+
+    pub fn end(&self) -> u64 {
+        self.fresh
+    }
+}
+
+fn take(fresh: &mut u64) -> u64 {
+    let identity = *fresh;
+    *fresh += 1;
+    identity
+}
+
+fn check(name: &str, share: f64) -> Result<(), WorkloadError> {
+    match (0.0..=1.0).contains(&share) {
+        true => Ok(()),
+        false => Err(WorkloadError::new(format!(
+            "a {name} of {share}: 0 to 1 are possible"
+        ))),
+    }
+}

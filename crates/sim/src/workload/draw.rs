@@ -1,0 +1,45 @@
+//! Drawing integers and events from 64 random bits, exactly and with integer arithmetic alone.
+//!
+//! Invariant: the same bits give the same draw on any machine.
+
+use rand::RngCore;
+
+/// A number in `0..bound`, each equally likely.
+///
+/// The high half of `32 random bits x bound` is the number; the few low halves that would favour some
+/// numbers are thrown away.
+#[inline]
+pub(super) fn below(bound: u32, rng: &mut impl RngCore) -> u32 {
+    debug_assert!(bound > 0);
+    loop {
+        let wide = u64::from((rng.next_u64() >> 32) as u32) * u64::from(bound);
+        let low = wide as u32;
+        if low >= bound || low >= bound.wrapping_neg() % bound {
+            return (wide >> 32) as u32;
+        }
+    }
+}
+
+/// An event of a given probability.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chance {
+    /// The event happens when 64 random bits are below this; `None` if always.
+    bound: Option<u64>,
+}
+
+impl Chance {
+    /// An event that happens with `probability`, which is 0 to 1.
+    pub fn of(probability: f64) -> Self {
+        const ALL: f64 = 18_446_744_073_709_551_616.0; // 2^64
+        Self {
+            bound: (probability < 1.0).then_some((probability * ALL) as u64),
+        }
+    }
+
+    /// Whether it happens this time.
+    #[inline]
+    pub fn happens(self, rng: &mut impl RngCore) -> bool {
+        let bits = rng.next_u64();
+        self.bound.is_none_or(|bound| bits < bound)
+    }
+}

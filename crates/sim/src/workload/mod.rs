@@ -1,0 +1,222 @@
+//! Synthetic workloads: endless sources of page operations, the same from the same seed anywhere.
+//!
+//! A workload is a [`Pattern`] of addresses, a share of reads, a request size and a [`ContentModel`].
+//! Addresses are drawn as *units* of `request_pages` pages; where the addressable range is no multiple
+//! of that, its last unit is shorter.
+//! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches; which
+//! pages are read and written does not depend on the content model; nothing is allocated per page.
+//! Absent: time. Requests carry `at_ns` 0: a run decides how many are in flight.
+
+mod content;
+mod draw;
+mod spec;
+mod zipf;
+
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+
+pub use content::ContentModel;
+pub use spec::WorkloadSpec;
+pub use zipf::Zipf;
+
+use crate::source::{HostPage, PageKind, Source, SourceError};
+use content::Contents;
+use draw::{Chance, below};
+
+/// How the addresses of requests are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Every unit equally likely.
+    Random,
+    /// One unit after the other, from the first again after the last.
+    Sequential,
+    /// The unit of rank `i` with probability proportional to `i^-theta`. Ranks are scattered over the
+    /// range by a fixed permutation, so that hot units are not neighbours.
+    Zipf {
+        /// The skew; 0 is uniform, 0.99 is the customary strong one.
+        theta: f64,
+    },
+}
+
+/// Everything that decides the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WorkloadConfig {
+    /// Where requests go.
+    pub pattern: Pattern,
+    /// Requests that read, in percent.
+    pub read_percent: u8,
+    /// Pages of a request.
+    pub request_pages: u32,
+    /// What is written.
+    pub content: ContentModel,
+    /// Logical pages; every address is below this.
+    pub addressable: u32,
+    /// The seed.
+    pub seed: u64,
+    /// Identities given to contents are larger than this. With the same base two workloads share
+    /// contents; a second one that shall not begins at the first one's [`Workload::content_end`] - 1.
+    pub content_base: u64,
+}
+
+/// Why a workload cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WorkloadError(String);
+
+impl WorkloadError {
+    fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// An endless source of page operations.
+pub struct Workload {
+    config: WorkloadConfig,
+    units: u32,
+    place: Place,
+    reads: Chance,
+    requests: Xoshiro256PlusPlus,
+    contents: Contents,
+}
+
+/// The state behind a [`Pattern`]; yields units.
+enum Place {
+    Random,
+    Sequential { next: u32 },
+    Zipf { ranks: Zipf, stride: u32 },
+}
+
+impl Workload {
+    /// A workload from its first request on.
+    ///
+    /// # Errors
+    /// A value is out of range; the message says which, and what the range is.
+    pub fn new(config: WorkloadConfig) -> Result<Self, WorkloadError> {
+        let WorkloadConfig {
+            addressable,
+            request_pages,
+            read_percent,
+            ..
+        } = config;
+        if addressable == 0 {
+            return Err(WorkloadError::new(
+                "a workload needs at least one addressable page",
+            ));
+        }
+        if request_pages == 0 || request_pages > addressable {
+            return Err(WorkloadError::new(format!(
+                "a request of {request_pages} pages does not fit: 1 to {addressable} are possible"
+            )));
+        }
+        if read_percent > 100 {
+            return Err(WorkloadError::new(format!(
+                "{read_percent} % reads: at most 100"
+            )));
+        }
+        let units = addressable.div_ceil(request_pages);
+        let requests = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+        // The contents' generator starts 2^128 steps further on, so that the two never meet.
+        let mut draws = requests.clone();
+        draws.jump();
+        Ok(Self {
+            config,
+            units,
+            place: Place::new(config.pattern, units)?,
+            reads: Chance::of(f64::from(read_percent) / 100.0),
+            requests,
+            contents: Contents::new(config.content, addressable, config.content_base, draws)?,
+        })
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &WorkloadConfig {
+        &self.config
+    }
+
+    /// Every content identity given so far is below this one and above the base.
+    pub fn content_end(&self) -> u64 {
+        self.contents.end()
+    }
+
+    fn append_request(&mut self, out: &mut Vec<HostPage>) {
+        let read = self.reads.happens(&mut self.requests);
+        let unit = self.place.next(self.units, &mut self.requests);
+        let WorkloadConfig {
+            addressable,
+            request_pages,
+            ..
+        } = self.config;
+        let first = unit * request_pages;
+        let end = first + request_pages.min(addressable - first);
+        for lpn in first..end {
+            let (kind, content) = match read {
+                true => (PageKind::Read, 0),
+                false => (PageKind::Write, self.contents.next(lpn)),
+            };
+            out.push(HostPage {
+                at_ns: 0,
+                content,
+                lpn,
+                kind,
+                last: lpn + 1 == end,
+            });
+        }
+    }
+}
+
+impl Source for Workload {
+    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        let full = out.len() + want.max(1);
+        while out.len() < full {
+            self.append_request(out);
+        }
+        Ok(true)
+    }
+}
+
+impl Place {
+    fn new(pattern: Pattern, units: u32) -> Result<Self, WorkloadError> {
+        Ok(match pattern {
+            Pattern::Random => Place::Random,
+            Pattern::Sequential => Place::Sequential { next: 0 },
+            Pattern::Zipf { theta } => Place::Zipf {
+                ranks: Zipf::new(units, theta)?,
+                stride: stride(units),
+            },
+        })
+    }
+
+    fn next(&mut self, units: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
+        match self {
+            Place::Random => below(units, rng),
+            Place::Sequential { next } => {
+                let unit = *next;
+                *next = if unit + 1 == units { 0 } else { unit + 1 };
+                unit
+            }
+            Place::Zipf { ranks, stride } => {
+                let rank_z = u64::from(ranks.draw(rng) - 1);
+                (rank_z * u64::from(*stride) % u64::from(units)) as u32
+            }
+        }
+    }
+}
+
+/// A step near `units` / golden ratio without a common divisor: ranks taken that far apart visit every
+/// unit once, and the hottest ones lie as evenly apart as they can.
+fn stride(units: u32) -> u32 {
+    const INVERSE_GOLDEN_RATIO: u64 = 2_654_435_769; // of 2^32
+    let near = (u64::from(units) * INVERSE_GOLDEN_RATIO) >> 32;
+    let coprime = |&step: &u32| greatest_common_divisor(step, units) == 1;
+    (near.max(1) as u32..=units).find(coprime).unwrap_or(1)
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}

@@ -1,0 +1,149 @@
+//! Workloads by name, as a command line gives them.
+//!
+//! ```text
+//! randwrite   randread   randrw[:READ%]       evenly over all pages
+//! seqwrite    seqread    seqrw[:READ%]        one after the other
+//! zipf:THETA  zipfwrite:THETA  zipfread:THETA  zipfrw:THETA[:READ%]
+//! mixed[:READ%]                               the same as randrw
+//! ...,pages=N                                 requests of N pages instead of one
+//! ```
+//!
+//! Without a share of reads, mixed ones read half the time.
+//! Invariant: `Display` writes a form that reads back as the same spec.
+//! Absent: contents, the size of the device and the seed, which have options of their own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{ContentModel, Pattern, WorkloadConfig, WorkloadError};
+
+/// A workload but for what it writes, where and from which seed.
+///
+/// ```
+/// use remap_ssd_sim::workload::{Pattern, WorkloadSpec};
+/// let spec: WorkloadSpec = "zipfrw:0.99:70,pages=4".parse().unwrap();
+/// assert_eq!(spec.pattern, Pattern::Zipf { theta: 0.99 });
+/// assert_eq!((spec.read_percent, spec.request_pages), (70, 4));
+/// assert_eq!(spec.to_string(), "zipfrw:0.99:70,pages=4");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WorkloadSpec {
+    /// Where requests go.
+    pub pattern: Pattern,
+    /// Requests that read, in percent.
+    pub read_percent: u8,
+    /// Pages of a request.
+    pub request_pages: u32,
+}
+
+impl WorkloadSpec {
+    /// The whole configuration, contents counted from 1.
+    pub fn config(self, content: ContentModel, addressable: u32, seed: u64) -> WorkloadConfig {
+        let Self {
+            pattern,
+            read_percent,
+            request_pages,
+        } = self;
+        WorkloadConfig {
+            pattern,
+            read_percent,
+            request_pages,
+            content,
+            addressable,
+            seed,
+            content_base: 0,
+        }
+    }
+}
+
+const READ_PERCENT_MIXED: &str = "50";
+
+impl FromStr for WorkloadSpec {
+    type Err = WorkloadError;
+
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let (name, options) = match text.split_once(',') {
+            Some((name, options)) => (name, Some(options)),
+            None => (text, None),
+        };
+        let fields: Vec<&str> = name.split(':').collect();
+        let zipf = |theta| {
+            Ok::<_, WorkloadError>(Pattern::Zipf {
+                theta: number(text, theta)?,
+            })
+        };
+        let (pattern, reads) = match fields[..] {
+            ["randwrite"] => (Pattern::Random, "0"),
+            ["randread"] => (Pattern::Random, "100"),
+            ["randrw" | "mixed"] => (Pattern::Random, READ_PERCENT_MIXED),
+            ["randrw" | "mixed", reads] => (Pattern::Random, reads),
+            ["seqwrite"] => (Pattern::Sequential, "0"),
+            ["seqread"] => (Pattern::Sequential, "100"),
+            ["seqrw"] => (Pattern::Sequential, READ_PERCENT_MIXED),
+            ["seqrw", reads] => (Pattern::Sequential, reads),
+            ["zipf" | "zipfwrite", theta] => (zipf(theta)?, "0"),
+            ["zipfread", theta] => (zipf(theta)?, "100"),
+            ["zipfrw", theta] => (zipf(theta)?, READ_PERCENT_MIXED),
+            ["zipfrw", theta, reads] => (zipf(theta)?, reads),
+            _ => {
+                return Err(WorkloadError::new(format!(
+                    "unknown workload `{text}`: randwrite, randread, randrw:READ%, seqwrite, seqread, \
+                     seqrw:READ%, zipf:THETA, zipfread:THETA or zipfrw:THETA:READ%, each with \
+                     `,pages=N` if requests have more than one page"
+                )));
+            }
+        };
+        let read_percent: u8 = number(text, reads)?;
+        if read_percent > 100 {
+            return Err(WorkloadError::new(format!(
+                "{read_percent} % reads in `{text}`: at most 100"
+            )));
+        }
+        let request_pages = match options.map(|options| options.strip_prefix("pages=")) {
+            None => 1,
+            Some(Some(pages)) => number(text, pages)?,
+            Some(None) => {
+                let reason = format!("the option in `{text}` is not `pages=N`");
+                return Err(WorkloadError::new(reason));
+            }
+        };
+        Ok(Self {
+            pattern,
+            read_percent,
+            request_pages,
+        })
+    }
+}
+
+fn number<T: FromStr>(text: &str, field: &str) -> Result<T, WorkloadError> {
+    let wrong = |_| WorkloadError::new(format!("`{field}` in `{text}` is not a number in range"));
+    field.parse().map_err(wrong)
+}
+
+impl fmt::Display for WorkloadSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.pattern {
+            Pattern::Random => "rand",
+            Pattern::Sequential => "seq",
+            Pattern::Zipf { .. } => "zipf",
+        };
+        let verb = match self.read_percent {
+            0 => "write",
+            100 => "read",
+            _ => "rw",
+        };
+        write!(f, "{name}{verb}")?;
+        if let Pattern::Zipf { theta } = self.pattern {
+            write!(f, ":{theta}")?;
+        }
+        if verb == "rw" {
+            write!(f, ":{}", self.read_percent)?;
+        }
+        if self.request_pages != 1 {
+            write!(f, ",pages={}", self.request_pages)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! Ranks with probability proportional to `rank^-exponent`, exactly, without powers on the usual way.
+//!
+//! The ranks are cut into *steps*: each small rank by itself, then an octave of ranks in 32 equal
+//! parts. A step is drawn with the weight it would have if all of its ranks were as likely as its first
+//! (one look-up in an alias table); a rank is drawn evenly within the step; and it is kept with the
+//! probability `(rank / first)^-exponent`, else all is drawn again. What comes out is exactly the
+//! wanted distribution, up to the rounding of 53-bit weights. The smallest of those probabilities is
+//! known for each step and near 1, so that the power itself is computed in a few draws of a hundred.
+//!
+//! Invariants: steps adjoin and cover `1..=count`; `sure` is not above any rank's probability. The same
+//! random bits give the same rank on any machine: powers come from a software library and everything
+//! else is IEEE basic operations and integers.
+//! Absent: limits on the exponent near 1, which inversion of an integral would need.
+
+use rand::RngCore;
+
+use super::WorkloadError;
+
+/// Ranks up to this are steps of their own.
+const SINGLE_RANKS: u32 = 64;
+const STEPS_PER_OCTAVE: u64 = 32;
+const EXPONENT_MAX: f64 = 16.0;
+
+/// A sampler of ranks `1..=count`.
+///
+/// ```
+/// use rand::SeedableRng;
+/// use remap_ssd_sim::workload::Zipf;
+/// let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
+/// let ranks = Zipf::new(1000, 0.99).unwrap();
+/// assert!((1..=1000).contains(&ranks.draw(&mut rng)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    exponent: f64,
+    /// Random bits that pick a cell: the table has 2^`cell_bits` of them.
+    cell_bits: u32,
+    cells: Vec<Cell>,
+    steps: Vec<Step>,
+}
+
+/// A place of the alias table: its own step, or another one.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    /// Own step if the random fraction is below this.
+    own: u64,
+    other: u32,
+}
+
+/// Adjacent ranks that share a weight until the last decision.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    first: u32,
+    count: u32,
+    /// Any rank of this step is kept if the random fraction is below this.
+    sure: u64,
+}
+
+const FRACTIONS: f64 = 18_446_744_073_709_551_616.0; // 2^64
+
+impl Zipf {
+    /// A sampler of `1..=count` with the given exponent, 0 (uniform) to 16.
+    ///
+    /// # Errors
+    /// There is no rank, or the exponent is out of range.
+    pub fn new(count: u32, exponent: f64) -> Result<Self, WorkloadError> {
+        if count == 0 {
+            return Err(WorkloadError::new(
+                "a zipf distribution needs at least one rank",
+            ));
+        }
+        if !(0.0..=EXPONENT_MAX).contains(&exponent) {
+            let reason = format!("a zipf exponent of {exponent}: 0 to {EXPONENT_MAX} are possible");
+            return Err(WorkloadError::new(reason));
+        }
+        let steps = steps(count, exponent);
+        let weight = |step: &Step| f64::from(step.count) * libm::pow(step.first.into(), -exponent);
+        let weights: Vec<f64> = steps.iter().map(weight).collect();
+        // At least two cells, so that a shift by `64 - cell_bits` is one by less than 64.
+        let cell_bits = steps.len().next_power_of_two().ilog2().max(1);
+        Ok(Self {
+            exponent,
+            cell_bits,
+            cells: alias_table(&weights, 1 << cell_bits),
+            steps,
+        })
+    }
+
+    /// The next rank.
+    #[inline]
+    pub fn draw(&self, rng: &mut impl RngCore) -> u32 {
+        loop {
+            // The top bits pick the cell; those below are the fraction that decides within it.
+            let bits = rng.next_u64();
+            let place = (bits >> (64 - self.cell_bits)) as usize;
+            let cell = self.cells[place];
+            let own = bits << self.cell_bits < cell.own;
+            let step = self.steps[if own { place } else { cell.other as usize }];
+            if step.count == 1 {
+                return step.first;
+            }
+            // The high word is even over the step's ranks, the low one an independent fraction.
+            let wide = u128::from(rng.next_u64()) * u128::from(step.count);
+            let rank = step.first + (wide >> 64) as u32;
+            let fraction = wide as u64;
+            if fraction < step.sure || self.keeps(step, rank, fraction) {
+                return rank;
+            }
+        }
+    }
+
+    #[cold]
+    fn keeps(&self, step: Step, rank: u32, fraction: u64) -> bool {
+        fraction < as_fraction(kept(self.exponent, step.first, rank))
+    }
+}
+
+/// The probability to keep `rank` in a step that begins with `first`.
+fn kept(exponent: f64, first: u32, rank: u32) -> f64 {
+    libm::pow(f64::from(rank) / f64::from(first), -exponent)
+}
+
+fn as_fraction(probability: f64) -> u64 {
+    (probability * FRACTIONS) as u64
+}
+
+fn steps(count: u32, exponent: f64) -> Vec<Step> {
+    // Less than exact by far more than the rounding of a power, by far less than anyone can measure.
+    const SAFETY: f64 = 1.0 - 1e-12;
+    let mut steps = Vec::new();
+    let mut first = 1;
+    while first <= count {
+        let width = match first <= SINGLE_RANKS {
+            true => 1,
+            false => (u64::from(first).next_power_of_two() / (2 * STEPS_PER_OCTAVE)) as u32,
+        };
+        let width = width.clamp(1, count - first + 1);
+        let last = first + (width - 1);
+        let sure = as_fraction(kept(exponent, first, last) * SAFETY);
+        steps.push(Step {
+            first,
+            count: width,
+            sure,
+        });
+        match last.checked_add(1) {
+            Some(next) => first = next,
+            None => break,
+        }
+    }
+    steps
+}
+
+/// A table of `len` cells from which step `i` is drawn with probability `weights[i]` / their sum.
+///
+/// Each cell holds an equal share of the whole. Steps with less than a share are filled up by those
+/// with more, one donor a cell; cells beyond the steps belong to donors alone.
+fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
+    let share = weights.iter().sum::<f64>() / len as f64;
+    let mut left: Vec<f64> = weights.iter().map(|weight| weight / share).collect();
+    left.resize(len, 0.0);
+    let mut cells: Vec<Cell> = (0..len)
+        .map(|place| Cell {
+            own: u64::MAX,
+            other: place as u32,
+        })
+        .collect();
+    let (mut poor, mut rich): (Vec<usize>, Vec<usize>) =
+        (0..len).partition(|&place| left[place] < 1.0);
+    while let (Some(&place), Some(&donor)) = (poor.last(), rich.last()) {
+        poor.pop();
+        cells[place] = Cell {
+            own: as_fraction(left[place]),
+            other: donor as u32,
+        };
+        left[donor] -= 1.0 - left[place];
+        if left[donor] < 1.0 {
+            rich.pop();
+            poor.push(donor);
+        }
+    }
+    // What remains holds one share but for rounding. A cell beyond the steps has nothing of its own,
+    // so if rounding left one over it is given to the likeliest step.
+    let likeliest = (0..weights.len()).max_by(|&a, &b| weights[a].total_cmp(&weights[b]));
+    for place in poor.into_iter().filter(|&place| place >= weights.len()) {
+        cells[place] = Cell {
+            own: 0,
+            other: likeliest.unwrap_or(0) as u32,
+        };
+    }
+    cells
+}
