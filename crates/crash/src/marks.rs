@@ -67,7 +67,7 @@ marks! {
 impl Marks {
     /// A firmware is about to be powered off.
     pub fn collect(&mut self, ftl: &Ftl) {
-        self.add_stats(ftl.stats());
+        self.add_stats(&ftl.stats());
         self.flips_corrected += ftl.media().counts.nv_corrected;
     }
 }

@@ -125,6 +125,8 @@ pub struct Generator {
     filled: u32,
     /// A source that is being remapped over and over.
     popular: u32,
+    /// LPNs of the last commands: probably still in flight.
+    recent: [u32; 4],
 }
 
 impl Generator {
@@ -135,7 +137,19 @@ impl Generator {
         let hot = random.random_range(0..=lpns - hot_len);
         let pool = random.random_range(2..12);
         let popular = random.random_range(0..lpns);
-        Self { random, lpns, mix, atomic, pool, next_unique: 1000, hot, hot_len, filled: 0, popular }
+        Self {
+            random,
+            lpns,
+            mix,
+            atomic,
+            pool,
+            next_unique: 1000,
+            hot,
+            hot_len,
+            filled: 0,
+            popular,
+            recent: [popular; 4],
+        }
     }
 
     /// The same device, another future.
@@ -211,11 +225,14 @@ impl Generator {
     }
 
     fn lpn(&mut self) -> u32 {
-        if self.random.random_ratio(3, 5) {
-            self.hot + self.random.random_range(0..self.hot_len)
-        } else {
-            self.random.random_range(0..self.lpns)
-        }
+        let lpn = match self.random.random_range(0..10) {
+            0..2 => return self.recent[self.random.random_range(0..4u32) as usize],
+            2..7 => self.hot + self.random.random_range(0..self.hot_len),
+            _ => self.random.random_range(0..self.lpns),
+        };
+        self.recent.rotate_right(1);
+        self.recent[0] = lpn;
+        lpn
     }
 
     fn len(&mut self) -> u32 {

@@ -226,8 +226,11 @@ impl Device {
         let mut at = now.max(self.timing.busy_until()) + self.config.background.idle_after_ns;
         while at < until && self.ftl.background() {
             self.settle(at, at);
-            // A step that took no time must not be repeated for ever.
-            at = self.timing.busy_until().max(at + 1);
+            let next = self.timing.busy_until();
+            if next <= at {
+                return; // A step that took no time must not be repeated for ever.
+            }
+            at = next;
         }
     }
 

@@ -83,4 +83,10 @@ impl Core {
         let incarnation = self.blocks.get(self.geometry.superblock(ppn)).life.incarnation();
         Oob::new().with_lpn(lpn).with_wsn(wsn).with_incarnation((incarnation & 63) as u8)
     }
+
+    /// A program of this page failed: its block is used no more.
+    pub fn fail_block_of(&mut self, ppn: Ppn) {
+        let die = self.geometry.die_of_offset(self.geometry.offset(ppn));
+        self.blocks.fail_block(&mut self.media, self.geometry.superblock(ppn), die);
+    }
 }

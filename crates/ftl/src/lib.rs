@@ -1,1 +1,32 @@
-//! placeholder
+//! The firmware core: mapping, reference counts, superblocks, garbage collection, deduplication, recovery.
+//!
+//! Read `command` first: each verb on one screen. Then one scheme in `scheme/`, then `recovery`.
+
+mod atomic;
+mod check;
+pub mod command;
+pub mod config;
+mod core;
+mod counts;
+mod dealloc;
+mod dedup;
+mod ftl;
+mod gc;
+pub mod guard;
+mod layout;
+mod life;
+mod map;
+pub mod recovery;
+pub mod scheme;
+mod stats;
+mod superblock;
+pub mod victim;
+
+pub use command::{Refusal, Remap};
+pub use config::{Config, ConfigError, EntrySize};
+pub use ftl::Ftl;
+pub use guard::{Guard, Guards};
+pub use recovery::{RecoveryError, RecoveryReport};
+pub use scheme::{GroupInfo, SchemeKind, Usage};
+pub use stats::{Demotion, Stats};
+pub use superblock::{Head, State, Stream, Superblock};

@@ -304,6 +304,12 @@ impl Media {
         }
     }
 
+    /// Does a page hold metadata bytes?
+    #[inline]
+    pub fn is_meta(&self, ppn: Ppn) -> bool {
+        !self.nand.meta.is_empty() && self.nand.meta.contains_key(&ppn.0)
+    }
+
     /// True if a page can be read: programmed, and neither torn nor damaged.
     #[inline]
     pub fn is_readable(&self, ppn: Ppn) -> bool {
@@ -428,10 +434,13 @@ impl Media {
     }
 
     /// Stores one word of DRAM that a capacitor saves when power fails: durable like NVRAM, at no cost.
-    pub fn store_capacitor(&mut self, word: usize, value: u64, after: After) {
+    pub fn store_capacitor(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         self.nvram[word] = value;
+        if purpose == Purpose::Host && after != After::NOTHING {
+            self.ops.push(Op::new(OpKind::Wait, purpose, after));
+        }
         if let Some(rail) = &mut self.rail {
-            rail.push(What::Store { word, value }, None, after, true, 0);
+            rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) struct FLog {
     buffer: usize,
     buffered: usize,
     clears: [ClearId; 2],
+    /// What recovery found in the buffers.
+    saved: Vec<u64>,
     index: OwnerIndex,
     fullest: u32,
     hopeless_below: u64,
@@ -77,6 +79,7 @@ impl FLog {
             buffer: 0,
             buffered: 0,
             clears: [ClearId::default(); 2],
+            saved: Vec::new(),
             index: OwnerIndex::new(geometry),
             fullest: 0,
             hopeless_below: 0,
@@ -101,16 +104,15 @@ impl FLog {
         core.blocks.room(Stream::Log) > 1 || core.blocks.free() > 2
     }
 
-    fn append(&mut self, core: &mut Core, remapping: &Remapping) {
+    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         let mut after = After::clear(self.clears[self.buffer]);
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(remapping.ppn));
         }
         let at = self.word(self.buffer, self.buffered);
         for (index, word) in LogEntry::of(core, remapping).words().into_iter().enumerate() {
-            core.media.store_capacitor(at + index, word, after);
+            core.media.store_capacitor(at + index, word, purpose, after);
         }
-        core.media.ack_after(after);
         self.buffered += 1;
         self.index.push(core, remapping);
         if self.buffered == self.slots {
@@ -229,15 +231,15 @@ impl RemapScheme for FLog {
         }
     }
 
-    fn persist(&mut self, core: &mut Core, remapping: &Remapping, _: Purpose) {
-        self.append(core, remapping);
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        self.append(core, remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         if self.entries() + 1 > self.capacity() || !self.page_is_secured(core) {
             return false;
         }
-        self.append(core, remapping);
+        self.append(core, remapping, Purpose::Gc);
         true
     }
 
@@ -279,8 +281,7 @@ impl RemapScheme for FLog {
                 }
             }
         }
-        // The buffers that the capacitor saved: what they hold is put into the first one again.
-        let mut saved = Vec::new();
+        let mut saved: Vec<[u64; 2]> = Vec::new();
         for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
             let words = [core.media.load(word), core.media.load(word + 1)];
             let [Ok(first), Ok(second)] = words else {
@@ -293,12 +294,25 @@ impl RemapScheme for FLog {
         for words in &saved {
             self.tell(core, witnesses, *words);
         }
+        self.saved = saved.concat();
         Ok(())
     }
 
     fn resume(&mut self, core: &mut Core) {
         self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
-        self.resume_buffers(core);
+        self.index.sort();
+        // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
+        let saved = std::mem::take(&mut self.saved);
+        if self.pages.len() + 2 > self.pages_max {
+            self.reclaim(core);
+        } else {
+            for words in saved.chunks(self.slots * 2) {
+                self.program(core, words);
+            }
+        }
+        self.clears = [0, 1].map(|buffer| {
+            core.media.clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
+        });
     }
 
     fn usage(&self, core: &Core) -> Usage {
@@ -312,36 +326,5 @@ impl RemapScheme for FLog {
 
     fn check(&self, core: &Core) -> Result<(), String> {
         self.index.check(core)
-    }
-}
-
-impl FLog {
-    /// Goes on in the buffer that is emptier, after its last used slot; a full or half-written one is flushed or
-    /// cleared when its turn comes.
-    fn resume_buffers(&mut self, core: &mut Core) {
-        let used = |log: &Self, core: &mut Core, buffer: usize| {
-            (0..log.slots)
-                .rev()
-                .find(|slot| {
-                    let at = log.word(buffer, *slot);
-                    core.media.load(at).unwrap_or(1) | core.media.load(at + 1).unwrap_or(1) != 0
-                })
-                .map_or(0, |slot| slot + 1)
-        };
-        let (first, second) = (used(self, core, 0), used(self, core, 1));
-        // The fuller one goes to flash first: its page may or may not have been programmed; twice says the same.
-        for (buffer, count) in if first >= second { [(0, first), (1, second)] } else { [(1, second), (0, first)] } {
-            (self.buffer, self.buffered) = (buffer, count);
-            let other_used = if buffer == 0 { second } else { first };
-            let is_last = (buffer == 0) == (first < second) || other_used == 0;
-            if count > 0 && !is_last && self.page_is_secured(core) {
-                self.flush(core);
-            } else if is_last {
-                break;
-            }
-        }
-        if self.buffered == self.slots {
-            self.flush(core);
-        }
     }
 }

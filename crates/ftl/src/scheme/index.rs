@@ -35,6 +35,11 @@ impl OwnerIndex {
         self.lists[sb.0 as usize].push(entry);
     }
 
+    /// After recovery, which may have met the log's pages out of order.
+    pub fn sort(&mut self) {
+        self.lists.iter_mut().for_each(|list| list.sort_by_key(|entry| entry.wsn));
+    }
+
     pub fn owners(&self, sb: SbId, out: &mut Vec<OwnerRef>) {
         out.extend_from_slice(&self.lists[sb.0 as usize]);
     }

@@ -1,0 +1,112 @@
+//! Short campaigns: every durable scheme keeps its promise, and the one that cannot is caught.
+
+use remap_ssd_crash::{Code, Marks, Options, Report, replay, run};
+use remap_ssd_ftl::SchemeKind;
+
+/// Distinct cuts of each campaign here; the long ones run from the command line.
+const CUTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 10_000 };
+
+fn campaign(scheme: SchemeKind, seed: u64) -> Report {
+    run(&Options { cuts: Some(CUTS), ..Options::new(scheme, seed) }, &mut |_| ())
+}
+
+fn keeps_its_promise(scheme: SchemeKind) -> Marks {
+    let report = campaign(scheme, 1);
+    let failures: Vec<String> =
+        report.failures.iter().map(|failed| format!("{}\n{}", failed.code, failed.text)).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(report.cuts >= CUTS);
+    report.marks
+}
+
+/// Every mark named was made.
+fn happened(marks: &Marks, names: &[&str]) {
+    let by_name = marks.by_name();
+    let never: Vec<_> = names.iter().filter(|name| by_name.get(**name).is_none_or(|count| *count == 0)).collect();
+    assert!(never.is_empty(), "never happened: {never:?} in {by_name:?}");
+}
+
+/// What every scheme must have gone through.
+const ALWAYS: &[&str] = &[
+    "dedup_hits",
+    "no_effect",
+    "gc_runs",
+    "gc_programs",
+    "dealloc_flushes",
+    "blocks_retired",
+    "program_failures",
+    "relocations",
+    "trims",
+    "partial_cuts",
+    "recovery_cuts",
+    "forks_adopted",
+    "flips_corrected",
+];
+
+/// What a scheme that remaps must have gone through besides.
+const REMAPPING: &[&str] = &[
+    "remaps",
+    "demoted_counter_full",
+    "demoted_nvram_full",
+    "demoted_watermark",
+    "metadata_gc_runs",
+    "atomic_commands",
+    "atomic_committed",
+    "atomic_aborted",
+];
+
+#[test]
+fn remap_ssd_survives_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::RemapSsd);
+    happened(&marks, ALWAYS);
+    happened(&marks, REMAPPING);
+}
+
+#[test]
+fn nlog_survives_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::NLog);
+    happened(&marks, ALWAYS);
+    happened(&marks, REMAPPING);
+}
+
+#[test]
+fn flog_survives_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::FLog);
+    happened(&marks, ALWAYS);
+    happened(&marks, &["remaps", "demoted_counter_full", "metadata_gc_runs"]);
+}
+
+#[test]
+fn a_device_without_remapping_survives_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::None);
+    happened(&marks, ALWAYS);
+    happened(&marks, &["copies"]);
+}
+
+#[test]
+fn opt_keeps_its_remaps_in_dram_and_is_caught() {
+    let report = run(&Options { failures: 1, ..Options::new(SchemeKind::Opt, 1) }, &mut |_| ());
+    assert_eq!(report.violations, 1);
+    let failed = &report.failures[0];
+    let code: Code = failed.code.parse().expect("a printed code can be parsed");
+    assert_eq!(replay(&code).failures, report.failures, "the code runs the same script again");
+}
+
+#[test]
+fn a_campaign_bounded_by_cuts_reports_the_same_on_any_number_of_threads() {
+    let run_with = |threads: u32| {
+        run(&Options { cuts: Some(1_000), threads, ..Options::new(SchemeKind::RemapSsd, 7) }, &mut |_| ())
+    };
+    assert_eq!(run_with(1), run_with(3));
+}
+
+#[test]
+fn a_replay_code_names_its_script() {
+    for text in ["remap-ssd:3:9f2c41d0", "nlog:11:0:commit", "flog:0:ffffffff"] {
+        let code: Code = text.parse().expect(text);
+        assert_eq!(code.to_string(), text);
+    }
+    for text in ["", "remap-ssd:3", "remap-ssd:x:1", "remap-ssd:1:xyz", "nothing:1:1", "nlog:1:1:commit:more"] {
+        assert!(text.parse::<Code>().is_err(), "{text}");
+    }
+}

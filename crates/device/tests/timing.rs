@@ -1,0 +1,273 @@
+//! Exact completion times of small cases: what holds a die, what passes a lane, what waits for what.
+
+use remap_ssd_device::config::Latencies;
+use remap_ssd_device::{Command, Timing};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::op::NO_PAGE;
+use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose};
+
+const READ: u64 = 50_000;
+const PROGRAM: u64 = 500_000;
+const ERASE: u64 = 5_000_000;
+
+fn latencies() -> Latencies {
+    Latencies {
+        flash_read_ns: READ,
+        flash_program_ns: PROGRAM,
+        erase_ns: ERASE,
+        nvram_read_ns: 50,
+        nvram_write_ns: 500,
+        hash_ns: 32_000,
+        hash_interval_ns: 1000,
+        lookup_stalls_dies: true,
+        ..Latencies::default()
+    }
+}
+
+/// 4 dies on 2 channels, 16 superblocks of 64 pages.
+fn geometry() -> Geometry {
+    Geometry::new(Shape { channels: 2, dies: 4, superblocks: 16, pages_per_block: 16 }).unwrap()
+}
+
+struct Bench {
+    timing: Timing,
+    geometry: Geometry,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(latencies())
+    }
+    fn with(latencies: Latencies) -> Self {
+        Self { timing: Timing::new(geometry(), latencies), geometry: geometry() }
+    }
+    fn at(&mut self, now: u64, ops: &[Op]) -> u64 {
+        self.timing.charge(ops, Command { now, ready: now })
+    }
+    fn op(&self, kind: OpKind, purpose: Purpose, page: u32, after: After) -> Op {
+        let mut op = Op::new(kind, purpose, after);
+        op.page = Ppn(page);
+        op.die = self.geometry.die_of_offset(self.geometry.offset(Ppn(page))) as u16;
+        op
+    }
+    fn program(&self, purpose: Purpose, page: u32) -> Op {
+        self.op(OpKind::Program, purpose, page, After::NOTHING)
+    }
+    fn read(&self, purpose: Purpose, page: u32) -> Op {
+        self.op(OpKind::Read, purpose, page, After::NOTHING)
+    }
+    fn erase(&self, die: u16, id: u64, after: After) -> Op {
+        let mut op = Op::new(OpKind::Erase, Purpose::Gc, after);
+        (op.die, op.clear_id) = (die, ClearId(id));
+        op
+    }
+    fn bytes(kind: OpKind, purpose: Purpose, amount: u32, after: After) -> Op {
+        let mut op = Op::new(kind, purpose, after);
+        op.amount = amount;
+        op
+    }
+    fn store(purpose: Purpose, after: After) -> Op {
+        Self::bytes(OpKind::NvWrite, purpose, 16, after)
+    }
+    fn scan(kind: OpKind, amount: u32) -> [Op; 3] {
+        let mark = |kind| Op::new(kind, Purpose::Gc, After::NOTHING);
+        [mark(OpKind::LookupBegin), Self::bytes(kind, Purpose::Gc, amount, After::NOTHING), mark(OpKind::LookupEnd)]
+    }
+}
+
+#[test]
+fn programs_on_different_dies_overlap_and_on_one_die_queue() {
+    let mut bench = Bench::new();
+    let pages = [0, 1, 2, 3, 4].map(|page| bench.program(Purpose::Host, page));
+    for page in &pages[..4] {
+        assert_eq!(bench.at(100, &[*page]), 100 + PROGRAM);
+    }
+    assert_eq!(bench.at(100, &[pages[4]]), 100 + 2 * PROGRAM);
+}
+
+#[test]
+fn a_read_queues_behind_a_program_of_its_die() {
+    let mut bench = Bench::new();
+    let (program, read) = (bench.program(Purpose::Host, 0), bench.read(Purpose::Host, 4));
+    bench.at(0, &[program]);
+    assert_eq!(bench.at(10, &[read]), PROGRAM + READ);
+    let elsewhere = bench.read(Purpose::Host, 1);
+    assert_eq!(bench.at(10, &[elsewhere]), 10 + READ);
+}
+
+#[test]
+fn garbage_collection_delays_what_queues_behind_it_but_not_its_own_command() {
+    let mut bench = Bench::new();
+    let ops = [bench.read(Purpose::Gc, 0), bench.program(Purpose::Gc, 1), bench.program(Purpose::Host, 2)];
+    assert_eq!(bench.at(0, &ops), PROGRAM, "the command's own program is on an idle die");
+    let behind = bench.program(Purpose::Host, 5);
+    assert_eq!(bench.at(0, &[behind]), 2 * PROGRAM);
+    assert_eq!(bench.timing.busy_until(), 2 * PROGRAM);
+}
+
+#[test]
+fn a_command_that_copies_programs_after_its_read() {
+    let mut bench = Bench::new();
+    let ops = [bench.read(Purpose::Host, 0), bench.program(Purpose::Host, 1)];
+    assert_eq!(bench.at(0, &ops), READ + PROGRAM);
+}
+
+#[test]
+fn the_nvram_port_is_paid_by_the_byte() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.at(0, &[Bench::store(Purpose::Host, After::NOTHING)]), 125);
+    assert_eq!(bench.at(0, &[Bench::bytes(OpKind::NvWrite, Purpose::Host, 64, After::NOTHING)]), 625);
+    assert_eq!(bench.at(0, &[Bench::bytes(OpKind::NvWrite, Purpose::Host, 8, After::NOTHING)]), 688, "rounded up");
+}
+
+#[test]
+fn an_entry_waits_for_the_page_it_names_without_blocking_the_port() {
+    let mut bench = Bench::new();
+    let program = bench.program(Purpose::Host, 7);
+    bench.at(0, &[program]);
+    assert_eq!(bench.at(1000, &[Bench::store(Purpose::Host, After::page(Ppn(7)))]), PROGRAM + 125);
+    assert_eq!(bench.at(1000, &[Bench::store(Purpose::Host, After::page(Ppn(8)))]), 1000 + 250);
+    assert_eq!(bench.at(PROGRAM, &[Bench::store(Purpose::Host, After::page(Ppn(7)))]), PROGRAM + 125);
+}
+
+#[test]
+fn a_wait_takes_no_time_itself() {
+    let mut bench = Bench::new();
+    let program = bench.program(Purpose::Gc, 7);
+    bench.at(0, &[program, Bench::store(Purpose::Meta, After::NOTHING)]);
+    let wait = |after| Op::new(OpKind::Wait, Purpose::Host, after);
+    assert_eq!(bench.at(10, &[wait(After::page(Ppn(7)))]), PROGRAM);
+    assert_eq!(bench.at(10, &[wait(After::FENCE)]), 125);
+    assert_eq!(bench.at(10, &[wait(After::ALL)]), PROGRAM);
+    assert_eq!(bench.at(10, &[wait(After::NOTHING)]), 10);
+    assert_eq!(bench.at(2 * PROGRAM, &[wait(After::ALL)]), 2 * PROGRAM);
+}
+
+#[test]
+fn a_fence_waits_for_stores_that_wait() {
+    let mut bench = Bench::new();
+    let program = bench.program(Purpose::Host, 7);
+    bench.at(0, &[program, Bench::store(Purpose::Host, After::page(Ppn(7)))]);
+    assert_eq!(bench.at(10, &[Bench::store(Purpose::Host, After::FENCE)]), PROGRAM + 125 + 125);
+}
+
+#[test]
+fn erases_wait_for_everything_before_but_not_for_each_other() {
+    let mut bench = Bench::new();
+    let program = bench.program(Purpose::Gc, 0);
+    let erases = [0, 1, 2, 3].map(|die| bench.erase(die, 1, After::ALL));
+    bench.at(0, &[program]);
+    bench.at(0, &erases);
+    assert_eq!(bench.timing.busy_until(), PROGRAM + ERASE);
+    let clean = Op::new(OpKind::Wait, Purpose::Host, After::clear(ClearId(1)));
+    assert_eq!(bench.at(0, &[clean]), PROGRAM + ERASE);
+}
+
+#[test]
+fn host_operations_use_the_time_an_erase_waits() {
+    let mut bench = Bench::new();
+    let long = [0, 4, 8, 12].map(|page| bench.program(Purpose::Gc, page));
+    bench.at(0, &long);
+    let erase = bench.erase(1, 1, After::ALL);
+    bench.at(0, &[erase]);
+    // Die 1 would stand idle until 4 programs of die 0 have ended: 4 fit, the fifth comes after the erase.
+    let ends = [1, 5, 9, 13, 17].map(|page| {
+        let program = bench.program(Purpose::Host, page);
+        bench.at(0, &[program])
+    });
+    assert_eq!(ends, [PROGRAM, 2 * PROGRAM, 3 * PROGRAM, 4 * PROGRAM, 4 * PROGRAM + ERASE + PROGRAM]);
+}
+
+#[test]
+fn other_operations_do_not_overtake_a_waiting_erase() {
+    let mut bench = Bench::new();
+    let ops = [bench.program(Purpose::Gc, 0), bench.program(Purpose::Gc, 4), bench.erase(1, 1, After::ALL)];
+    bench.at(0, &ops);
+    let copy = bench.program(Purpose::Gc, 1);
+    bench.at(0, &[copy]);
+    assert_eq!(bench.timing.busy_until(), 2 * PROGRAM + ERASE + PROGRAM);
+}
+
+#[test]
+fn a_store_waits_for_the_clearing_it_names() {
+    let mut bench = Bench::new();
+    let mut clear = Bench::bytes(OpKind::NvClear, Purpose::Gc, 1024, After::NOTHING);
+    clear.clear_id = ClearId(9);
+    bench.at(0, &[clear]);
+    assert_eq!(bench.at(100, &[Bench::store(Purpose::Host, After::NOTHING)]), 225, "clearings run beside the stores");
+    assert_eq!(bench.at(100, &[Bench::store(Purpose::Host, After::clear(ClearId(9)))]), 8000 + 125);
+    assert_eq!(bench.at(100, &[Bench::store(Purpose::Host, After::clear(ClearId(8)))]), 100 + 375);
+}
+
+#[test]
+fn a_lookup_stalls_every_die_where_the_model_says_so() {
+    let mut bench = Bench::new();
+    bench.at(0, &Bench::scan(OpKind::NvRead, 64_000));
+    assert_eq!(bench.timing.lookup_total_ns(), 50_000);
+    let program = bench.program(Purpose::Host, 3);
+    assert_eq!(bench.at(0, &[program]), 50_000 + PROGRAM);
+}
+
+#[test]
+fn without_stalls_a_lookup_delays_garbage_collection_only() {
+    let mut bench = Bench::with(Latencies { lookup_stalls_dies: false, ..latencies() });
+    bench.at(0, &Bench::scan(OpKind::NvRead, 64_000));
+    let (host, copy) = (bench.program(Purpose::Host, 3), bench.program(Purpose::Gc, 0));
+    assert_eq!(bench.at(0, &[host]), PROGRAM);
+    bench.at(0, &[copy]);
+    assert_eq!(bench.timing.busy_until(), 50_000 + PROGRAM);
+}
+
+#[test]
+fn a_scan_of_flash_is_shared_by_the_dies() {
+    for stalls in [true, false] {
+        let mut bench = Bench::with(Latencies { lookup_stalls_dies: stalls, ..latencies() });
+        bench.at(0, &Bench::scan(OpKind::ScanFlash, 9));
+        assert_eq!(bench.timing.lookup_total_ns(), 3 * READ, "9 pages on 4 dies: one of them reads 3");
+        let program = bench.program(Purpose::Host, 3);
+        assert_eq!(bench.at(0, &[program]), PROGRAM + READ * if stalls { 3 } else { 2 });
+    }
+}
+
+#[test]
+fn scans_of_one_lookup_run_one_after_another() {
+    let mut bench = Bench::new();
+    let [begin, scan, end] = Bench::scan(OpKind::NvRead, 64_000);
+    let [_, flash, _] = Bench::scan(OpKind::ScanFlash, 4);
+    bench.at(0, &[begin, scan, flash, scan, end]);
+    assert_eq!(bench.timing.lookup_total_ns(), 50_000 + READ + 50_000);
+}
+
+#[test]
+fn a_channel_carries_one_page_at_a_time() {
+    let mut bench = Bench::with(Latencies { transfer_ns: 10_000, ..latencies() });
+    // Pages 0 and 2 are on channel 0, page 1 on channel 1.
+    let pages = [0, 2, 1].map(|page| bench.program(Purpose::Host, page));
+    assert_eq!(bench.at(0, &[pages[0]]), 10_000 + PROGRAM);
+    assert_eq!(bench.at(0, &[pages[1]]), 20_000 + PROGRAM);
+    assert_eq!(bench.at(0, &[pages[2]]), 10_000 + PROGRAM);
+}
+
+#[test]
+fn the_hash_unit_is_pipelined() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.timing.hash_page(0, 0), 32_000);
+    assert_eq!(bench.timing.hash_page(0, 0), 33_000);
+    assert_eq!(bench.timing.hash_page(0, 50_000), 82_000, "a page that comes late waits for nobody");
+    assert_eq!(bench.timing.hash_page(0, 0), 35_000, "nor does anybody wait for it");
+}
+
+#[test]
+fn the_link_has_two_directions() {
+    let mut bench = Bench::with(Latencies { link_page_ns: 1200, link_command_ns: 1000, ..latencies() });
+    assert_eq!(bench.timing.receive_page(0), 2200);
+    assert_eq!(bench.timing.receive_page(0), 3400);
+    assert_eq!(bench.timing.send_page(0, 700), 1900);
+    assert_eq!(bench.timing.arrive(5), 1005);
+}
+
+#[test]
+fn nothing_is_named_by_the_absent_page() {
+    let bench = Bench::new();
+    assert_eq!(bench.program(Purpose::Host, 0).after_page, NO_PAGE);
+}

@@ -1,0 +1,73 @@
+//! Every table against every other.
+//!
+//! Tests call it after each script and each recovery, and `inspect` shows what it says.
+
+use crate::config::CHUNK_LPNS;
+use crate::ftl::Ftl;
+use crate::superblock::State;
+use remap_ssd_media::Ppn;
+
+impl Ftl {
+    /// Verifies the tables.
+    ///
+    /// # Errors
+    /// The first contradiction found, in one sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let core = &self.core;
+        let geometry = core.geometry;
+        let mut counts = vec![0u32; geometry.pages() as usize];
+        let mut remapped = vec![0u32; geometry.superblocks() as usize];
+        for lpn in 0..core.map.len() {
+            let Some(mapping) = core.map.get(lpn) else { continue };
+            if mapping.ppn.0 >= geometry.pages() {
+                return Err(format!("LPN {lpn} is mapped to {:?}, past the last page", mapping.ppn));
+            }
+            counts[mapping.ppn.0 as usize] += 1;
+            let sb = geometry.superblock(mapping.ppn);
+            remapped[sb.0 as usize] += u32::from(mapping.remapped);
+            if !core.media.is_programmed(mapping.ppn) {
+                return Err(format!("LPN {lpn} is mapped to {:?}, which is not programmed", mapping.ppn));
+            }
+            if !matches!(core.blocks.get(sb).state, State::Open | State::Closed) {
+                return Err(format!("LPN {lpn} is mapped into {sb:?}, which is {:?}", core.blocks.get(sb).state));
+            }
+            let oob = core.media.oob(mapping.ppn);
+            if !mapping.remapped && core.media.is_readable(mapping.ppn) && oob.lpn() != lpn {
+                return Err(format!("LPN {lpn} was written to {:?}, whose OOB says LPN {}", mapping.ppn, oob.lpn()));
+            }
+        }
+        for (page, count) in counts.iter().enumerate() {
+            let kept = core.counts.get(Ppn(page as u32));
+            if kept != *count {
+                return Err(format!("page {page} has {count} owners and a reference count of {kept}"));
+            }
+        }
+        let mut total = 0;
+        let mut free = 0;
+        for (id, sb) in core.blocks.iter() {
+            let first = geometry.page(id, 0).0 as usize;
+            let pages = &counts[first..first + geometry.pages_per_superblock() as usize];
+            let live = pages.iter().filter(|count| **count > 0).count() as u32;
+            if live != sb.live {
+                return Err(format!("{id:?} has {live} pages with owners and counts {}", sb.live));
+            }
+            if remapped[id.0 as usize] != sb.remapped {
+                let have = remapped[id.0 as usize];
+                return Err(format!("{id:?} has {have} remapped LPNs and counts {}", sb.remapped));
+            }
+            total += u64::from(sb.remapped);
+            free += u32::from(sb.state == State::Free);
+        }
+        if total != core.blocks.remapped_total() || free != core.blocks.free() {
+            return Err(format!(
+                "{total} remapped LPNs and {free} free superblocks, counted {} and {}",
+                core.blocks.remapped_total(),
+                core.blocks.free()
+            ));
+        }
+        if core.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
+            return Err("the map has the wrong length".into());
+        }
+        self.scheme.check(core)
+    }
+}

@@ -1,0 +1,416 @@
+//! The verbs, each on one screen: read, write, deallocate, flush, remap. The file to read first.
+//!
+//! A command takes effect here and now: its operations are issued to the media with what each must wait for, and the
+//! tables change. When it is *acknowledged* is the device's business.
+//!
+//! Invariants: room is made, and so anything reclaimed, only while every change of the tables has its witness issued:
+//! at the start of a command, or of a piece of a long one. Absent: time, and which scheme makes remaps durable.
+
+use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
+use crate::dedup::Fingerprint;
+use crate::ftl::Ftl;
+use crate::gc::LOST;
+use crate::scheme::Remapping;
+use crate::stats::Demotion;
+use crate::superblock::Stream;
+use remap_ssd_media::{After, Page, Payload, Ppn, Purpose, Stored};
+use std::ops::Range;
+
+/// Why a command was refused. Nothing has changed, but for the pages of a long command already served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The range passes the end of the device.
+    #[error("LBA out of range")]
+    OutOfRange,
+    /// The page could not be read.
+    #[error("unrecovered read error")]
+    MediaError,
+    /// No space can be gained any more: too many blocks have failed.
+    #[error("capacity exceeded")]
+    CapacityExceeded,
+    /// More pages than an atomic remap may have here.
+    #[error("atomic command too large")]
+    AtomicTooLarge,
+    /// The device's entries cannot record commands.
+    #[error("atomic commands need 24-byte entries")]
+    AtomicUnsupported,
+}
+
+/// `remap(target, source, length, flag)` (FAST'21 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remap {
+    /// First target LPN.
+    pub target: u32,
+    /// First source LPN.
+    pub source: u32,
+    /// Pages.
+    pub len: u32,
+    /// Flag 1: the sources lose their pages. Flag 0: they keep them.
+    pub relocate: bool,
+    /// All pages or none survive a power cut.
+    pub atomic: bool,
+}
+
+/// Where a page to be written comes from.
+enum Origin<'a> {
+    Payload(&'a Payload),
+    /// The page of this LPN, wherever it is when the new page is programmed.
+    Copy(u32),
+}
+
+/// Pages of a remap handled between two chances to reclaim.
+const PIECE: usize = 64;
+
+/// Pages that lose their mapping at the end of a piece, and what that must wait for.
+#[derive(Default)]
+struct Losses {
+    lpns: Vec<u32>,
+    wait_all: bool,
+}
+
+impl Ftl {
+    fn range(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
+        let end = lpn.checked_add(len).ok_or(Refusal::OutOfRange)?;
+        if end > self.core.config.lpns { Err(Refusal::OutOfRange) } else { Ok(lpn..end) }
+    }
+
+    /// Reads a page; an unmapped one is zeroes.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `MediaError`.
+    pub fn read(&mut self, lpn: u32) -> Result<Page, Refusal> {
+        self.range(lpn, 1)?;
+        self.core.stats.host_reads += 1;
+        let Some(mapping) = self.core.map.get(lpn) else { return Ok(Page::Zeroes) };
+        let page = self.core.media.read(mapping.ppn, Purpose::Host).map_err(|_| Refusal::MediaError)?;
+        if self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(page) }
+    }
+
+    /// Writes a page: a remap if its content is on flash already, else a program.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `CapacityExceeded`.
+    pub fn write(&mut self, lpn: u32, payload: &Payload) -> Result<(), Refusal> {
+        self.range(lpn, 1)?;
+        self.core.stats.host_writes += 1;
+        let Some(dedup) = &self.dedup else {
+            return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
+        };
+        let fingerprint = Fingerprint::of(payload);
+        if let Some(ppn) = dedup.find(&fingerprint, &self.core.media, &self.core.counts) {
+            if self.core.map.get(lpn).is_some_and(|mapping| mapping.ppn == ppn) {
+                self.no_effect(ppn);
+                self.core.stats.dedup_hits += 1;
+                return Ok(());
+            }
+            match self.remap_page(lpn, ppn, None, None, true) {
+                Ok(()) => {
+                    self.core.stats.dedup_hits += 1;
+                    return Ok(());
+                }
+                Err(cause) => self.core.stats.demote(cause),
+            }
+        }
+        self.program(lpn, Origin::Payload(payload), Some(&fingerprint), None).map(drop)
+    }
+
+    /// Deallocates a range (trim, write zeroes): it reads as zeroes from now on.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `CapacityExceeded` at the end of the device's life.
+    pub fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
+        let range = self.range(lpn, len)?;
+        self.core.stats.host_deallocations += u64::from(len);
+        self.make_dealloc_room(1)?;
+        let wsn = self.core.tick();
+        // 1. the record  2. the tables. Whatever is reclaimed because of 2 waits for 1.
+        self.dealloc.append(&mut self.core, lpn, len, wsn, Purpose::Host, After::NOTHING);
+        for lpn in range {
+            self.core.unlink(lpn);
+        }
+        Ok(())
+    }
+
+    /// Completes when everything before is durable. Acknowledged commands are anyway.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn flush(&mut self) -> Result<(), Refusal> {
+        self.core.media.ack_after(After::ALL);
+        Ok(())
+    }
+
+    /// Remaps a range, as if all sources were read first. Unmapped sources unmap their targets.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `CapacityExceeded`, `AtomicTooLarge`, `AtomicUnsupported`.
+    pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
+        let Remap { target, source, len, .. } = *command;
+        self.range(target, len)?;
+        self.range(source, len)?;
+        if command.atomic && self.core.config.entry == EntrySize::Bytes16 {
+            return Err(Refusal::AtomicUnsupported);
+        }
+        if command.atomic && len > self.atomic_pages_max() {
+            return Err(Refusal::AtomicTooLarge);
+        }
+        self.core.stats.host_writes += u64::from(len);
+        if target == source || len == 0 {
+            self.core.stats.no_effect += u64::from(len);
+            self.core.media.ack_after(After::ALL);
+            return Ok(());
+        }
+        if command.atomic {
+            return self.remap_atomic(command);
+        }
+        // Like memmove: in the order in which no target is overwritten before it has been read as a source.
+        let ascending = target < source;
+        let piece = PIECE.min(self.core.layout.dealloc_slots / 2) as u32;
+        let mut done = 0;
+        while done < len {
+            let count = piece.min(len - done);
+            self.make_dealloc_room(2 * count as usize)?;
+            self.make_page_room(count)?;
+            let mut losses = Losses::default();
+            let result = (done..done + count).try_for_each(|step| {
+                let index = if ascending { step } else { len - 1 - step };
+                self.remap_one(command, index, None, &mut losses)
+            });
+            self.lose(losses, None);
+            result?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses of the pages that
+    /// gain one, so that no cut can lose both.
+    fn remap_one(
+        &mut self,
+        command: &Remap,
+        index: u32,
+        atomic: Option<u64>,
+        losses: &mut Losses,
+    ) -> Result<(), Refusal> {
+        let (target, source) = (command.target + index, command.source + index);
+        let leaves = command.relocate && !(command.target..command.target + command.len).contains(&source);
+        let Some(mapping) = self.core.map.get(source) else {
+            losses.lpns.extend(self.core.map.get(target).map(|_| target));
+            return Ok(());
+        };
+        let relocated = leaves.then_some(source);
+        if self.core.map.get(target).is_some_and(|old| old.ppn == mapping.ppn) {
+            self.no_effect(mapping.ppn);
+            losses.wait_all = true;
+        } else if !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic) {
+            losses.wait_all = true;
+            self.program(target, Origin::Copy(source), None, atomic)?;
+        }
+        losses.lpns.extend(relocated);
+        Ok(())
+    }
+
+    fn remap_or_say_why(
+        &mut self,
+        command: &Remap,
+        target: u32,
+        ppn: Ppn,
+        relocated: Option<u32>,
+        atomic: Option<u64>,
+    ) -> bool {
+        if !self.scheme.remaps() {
+            self.core.stats.copies += 1;
+            return false;
+        }
+        let atomic = atomic.map(|wsn| (wsn, command.target, command.len));
+        match self.remap_page(target, ppn, relocated, atomic, atomic.is_none()) {
+            Ok(()) => true,
+            Err(cause) => {
+                self.core.stats.demote(cause);
+                false
+            }
+        }
+    }
+
+    /// Records and applies the gathered losses, as extents.
+    fn lose(&mut self, mut losses: Losses, atomic: Option<u64>) {
+        losses.lpns.sort_unstable();
+        losses.lpns.dedup();
+        let after = if losses.wait_all { After::ALL } else { After::FENCE };
+        for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
+            let wsn = atomic.unwrap_or_else(|| self.core.tick());
+            self.dealloc.append(&mut self.core, run[0], run.len() as u32, wsn, Purpose::Host, after);
+        }
+        for lpn in losses.lpns {
+            self.core.unlink(lpn);
+        }
+    }
+
+    /// Largest atomic remap: what two superblocks of the reserve can take if every page must be copied.
+    pub fn atomic_pages_max(&self) -> u32 {
+        let slots = self.core.layout.dealloc_slots as u32;
+        ATOMIC_PAGES_MAX.min(Config::data_pages(&self.core.geometry) / 2).min(slots / 2)
+    }
+
+    /// A remap that survives a power cut whole or not at all.
+    fn remap_atomic(&mut self, command: &Remap) -> Result<(), Refusal> {
+        self.make_dealloc_room(2 * command.len as usize)?;
+        self.make_page_room(command.len)?;
+        let wsn = self.core.tick();
+        // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit.
+        // Cut before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3.
+        self.paused = true;
+        self.atomic.begin(&mut self.core, wsn);
+        let mut losses = Losses::default();
+        let ascending = command.target < command.source;
+        let result = (0..command.len).try_for_each(|step| {
+            let index = if ascending { step } else { command.len - 1 - step };
+            self.remap_one(command, index, Some(wsn), &mut losses)
+        });
+        self.lose(losses, Some(wsn));
+        self.atomic.commit(&mut self.core);
+        self.core.stats.atomic_commands += 1;
+        self.paused = false;
+        result
+    }
+
+    /// Gives an LPN a page that another LPN has already; the core copies if it may not.
+    #[inline]
+    fn remap_page(
+        &mut self,
+        lpn: u32,
+        ppn: Ppn,
+        source: Option<u32>,
+        atomic: Option<(u64, u32, u32)>,
+        may_reclaim: bool,
+    ) -> Result<(), Demotion> {
+        if self.core.counts.get(ppn) >= u32::from(self.core.config.count_max) {
+            return Err(Demotion::CounterFull);
+        }
+        self.scheme.admit(&mut self.core, ppn, may_reclaim)?;
+        let (wsn, atomic) = match atomic {
+            Some((wsn, start, len)) => (wsn, Some((start, len))),
+            None => (self.core.tick(), None),
+        };
+        let remapping = Remapping { lpn, ppn, wsn, source, atomic };
+        // 1. the page (the entry waits for it)  2. the entry  3. L2P. Acknowledged after 2.
+        self.scheme.persist(&mut self.core, &remapping, Purpose::Host);
+        self.note_remap(&remapping);
+        self.core.unlink(lpn);
+        self.core.link(lpn, ppn, true);
+        self.core.stats.remaps += 1;
+        Ok(())
+    }
+
+    /// Programs a page for the host.
+    #[inline]
+    fn program(
+        &mut self,
+        lpn: u32,
+        origin: Origin<'_>,
+        fingerprint: Option<&Fingerprint>,
+        atomic: Option<u64>,
+    ) -> Result<Ppn, Refusal> {
+        loop {
+            let (ppn, after) = self.take_host_page()?;
+            let stored = match &origin {
+                Origin::Payload(payload) => self.core.media.stored_of(payload),
+                Origin::Copy(source) => {
+                    let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
+                    let read = self.core.media.read_for_copy(from, Purpose::Host);
+                    read.unwrap_or_else(|_| Stored::Meta(LOST.into()))
+                }
+            };
+            // Pages of an atomic command must not land before the slot says that it is under way.
+            let (wsn, after) = match atomic {
+                Some(wsn) => (wsn, after.and(After::FENCE)),
+                None => (self.core.tick(), after),
+            };
+            let oob = self.core.oob(ppn, lpn, wsn);
+            self.core.stats.host_programs += 1;
+            if self.core.media.program(ppn, oob, stored, Purpose::Host, after).is_err() {
+                self.core.fail_block_of(ppn);
+                continue;
+            }
+            self.core.unlink(lpn);
+            self.core.link(lpn, ppn, false);
+            if let (Some(dedup), Some(fingerprint)) = (&mut self.dedup, fingerprint) {
+                dedup.insert(fingerprint, ppn);
+            }
+            return Ok(ppn);
+        }
+    }
+
+    /// The next page of the host's superblock, collecting garbage where it is time to.
+    #[inline]
+    fn take_host_page(&mut self) -> Result<(Ppn, After), Refusal> {
+        if !self.paused {
+            self.pace()?;
+        }
+        loop {
+            if let Some(taken) = self.core.blocks.take(Stream::Host) {
+                return Ok(taken);
+            }
+            self.core.blocks.close(&mut self.core.media, Stream::Host);
+            if !self.paused {
+                self.collect_now()?;
+            }
+            if !self.core.blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn) {
+                return Err(Refusal::CapacityExceeded);
+            }
+        }
+    }
+
+    /// Makes sure that so many pages can be programmed before the next reclaiming is due.
+    fn make_page_room(&mut self, _pages: u32) -> Result<(), Refusal> {
+        if self.core.blocks.free() <= self.reserve {
+            self.collect_now()?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that so many deallocations can be recorded.
+    pub(crate) fn make_dealloc_room(&mut self, records: usize) -> Result<(), Refusal> {
+        if self.dealloc.room(&self.core) < records { self.flush_deallocations() } else { Ok(()) }
+    }
+
+    /// Writes the bitmaps that the full half of the log concerns, then resets it.
+    pub(crate) fn flush_deallocations(&mut self) -> Result<(), Refusal> {
+        self.core.stats.dealloc_flushes += 1;
+        let (half, chunks) = self.dealloc.turn();
+        for chunk in chunks {
+            self.program_bitmap(chunk)?;
+        }
+        self.dealloc.reset(&mut self.core, half);
+        Ok(())
+    }
+
+    fn program_bitmap(&mut self, chunk: u32) -> Result<(), Refusal> {
+        let lpn = self.core.config.lpns + chunk;
+        loop {
+            let (ppn, after) = self.take_host_page()?;
+            let bitmap = crate::dealloc::DeallocLog::bitmap(&self.core, chunk);
+            let wsn = self.core.tick();
+            let oob = self.core.oob(ppn, lpn, wsn);
+            self.core.stats.meta_programs += 1;
+            let stored = Stored::Meta(bitmap.into());
+            // A bitmap that landed before the writes it knows of would take the place of the deallocations before them.
+            if self.core.media.program(ppn, oob, stored, Purpose::Meta, after.and(After::ALL)).is_err() {
+                self.core.fail_block_of(ppn);
+                continue;
+            }
+            self.core.unlink(lpn);
+            self.core.link(lpn, ppn, false);
+            return Ok(());
+        }
+    }
+
+    /// Nothing changes, but the command relies on what made it so: it must be durable before the acknowledgement.
+    #[inline]
+    fn no_effect(&mut self, ppn: Ppn) {
+        self.core.stats.no_effect += 1;
+        if self.core.config.guards.has(crate::guard::Guard::NoEffectWaits) {
+            self.core.media.ack_after(After::page(ppn).and(After::FENCE));
+        }
+    }
+}

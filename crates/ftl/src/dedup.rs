@@ -1,0 +1,169 @@
+//! The fingerprint store: which flash page already holds a content.
+//!
+//! Lines of one cache line, eight slots of a 32-bit tag and a 32-bit page number. A tag only nominates a page: a hit
+//! counts after the whole fingerprint is compared, which in identity mode is the identity itself and with real bytes
+//! their BLAKE3 digest, so no collision can turn into wrong data.
+//!
+//! Invariants: bounded (eight slots for nine flash pages); a slot may be stale (its page garbage or reused), which the
+//! comparison and the reference count find out. Lost at power-off, refilled by writes.
+//! Absent: the hash unit's time (the device's).
+
+use crate::counts::Counts;
+use remap_ssd_media::slab::{Slab, prefetch};
+use remap_ssd_media::{ContentMode, Media, Payload, Ppn};
+
+const WAYS: usize = 8;
+
+/// One slot: tag in the high half, page number plus one in the low half; 0 is empty.
+type Slot = u64;
+
+#[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[repr(C, align(64))]
+struct Line([Slot; WAYS]);
+
+const _: () = assert!(size_of::<Line>() == 64);
+
+/// A content's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fingerprint {
+    /// The identity of the content.
+    Identity(u64),
+    /// BLAKE3 of its bytes.
+    Digest([u8; 32]),
+}
+
+impl Fingerprint {
+    /// The fingerprint of a payload.
+    #[inline]
+    pub fn of(payload: &Payload) -> Self {
+        match payload {
+            Payload::Identity(identity) => Self::Identity(*identity),
+            Payload::Bytes(bytes) => Self::Digest(*blake3::hash(&bytes[..]).as_bytes()),
+        }
+    }
+
+    #[inline]
+    fn spread(&self) -> u64 {
+        match self {
+            Self::Identity(identity) => {
+                let x = (identity ^ (identity >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            }
+            Self::Digest(digest) => u64::from_le_bytes(digest[..8].try_into().expect("8 bytes of 32")),
+        }
+    }
+}
+
+/// The store.
+pub struct Dedup {
+    lines: Slab<Line>,
+    /// Whole digests by page, with real bytes only: identities are in the media already.
+    digests: Vec<[u8; 32]>,
+}
+
+impl Dedup {
+    /// An empty store for so many flash pages; `None` without contents to compare.
+    pub fn new(pages: u32, mode: ContentMode) -> Option<Self> {
+        let digests = match mode {
+            ContentMode::None => return None,
+            ContentMode::Identity => Vec::new(),
+            ContentMode::Bytes => vec![[0; 32]; pages as usize],
+        };
+        Some(Self { lines: Slab::zeroed((pages as usize / 9).max(1)), digests })
+    }
+
+    #[inline]
+    fn place(&self, fingerprint: &Fingerprint) -> (usize, u64) {
+        let spread = fingerprint.spread();
+        let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
+        (line as usize, spread << 32)
+    }
+
+    #[inline]
+    fn same(&self, fingerprint: &Fingerprint, media: &Media, ppn: Ppn) -> bool {
+        match fingerprint {
+            Fingerprint::Identity(identity) => media.identity(ppn) == Some(*identity),
+            Fingerprint::Digest(digest) => self.digests[ppn.0 as usize] == *digest,
+        }
+    }
+
+    #[inline]
+    fn slot(tag: u64, ppn: Ppn) -> Slot {
+        tag | u64::from(ppn.0 + 1)
+    }
+
+    /// The live page that holds this content.
+    #[inline]
+    pub fn find(&self, fingerprint: &Fingerprint, media: &Media, counts: &Counts) -> Option<Ppn> {
+        let (line, tag) = self.place(fingerprint);
+        for slot in self.lines[line].0 {
+            if slot >> 32 == tag >> 32 && slot as u32 != 0 {
+                let ppn = Ppn(slot as u32 - 1);
+                if self.same(fingerprint, media, ppn) && !counts.is_zero(ppn) {
+                    return Some(ppn);
+                }
+            }
+        }
+        None
+    }
+
+    /// Remembers where a content was written. A slot with the same tag goes first (its page is stale, or full of
+    /// references), then an empty one, then one that the tag picks.
+    #[inline]
+    pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn) {
+        if let Fingerprint::Digest(digest) = fingerprint {
+            self.digests[ppn.0 as usize] = *digest;
+        }
+        let (line, tag) = self.place(fingerprint);
+        let slots = &mut self.lines[line].0;
+        let mut at = None;
+        for (index, slot) in slots.iter().enumerate() {
+            if *slot == 0 {
+                at = at.or(Some(index));
+            } else if slot >> 32 == tag >> 32 {
+                at = Some(index);
+                break;
+            }
+        }
+        slots[at.unwrap_or((tag >> 32) as usize % WAYS)] = Self::slot(tag, ppn);
+    }
+
+    /// A page has moved.
+    #[inline]
+    pub fn moved(&mut self, media: &Media, from: Ppn, to: Ppn) {
+        let fingerprint = match media.identity(to) {
+            Some(identity) => Fingerprint::Identity(identity),
+            None => {
+                let digest = self.digests[from.0 as usize];
+                self.digests[to.0 as usize] = digest;
+                Fingerprint::Digest(digest)
+            }
+        };
+        let (line, tag) = self.place(&fingerprint);
+        let old = Self::slot(tag, from);
+        if let Some(slot) = self.lines[line].0.iter_mut().find(|slot| **slot == old) {
+            *slot = Self::slot(tag, to);
+        }
+    }
+
+    /// Asks for the line of a content.
+    #[inline]
+    pub fn prefetch_line(&self, fingerprint: &Fingerprint) {
+        prefetch(&self.lines, self.place(fingerprint).0);
+    }
+
+    /// Asks for what comparing the nominated page will touch; where it is, if a page is nominated.
+    #[inline]
+    pub fn prefetch_page(&self, fingerprint: &Fingerprint, media: &Media, counts: &Counts) -> Option<Ppn> {
+        let (line, tag) = self.place(fingerprint);
+        for slot in self.lines[line].0 {
+            if slot >> 32 == tag >> 32 && slot as u32 != 0 {
+                let ppn = Ppn(slot as u32 - 1);
+                media.prefetch_identity(ppn);
+                counts.prefetch(ppn);
+                return Some(ppn);
+            }
+        }
+        None
+    }
+}

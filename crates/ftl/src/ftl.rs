@@ -1,0 +1,181 @@
+//! The flash translation layer: media, tables, scheme and collection in one piece.
+//!
+//! Commands come in through `command`; everything that outlives power is in `core.media`; `recovery` rebuilds the
+//! rest from it. Absent: time, threads, files, randomness.
+
+use crate::atomic::Atomic;
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::dealloc::DeallocLog;
+use crate::dedup::{Dedup, Fingerprint};
+use crate::gc::Gc;
+use crate::life::{Life, LifeRecord};
+use crate::scheme::{GroupInfo, RemapScheme, Usage};
+use crate::stats::Stats;
+use crate::superblock::{State, Stream, Superblock};
+use remap_ssd_media::{After, ClearId, Media, SbId};
+
+/// A flash translation layer with the remap primitive.
+pub struct Ftl {
+    pub(crate) core: Core,
+    pub(crate) scheme: Box<dyn RemapScheme>,
+    pub(crate) dedup: Option<Dedup>,
+    pub(crate) dealloc: DeallocLog,
+    pub(crate) atomic: Atomic,
+    pub(crate) gc: Gc,
+    /// No reclaiming now: an atomic command or recovery is under way.
+    pub(crate) paused: bool,
+    /// Free superblocks at which collection starts, and below which the host waits for it.
+    pub(crate) gc_start: u32,
+    pub(crate) reserve: u32,
+}
+
+impl Ftl {
+    /// Empty tables over a medium.
+    pub(crate) fn assemble(media: Media, config: Config) -> Result<Self, ConfigError> {
+        let geometry = media.geometry();
+        config.check(&geometry)?;
+        let words = config.nvram_words(&geometry);
+        if media.nvram_words() != words {
+            let have = media.nvram_words();
+            return Err(ConfigError(format!("this configuration needs {words} words of NVRAM and the media has {have}")));
+        }
+        let scheme = crate::scheme::build(&config, &geometry);
+        let dedup = (config.dedup && scheme.remaps()).then(|| Dedup::new(geometry.pages(), media.mode())).flatten();
+        Ok(Self {
+            gc_start: config.gc_start(&geometry),
+            reserve: config.reserve(&geometry),
+            core: Core::new(config, media),
+            scheme,
+            dedup,
+            dealloc: DeallocLog::default(),
+            atomic: Atomic::default(),
+            gc: Gc::default(),
+            paused: false,
+        })
+    }
+
+    /// Formats blank media.
+    ///
+    /// # Errors
+    /// A configuration that cannot work on this geometry.
+    pub fn format(media: Media, config: Config) -> Result<Self, ConfigError> {
+        let mut ftl = Self::assemble(media, config)?;
+        let core = &mut ftl.core;
+        for index in 0..core.geometry.superblocks() {
+            let sb = SbId(index);
+            let life = Life::new().with_clean(true);
+            LifeRecord::store_life(&mut core.media, sb, life, After::NOTHING);
+            let found = Superblock {
+                state: State::Free,
+                stream: Stream::Host,
+                live: 0,
+                remapped: 0,
+                capacity: core.blocks.capacity(0),
+                opened: 0,
+                life,
+                bad: 0,
+                failing: 0,
+                erases: ClearId::default(),
+            };
+            core.blocks.set(sb, found);
+        }
+        core.media.fence();
+        Ok(ftl)
+    }
+
+    /// The media.
+    pub fn media(&self) -> &Media {
+        &self.core.media
+    }
+    /// The media.
+    #[inline]
+    pub fn media_mut(&mut self) -> &mut Media {
+        &mut self.core.media
+    }
+    /// Powers off: what remains is what outlives power.
+    pub fn into_media(self) -> Media {
+        self.core.media
+    }
+    /// Parameters.
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        let blocks = &self.core.blocks;
+        Stats {
+            meta_programs: self.core.stats.meta_programs + blocks.meta_programs,
+            blocks_retired: blocks.blocks_retired,
+            program_failures: blocks.program_failures,
+            ..self.core.stats
+        }
+    }
+    /// Free superblocks.
+    pub fn free_superblocks(&self) -> u32 {
+        self.core.blocks.free()
+    }
+    /// Free superblocks at which garbage collection starts.
+    pub fn gc_start(&self) -> u32 {
+        self.gc_start
+    }
+    /// How full the scheme's room is.
+    pub fn usage(&self) -> Usage {
+        self.scheme.usage(&self.core)
+    }
+    /// Does the scheme remap?
+    pub fn remaps(&self) -> bool {
+        self.scheme.remaps()
+    }
+    /// Is the deduplication engine on?
+    pub fn deduplicates(&self) -> bool {
+        self.dedup.is_some()
+    }
+    /// All superblocks.
+    pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
+        self.core.blocks.iter()
+    }
+    /// What a scheme with segment groups keeps for a superblock.
+    pub fn group(&self, sb: SbId) -> Option<GroupInfo> {
+        self.scheme.describe(sb)
+    }
+    /// Is the LPN mapped?
+    pub fn is_mapped(&self, lpn: u32) -> bool {
+        lpn < self.core.config.lpns && self.core.map.get(lpn).is_some()
+    }
+    /// Last sequence number handed out.
+    pub fn wsn(&self) -> u64 {
+        self.core.wsn
+    }
+    /// Sequence numbers of aborted atomic commands that still have witnesses.
+    pub fn aborted(&self) -> &[u64] {
+        self.atomic.aborted()
+    }
+
+    /// A command on this LPN comes in some 32 commands: asks for the first cache lines it will touch.
+    #[inline]
+    pub fn look_ahead_far(&self, lpn: u32, identity: Option<u64>) {
+        if lpn < self.core.config.lpns {
+            self.core.map.prefetch(lpn);
+        }
+        if let (Some(dedup), Some(identity)) = (&self.dedup, identity) {
+            dedup.prefetch_line(&Fingerprint::Identity(identity));
+        }
+    }
+
+    /// It comes in some 16 commands: asks for the lines that the first ones name.
+    #[inline]
+    pub fn look_ahead_near(&self, lpn: u32, identity: Option<u64>) {
+        let core = &self.core;
+        if lpn < core.config.lpns
+            && let Some(old) = core.map.get(lpn)
+        {
+            core.counts.prefetch(old.ppn);
+        }
+        if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
+            && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), &core.media, &core.counts)
+        {
+            self.scheme.look_ahead(core, core.geometry.superblock(ppn));
+        }
+    }
+}

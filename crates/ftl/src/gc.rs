@@ -1,0 +1,323 @@
+//! Garbage collection: pages with owners move away, then the victim is erased.
+//!
+//! In passes over a stretch of pages, so that the tables of the next pages are fetched while one is handled:
+//! collect the pages with owners, resolve who owns them, place them, rewrite the other references.
+//!
+//! Order: 1. the pages at their new place, each with one owner in its OOB  2. entries of the other owners, each after
+//! the page it names  3. the victim is marked dead, after everything  4. erases  5. its entries are released.
+//! Cut before 3: the victim is a witness as before, and says the same as the copies. After 3: the copies do.
+//!
+//! Invariants: a job gains space (its victim has garbage, and its references' entries fit into the reserve); the
+//! pages of the victim that the host remaps onto while the job runs are in `late`. Absent: the choice (`victim`).
+
+use crate::command::Refusal;
+use crate::ftl::Ftl;
+use crate::guard::Guard;
+use crate::scheme::{OwnerRef, Remapping};
+use crate::superblock::{State, Stream};
+use crate::victim::{Candidate, greedy, least_worn};
+use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId, Stored};
+
+/// Pages of a stretch.
+pub const STRETCH: u32 = 256;
+/// What a page holds whose data could not be read when it had to move: reads of it are media errors.
+pub const LOST: &[u8] = b"lost";
+/// Collections between two looks at wear.
+const WEAR_PERIOD: u64 = 16;
+const NONE: u32 = u32::MAX;
+
+/// A victim being emptied.
+pub struct Job {
+    sb: SbId,
+    /// Next page offset to look at.
+    next: u32,
+    /// Pages gained per collection, for pacing.
+    gain: u32,
+    /// Remapped owners by stretch.
+    refs: Vec<Vec<OwnerRef>>,
+    /// Owners that came while the job ran.
+    late: Vec<OwnerRef>,
+}
+
+/// A page with owners.
+struct Live {
+    offset: u32,
+    /// The owner that the OOB names, if it still is one.
+    written: Option<(u32, u64)>,
+}
+
+/// GC state and scratch buffers.
+#[derive(Default)]
+pub struct Gc {
+    job: Option<Job>,
+    credit: u64,
+    runs_at_wear_check: u64,
+    live: Vec<Live>,
+    owners: Vec<(OwnerRef, u32)>,
+    heads: Vec<u32>,
+    scanned: Vec<OwnerRef>,
+}
+
+impl Ftl {
+    /// Closed superblocks that hold data.
+    fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
+        self.core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log).map(|(id, sb)| {
+            Candidate {
+                sb: id,
+                capacity: sb.capacity,
+                live: sb.live,
+                erases: sb.life.incarnation(),
+                opened: sb.opened,
+            }
+        })
+    }
+
+    fn choose_victim(&mut self) -> Option<Candidate> {
+        if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + WEAR_PERIOD {
+            self.gc.runs_at_wear_check = self.core.stats.gc_runs;
+            let total: u64 = self.core.blocks.iter().map(|(_, sb)| u64::from(sb.life.incarnation())).sum();
+            let mean = total as f64 / f64::from(self.core.geometry.superblocks());
+            if let Some(worn) = least_worn(self.candidates(), mean, self.core.config.wear_gap) {
+                self.core.stats.wear_runs += 1;
+                return Some(worn);
+            }
+        }
+        greedy(self.candidates())
+    }
+
+    /// Starts a job if there is something to gain.
+    fn begin_job(&mut self) -> bool {
+        let Some(victim) = self.choose_victim() else { return false };
+        self.begin_job_on(victim.sb, victim.garbage().max(1));
+        true
+    }
+
+    /// Starts a job on a closed superblock.
+    pub(crate) fn begin_job_on(&mut self, sb: SbId, gain: u32) {
+        let stretches = self.core.geometry.pages_per_superblock().div_ceil(STRETCH) as usize;
+        let mut scanned = std::mem::take(&mut self.gc.scanned);
+        scanned.clear();
+        self.core.media.charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
+        self.scheme.owners(&mut self.core, sb, &mut scanned);
+        self.core.media.charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
+        let mut refs: Vec<Vec<OwnerRef>> = vec![Vec::new(); stretches];
+        for owner in &scanned {
+            refs[(owner.offset / STRETCH) as usize].push(*owner);
+        }
+        self.gc.scanned = scanned;
+        self.gc.job = Some(Job { sb, next: 0, gain, refs, late: Vec::new() });
+        self.gc.credit = 0;
+    }
+
+    /// Before a host page is programmed: collects as much as that page is worth, so that the victim is empty when
+    /// the host has used what collecting it gains.
+    #[inline]
+    pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
+        let Some(job) = &self.gc.job else {
+            if self.core.blocks.free() <= self.gc_start {
+                self.begin_job();
+            }
+            return Ok(());
+        };
+        self.gc.credit += u64::from(self.core.geometry.pages_per_superblock());
+        let price = u64::from(STRETCH) * u64::from(job.gain);
+        if self.gc.credit >= price {
+            self.gc.credit -= price;
+            self.step_job()?;
+        }
+        Ok(())
+    }
+
+    /// Collects whole victims until more than the reserve is free.
+    #[cold]
+    pub(crate) fn collect_now(&mut self) -> Result<(), Refusal> {
+        let mut rounds = 2 * self.core.geometry.superblocks();
+        while self.core.blocks.free() <= self.reserve {
+            if rounds == 0 || (self.gc.job.is_none() && !self.begin_job()) {
+                return Err(Refusal::CapacityExceeded);
+            }
+            rounds -= 1;
+            self.finish_job()?;
+        }
+        Ok(())
+    }
+
+    /// Empties the victim of the job under way.
+    pub(crate) fn finish_job(&mut self) -> Result<(), Refusal> {
+        while self.gc.job.is_some() {
+            self.step_job()?;
+        }
+        Ok(())
+    }
+
+    /// One step of collection in idle time; `false` if there is nothing to do.
+    pub fn background(&mut self) -> bool {
+        if self.gc.job.is_none() && (self.core.blocks.free() > self.gc_start || !self.begin_job()) {
+            return false;
+        }
+        self.step_job().is_ok()
+    }
+
+    /// Moves one stretch of the victim, and erases the victim after the last.
+    fn step_job(&mut self) -> Result<(), Refusal> {
+        let Some(mut job) = self.gc.job.take() else { return Ok(()) };
+        let result = self.move_stretch(&mut job);
+        if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
+            self.gc.job = Some(job);
+            return result;
+        }
+        self.core.blocks.erase(&mut self.core.media, job.sb, &mut self.core.wsn);
+        self.scheme.forget(&mut self.core, job.sb);
+        self.core.stats.gc_runs += 1;
+        Ok(())
+    }
+
+    fn move_stretch(&mut self, job: &mut Job) -> Result<(), Refusal> {
+        let end = (job.next + STRETCH).min(self.core.geometry.pages_per_superblock());
+        let mut live = std::mem::take(&mut self.gc.live);
+        let mut owners = std::mem::take(&mut self.gc.owners);
+        let mut heads = std::mem::take(&mut self.gc.heads);
+        self.find_live(job, end, &mut live);
+        self.resolve_remapped(job, end, &mut owners, &mut heads);
+        let mut result = Ok(());
+        for page in &live {
+            let first = heads[(page.offset - job.next) as usize];
+            result = self.move_page(job.sb, page, &owners, first);
+            if result.is_err() {
+                break;
+            }
+        }
+        (self.gc.live, self.gc.owners, self.gc.heads) = (live, owners, heads);
+        if result.is_ok() {
+            let start = job.next;
+            job.late.retain(|owner| !(start..end).contains(&owner.offset));
+            job.next = end;
+        }
+        result
+    }
+
+    /// Passes 1 and 2: pages with owners, and whether the OOB's owner is one of them.
+    fn find_live(&mut self, job: &Job, end: u32, live: &mut Vec<Live>) {
+        live.clear();
+        let core = &self.core;
+        for offset in job.next..end {
+            let ppn = core.geometry.page(job.sb, offset);
+            if core.counts.is_zero(ppn) {
+                continue;
+            }
+            let oob = core.media.oob(ppn);
+            core.map.prefetch(oob.lpn());
+            if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
+                dedup.prefetch_line(&crate::dedup::Fingerprint::Identity(identity));
+            }
+            live.push(Live { offset, written: Some((oob.lpn(), oob.wsn())) });
+        }
+        for owner in &job.refs[(job.next / STRETCH) as usize] {
+            core.map.prefetch(owner.lpn);
+        }
+        for page in live {
+            let ppn = core.geometry.page(job.sb, page.offset);
+            page.written = page.written.filter(|(lpn, _)| *lpn < core.map.len() && core.map.is_written_at(*lpn, ppn));
+        }
+    }
+
+    /// Pass 3: the remapped owners that are still owners, each once, chained by page with the oldest first.
+    fn resolve_remapped(&mut self, job: &Job, end: u32, owners: &mut Vec<(OwnerRef, u32)>, heads: &mut Vec<u32>) {
+        owners.clear();
+        heads.clear();
+        heads.resize((end - job.next) as usize, NONE);
+        let core = &mut self.core;
+        let late = job.late.iter().filter(|owner| (job.next..end).contains(&owner.offset));
+        let known = job.refs[(job.next / STRETCH) as usize].iter();
+        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
+        for owner in known.chain(late).rev() {
+            let ppn = core.geometry.page(job.sb, owner.offset);
+            if core.map.is_remapped_at(owner.lpn, ppn) {
+                core.map.hide_remapped(owner.lpn);
+                let head = &mut heads[(owner.offset - job.next) as usize];
+                owners.push((*owner, *head));
+                *head = (owners.len() - 1) as u32;
+            }
+        }
+        owners.iter().for_each(|(owner, _)| core.map.mark_remapped(owner.lpn));
+    }
+
+    /// Passes 4 and 5 for one page: a new place, one owner in its OOB, entries for the others.
+    fn move_page(&mut self, sb: SbId, page: &Live, owners: &[(OwnerRef, u32)], first: u32) -> Result<(), Refusal> {
+        let from = self.core.geometry.page(sb, page.offset);
+        let chain = |first: u32| {
+            std::iter::successors((first != NONE).then_some(first), move |index| {
+                let next = owners[*index as usize].1;
+                (next != NONE).then_some(next)
+            })
+        };
+        // The oldest owner goes into the OOB: entries count only if they are newer than the page they name.
+        let primary = match page.written {
+            Some(written) => written,
+            None => {
+                let oldest = chain(first).map(|index| owners[index as usize].0).min_by_key(|owner| owner.wsn);
+                let owner = oldest.expect("a page with owners has an owner");
+                (owner.lpn, owner.wsn)
+            }
+        };
+        let others = chain(first).map(|index| owners[index as usize].0).filter(|owner| owner.lpn != primary.0);
+        let found = 1 + others.clone().count() as u32;
+        assert_eq!(found, self.core.counts.get(from), "owners found and counted of {from:?}");
+        let stored = self.core.media.read_for_copy(from, Purpose::Gc).unwrap_or_else(|_| Stored::Meta(LOST.into()));
+        let to = self.program_moved(primary, stored.clone())?;
+        self.relink(primary.0, to, false);
+        for owner in others {
+            let remapping = Remapping { lpn: owner.lpn, ppn: to, wsn: owner.wsn, source: owner.source, atomic: None };
+            if !self.core.config.guards.has(Guard::OtherReferences)
+                || self.scheme.persist_moved(&mut self.core, &remapping)
+            {
+                self.relink(owner.lpn, to, true);
+            } else {
+                self.core.stats.gc_copies += 1;
+                let copy = self.program_moved((owner.lpn, owner.wsn), stored.clone())?;
+                self.relink(owner.lpn, copy, false);
+            }
+        }
+        if let Some(dedup) = &mut self.dedup {
+            dedup.moved(&self.core.media, from, to);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn relink(&mut self, lpn: u32, to: Ppn, remapped: bool) {
+        self.core.unlink(lpn);
+        self.core.link(lpn, to, remapped);
+    }
+
+    /// Programs a moved page into GC's own superblock.
+    fn program_moved(&mut self, (lpn, wsn): (u32, u64), stored: Stored) -> Result<Ppn, Refusal> {
+        loop {
+            let Some((ppn, after)) = self.core.blocks.take(Stream::Gc) else {
+                self.core.blocks.close(&mut self.core.media, Stream::Gc);
+                if !self.core.blocks.open_next(&mut self.core.media, Stream::Gc, &mut self.core.wsn) {
+                    return Err(Refusal::CapacityExceeded);
+                }
+                continue;
+            };
+            let oob = self.core.oob(ppn, lpn, wsn);
+            self.core.stats.gc_programs += 1;
+            if self.core.media.program(ppn, oob, stored.clone(), Purpose::Gc, after).is_ok() {
+                return Ok(ppn);
+            }
+            self.core.fail_block_of(ppn);
+        }
+    }
+
+    /// A remap onto a page of the victim must not be missed by the job under way.
+    #[inline]
+    pub(crate) fn note_remap(&mut self, remapping: &Remapping) {
+        if let Some(job) = &mut self.gc.job
+            && self.core.geometry.superblock(remapping.ppn) == job.sb
+        {
+            let offset = self.core.geometry.offset(remapping.ppn);
+            let Remapping { lpn, wsn, source, .. } = *remapping;
+            job.late.push(OwnerRef { offset, lpn, wsn, source });
+        }
+    }
+}

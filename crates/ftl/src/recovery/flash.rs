@@ -1,0 +1,225 @@
+//! Steps 1 and 2 of recovery: lives, heads, tails and OOB areas; and where the streams go on.
+//!
+//! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete tail, nothing else.
+
+use super::witnesses::{Witnesses, holds_data};
+use super::RecoveryError;
+use crate::command::Refusal;
+use crate::config::TAIL_RECORDS;
+use crate::ftl::Ftl;
+use crate::life::{Life, LifeRecord};
+use crate::superblock::{Head, Open, State, Stream, Superblock};
+use remap_ssd_media::{After, ClearId, Oob, Purpose, SbId, Stored};
+use std::collections::VecDeque;
+use zerocopy::FromBytes;
+
+impl Ftl {
+    /// Step 1a: what NVRAM says of each superblock.
+    pub(super) fn read_lives(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let words = self.core.layout.atomic;
+        witnesses.report.nvram_bytes += words as u64 * 8;
+        self.charge_nvram(words);
+        let core = &mut self.core;
+        let mut blank = true;
+        for index in 0..core.geometry.superblocks() {
+            let sb = SbId(index);
+            // A lost first word: the head, if there is one, speaks for itself.
+            let record = LifeRecord::load(&mut core.media, sb).unwrap_or(LifeRecord { life: Life::new(), bad: 0, failing: 0 });
+            blank &= record.life == Life::new();
+            witnesses.saw(record.life.dead_before());
+            let capacity = core.blocks.capacity(record.bad);
+            let found = Superblock {
+                state: if capacity == 0 { State::Retired } else { State::Free },
+                stream: Stream::Host,
+                live: 0,
+                remapped: 0,
+                capacity,
+                opened: 0,
+                life: record.life,
+                bad: record.bad,
+                failing: record.failing,
+                erases: ClearId::default(),
+            };
+            core.blocks.set(sb, found);
+        }
+        if blank {
+            return Err(RecoveryError::Foreign("the media has never been formatted".into()));
+        }
+        Ok(())
+    }
+
+    /// Step 1b: heads that count.
+    pub(super) fn read_heads(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        for index in 0..self.core.geometry.superblocks() {
+            let sb = SbId(index);
+            let core = &mut self.core;
+            let mut found = *core.blocks.get(sb);
+            let Some(offset) = core.blocks.head_offset(sb, found.bad | found.failing) else { continue };
+            witnesses.report.head_pages += 1;
+            let head = match core.media.read_meta(core.geometry.page(sb, offset), Purpose::Meta) {
+                Ok(None) => continue,
+                Ok(Some((_, bytes))) => Head::read_from_bytes(&bytes[..]).ok(),
+                Err(_) => self.head_from_pages(sb, offset),
+            };
+            // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
+            found.life.set_clean(false);
+            let alive = head.filter(|head| head.magic == Head::MAGIC && head.wsn > found.life.dead_before());
+            if let Some(head) = alive {
+                if head.superblock != index {
+                    return Err(RecoveryError::Foreign(format!("superblock {index} has the head of {}", head.superblock)));
+                }
+                witnesses.saw(head.wsn);
+                witnesses.set_live(sb);
+                witnesses.report.superblocks += 1;
+                found.opened = head.wsn;
+                found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
+                found.life.set_incarnation(head.incarnation);
+                found.state = State::Closed;
+                found.capacity = self.core.blocks.capacity(found.bad | found.failing);
+            }
+            self.core.blocks.set(sb, found);
+        }
+        Ok(())
+    }
+
+    /// A head that cannot be read: pages of the same incarnation prove that it was there. Its number is then as old as
+    /// it can be, which only matters among copies that say the same.
+    fn head_from_pages(&mut self, sb: SbId, head: u32) -> Option<Head> {
+        let core = &mut self.core;
+        let life = core.blocks.get(sb).life;
+        let mut proof = None;
+        for die in 0..core.geometry.dies() {
+            let offset = if die == head { die + core.geometry.dies() } else { die };
+            if let Ok(Some(oob)) = core.media.read_oob(core.geometry.page(sb, offset), Purpose::Meta)
+                && u32::from(oob.incarnation()) == life.incarnation() & 63
+                && oob.wsn() != 0
+            {
+                proof = Some(if oob.lpn() == Oob::LOG { Stream::Log } else { Stream::Host });
+                break;
+            }
+        }
+        Some(Head {
+            magic: Head::MAGIC,
+            superblock: sb.0,
+            wsn: life.dead_before() + 1,
+            incarnation: life.incarnation(),
+            erase_count: life.incarnation(),
+            stream: proof? as u8,
+            padding: [0; 7],
+        })
+    }
+
+    /// Step 2: mappings made by writes. The superblocks without a complete tail, oldest first.
+    pub(super) fn read_pages(&mut self, witnesses: &mut Witnesses) -> Vec<SbId> {
+        let live = self.core.blocks.iter().filter(|(_, sb)| holds_data(sb.state));
+        let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
+        order.sort_unstable();
+        let mut open = Vec::new();
+        for (_, sb) in order {
+            if self.core.blocks.get(sb).stream == Stream::Log {
+                open.push(sb);
+            } else if !self.read_tails(witnesses, sb) {
+                self.read_oobs(witnesses, sb);
+                open.push(sb);
+            }
+        }
+        open
+    }
+
+    fn read_tails(&mut self, witnesses: &mut Witnesses, sb: SbId) -> bool {
+        let core = &mut self.core;
+        let pages = core.geometry.pages_per_superblock();
+        let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
+        let mut records: Vec<Oob> = Vec::with_capacity(pages as usize);
+        for (index, offset) in offsets.iter().enumerate() {
+            let page = core.geometry.page(sb, *offset);
+            let first = index as u32 * TAIL_RECORDS;
+            let len = TAIL_RECORDS.min(pages - first);
+            witnesses.report.tail_pages += 1;
+            let Ok(found) = core.media.read_tail(page, core.geometry.page(sb, first), len) else { return false };
+            records.extend(found.iter().map(|bytes| Oob::from_bytes(*bytes)));
+            if core.media.oob(page).wsn() != index as u64 + 1 {
+                return false;
+            }
+        }
+        for (offset, oob) in records.into_iter().enumerate() {
+            self.tell_page(witnesses, sb, offset as u32, oob);
+        }
+        true
+    }
+
+    fn read_oobs(&mut self, witnesses: &mut Witnesses, sb: SbId) {
+        let geometry = self.core.geometry;
+        let bad = self.core.blocks.get(sb).bad;
+        for die in (0..geometry.dies()).filter(|die| bad >> die & 1 == 0) {
+            for row in 0..geometry.pages_per_block() {
+                let offset = row * geometry.dies() + die;
+                witnesses.report.oob_pages += 1;
+                match self.core.media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
+                    Ok(Some(oob)) => self.tell_page(witnesses, sb, offset, oob),
+                    Ok(None) => break, // Erased: so is the rest of the block.
+                    Err(_) => {}       // Torn, or a program that failed.
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn tell_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
+        let core = &mut self.core;
+        let incarnation = core.blocks.get(sb).life.incarnation() & 63;
+        if oob.wsn() == 0 || oob.lpn() >= core.map.len() || u32::from(oob.incarnation()) != incarnation {
+            return;
+        }
+        witnesses.write(core, oob.lpn(), core.geometry.page(sb, offset), oob.wsn());
+    }
+
+    /// The youngest superblock of each stream that has room goes on being filled, holes first.
+    pub(super) fn resume_streams(&mut self, open: &[SbId]) {
+        let core = &mut self.core;
+        for &sb in open.iter().rev() {
+            let entry = *core.blocks.get(sb);
+            if core.blocks.open(entry.stream).is_some() {
+                continue;
+            }
+            let skipped = entry.bad | entry.failing;
+            let Some(head) = core.blocks.head_offset(sb, skipped) else { continue };
+            let Some(&end) = core.blocks.tail_offsets(skipped).first() else { continue };
+            let good = |offset: &u32| *offset != head && skipped >> core.geometry.die_of_offset(*offset) & 1 == 0;
+            let is_programmed = |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
+            let next = (0..core.geometry.pages_per_superblock()).rev().find(is_programmed).map_or(0, |last| last + 1);
+            let holes: VecDeque<u32> =
+                (0..next.min(end)).filter(|offset| good(offset) && !is_programmed(offset)).collect();
+            if holes.is_empty() && next >= end {
+                continue;
+            }
+            core.blocks.resume(entry.stream, Open { sb, next: next.min(end), end, head, holes });
+        }
+    }
+
+    /// A page that reads as a media error, for an LPN whose data is lost.
+    pub(super) fn program_lost(&mut self, lpn: u32, stored: Stored) -> Result<(), Refusal> {
+        loop {
+            if self.core.blocks.free() <= self.reserve {
+                self.collect_now()?;
+            }
+            let Some((ppn, after)) = self.core.blocks.take(Stream::Host) else {
+                self.core.blocks.close(&mut self.core.media, Stream::Host);
+                if !self.core.blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn) {
+                    return Err(Refusal::CapacityExceeded);
+                }
+                continue;
+            };
+            let wsn = self.core.tick();
+            let oob = self.core.oob(ppn, lpn, wsn);
+            let after = after.and(After::NOTHING);
+            if self.core.media.program(ppn, oob, stored.clone(), Purpose::Meta, after).is_err() {
+                self.core.fail_block_of(ppn);
+                continue;
+            }
+            self.core.unlink(lpn);
+            self.core.link(lpn, ppn, false);
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Recovery from media alone (FAST'21 §4.5), in named steps.
+//!
+//! 1. `read_lives`, `read_heads`: which superblocks hold data, since when.
+//! 2. `read_pages`: tail metadata of closed superblocks, OOB areas of the others: mappings made by writes.
+//!    `read_bitmaps`, `read_deallocations`: what was deallocated.
+//! 3. `RemapScheme::replay`: mappings made by remaps.
+//! 4. `count`: RC, live pages and remapped LPNs follow from L2P.
+//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable.
+//!
+//! For every LPN the newest witness wins; of two with one number, the one in the younger superblock. What this
+//! returns for a command that was never acknowledged becomes the truth.
+//! Invariant: nothing is written before step 5, and step 5 says nothing that steps 1 to 4 would not find again.
+
+mod flash;
+mod witnesses;
+
+use crate::config::{Config, ConfigError};
+use crate::ftl::Ftl;
+use crate::gc::LOST;
+use crate::guard::Guard;
+use crate::layout::ABORTED_SLOTS;
+use crate::superblock::{State, Stream};
+use remap_ssd_media::{After, Media, OpKind, Purpose, SbId, Stored};
+use serde::Serialize;
+pub use witnesses::Witnesses;
+
+/// What recovery read and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecoveryReport {
+    /// Head pages read.
+    pub head_pages: u64,
+    /// Tail pages read.
+    pub tail_pages: u64,
+    /// OOB areas read in superblocks without tail.
+    pub oob_pages: u64,
+    /// Pages of deallocation bitmaps read.
+    pub bitmap_pages: u64,
+    /// Pages of a remapping log on flash read.
+    pub log_pages: u64,
+    /// Bytes of NVRAM read.
+    pub nvram_bytes: u64,
+    /// Records considered: pages, entries, deallocations.
+    pub records: u64,
+    /// Superblocks with data.
+    pub superblocks: u64,
+    /// LPNs mapped.
+    pub mapped: u64,
+    /// LPNs whose newest witness could not be read: they are media errors now.
+    pub lost: u64,
+    /// Atomic commands that a cut interrupted.
+    pub aborted: u64,
+}
+
+/// Why a device cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoveryError {
+    /// The configuration does not fit the media.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A word that says whose mappings follow, or which LPN an entry names, cannot be read: any page might be stale.
+    #[error("NVRAM word {word} is damaged beyond correction and nothing else tells what it said")]
+    NvramDamaged {
+        /// Its address.
+        word: usize,
+    },
+    /// A bitmap of deallocations cannot be read: pages that were deallocated might come back.
+    #[error("the deallocation bitmap in flash page {page} cannot be read")]
+    BitmapDamaged {
+        /// Its page.
+        page: u32,
+    },
+    /// The media does not hold a device that this configuration describes.
+    #[error("not a device of this configuration: {0}")]
+    Foreign(String),
+    /// Recovery needs flash space and there is none left.
+    #[error("no flash space left to finish recovery")]
+    NoSpace,
+}
+
+impl Ftl {
+    /// Rebuilds everything from what outlives power.
+    ///
+    /// # Errors
+    /// Why the device cannot be opened. The media is dropped; take a snapshot before if it matters.
+    pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
+        let mut ftl = Self::assemble(media, config)?;
+        let mut witnesses = Witnesses::new(&ftl.core);
+        ftl.read_lives(&mut witnesses)?;
+        witnesses.aborted = ftl.atomic.read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
+        ftl.read_heads(&mut witnesses)?;
+        let open = ftl.read_pages(&mut witnesses);
+        ftl.read_bitmaps(&mut witnesses)?;
+        ftl.read_deallocations(&mut witnesses)?;
+        ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
+        ftl.count(&mut witnesses);
+        ftl.resume(witnesses, open)
+    }
+
+    /// Deallocated LPNs: each set bit of a bitmap is one, as of the bitmap's own number.
+    fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let core = &mut self.core;
+        for chunk in 0..core.config.chunks() {
+            let Some(mapping) = core.map.get(core.config.lpns + chunk) else { continue };
+            witnesses.report.bitmap_pages += 1;
+            let damaged = RecoveryError::BitmapDamaged { page: mapping.ppn.0 };
+            let Ok(Some((oob, bits))) = core.media.read_meta(mapping.ppn, Purpose::Meta) else { return Err(damaged) };
+            if &bits[..] == LOST {
+                return Err(damaged);
+            }
+            let first = chunk * crate::config::CHUNK_LPNS;
+            for (byte, bits) in bits.iter().enumerate() {
+                let mut bits = *bits;
+                while bits != 0 {
+                    let lpn = first + byte as u32 * 8 + bits.trailing_zeros();
+                    bits &= bits - 1;
+                    if lpn < core.config.lpns {
+                        witnesses.deallocation(core, lpn, oob.wsn());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let core = &mut self.core;
+        witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
+        let records =
+            self.dealloc.read_back(core).map_err(|word| RecoveryError::NvramDamaged { word })?;
+        for (first, len, wsn) in records {
+            for lpn in first..first + len {
+                witnesses.deallocation(core, lpn, wsn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 4: everything that follows from L2P.
+    fn count(&mut self, witnesses: &mut Witnesses) {
+        let core = &mut self.core;
+        witnesses.settle_relocated(core);
+        for lpn in 0..core.map.len() {
+            let Some(mapping) = core.map.get(lpn) else { continue };
+            witnesses.report.mapped += 1;
+            let count = core.counts.add(mapping.ppn);
+            core.blocks.gain(core.geometry.superblock(mapping.ppn), count == 1, mapping.remapped);
+        }
+        if core.config.guards.has(Guard::TimeResumes) {
+            core.wsn = core.wsn.max(witnesses.newest());
+        }
+    }
+
+    /// Step 5.
+    fn resume(mut self, witnesses: Witnesses, open: Vec<SbId>) -> Result<(Self, RecoveryReport), RecoveryError> {
+        let Witnesses { mut report, relocated, lost, aborted_seen, aborted_places, .. } = witnesses;
+        self.resume_streams(&open);
+        report.aborted = aborted_seen.len() as u64;
+        let crowded = aborted_seen.len() > ABORTED_SLOTS / 2;
+        if !self.atomic.resume(&mut self.core, aborted_seen) {
+            return Err(RecoveryError::NoSpace);
+        }
+        self.paused = true;
+        self.keep_relocated(relocated).map_err(|_| RecoveryError::NoSpace)?;
+        self.paused = false;
+        self.scheme.resume(&mut self.core);
+        report.lost = self.mark_lost(lost).map_err(|_| RecoveryError::NoSpace)?;
+        if crowded {
+            self.bury(aborted_places.into_iter().collect());
+        }
+        Ok((self, report))
+    }
+
+    /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry will be recycled one
+    /// day. Until then nothing may be reclaimed.
+    fn keep_relocated(&mut self, relocated: Vec<(u32, u64)>) -> Result<(), crate::command::Refusal> {
+        let mut sources: Vec<u32> = relocated.iter().map(|(lpn, _)| *lpn).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        let keeps = self.core.config.guards.has(Guard::RelocatedSources);
+        let runs: Vec<(u32, u32)> = match keeps {
+            true => sources.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run.len() as u32)).collect(),
+            false => Vec::new(),
+        };
+        if self.dealloc.is_interrupted() || self.dealloc.room(&self.core) < runs.len() {
+            // The bitmaps take them all.
+            let interrupted = self.dealloc.is_interrupted();
+            runs.iter().flat_map(|(lpn, len)| *lpn..*lpn + *len).for_each(|lpn| self.dealloc.touch(lpn));
+            self.flush_deallocations()?;
+            if interrupted {
+                self.dealloc.reset_both(&mut self.core);
+            }
+            return Ok(());
+        }
+        for (lpn, len) in runs {
+            let wsn = self.core.tick();
+            self.dealloc.append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
+        }
+        Ok(())
+    }
+
+    /// LPNs that lost their newest witness get a page that says so: never old data.
+    fn mark_lost(&mut self, mut lost: Vec<u32>) -> Result<u64, crate::command::Refusal> {
+        lost.sort_unstable();
+        lost.dedup();
+        lost.retain(|lpn| *lpn < self.core.config.lpns);
+        for &lpn in &lost {
+            self.program_lost(lpn, Stored::Meta(LOST.into()))?;
+        }
+        Ok(lost.len() as u64)
+    }
+
+    /// Collects the superblocks that hold witnesses of aborted commands, so that their numbers can be forgotten.
+    fn bury(&mut self, places: Vec<SbId>) {
+        for sb in places {
+            let entry = self.core.blocks.get(sb);
+            if entry.state == State::Closed && entry.stream != Stream::Log && self.core.blocks.free() > 1 {
+                self.begin_job_on(sb, 1);
+                if self.finish_job().is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads every mapped page once; how many cannot be read. For inspection.
+    pub fn scrub(&mut self) -> u64 {
+        let mut unreadable = 0;
+        for lpn in 0..self.core.config.lpns {
+            unreadable += u64::from(self.read(lpn).is_err());
+            self.core.media.ops.clear();
+        }
+        unreadable
+    }
+
+    /// Charges the NVRAM words read outside the scheme.
+    fn charge_nvram(&mut self, words: usize) {
+        self.core.media.charge(OpKind::NvRead, (words * 8) as u32, Purpose::Meta, After::NOTHING);
+    }
+}
+

@@ -1,0 +1,150 @@
+//! The total order of witnesses: for every LPN the newest durable one wins.
+//!
+//! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted commands do not
+//! count. Absent: where witnesses come from.
+
+use super::RecoveryReport;
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::map::Mapping;
+use crate::superblock::State;
+use remap_ssd_media::{Ppn, SbId};
+use std::collections::BTreeSet;
+
+/// What recovery has heard so far.
+pub struct Witnesses {
+    /// What was read.
+    pub report: RecoveryReport,
+    when: Vec<u64>,
+    live: Vec<bool>,
+    newest: u64,
+    pub(super) aborted: Vec<u64>,
+    pub(super) aborted_seen: Vec<u64>,
+    pub(super) aborted_places: BTreeSet<SbId>,
+    /// Sources of relocations, with the number of the relocation.
+    pub(super) relocated: Vec<(u32, u64)>,
+    pub(super) lost: Vec<u32>,
+}
+
+impl Witnesses {
+    pub(super) fn new(core: &Core) -> Self {
+        Self {
+            report: RecoveryReport::default(),
+            when: vec![0; core.map.len() as usize],
+            live: vec![false; core.geometry.superblocks() as usize],
+            newest: 0,
+            aborted: Vec::new(),
+            aborted_seen: Vec::new(),
+            aborted_places: BTreeSet::new(),
+            relocated: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Largest number found anywhere.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    pub(super) fn set_live(&mut self, sb: SbId) {
+        self.live[sb.0 as usize] = true;
+    }
+
+    /// Does a superblock hold data, as far as its life and its head say?
+    pub fn is_live(&self, sb: SbId) -> bool {
+        self.live[sb.0 as usize]
+    }
+
+    /// Time is at least this.
+    #[inline]
+    pub fn saw(&mut self, wsn: u64) {
+        self.newest = self.newest.max(wsn);
+    }
+
+    fn is_aborted(&mut self, wsn: u64, place: Option<SbId>) -> bool {
+        if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
+            return false;
+        }
+        self.aborted_seen.push(wsn);
+        self.aborted_places.extend(place);
+        true
+    }
+
+    #[inline]
+    fn consider(&mut self, core: &mut Core, lpn: u32, wsn: u64, mapping: Option<Mapping>) {
+        let when = &mut self.when[lpn as usize];
+        let wins = wsn > *when || (wsn == *when && is_younger(core, mapping, core.map.get(lpn)));
+        if wins {
+            *when = wsn;
+            core.map.set(lpn, mapping);
+        }
+    }
+
+    /// A page's OOB names this LPN.
+    #[inline]
+    pub(super) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
+        self.saw(wsn);
+        self.report.records += 1;
+        if !self.aborted.is_empty() && self.is_aborted(wsn, Some(core.geometry.superblock(ppn))) {
+            return;
+        }
+        self.consider(core, lpn, wsn, Some(Mapping { ppn, remapped: false }));
+    }
+
+    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation loses it.
+    pub fn remap(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64, source: Option<u32>) {
+        self.saw(wsn);
+        self.report.records += 1;
+        let sb = core.geometry.superblock(ppn);
+        let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
+        if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns || self.is_aborted(wsn, Some(sb)) {
+            return;
+        }
+        self.consider(core, lpn, wsn, Some(Mapping { ppn, remapped: true }));
+        if let Some(source) = source.filter(|source| *source < core.config.lpns) {
+            self.deallocation(core, source, wsn);
+            if self.when[source as usize] == wsn && core.map.get(source).is_none() {
+                self.relocated.push((source, wsn));
+            }
+        }
+    }
+
+    /// An LPN was deallocated.
+    #[inline]
+    pub(super) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
+        self.saw(wsn);
+        self.report.records += 1;
+        if !self.aborted.is_empty() && self.is_aborted(wsn, None) {
+            return;
+        }
+        self.consider(core, lpn, wsn, None);
+    }
+
+    /// An entry for this LPN is damaged: whatever else is known of it may be old.
+    pub fn lost(&mut self, lpn: u32) {
+        self.lost.push(lpn);
+    }
+
+    /// Relocated sources whose witness is still in force.
+    pub(super) fn settle_relocated(&mut self, core: &Core) {
+        let when = &self.when;
+        self.relocated.retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && core.map.get(*lpn).is_none());
+    }
+}
+
+/// Of two witnesses of one write, the copy is in the superblock that was opened later.
+fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
+    let opened = |mapping: Mapping| core.blocks.get(core.geometry.superblock(mapping.ppn)).opened;
+    match (new, old) {
+        (Some(new), Some(old)) => {
+            let younger = opened(new) > opened(old);
+            if core.config.guards.has(Guard::NewerGeneration) { younger } else { !younger }
+        }
+        _ => false,
+    }
+}
+
+/// States that hold data.
+pub(super) fn holds_data(state: State) -> bool {
+    matches!(state, State::Open | State::Closed)
+}

@@ -1,0 +1,40 @@
+//! Which superblock to collect: a pure choice, so that policies can be added and tested without a device.
+
+use remap_ssd_media::SbId;
+
+/// What a policy may know of a closed superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which.
+    pub sb: SbId,
+    /// Pages it could hold.
+    pub capacity: u32,
+    /// Pages with owners.
+    pub live: u32,
+    /// Erases so far.
+    pub erases: u32,
+    /// WSN when it was opened.
+    pub opened: u64,
+}
+
+impl Candidate {
+    /// Pages that collecting it gains.
+    pub fn garbage(&self) -> u32 {
+        self.capacity.saturating_sub(self.live)
+    }
+}
+
+/// Greedy: the superblock with the most unreferenced pages, the oldest of several (FAST'21 §4.4).
+pub fn greedy(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
+    candidates
+        .filter(|candidate| candidate.garbage() > 0)
+        .max_by_key(|candidate| (candidate.garbage(), std::cmp::Reverse(candidate.opened)))
+}
+
+/// Static wear levelling: the least worn superblock, if it is `gap` erases or more below the mean; its cold data
+/// moves away and it takes part in the wear again.
+pub fn least_worn(candidates: impl Iterator<Item = Candidate>, mean_erases: f64, gap: u32) -> Option<Candidate> {
+    candidates
+        .min_by_key(|candidate| (candidate.erases, candidate.sb))
+        .filter(|candidate| gap > 0 && f64::from(candidate.erases) + f64::from(gap) <= mean_erases)
+}

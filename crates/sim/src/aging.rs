@@ -1,0 +1,289 @@
+//! Bringing a device to the state in which the published evaluations measure.
+//!
+//! 1. Random writes until garbage collection has run (FAST'21 section 5.2).
+//! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page remapped for
+//!    the second time leaves an entry that no longer counts. A device without remapping skips this step.
+//! 3. If asked for, writes of some times the addressable pages, until its state is steady.
+//!
+//! No virtual time passes. Invariants: every loop is bounded, and one that gets nowhere is an error that says
+//! why; the same seed and source give the same device. Absent: which contents are written (the source's).
+
+use crate::run::{Feed, command};
+use crate::source::{Source, SourceError};
+use rand::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::Device;
+use remap_ssd_ftl::{Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_media::{Lpn, Payload};
+
+/// How to age.
+#[derive(Clone, Debug)]
+pub struct AgingOptions {
+    /// Seed of the remaps.
+    pub seed: u64,
+    /// Share of the remapping metadata's room to use; 0 skips the step.
+    pub nvram_used: f64,
+    /// Share of that which stays valid.
+    pub nvram_valid: f64,
+    /// Writes after that, in multiples of the addressable pages.
+    pub overwrite: f64,
+}
+
+impl Default for AgingOptions {
+    fn default() -> Self {
+        Self { seed: 1, nvram_used: 0.9, nvram_valid: 0.7, overwrite: 0.0 }
+    }
+}
+
+/// What aging did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AgingReport {
+    /// Pages written by the random fill.
+    pub filled: u64,
+    /// Pages remapped.
+    pub remapped: u64,
+    /// Pages written after that.
+    pub overwritten: u64,
+    /// Share of the remapping metadata's room in use, if it is limited.
+    pub nvram_used: f64,
+    /// Share of that which is valid.
+    pub nvram_valid: f64,
+}
+
+/// Why a device could not be aged.
+#[derive(Debug, thiserror::Error)]
+pub enum AgingError {
+    /// The source of writes cannot go on.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The source ended.
+    #[error("aging needs an endless source of writes: this one ended after {0} pages")]
+    Ended(u64),
+    /// The source does not write.
+    #[error("aging needs a source of writes: {0} pages went by without one")]
+    NoWrites(u64),
+    /// Garbage collection does not start.
+    #[error(
+        "garbage collection did not start: {writes} random writes programmed {programs} of {pages} pages; \
+         write contents with fewer duplicates or address more pages"
+    )]
+    NeverFull {
+        /// Written.
+        writes: u64,
+        /// Programmed.
+        programs: u64,
+        /// Flash pages.
+        pages: u64,
+    },
+    /// The device refuses.
+    #[error("the device refused a page while aging: {0}")]
+    Refused(Refusal),
+}
+
+/// Writes that may go by while fewer than one in 64 of them is programmed, in multiples of the logical pages.
+const FRUITLESS_ROUNDS: u64 = 8;
+
+/// Pages submitted between two looks at the firmware's counters.
+const STRIDE: u64 = 1024;
+
+/// Ages a device. `writes` is a random workload over the addressable pages with the contents of the run to
+/// come; what it reads or deallocates is left out.
+///
+/// # Errors
+/// The source fails, or the device does not get into the wanted state.
+pub fn age(device: &mut Device, writes: &mut dyn Source, options: &AgingOptions) -> Result<AgingReport, AgingError> {
+    let mut aging = Aging {
+        written: LpnSet::new(device.config().firmware.lpns),
+        lpns: Vec::new(),
+        feed: Feed::default(),
+        device,
+        source: writes,
+    };
+    let filled = aging.fill()?;
+    let remapped = aging.remap(options)?;
+    let addressable = f64::from(aging.device.config().addressable_lpns());
+    let overwritten = (addressable * options.overwrite) as u64;
+    aging.write(overwritten)?;
+    let usage = aging.device.ftl().usage();
+    let share = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+    Ok(AgingReport {
+        filled,
+        remapped,
+        overwritten,
+        nvram_used: share(usage.used_bytes, usage.capacity_bytes),
+        nvram_valid: share(usage.valid_bytes, usage.used_bytes),
+    })
+}
+
+struct Aging<'a> {
+    device: &'a mut Device,
+    source: &'a mut dyn Source,
+    feed: Feed,
+    written: LpnSet,
+    /// The members of `written`, to draw from.
+    lpns: Vec<u32>,
+}
+
+impl Aging<'_> {
+    /// Random writes until garbage collection has run.
+    fn fill(&mut self) -> Result<u64, AgingError> {
+        let begin = *self.device.ftl().stats();
+        let pages = u64::from(self.device.config().geometry.pages());
+        let patience = FRUITLESS_ROUNDS * u64::from(self.device.config().firmware.lpns);
+        let (mut writes, mut checked_writes, mut checked_programs) = (0, 0, 0);
+        while self.device.ftl().stats().gc_runs == begin.gc_runs {
+            self.write(STRIDE)?;
+            writes += STRIDE;
+            if writes - checked_writes >= patience {
+                let programs = self.device.ftl().stats().host_programs - begin.host_programs;
+                if programs - checked_programs < (writes - checked_writes) / 64 {
+                    return Err(AgingError::NeverFull { writes, programs, pages });
+                }
+                (checked_writes, checked_programs) = (writes, programs);
+            }
+        }
+        Ok(writes)
+    }
+
+    /// Writes `count` pages from the source.
+    fn write(&mut self, count: u64) -> Result<(), AgingError> {
+        let (mut done, mut seen) = (0, 0);
+        while done < count {
+            let Some(page) = self.feed.next(self.device) else {
+                if !self.feed.refill(self.source)? {
+                    return Err(AgingError::Ended(seen));
+                }
+                continue;
+            };
+            seen += 1;
+            if !page.kind.writes() {
+                if seen > 1_000_000 && done == 0 {
+                    return Err(AgingError::NoWrites(seen));
+                }
+                continue;
+            }
+            let command = command(&page);
+            let result = self.device.untimed(|ftl| ftl.write(command.lpn, &Payload::Identity(command.content)));
+            result.map_err(AgingError::Refused)?;
+            if self.written.insert(page.lpn) {
+                self.lpns.push(page.lpn);
+            }
+            done += 1;
+        }
+        Ok(())
+    }
+
+    /// Remaps random written pages until the metadata is as full as wanted. Returns how many.
+    fn remap(&mut self, options: &AgingOptions) -> Result<u64, AgingError> {
+        let config = &self.device.config().firmware;
+        if config.scheme == SchemeKind::None || options.nvram_used <= 0.0 || self.lpns.len() < 2 {
+            return Ok(0);
+        }
+        let entry_bytes = 8 * config.entry.words() as u64;
+        let room = config.log_bytes / entry_bytes;
+        let mut draws = Draws {
+            rng: Xoshiro256PlusPlus::seed_from_u64(options.seed),
+            lpns: &self.lpns,
+            remapped: LpnSet::new(config.lpns),
+            again: Vec::new(),
+        };
+        let mut done = 0;
+        // With room for `room` entries, 0.9 of it used takes about 0.9 x room remaps; where the scheme reclaims
+        // meanwhile, or entries are larger, a few times that.
+        while done < 4 * room {
+            let (used, valid) = fullness(self.device.ftl(), done, draws.remapped.len, room);
+            if used >= options.nvram_used {
+                break;
+            }
+            let renew = valid >= options.nvram_valid * used.max(f64::MIN_POSITIVE) && !draws.again.is_empty();
+            let stride = STRIDE.min((room / 256).max(1));
+            for _ in 0..stride {
+                let target = if renew { draws.old_target() } else { draws.new_target() };
+                let source = draws.source(target);
+                let remap = Remap { target: Lpn(target), source: Lpn(source), len: 1, relocate: false, atomic: false };
+                self.device.untimed(|ftl| ftl.remap(&remap)).map_err(AgingError::Refused)?;
+            }
+            done += stride;
+        }
+        Ok(done)
+    }
+}
+
+/// Shares of the room that are used and valid. A scheme without limit counts its remaps against the same room,
+/// so that every scheme starts a run from the same mappings.
+fn fullness(ftl: &Ftl, remaps: u64, distinct: u64, room: u64) -> (f64, f64) {
+    let usage = ftl.usage();
+    let (used, valid, whole) = match usage.capacity_bytes {
+        0 => (remaps, distinct, room),
+        capacity => (usage.used_bytes, usage.valid_bytes, capacity),
+    };
+    (used as f64 / whole.max(1) as f64, valid as f64 / whole.max(1) as f64)
+}
+
+/// Draws pages to remap.
+struct Draws<'a> {
+    rng: Xoshiro256PlusPlus,
+    lpns: &'a [u32],
+    remapped: LpnSet,
+    /// The members of `remapped`.
+    again: Vec<u32>,
+}
+
+/// Draws before a page that fits less well will do.
+const TRIES: usize = 16;
+
+impl Draws<'_> {
+    fn draw(&mut self, from: usize) -> usize {
+        ((u128::from(self.rng.next_u64()) * from as u128) >> 64) as usize
+    }
+
+    /// A page that has not been remapped here, if one is found soon.
+    fn new_target(&mut self) -> u32 {
+        let mut target = 0;
+        for _ in 0..TRIES {
+            target = self.lpns[self.draw(self.lpns.len())];
+            if self.remapped.insert(target) {
+                self.again.push(target);
+                break;
+            }
+        }
+        target
+    }
+
+    /// A page that has been remapped here.
+    fn old_target(&mut self) -> u32 {
+        let at = self.draw(self.again.len());
+        self.again[at]
+    }
+
+    /// Another written page.
+    fn source(&mut self, target: u32) -> u32 {
+        let at = self.draw(self.lpns.len());
+        match self.lpns[at] {
+            same if same == target => self.lpns[(at + 1) % self.lpns.len()],
+            other => other,
+        }
+    }
+}
+
+/// A set of logical pages.
+struct LpnSet {
+    words: Vec<u64>,
+    len: u64,
+}
+
+impl LpnSet {
+    fn new(lpns: u32) -> Self {
+        Self { words: vec![0; (lpns as usize).div_ceil(64)], len: 0 }
+    }
+
+    /// Adds a page; `false` if it was in.
+    #[inline]
+    fn insert(&mut self, lpn: u32) -> bool {
+        let (word, bit) = (&mut self.words[lpn as usize / 64], 1 << (lpn % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        self.len += u64::from(new);
+        new
+    }
+}

@@ -1,0 +1,285 @@
+//! What a run measures while it goes: latencies, counters, a time series.
+//!
+//! Counters are read as they are and subtracted at the end; the series keeps readings, and when it has twice as
+//! many as wanted it drops every second one and doubles its interval, so a run of unknown length ends with
+//! between one and two times the wanted number of points.
+//!
+//! Invariants: recording a latency is a few additions; all rates are over virtual time.
+//! Absent: when anything happened (the run's), and words (the report's).
+
+use crate::summary::{Demotions, Percentiles, RunSummary, Sample};
+use hdrhistogram::Histogram;
+use remap_ssd_device::Device;
+use remap_ssd_ftl::Stats;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Latencies above this, 78 hours, are recorded as this.
+const LATENCY_MAX_NS: u64 = 1 << 48;
+/// Significant decimal digits of a latency.
+const DIGITS: u8 = 3;
+/// Points of a cumulative distribution, about.
+const CDF_POINTS: f64 = 200.0;
+const NS_PER_S: f64 = 1e9;
+const S_PER_YEAR: f64 = 365.25 * 86_400.0;
+const MIB: f64 = (1 << 20) as f64;
+
+/// A distribution of latencies.
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self(Histogram::new_with_bounds(1, LATENCY_MAX_NS, DIGITS).expect("the bounds are valid"))
+    }
+}
+
+impl Latencies {
+    /// Records one.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns);
+    }
+
+    /// Its percentiles, 0 if nothing was recorded.
+    pub fn percentiles(&self) -> Percentiles {
+        let at = |quantile| us(self.0.value_at_quantile(quantile));
+        if self.0.is_empty() {
+            return Percentiles::default();
+        }
+        Percentiles {
+            mean: self.0.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            p9999: at(0.9999),
+            max: us(self.0.max()),
+        }
+    }
+
+    /// Points (microseconds, share of requests that took no longer), dense where the tail thins out.
+    pub fn cdf(&self) -> Vec<(f64, f64)> {
+        let total = self.0.len() as f64;
+        let (mut points, mut seen, mut shown) = (Vec::new(), 0, 0.0);
+        for step in self.0.iter_recorded() {
+            seen += step.count_since_last_iteration();
+            let share = seen as f64 / total;
+            let moved = share - shown >= 1.0 / CDF_POINTS || 1.0 - share <= (1.0 - shown) * 0.7;
+            if moved || points.is_empty() {
+                points.push((us(step.value_iterated_to()), share));
+                shown = share;
+            }
+        }
+        points
+    }
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// Pages that passed, counted by the run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passed {
+    /// Page operations of every kind.
+    pub operations: u64,
+    /// Of those, reads and writes: they move 4 KiB each.
+    pub transfers: u64,
+}
+
+/// One reading of every counter.
+#[derive(Clone, Copy)]
+struct Reading {
+    at_ns: u64,
+    passed: Passed,
+    stats: Stats,
+    programs: u64,
+    erases: u64,
+    nvram_bytes: u64,
+    lookup_ns: u64,
+    free_superblocks: u32,
+    nvram_used: f64,
+}
+
+impl Reading {
+    fn of(device: &Device, at_ns: u64, passed: Passed) -> Self {
+        let ftl = device.ftl();
+        let (counts, usage) = (ftl.media().counts, ftl.usage());
+        Self {
+            at_ns,
+            passed,
+            stats: *ftl.stats(),
+            programs: counts.programs,
+            erases: counts.erases,
+            nvram_bytes: counts.nv_bytes_written,
+            lookup_ns: device.timing().lookup_total_ns(),
+            free_superblocks: ftl.free_superblocks(),
+            nvram_used: share(usage.used_bytes, usage.capacity_bytes),
+        }
+    }
+}
+
+/// All meters of one run.
+pub struct Meters {
+    /// Latencies of read requests.
+    pub reads: Latencies,
+    /// Latencies of write requests, read-modify-writes included.
+    pub writes: Latencies,
+    first: Reading,
+    readings: Vec<Reading>,
+    interval_ns: u64,
+    /// When the next reading is due.
+    pub due_ns: u64,
+    wanted: usize,
+}
+
+impl Meters {
+    /// Starts at `now`, with a reading every `interval_ns` until there are more than twice `wanted`.
+    pub fn start(device: &Device, now: u64, interval_ns: u64, wanted: usize) -> Self {
+        let interval_ns = interval_ns.max(1);
+        Self {
+            reads: Latencies::default(),
+            writes: Latencies::default(),
+            first: Reading::of(device, now, Passed::default()),
+            readings: Vec::new(),
+            interval_ns,
+            due_ns: now + interval_ns,
+            wanted: wanted.max(1),
+        }
+    }
+
+    /// Takes the reading that is due.
+    #[cold]
+    pub fn read(&mut self, device: &Device, now: u64, passed: Passed) {
+        self.readings.push(Reading::of(device, now, passed));
+        if self.readings.len() >= 2 * self.wanted {
+            // The readings that stay are those at even multiples of the interval.
+            let mut index = 0;
+            self.readings.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+            self.interval_ns *= 2;
+        }
+        self.due_ns = (self.due_ns + self.interval_ns).max(now + self.interval_ns / 2);
+    }
+
+    /// Everything but the accounting of requests and the wall clock; the last completion was at `end_ns`.
+    pub fn finish(mut self, device: &Device, end_ns: u64, passed: Passed) -> RunSummary {
+        let last = Reading::of(device, end_ns, passed);
+        if self.readings.last().is_none_or(|reading| reading.at_ns < end_ns) {
+            self.readings.push(last);
+        }
+        let seconds = (end_ns - self.first.at_ns) as f64 / NS_PER_S;
+        let stats = last.stats - self.first.stats;
+        let usage = device.ftl().usage();
+        let config = device.config();
+        let media = device.ftl().media();
+        let (flash_pages, erases) = (last.programs - self.first.programs, last.erases - self.first.erases);
+        let nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
+        let nvram_bytes = media.nvram_words() as f64 * 8.0;
+        let blocks = media.erase_counts();
+        let erase_max = blocks.iter().copied().max().unwrap_or(0);
+        let erase_min = blocks.iter().copied().min().unwrap_or(0);
+        RunSummary {
+            scheme: config.firmware.scheme.to_string(),
+            bandwidth_mib_s: rate(passed.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
+            iops: rate(passed.operations as f64, seconds),
+            write_amplification: ratio(flash_pages, stats.host_writes),
+            host_pages: stats.host_writes,
+            flash_pages,
+            gc_pages: stats.gc_programs,
+            remaps: stats.remaps,
+            demotions: Demotions {
+                counter_full: stats.demoted_counter_full,
+                nvram_full: stats.demoted_nvram_full,
+                watermark: stats.demoted_watermark,
+            },
+            erases,
+            latency_us: self.writes.percentiles(),
+            seconds_simulated: seconds,
+            read_latency_us: self.reads.percentiles(),
+            host_programs: stats.host_programs,
+            metadata_pages: stats.meta_programs,
+            dedup_hits: stats.dedup_hits,
+            latency_cdf: self.writes.cdf(),
+            samples: self.samples(),
+            nvram_bytes_written,
+            nvram_life_years: years(config.nvram.endurance, nvram_bytes_written as f64 / nvram_bytes, seconds),
+            nvram_used: last.nvram_used,
+            nvram_valid: share(usage.valid_bytes, usage.used_bytes),
+            largest_group_bytes: usage.largest_group_seen_bytes,
+            p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
+            gc_runs: stats.gc_runs,
+            erase_mean: blocks.iter().map(|count| f64::from(*count)).sum::<f64>() / blocks.len() as f64,
+            erase_max: erase_max.into(),
+            erase_spread: (erase_max - erase_min).into(),
+            lifetime_years: years(config.flash.endurance, erases as f64 / blocks.len() as f64, seconds),
+            ..RunSummary::default()
+        }
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let earlier = std::iter::once(&self.first).chain(&self.readings);
+        earlier.zip(&self.readings).map(|(from, to)| sample(from, to, self.first.at_ns)).collect()
+    }
+}
+
+fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
+    let seconds = (to.at_ns - from.at_ns) as f64 / NS_PER_S;
+    let stats = to.stats - from.stats;
+    let transfers = (to.passed.transfers - from.passed.transfers) as f64;
+    Sample {
+        at_s: (to.at_ns - start_ns) as f64 / NS_PER_S,
+        bandwidth_mib_s: rate(transfers * PAGE_BYTES as f64 / MIB, seconds),
+        iops: rate((to.passed.operations - from.passed.operations) as f64, seconds),
+        gc_pages_s: rate(stats.gc_programs as f64, seconds),
+        write_amplification: ratio(to.programs - from.programs, stats.host_writes),
+        free_superblocks: to.free_superblocks.into(),
+        demotions: stats.demoted(),
+        nvram_used: to.nvram_used,
+    }
+}
+
+/// Years until `endurance` is reached by what grew by `grown` in `seconds`; infinite if it did not grow.
+fn years(endurance: u64, grown: f64, seconds: f64) -> f64 {
+    if grown > 0.0 { endurance as f64 / grown * seconds / S_PER_YEAR } else { f64::INFINITY }
+}
+
+fn rate(amount: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { amount / seconds } else { 0.0 }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    ratio(part, whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_microseconds_and_empty_ones_are_zero() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.percentiles().p99, 0.0);
+        (1..=1000).for_each(|n| latencies.record(n * 1000));
+        let found = latencies.percentiles();
+        assert!((found.p50 - 500.0).abs() < 1.0 && (found.p99 - 990.0).abs() < 1.0 && (found.max - 1000.0).abs() < 1.0);
+        assert!((found.mean - 500.5).abs() < 0.5);
+    }
+
+    #[test]
+    fn a_distribution_rises_to_one_and_shows_its_tail() {
+        let mut latencies = Latencies::default();
+        (0..100_000).for_each(|n| latencies.record(500_000 + n));
+        latencies.record(90_000_000);
+        let points = latencies.cdf();
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+        assert!(points.len() < 300);
+        let last = points.last().unwrap();
+        assert!(last.0 > 89_000.0 && (last.1 - 1.0).abs() < 1e-12);
+    }
+}

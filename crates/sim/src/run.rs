@@ -1,0 +1,330 @@
+//! One run: a source's requests through a device, in virtual time.
+//!
+//! Closed loop: a request enters when the earliest of the outstanding ones ends, `queue_depth` of them at a time.
+//! Open loop: it enters at its own time, however many are outstanding, and between requests the device may work
+//! for itself. All pages of a request enter together, and its latency is that of the last to be done.
+//!
+//! Invariants: every request that the source yields ends up completed or refused, or the run is an error;
+//! submission times never decrease. Absent: what a request means (the device's) and aging.
+
+use crate::inflight::InFlight;
+use crate::metrics::{Meters, Passed};
+use crate::source::{HostPage, PageKind, Source, SourceError};
+use crate::summary::{Accounting, RunSummary};
+use remap_ssd_device::{Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
+use remap_ssd_ftl::Refusal;
+use remap_ssd_media::Lpn;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Stop after the request that reaches this many pages; `None`: when the source is exhausted.
+    pub pages: Option<u64>,
+    /// Requests in flight, in a closed loop.
+    pub queue_depth: u32,
+    /// Requests enter at their own time instead.
+    pub open_loop: bool,
+    /// Virtual time between points of the series, to begin with.
+    pub sample_interval_ns: u64,
+    /// About how many points the series shall have.
+    pub samples: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { pages: None, queue_depth: 32, open_loop: false, sample_interval_ns: 10_000_000, samples: 200 }
+    }
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Pages submitted.
+    pub pages: u64,
+    /// Pages in all, if known.
+    pub pages_total: Option<u64>,
+    /// Virtual seconds since the start.
+    pub seconds_simulated: f64,
+}
+
+/// Why a run has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The source cannot go on.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The source had no request at all.
+    #[error("the workload has no requests: nothing was measured")]
+    Nothing,
+    /// The source ended inside a request.
+    #[error("the workload ends inside a request")]
+    Unfinished,
+    /// Requests were lost or counted twice: a bug.
+    #[error("{what}: {submitted} submitted and {ended} ended")]
+    Unaccounted {
+        /// What was counted.
+        what: &'static str,
+        /// Handed to the device.
+        submitted: u64,
+        /// Completed or refused.
+        ended: u64,
+    },
+    /// The caller stopped it.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Pages taken from the source at a time.
+const BATCH_PAGES: usize = 4096;
+
+/// Runs `source` on `device` and says what was measured. `progress` is told now and then and may stop the run.
+///
+/// # Errors
+/// The source fails or is empty, requests are unaccounted for, or `progress` breaks.
+pub fn run(
+    device: &mut Device,
+    source: &mut dyn Source,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<RunSummary, RunError> {
+    let began = Instant::now();
+    let start = device.timing().busy_until();
+    let stats = *device.ftl().stats();
+    let limit = options.pages.unwrap_or(u64::MAX);
+    let pages_total = options.pages.or(source.len_hint());
+    let mut run = Run {
+        clock: match options.open_loop {
+            true => Clock::Open { start },
+            false => Clock::Closed(InFlight::new(options.queue_depth, start)),
+        },
+        meters: Meters::start(device, start, options.sample_interval_ns, options.samples),
+        device,
+        tally: Tally::default(),
+        request: None,
+        entered: start,
+        ended: start,
+    };
+    let mut feed = Feed::default();
+    while run.tally.passed.operations < limit && feed.refill(source)? {
+        feed.drain(&mut run, limit);
+        let told = Progress {
+            pages: run.tally.passed.operations,
+            pages_total,
+            seconds_simulated: (run.entered - start) as f64 / 1e9,
+        };
+        if progress(&told).is_break() {
+            return Err(RunError::Stopped);
+        }
+    }
+    let Run { device, meters, tally, request, ended, .. } = run;
+    if request.is_some() {
+        return Err(RunError::Unfinished);
+    }
+    tally.check(&(*device.ftl().stats() - stats))?;
+    let mut summary = meters.finish(device, ended, tally.passed);
+    summary.requests = tally.requests;
+    summary.wall_s = began.elapsed().as_secs_f64();
+    Ok(summary)
+}
+
+/// A window on the source that looks ahead.
+#[derive(Default)]
+pub(crate) struct Feed {
+    pages: Vec<HostPage>,
+    next: usize,
+    exhausted: bool,
+}
+
+impl Feed {
+    /// Moves the rest to the front and fills up; `false` if nothing is left.
+    pub(crate) fn refill(&mut self, source: &mut dyn Source) -> Result<bool, SourceError> {
+        self.pages.drain(..self.next);
+        self.next = 0;
+        while !self.exhausted && self.pages.len() < BATCH_PAGES {
+            self.exhausted = !source.fill(&mut self.pages, BATCH_PAGES)?;
+        }
+        Ok(!self.pages.is_empty())
+    }
+
+    /// Takes the next page, while the window behind it is long enough to look ahead, and asks for the tables of
+    /// the pages that follow.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, device: &Device) -> Option<HostPage> {
+        if self.next + LOOK_AHEAD_FAR >= self.pages.len() {
+            return self.next_without_window(device);
+        }
+        device.look_ahead_far(&command(&self.pages[self.next + LOOK_AHEAD_FAR]));
+        device.look_ahead_near(&command(&self.pages[self.next + LOOK_AHEAD_NEAR]));
+        let page = self.pages[self.next];
+        self.next += 1;
+        Some(page)
+    }
+
+    #[cold]
+    fn next_without_window(&mut self, device: &Device) -> Option<HostPage> {
+        if !self.exhausted {
+            return None;
+        }
+        if let Some(near) = self.pages.get(self.next + LOOK_AHEAD_NEAR) {
+            device.look_ahead_near(&command(near));
+        }
+        let page = self.pages.get(self.next).copied();
+        self.next += usize::from(page.is_some());
+        page
+    }
+
+    fn drain(&mut self, run: &mut Run<'_>, limit: u64) {
+        while run.request.is_some() || run.tally.passed.operations < limit {
+            let Some(page) = self.next(run.device) else { return };
+            run.page(&page);
+        }
+    }
+}
+
+/// The device's form of a page.
+#[inline(always)]
+pub(crate) fn command(page: &HostPage) -> PageCommand {
+    PageCommand { content: page.content, lpn: Lpn(page.lpn), kind: page.kind }
+}
+
+/// When requests enter.
+enum Clock {
+    Closed(InFlight),
+    Open { start: u64 },
+}
+
+/// A request some of whose pages have been submitted.
+#[derive(Clone, Copy)]
+struct Request {
+    kind: PageKind,
+    done_at: u64,
+    result: Result<(), Refusal>,
+}
+
+struct Run<'a> {
+    device: &'a mut Device,
+    clock: Clock,
+    meters: Meters,
+    tally: Tally,
+    request: Option<Request>,
+    /// When the latest request entered, and the latest end of any.
+    entered: u64,
+    ended: u64,
+}
+
+impl Run<'_> {
+    #[inline(always)]
+    fn page(&mut self, page: &HostPage) {
+        let mut request = match self.request.take() {
+            Some(request) => request,
+            None => {
+                self.enter(page.at_ns);
+                Request { kind: page.kind, done_at: self.entered, result: Ok(()) }
+            }
+        };
+        let completion = self.device.submit(self.entered, &command(page));
+        self.tally.page(page.kind);
+        request.done_at = request.done_at.max(completion.done_at);
+        request.result = request.result.and(completion.result);
+        if page.kind == PageKind::ReadModifyWrite {
+            request.kind = page.kind;
+        }
+        if page.last {
+            self.leave(&request);
+        } else {
+            self.request = Some(request);
+        }
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, at_ns: u64) {
+        let now = match &self.clock {
+            Clock::Closed(queue) => queue.earliest(),
+            Clock::Open { start } => {
+                let now = (start + at_ns).max(self.entered);
+                self.device.idle(self.entered, now);
+                now
+            }
+        };
+        self.entered = now;
+        self.tally.requests.submitted += 1;
+        if now >= self.meters.due_ns {
+            self.meters.read(self.device, now, self.tally.passed);
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, request: &Request) {
+        if let Clock::Closed(queue) = &mut self.clock {
+            queue.replace_earliest(request.done_at);
+        }
+        self.ended = self.ended.max(request.done_at);
+        if let Err(refusal) = request.result {
+            return self.tally.refuse(refusal);
+        }
+        let latency = request.done_at - self.entered;
+        let requests = &mut self.tally.requests;
+        match request.kind {
+            PageKind::Read => {
+                requests.reads += 1;
+                self.meters.reads.record(latency);
+            }
+            PageKind::Write => {
+                requests.writes += 1;
+                self.meters.writes.record(latency);
+            }
+            PageKind::ReadModifyWrite => {
+                requests.read_modify_writes += 1;
+                self.meters.writes.record(latency);
+            }
+            PageKind::Trim => requests.trims += 1,
+        }
+    }
+}
+
+/// How requests ended, and which pages passed.
+#[derive(Default)]
+struct Tally {
+    requests: Accounting,
+    passed: Passed,
+    page_reads: u64,
+    page_writes: u64,
+}
+
+impl Tally {
+    #[inline(always)]
+    fn page(&mut self, kind: PageKind) {
+        self.passed.operations += 1;
+        self.passed.transfers += u64::from(kind != PageKind::Trim);
+        self.page_reads += u64::from(matches!(kind, PageKind::Read | PageKind::ReadModifyWrite));
+        self.page_writes += u64::from(kind.writes());
+    }
+
+    #[cold]
+    fn refuse(&mut self, refusal: Refusal) {
+        *self.requests.refused.entry(refusal.to_string()).or_default() += 1;
+    }
+
+    /// Everything that was submitted ended, and the firmware saw the same pages.
+    fn check(&self, stats: &remap_ssd_ftl::Stats) -> Result<(), RunError> {
+        let all = &self.requests;
+        if all.submitted == 0 {
+            return Err(RunError::Nothing);
+        }
+        let completed = all.reads + all.writes + all.read_modify_writes + all.trims;
+        let refused = all.refused.values().sum::<u64>();
+        let agree = |what, submitted, ended| match submitted == ended {
+            true => Ok(()),
+            false => Err(RunError::Unaccounted { what, submitted, ended }),
+        };
+        agree("requests", all.submitted, completed + refused)?;
+        // What the firmware counts of a page that it refuses is its own affair.
+        if refused == 0 {
+            agree("pages read", self.page_reads, stats.host_reads)?;
+            agree("pages written", self.page_writes, stats.host_writes)?;
+        }
+        Ok(())
+    }
+}
