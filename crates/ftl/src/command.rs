@@ -313,14 +313,6 @@ impl Ftl {
     ) -> Result<Ppn, Refusal> {
         loop {
             let (ppn, after) = self.take_host_page()?;
-            let stored = match &origin {
-                Origin::Payload(payload) => self.core.media.stored_of(payload),
-                Origin::Copy(source) => {
-                    let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
-                    let read = self.core.media.read_for_copy(from, Purpose::Host);
-                    read.unwrap_or_else(|_| Stored::Meta(LOST.into()))
-                }
-            };
             // Pages of an atomic command must not land before the slot says that it is under way.
             let (wsn, after) = match atomic {
                 Some(wsn) => (wsn, after.and(After::FENCE)),
@@ -328,7 +320,15 @@ impl Ftl {
             };
             let oob = self.core.oob(ppn, lpn, wsn);
             self.core.stats.host_programs += 1;
-            if self.core.media.program(ppn, oob, stored, Purpose::Host, after).is_err() {
+            let media = &mut self.core.media;
+            let programmed = match &origin {
+                Origin::Payload(payload) => media.program_payload(ppn, oob, payload, Purpose::Host, after),
+                Origin::Copy(source) => {
+                    let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
+                    media.copy(from, ppn, oob, LOST, Purpose::Host, after)
+                }
+            };
+            if programmed.is_err() {
                 self.core.fail_block_of(ppn);
                 continue;
             }

@@ -77,11 +77,39 @@ impl Core {
         Some(old)
     }
 
+    /// A page has been copied: all its references go with it, one of them (`lpn`) as written there. The others follow
+    /// one by one, by `move_reference` or `split_reference`.
+    #[inline]
+    pub fn move_page(&mut self, from: Ppn, to: Ppn, lpn: u32, was_remapped: bool) {
+        let count = self.counts.get(from);
+        self.counts.set(from, 0);
+        self.counts.set(to, count);
+        self.blocks.lose(self.geometry.superblock(from), true, was_remapped);
+        self.blocks.gain(self.geometry.superblock(to), true, false);
+        self.map.set(lpn, Some(Mapping { ppn: to, remapped: false }));
+    }
+
+    /// Another reference of a moved page now points to its new place, by an entry.
+    #[inline]
+    pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: u32) {
+        self.blocks.lose(self.geometry.superblock(from), false, true);
+        self.blocks.gain(self.geometry.superblock(to), false, true);
+        self.map.set(lpn, Some(Mapping { ppn: to, remapped: true }));
+    }
+
+    /// Another reference of a moved page got a copy of its own.
+    pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: u32) {
+        self.blocks.lose(self.geometry.superblock(from), false, true);
+        self.counts.sub(to);
+        self.map.set(lpn, None);
+        self.link(lpn, copy, false);
+    }
+
     /// The OOB of a data page about to be programmed.
     #[inline]
     pub fn oob(&self, ppn: Ppn, lpn: u32, wsn: u64) -> Oob {
         let incarnation = self.blocks.get(self.geometry.superblock(ppn)).life.incarnation();
-        Oob::new().with_lpn(lpn).with_wsn(wsn).with_incarnation((incarnation & 63) as u8)
+        Oob::new(lpn, wsn, incarnation)
     }
 
     /// A program of this page failed: its block is used no more.

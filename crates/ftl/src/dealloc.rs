@@ -68,8 +68,7 @@ impl DeallocLog {
         let after = after.and(After::clear(self.clears[self.half]));
         let when = DeallocWhen::new().with_torn(true).with_wsn(wsn);
         let what = DeallocWhat::new().with_torn(true).with_lpn(lpn).with_len(len);
-        core.media.store(at, when.into(), purpose, after);
-        core.media.store(at + 1, what.into(), purpose, after);
+        core.media.store_record(at, &[when.into(), what.into()], purpose, after);
         self.used += 1;
         self.touched.extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
     }

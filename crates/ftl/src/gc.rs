@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::scheme::{OwnerRef, Remapping};
 use crate::superblock::{State, Stream};
 use crate::victim::{Candidate, greedy, least_worn};
-use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 
 /// Pages of a stretch.
 pub const STRETCH: u32 = 256;
@@ -263,19 +263,18 @@ impl Ftl {
         let others = chain(first).map(|index| owners[index as usize].0).filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
         assert_eq!(found, self.core.counts.get(from), "owners found and counted of {from:?}");
-        let stored = self.core.media.read_for_copy(from, Purpose::Gc).unwrap_or_else(|_| Stored::Meta(LOST.into()));
-        let to = self.program_moved(primary, stored.clone())?;
-        self.relink(primary.0, to, false);
+        let to = self.copy_moved(primary, from)?;
+        self.core.move_page(from, to, primary.0, page.written.is_none());
         for owner in others {
             let remapping = Remapping { lpn: owner.lpn, ppn: to, wsn: owner.wsn, source: owner.source, atomic: None };
             if !self.core.config.guards.has(Guard::OtherReferences)
                 || self.scheme.persist_moved(&mut self.core, &remapping)
             {
-                self.relink(owner.lpn, to, true);
+                self.core.move_reference(from, to, owner.lpn);
             } else {
                 self.core.stats.gc_copies += 1;
-                let copy = self.program_moved((owner.lpn, owner.wsn), stored.clone())?;
-                self.relink(owner.lpn, copy, false);
+                let copy = self.copy_moved((owner.lpn, owner.wsn), from)?;
+                self.core.split_reference(from, to, copy, owner.lpn);
             }
         }
         if let Some(dedup) = &mut self.dedup {
@@ -284,14 +283,9 @@ impl Ftl {
         Ok(())
     }
 
+    /// Copies a page into GC's own superblock.
     #[inline]
-    fn relink(&mut self, lpn: u32, to: Ppn, remapped: bool) {
-        self.core.unlink(lpn);
-        self.core.link(lpn, to, remapped);
-    }
-
-    /// Programs a moved page into GC's own superblock.
-    fn program_moved(&mut self, (lpn, wsn): (u32, u64), stored: Stored) -> Result<Ppn, Refusal> {
+    fn copy_moved(&mut self, (lpn, wsn): (u32, u64), from: Ppn) -> Result<Ppn, Refusal> {
         loop {
             let Some((ppn, after)) = self.core.blocks.take(Stream::Gc) else {
                 self.core.blocks.close(&mut self.core.media, Stream::Gc);
@@ -302,7 +296,7 @@ impl Ftl {
             };
             let oob = self.core.oob(ppn, lpn, wsn);
             self.core.stats.gc_programs += 1;
-            if self.core.media.program(ppn, oob, stored.clone(), Purpose::Gc, after).is_ok() {
+            if self.core.media.copy(from, ppn, oob, LOST, Purpose::Gc, after).is_ok() {
                 return Ok(ppn);
             }
             self.core.fail_block_of(ppn);

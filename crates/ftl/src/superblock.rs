@@ -113,6 +113,8 @@ pub struct Open {
     pub end: u32,
     /// Offset of the head.
     pub head: u32,
+    /// Blocks that are not programmed.
+    pub skipped: u64,
     /// Offsets below `next` that a power cut left unprogrammed, in order.
     pub holes: VecDeque<u32>,
 }
@@ -286,7 +288,7 @@ impl Superblocks {
                 let capacity = self.capacity(skipped);
                 let entry = self.get_mut(sb);
                 (entry.live, entry.remapped, entry.capacity) = (0, 0, capacity);
-                self.open[stream as usize] = Some(Open { sb, next: 0, end, head, holes: VecDeque::new() });
+                self.open[stream as usize] = Some(Open { sb, next: 0, end, head, skipped, holes: VecDeque::new() });
                 return true;
             }
             self.retire(sb);
@@ -309,7 +311,7 @@ impl Superblocks {
             stream: stream as u8,
             padding: [0; 7],
         };
-        let oob = Oob::new().with_lpn(Oob::HEAD).with_wsn(*wsn).with_incarnation((incarnation & 63) as u8);
+        let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
         // 1. erases of this superblock  2. head  3. data. Cut between 1 and 2: the superblock is free.
         // A head before the last erase would let old pages pass for pages of this incarnation.
         let erases = self.get(sb).erases;
@@ -345,6 +347,7 @@ impl Superblocks {
         let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
         for open in self.open.iter_mut().flatten().filter(|open| open.sb == sb) {
             open.end = open.end.min(end);
+            open.skipped = skipped;
         }
     }
 
@@ -358,11 +361,9 @@ impl Superblocks {
 
     /// Hands out the next page of a stream's open superblock, with what its program must wait for; `None` if
     /// the superblock is full or none is open.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, stream: Stream) -> Option<(Ppn, After)> {
         let open = self.open[stream as usize].as_mut()?;
-        let entry = &self.table[open.sb.0 as usize];
-        let skipped = entry.bad | entry.failing;
         loop {
             let offset = match open.holes.is_empty() {
                 true if open.next >= open.end => return None,
@@ -372,7 +373,8 @@ impl Superblocks {
                 }
                 false => open.holes.pop_front().expect("not empty"),
             };
-            if offset == open.head || skipped >> self.geometry.die_of_offset(offset) & 1 == 1 {
+            let is_skipped = open.skipped != 0 && open.skipped >> self.geometry.die_of_offset(offset) & 1 == 1;
+            if offset == open.head || is_skipped {
                 continue;
             }
             // A block's first page waits for the head, its others for the pages before them in the block:
@@ -402,7 +404,7 @@ impl Superblocks {
         // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
         // would vouch for pages that a cut left torn.
         let after = if self.guards.has(Guard::TailAfterData) { After::ALL } else { After::NOTHING };
-        let incarnation = (self.get(open.sb).life.incarnation() & 63) as u8;
+        let incarnation = self.get(open.sb).life.incarnation();
         for (index, offset) in self.tail_offsets(self.skipped(open.sb)).into_iter().enumerate() {
             let page = self.geometry.page(open.sb, offset);
             let block = self.geometry.block(open.sb, self.geometry.die_of_offset(offset));
@@ -410,7 +412,7 @@ impl Superblocks {
                 return; // A block failed after its place was used: this superblock stays without a tail.
             }
             self.meta_programs += 1;
-            let oob = Oob::new().with_lpn(Oob::TAIL).with_wsn(index as u64 + 1).with_incarnation(incarnation);
+            let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
             if media.program(page, oob, Stored::Nothing, Purpose::Meta, after).is_err() {
                 self.fail_block(media, open.sb, self.geometry.die_of_offset(offset));
                 return;

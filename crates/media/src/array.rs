@@ -52,6 +52,8 @@ pub(crate) struct NandArray {
     pub(crate) next_row: Vec<u32>,
     pub(crate) erase_counts: Vec<u32>,
     pub(crate) meta: BTreeMap<u32, Arc<[u8]>>,
+    /// One bit a page: is it in `meta`? Data pages need not ask the tree.
+    meta_bits: Vec<u64>,
     /// Pages whose program was cut or failed.
     pub(crate) torn: BTreeSet<u32>,
     /// Blocks whose erase was cut or failed.
@@ -73,6 +75,7 @@ impl NandArray {
             next_row: vec![0; blocks],
             erase_counts: vec![0; blocks],
             meta: BTreeMap::new(),
+            meta_bits: vec![0; pages.div_ceil(64)],
             torn: BTreeSet::new(),
             spoiled: BTreeSet::new(),
         }
@@ -85,6 +88,15 @@ impl NandArray {
         (self.geometry.block(sb, self.geometry.die_of_offset(offset)), self.geometry.row_of_offset(offset))
     }
 
+    /// Block, row and die of a page.
+    #[inline(always)]
+    pub(crate) fn place(&self, ppn: Ppn) -> (BlockId, u32, u32) {
+        let sb = self.geometry.superblock(ppn);
+        let offset = self.geometry.offset(ppn);
+        let die = self.geometry.die_of_offset(offset);
+        (self.geometry.block(sb, die), self.geometry.row_of_offset(offset), die)
+    }
+
     #[inline]
     pub(crate) fn is_programmed(&self, ppn: Ppn) -> bool {
         let (block, row) = self.block_of(ppn);
@@ -93,14 +105,26 @@ impl NandArray {
 
     #[inline]
     pub(crate) fn is_damaged(&self, ppn: Ppn) -> bool {
-        if self.torn.is_empty() && self.spoiled.is_empty() {
+        if self.is_pristine() {
             return false;
         }
         self.torn.contains(&ppn.0) || self.spoiled.contains(&self.block_of(ppn).0.0)
     }
 
+    /// Programs a data page by identity: the hot path of `put`.
+    #[inline(always)]
+    pub(crate) fn put_identity(&mut self, ppn: Ppn, block: BlockId, row: u32, oob: Oob, identity: u64) {
+        let next = &mut self.next_row[block.0 as usize];
+        assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
+        *next = row + 1;
+        let at = ppn.0 as usize;
+        self.oob[at] = oob.to_bytes();
+        if let Contents::Identity(cells) = &mut self.contents {
+            cells[at] = identity;
+        }
+    }
+
     /// Programs a page whole.
-    #[inline]
     pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
         let (block, row) = self.block_of(ppn);
         let next = &mut self.next_row[block.0 as usize];
@@ -113,6 +137,7 @@ impl NandArray {
             (Stored::Bytes(bytes), Contents::Bytes(cells)) => cells[at] = Some(bytes),
             (Stored::Meta(bytes), contents) => {
                 self.meta.insert(ppn.0, bytes);
+                self.meta_bits[at / 64] |= 1 << (at % 64);
                 // A leftover identity must not look like this page's content.
                 contents.blank(at);
             }
@@ -122,7 +147,7 @@ impl NandArray {
 
     /// Consumes a page without leaving anything readable in it.
     pub(crate) fn tear(&mut self, ppn: Ppn) {
-        self.put(ppn, Oob::new(), Stored::Nothing);
+        self.put(ppn, Oob::default(), Stored::Nothing);
         self.torn.insert(ppn.0);
     }
 
@@ -158,6 +183,7 @@ impl NandArray {
             let gone: Vec<u32> = self.meta.range(range.clone()).map(|(page, _)| *page).filter(of_block).collect();
             gone.iter().for_each(|page| {
                 self.meta.remove(page);
+                self.meta_bits[*page as usize / 64] &= !(1 << (page % 64));
             });
         }
         for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
@@ -183,13 +209,28 @@ impl NandArray {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_meta(&self, ppn: Ppn) -> bool {
+        self.meta_bits[ppn.0 as usize / 64] >> (ppn.0 % 64) & 1 == 1
+    }
+
+    /// Is nothing torn or spoiled?
+    #[inline]
+    pub(crate) fn is_pristine(&self) -> bool {
+        self.torn.is_empty() && self.spoiled.is_empty()
+    }
+
+    /// Takes over a metadata page from another array.
+    pub(crate) fn adopt_meta(&mut self, page: u32, bytes: Arc<[u8]>) {
+        self.meta.insert(page, bytes);
+        self.meta_bits[page as usize / 64] |= 1 << (page % 64);
+    }
+
     /// What a copy of this page must store.
     #[inline]
     pub(crate) fn stored(&self, ppn: Ppn) -> Stored {
-        if !self.meta.is_empty()
-            && let Some(bytes) = self.meta.get(&ppn.0)
-        {
-            return Stored::Meta(bytes.clone());
+        if self.is_meta(ppn) {
+            return Stored::Meta(self.meta[&ppn.0].clone());
         }
         match &self.contents {
             Contents::None => Stored::Nothing,

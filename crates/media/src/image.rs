@@ -137,7 +137,7 @@ impl Image {
             }
             flat.next_row[block..block + dies].copy_from_slice(&sb.next_row);
             flat.erase_counts[block..block + dies].copy_from_slice(&sb.erase_counts);
-            flat.meta.extend(sb.meta.iter().map(|(at, bytes)| (page as u32 + at, bytes.clone())));
+            sb.meta.iter().for_each(|(at, bytes)| flat.adopt_meta(page as u32 + at, bytes.clone()));
             flat.torn.extend(sb.torn.iter().map(|at| page as u32 + at));
             flat.spoiled.extend(sb.spoiled.iter().map(|at| block as u32 + at));
         }
@@ -179,7 +179,7 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
     }
     one.next_row.copy_from_slice(&flat.next_row[block_range.clone()]);
     one.erase_counts.copy_from_slice(&flat.erase_counts[block_range]);
-    one.meta.extend(flat.meta.range(page..page + pages).map(|(at, bytes)| (at - page, bytes.clone())));
+    flat.meta.range(page..page + pages).for_each(|(at, bytes)| one.adopt_meta(at - page, bytes.clone()));
     one.torn.extend(flat.torn.range(page..page + pages).map(|at| at - page));
     one.spoiled.extend(flat.spoiled.range(block..block + dies).map(|at| at - block));
     one

@@ -1,1 +1,345 @@
-//! placeholder
+//! Images in files: a header, then everything that outlives power as one compressed stream with its hash.
+//!
+//! ```text
+//! header   40 bytes, `Header`
+//! body     zstd: configuration, superblocks, NVRAM words; then the BLAKE3 hash of all that
+//! ```
+//! Invariants: a file is replaced whole or not at all (written aside, synced, renamed); whatever bytes a file holds,
+//! loading ends in an image or a reason, and allocates no more than it has read. Absent: what the bytes mean.
+
+use crate::array::{Contents, NandArray};
+use crate::content::ContentMode;
+use crate::geometry::{Geometry, PAGE_BYTES, Ppn, Shape};
+use crate::image::{Image, LINE_WORDS, single};
+use crate::oob::OOB_BYTES;
+use std::fs::{File, TryLockError};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Version of this format.
+pub const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"RMPSSD\r\n";
+/// A configuration is text of a few kilobytes.
+const CONFIG_BYTES_MAX: u32 = 1 << 20;
+/// Zstd's default level: images of aged devices shrink to about a third.
+const LEVEL: i32 = 3;
+
+/// Start of the file.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    version: u32,
+    mode: u32,
+    channels: u32,
+    dies: u32,
+    superblocks: u32,
+    pages_per_block: u32,
+    nvram_words: u64,
+}
+
+const _: () = assert!(size_of::<Header>() == 40);
+
+/// Why an image cannot be loaded or saved.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The system refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Something else.
+    #[error("not a device image (the first bytes are not those of one)")]
+    NotAnImage,
+    /// Written by another version.
+    #[error("image version {0}, this program reads version {VERSION}")]
+    Version(u32),
+    /// Another process has it open.
+    #[error("the image is in use by another process")]
+    InUse,
+    /// The bytes contradict themselves or their hash.
+    #[error("the image is damaged: {0}")]
+    Damaged(String),
+    /// More than the caller is willing to hold.
+    #[error("the image unpacks to more than {0} bytes")]
+    TooLarge(u64),
+}
+
+fn damaged(reason: impl Into<String>) -> ImageError {
+    ImageError::Damaged(reason.into())
+}
+
+/// A lock on an image file, held while its device is in use.
+#[derive(Debug)]
+pub struct ImageLock {
+    _file: File,
+}
+
+/// Locks an image file against other processes.
+///
+/// # Errors
+/// `InUse`, or the system's reason.
+pub fn lock(path: &Path) -> Result<ImageLock, ImageError> {
+    let file = File::open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(ImageLock { _file: file }),
+        Err(TryLockError::WouldBlock) => Err(ImageError::InUse),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Writes an image and the configuration that goes with it.
+///
+/// # Errors
+/// The system's reason; the old file, if any, is then still there.
+pub fn save(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError> {
+    let _in_use = match lock(path) {
+        Ok(lock) => Some(lock),
+        Err(ImageError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".part");
+    let aside = Path::new(&aside);
+    let written = write_whole(aside, image, config);
+    if let Err(error) = written.and_then(|()| Ok(std::fs::rename(aside, path)?)) {
+        let _ = std::fs::remove_file(aside);
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn write_whole(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError> {
+    let mut file = BufWriter::new(File::create(path)?);
+    write(&mut file, image, config)?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    Ok(())
+}
+
+/// Writes an image to any sink.
+///
+/// # Errors
+/// The sink's.
+pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), ImageError> {
+    let shape = image.geometry().shape();
+    let header = Header {
+        magic: MAGIC,
+        version: VERSION,
+        mode: image.mode() as u32,
+        channels: shape.channels,
+        dies: shape.dies,
+        superblocks: shape.superblocks,
+        pages_per_block: shape.pages_per_block,
+        nvram_words: image.nvram_words as u64,
+    };
+    sink.write_all(header.as_bytes())?;
+    let mut body = Hashed { inner: zstd::Encoder::new(sink, LEVEL)?, hash: blake3::Hasher::new() };
+    body.write_all(&(config.len() as u32).to_le_bytes())?;
+    body.write_all(config)?;
+    for sb in &image.superblocks {
+        write_superblock(&mut body, sb)?;
+    }
+    for line in &image.nvram {
+        body.write_all(line[..].as_bytes())?;
+    }
+    let hash = body.hash.finalize();
+    let mut encoder = body.inner;
+    encoder.write_all(hash.as_bytes())?;
+    encoder.finish()?;
+    Ok(())
+}
+
+fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
+    for block in 0..sb.geometry.blocks() as usize {
+        let spoiled = u32::from(sb.spoiled.contains(&(block as u32)));
+        body.write_all([sb.next_row[block], sb.erase_counts[block], spoiled].as_bytes())?;
+    }
+    for page in (0..sb.geometry.pages()).filter(|page| sb.is_programmed(Ppn(*page))) {
+        let at = page as usize;
+        let meta = sb.meta.get(&page);
+        let kind = u8::from(sb.torn.contains(&page)) | u8::from(meta.is_some()) << 1;
+        body.write_all(&[kind])?;
+        body.write_all(&sb.oob[at])?;
+        if let Some(bytes) = meta {
+            body.write_all(&(bytes.len() as u32).to_le_bytes())?;
+            body.write_all(bytes)?;
+        }
+        match &sb.contents {
+            Contents::None => {}
+            Contents::Identity(cells) => body.write_all(&cells[at].to_le_bytes())?,
+            Contents::Bytes(cells) => match &cells[at] {
+                None => body.write_all(&[0])?,
+                Some(bytes) => {
+                    body.write_all(&[1])?;
+                    body.write_all(&bytes[..])?;
+                }
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Reads an image and its configuration.
+///
+/// # Errors
+/// Why these bytes are not one.
+pub fn load(path: &Path) -> Result<(Image, Vec<u8>), ImageError> {
+    read(BufReader::new(File::open(path)?), u64::MAX)
+}
+
+/// Reads an image from any source, unpacking at most `limit` bytes.
+///
+/// # Errors
+/// Why these bytes are not one.
+pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), ImageError> {
+    let mut bytes = [0; size_of::<Header>()];
+    source.read_exact(&mut bytes).map_err(|_| ImageError::NotAnImage)?;
+    let header = Header::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
+    if header.magic != MAGIC {
+        return Err(ImageError::NotAnImage);
+    }
+    if header.version != VERSION {
+        return Err(ImageError::Version(header.version));
+    }
+    let mode = match header.mode {
+        0 => ContentMode::None,
+        1 => ContentMode::Identity,
+        2 => ContentMode::Bytes,
+        other => return Err(damaged(format!("content mode {other}"))),
+    };
+    let Header { channels, dies, superblocks, pages_per_block, .. } = header;
+    let geometry = Geometry::new(Shape { channels, dies, superblocks, pages_per_block })
+        .map_err(|error| damaged(error.to_string()))?;
+    let decoder = zstd::Decoder::new(source).map_err(|error| damaged(error.to_string()))?;
+    let mut body = Body { inner: Hashed { inner: decoder, hash: blake3::Hasher::new() }, left: limit, limit };
+    let config_bytes = body.u32()?;
+    if config_bytes > CONFIG_BYTES_MAX {
+        return Err(damaged(format!("a configuration of {config_bytes} bytes")));
+    }
+    let config = body.bytes(config_bytes as usize)?;
+    let mut image = Image::blank(geometry, mode, 0);
+    image.nvram.clear();
+    for index in 0..superblocks as usize {
+        image.superblocks[index] = Arc::new(read_superblock(&mut body, geometry, mode)?);
+    }
+    let words = usize::try_from(header.nvram_words).map_err(|_| damaged("NVRAM size"))?;
+    for _ in 0..words.div_ceil(LINE_WORDS) {
+        let mut line = [0u64; LINE_WORDS];
+        body.exact(line.as_mut_bytes())?;
+        image.nvram.push(Arc::new(line));
+    }
+    image.nvram_words = words;
+    let expected = body.inner.hash.finalize();
+    let mut found = [0; 32];
+    body.inner.inner.read_exact(&mut found).map_err(|_| damaged("it ends before its hash"))?;
+    if found != *expected.as_bytes() {
+        return Err(damaged("its hash does not match"));
+    }
+    Ok((image, config))
+}
+
+fn read_superblock<R: Read>(body: &mut Body<R>, geometry: Geometry, mode: ContentMode) -> Result<NandArray, ImageError> {
+    let geometry = single(geometry);
+    let mut rows = Vec::new();
+    for block in 0..geometry.blocks() {
+        let (next_row, erases, spoiled) = (body.u32()?, body.u32()?, body.u32()?);
+        if next_row > geometry.pages_per_block() || spoiled > 1 {
+            return Err(damaged(format!("block {block} has {next_row} rows programmed")));
+        }
+        rows.push((next_row, erases, spoiled));
+    }
+    let mut sb = NandArray::new(geometry, mode);
+    for (block, (next_row, erases, spoiled)) in rows.into_iter().enumerate() {
+        sb.next_row[block] = next_row;
+        sb.erase_counts[block] = erases;
+        if spoiled == 1 {
+            sb.spoiled.insert(block as u32);
+        }
+    }
+    for page in 0..geometry.pages() {
+        if !sb.is_programmed(Ppn(page)) {
+            continue;
+        }
+        let at = page as usize;
+        let kind = body.byte()?;
+        if kind > 3 {
+            return Err(damaged(format!("page kind {kind}")));
+        }
+        let mut oob = [0; OOB_BYTES];
+        body.exact(&mut oob)?;
+        sb.oob[at] = oob;
+        if kind & 1 != 0 {
+            sb.torn.insert(page);
+        }
+        if kind & 2 != 0 {
+            let len = body.u32()? as usize;
+            if len > PAGE_BYTES {
+                return Err(damaged(format!("a metadata page of {len} bytes")));
+            }
+            sb.adopt_meta(page, body.bytes(len)?.into());
+        }
+        match &mut sb.contents {
+            Contents::None => {}
+            Contents::Identity(cells) => {
+                let mut identity = [0; 8];
+                body.exact(&mut identity)?;
+                cells[at] = u64::from_le_bytes(identity);
+            }
+            Contents::Bytes(cells) => {
+                if body.byte()? == 1 {
+                    let mut bytes = Arc::new([0; PAGE_BYTES]);
+                    body.exact(&mut Arc::get_mut(&mut bytes).expect("not shared yet")[..])?;
+                    cells[at] = Some(bytes);
+                }
+            }
+        }
+    }
+    Ok(sb)
+}
+
+/// A stream that hashes what passes.
+struct Hashed<T> {
+    inner: T,
+    hash: blake3::Hasher,
+}
+
+impl<T: Write> Write for Hashed<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        Ok(written)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+struct Body<R> {
+    inner: Hashed<R>,
+    left: u64,
+    limit: u64,
+}
+
+impl<R: Read> Body<R> {
+    fn exact(&mut self, out: &mut [u8]) -> Result<(), ImageError> {
+        self.left = self.left.checked_sub(out.len() as u64).ok_or(ImageError::TooLarge(self.limit))?;
+        self.inner.inner.read_exact(out).map_err(|error| damaged(format!("it cannot be unpacked ({error})")))?;
+        self.inner.hash.update(out);
+        Ok(())
+    }
+    fn byte(&mut self) -> Result<u8, ImageError> {
+        let mut byte = [0];
+        self.exact(&mut byte)?;
+        Ok(byte[0])
+    }
+    fn u32(&mut self) -> Result<u32, ImageError> {
+        let mut bytes = [0; 4];
+        self.exact(&mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+    fn bytes(&mut self, len: usize) -> Result<Vec<u8>, ImageError> {
+        let mut bytes = vec![0; len];
+        self.exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -4,7 +4,7 @@
 //! `ops`; with a rail attached, all of them are also pending there until settled. A page's program or read
 //! that fails says so at once. Absent: durations, retries, and what to do about a failure.
 
-use crate::array::{NandArray, Stored};
+use crate::array::{Contents, NandArray, Stored};
 use crate::content::{ContentMode, Page, Payload};
 use crate::fault::{Faults, MediaError};
 use crate::geometry::{BlockId, Geometry, Ppn};
@@ -174,7 +174,6 @@ impl Media {
     ///
     /// # Errors
     /// `ProgramFailed`: the page is consumed and unreadable, and its block must not be programmed again.
-    #[inline]
     pub fn program(
         &mut self,
         ppn: Ppn,
@@ -183,13 +182,9 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        let (block, row) = self.nand.block_of(ppn);
+        let (block, row, die) = self.nand.place(ppn);
         let failed = self.faulty && self.faults.program.get(&block).is_some_and(|from| row >= *from);
-        self.counts.programs += 1;
-        let mut op = Op::new(OpKind::Program, purpose, after);
-        op.die = self.nand.geometry.die_of_offset(self.nand.geometry.offset(ppn)) as u16;
-        op.page = ppn;
-        self.ops.push(op);
+        self.push_program(ppn, die, purpose, after);
         if let Some(rail) = &mut self.rail {
             let what = What::Program { ppn, oob, stored: stored.clone(), failed };
             rail.push(what, Some(block), after, purpose == Purpose::Host && !failed, 0);
@@ -202,25 +197,78 @@ impl Media {
         Ok(())
     }
 
-    /// What a write of `payload` stores in this device's content mode.
+    /// Copies a page: reads it and programs the copy. What cannot be read is replaced by `lost`.
+    ///
+    /// # Errors
+    /// `ProgramFailed`, as `program`.
     #[inline]
-    pub fn stored_of(&self, payload: &Payload) -> Stored {
+    pub fn copy(&mut self, from: Ppn, to: Ppn, oob: Oob, lost: &[u8], purpose: Purpose, after: After) -> Result<(), MediaError> {
+        self.charge_read(from, purpose);
+        if self.is_plain()
+            && !self.nand.is_meta(from)
+            && let Contents::Identity(cells) = &self.nand.contents
+        {
+            let identity = cells[from.0 as usize];
+            self.program_plain(to, oob, identity, purpose, after);
+            return Ok(());
+        }
+        let stored = match self.check_readable(from) {
+            Ok(()) => self.nand.stored(from),
+            Err(_) => Stored::Meta(lost.into()),
+        };
+        self.program(to, oob, stored, purpose, after)
+    }
+
+    /// No fault, no damage, no rail: nothing can come between a program and its effect.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        !self.faulty && self.rail.is_none() && self.nand.is_pristine()
+    }
+
+    #[inline(always)]
+    fn program_plain(&mut self, ppn: Ppn, oob: Oob, identity: u64, purpose: Purpose, after: After) {
+        let (block, row, die) = self.nand.place(ppn);
+        self.push_program(ppn, die, purpose, after);
+        self.nand.put_identity(ppn, block, row, oob, identity);
+    }
+
+    #[inline(always)]
+    fn push_program(&mut self, ppn: Ppn, die: u32, purpose: Purpose, after: After) {
+        self.counts.programs += 1;
+        let mut op = Op::new(OpKind::Program, purpose, after);
+        op.die = die as u16;
+        op.page = ppn;
+        self.ops.push(op);
+    }
+
+    /// Programs a data page with what the host wrote.
+    ///
+    /// # Errors
+    /// `ProgramFailed`, as `program`.
+    #[inline]
+    pub fn program_payload(
+        &mut self,
+        ppn: Ppn,
+        oob: Oob,
+        payload: &Payload,
+        purpose: Purpose,
+        after: After,
+    ) -> Result<(), MediaError> {
+        if let (Payload::Identity(identity), true) = (payload, self.is_plain()) {
+            self.program_plain(ppn, oob, *identity, purpose, after);
+            return Ok(());
+        }
+        let stored = self.stored_of(payload);
+        self.program(ppn, oob, stored, purpose, after)
+    }
+
+    /// What a write of `payload` stores in this device's content mode.
+    fn stored_of(&self, payload: &Payload) -> Stored {
         match (payload, self.mode()) {
             (_, ContentMode::None) => Stored::Nothing,
             (Payload::Identity(identity), _) => Stored::Identity(*identity),
             (Payload::Bytes(bytes), _) => Stored::Bytes(bytes.clone()),
         }
-    }
-
-    /// Reads a page in order to copy it.
-    ///
-    /// # Errors
-    /// `Uncorrectable`.
-    #[inline]
-    pub fn read_for_copy(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Stored, MediaError> {
-        self.charge_read(ppn, purpose);
-        self.check_readable(ppn)?;
-        Ok(self.nand.stored(ppn))
     }
 
     /// Reads a data page.
@@ -291,7 +339,7 @@ impl Media {
     #[inline]
     pub fn identity(&self, ppn: Ppn) -> Option<u64> {
         match &self.nand.contents {
-            crate::array::Contents::Identity(cells) => Some(cells[ppn.0 as usize]),
+            Contents::Identity(cells) => Some(cells[ppn.0 as usize]),
             _ => None,
         }
     }
@@ -299,7 +347,7 @@ impl Media {
     /// Asks for the cache lines of a page's identity.
     #[inline]
     pub fn prefetch_identity(&self, ppn: Ppn) {
-        if let crate::array::Contents::Identity(cells) = &self.nand.contents {
+        if let Contents::Identity(cells) = &self.nand.contents {
             prefetch(cells, ppn.0 as usize);
         }
     }
@@ -307,7 +355,7 @@ impl Media {
     /// Does a page hold metadata bytes?
     #[inline]
     pub fn is_meta(&self, ppn: Ppn) -> bool {
-        !self.nand.meta.is_empty() && self.nand.meta.contains_key(&ppn.0)
+        self.nand.is_meta(ppn)
     }
 
     /// True if a page can be read: programmed, and neither torn nor damaged.
@@ -326,10 +374,14 @@ impl Media {
 
     #[inline]
     fn check_readable(&self, ppn: Ppn) -> Result<(), MediaError> {
+        if !self.faulty && self.nand.is_pristine() {
+            debug_assert!(self.nand.is_programmed(ppn));
+            return Ok(());
+        }
         if self.is_readable(ppn) { Ok(()) } else { Err(MediaError::Uncorrectable) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge_read(&mut self, ppn: Ppn, purpose: Purpose) {
         self.counts.reads += 1;
         let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
@@ -423,6 +475,28 @@ impl Media {
                 self.ops.push(op);
             }
         }
+        if self.faulty || self.rail.is_some() {
+            self.track_store(word, value, purpose, after);
+        }
+    }
+
+    /// Stores the words of one record; each is atomic by itself, and they are one access of their bytes.
+    #[inline]
+    pub fn store_record(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        self.nvram[word..word + values.len()].copy_from_slice(values);
+        self.counts.nv_bytes_written += 8 * values.len() as u64;
+        let mut op = Op::new(OpKind::NvWrite, purpose, after);
+        op.amount = 8 * values.len() as u32;
+        self.ops.push(op);
+        if self.faulty || self.rail.is_some() {
+            for (index, value) in values.iter().enumerate() {
+                self.track_store(word + index, *value, purpose, after);
+            }
+        }
+    }
+
+    #[cold]
+    fn track_store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         if self.faulty {
             self.plant(|faults| {
                 faults.flips.remove(&word);

@@ -8,6 +8,26 @@ use bitfield_struct::bitfield;
 /// Bytes of a persisted OOB record.
 pub const OOB_BYTES: usize = 10;
 
+/// First 8 bytes.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+struct Low {
+    #[bits(32)]
+    lpn: u32,
+    #[bits(32)]
+    wsn_low: u32,
+}
+
+/// Last 2 bytes.
+#[bitfield(u16)]
+#[derive(PartialEq, Eq)]
+struct High {
+    #[bits(10)]
+    wsn_high: u16,
+    #[bits(6)]
+    incarnation: u8,
+}
+
 /// Owner, virtual time and incarnation of a page.
 ///
 /// ```text
@@ -15,20 +35,10 @@ pub const OOB_BYTES: usize = 10;
 ///     32-73  WSN: write/remap sequence number of the mapping (FAST'21 section 4.3)
 ///     74-79  low bits of the superblock's incarnation number
 /// ```
-#[bitfield(u128)]
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oob {
-    /// Host LPN, internal LPN or metadata kind.
-    #[bits(32)]
-    pub lpn: u32,
-    /// Write/remap sequence number.
-    #[bits(42)]
-    pub wsn: u64,
-    /// Superblock incarnation, low 6 bits.
-    #[bits(6)]
-    pub incarnation: u8,
-    #[bits(48)]
-    __: u64,
+    low: Low,
+    high: High,
 }
 
 impl Oob {
@@ -41,21 +51,51 @@ impl Oob {
     /// OOB "LPN" of a page that was filled without an owner.
     pub const FILLER: u32 = u32::MAX - 3;
 
+    /// The record of a page.
+    #[inline(always)]
+    pub fn new(lpn: u32, wsn: u64, incarnation: u32) -> Self {
+        debug_assert!(wsn < 1 << 42);
+        Self {
+            low: Low::new().with_lpn(lpn).with_wsn_low(wsn as u32),
+            high: High::new().with_wsn_high((wsn >> 32) as u16 & 0x3ff).with_incarnation((incarnation & 63) as u8),
+        }
+    }
+
+    /// Host LPN, internal LPN or metadata kind.
+    #[inline(always)]
+    pub fn lpn(self) -> u32 {
+        self.low.lpn()
+    }
+
+    /// Write/remap sequence number.
+    #[inline(always)]
+    pub fn wsn(self) -> u64 {
+        u64::from(self.low.wsn_low()) | u64::from(self.high.wsn_high()) << 32
+    }
+
+    /// Superblock incarnation, low 6 bits.
+    #[inline(always)]
+    pub fn incarnation(self) -> u32 {
+        u32::from(self.high.incarnation())
+    }
+
     /// The bytes on the medium.
-    #[inline]
+    #[inline(always)]
     pub fn to_bytes(self) -> [u8; OOB_BYTES] {
-        let all = self.into_bits().to_le_bytes();
         let mut out = [0; OOB_BYTES];
-        out.copy_from_slice(&all[..OOB_BYTES]);
+        out[..8].copy_from_slice(&self.low.into_bits().to_le_bytes());
+        out[8..].copy_from_slice(&self.high.into_bits().to_le_bytes());
         out
     }
 
     /// Reads the bytes on the medium.
-    #[inline]
+    #[inline(always)]
     pub fn from_bytes(bytes: [u8; OOB_BYTES]) -> Self {
-        let mut all = [0; 16];
-        all[..OOB_BYTES].copy_from_slice(&bytes);
-        Self::from_bits(u128::from_le_bytes(all))
+        let [a, b, c, d, e, f, g, h, i, j] = bytes;
+        Self {
+            low: Low::from_bits(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            high: High::from_bits(u16::from_le_bytes([i, j])),
+        }
     }
 }
 

@@ -10,42 +10,63 @@ use crate::geometry::Ppn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ClearId(pub u64);
 
-/// What must be durable before an operation may begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+/// What must be durable before an operation may begin. Small, because it travels with every operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
-    /// Everything issued before.
-    pub all: bool,
-    /// Every NVRAM store issued before.
-    pub fence: bool,
-    /// The last program of a page, and of the page itself only.
-    pub page: Option<Ppn>,
-    /// A clearing of an NVRAM range, or the erases of a superblock.
-    pub clear: Option<ClearId>,
+    clear: ClearId,
+    page: Ppn,
+    all: bool,
+    fence: bool,
 }
 
 impl After {
     /// Nothing in particular.
-    pub const NOTHING: Self = Self { all: false, fence: false, page: None, clear: None };
+    pub const NOTHING: Self = Self { clear: ClearId(0), page: NO_PAGE, all: false, fence: false };
     /// Everything issued before.
     pub const ALL: Self = Self { all: true, ..Self::NOTHING };
     /// Every NVRAM store issued before.
     pub const FENCE: Self = Self { fence: true, ..Self::NOTHING };
-    /// The program of a page.
+    /// The program of a page, and of the page itself only.
+    #[inline]
     pub const fn page(ppn: Ppn) -> Self {
-        Self { page: Some(ppn), ..Self::NOTHING }
+        Self { page: ppn, ..Self::NOTHING }
     }
-    /// A clearing of an NVRAM range.
+    /// A clearing of an NVRAM range, or the erases of a superblock.
+    #[inline]
     pub const fn clear(id: ClearId) -> Self {
-        Self { clear: Some(id), ..Self::NOTHING }
+        Self { clear: id, ..Self::NOTHING }
     }
-    /// Both.
+    /// Both. Of two pages or two clearings only one can be named.
+    #[inline]
     pub fn and(self, other: Self) -> Self {
+        debug_assert!(self.page == NO_PAGE || other.page == NO_PAGE || self.page == other.page);
+        debug_assert!(self.clear.0 == 0 || other.clear.0 == 0 || self.clear == other.clear);
         Self {
+            clear: if self.clear.0 == 0 { other.clear } else { self.clear },
+            page: if self.page == NO_PAGE { other.page } else { self.page },
             all: self.all || other.all,
             fence: self.fence || other.fence,
-            page: self.page.or(other.page),
-            clear: self.clear.or(other.clear),
         }
+    }
+    /// Everything?
+    #[inline]
+    pub fn is_all(self) -> bool {
+        self.all
+    }
+    /// Every store?
+    #[inline]
+    pub fn is_fence(self) -> bool {
+        self.fence
+    }
+    /// A page.
+    #[inline]
+    pub fn named_page(self) -> Option<Ppn> {
+        (self.page != NO_PAGE).then_some(self.page)
+    }
+    /// A clearing.
+    #[inline]
+    pub fn named_clear(self) -> Option<ClearId> {
+        (self.clear.0 != 0).then_some(self.clear)
     }
 }
 
@@ -127,8 +148,8 @@ impl Op {
             page: NO_PAGE,
             after_all: after.all,
             after_fence: after.fence,
-            after_page: after.page.unwrap_or(NO_PAGE),
-            clear_id: after.clear.unwrap_or_default(),
+            after_page: after.page,
+            clear_id: after.clear,
         }
     }
 }

@@ -103,29 +103,29 @@ impl Rail {
     /// The command under way also waits for what `after` names.
     pub(crate) fn ack_after(&mut self, after: After) {
         for pending in &self.pending {
-            if after.all || (after.fence && pending.is_store()) {
+            if after.is_all() || (after.is_fence() && pending.is_store()) {
                 self.ack.push(pending.token);
             }
         }
-        self.ack.extend(after.page.and_then(|page| self.programs.get(&page.0)));
-        self.ack.extend(after.clear.and_then(|id| self.clears.get(&id.0)).into_iter().flatten());
+        self.ack.extend(after.named_page().and_then(|page| self.programs.get(&page.0)));
+        self.ack.extend(after.named_clear().and_then(|id| self.clears.get(&id.0)).into_iter().flatten());
     }
 
     /// Records an operation; `block` is set for flash operations, `clear_id` names a clearing.
     pub(crate) fn push(&mut self, what: What, block: Option<BlockId>, after: After, critical: bool, clear_id: u64) {
         let token = self.next_token;
         self.next_token += 1;
-        let mut stores_below = if after.fence { token } else { 0 };
+        let mut stores_below = if after.is_fence() { token } else { 0 };
         if matches!(what, What::Store { .. }) {
             stores_below = stores_below.max(self.fence);
         }
         let pending = Pending {
             token,
             block,
-            all: after.all,
+            all: after.is_all(),
             stores_below,
-            page: after.page.and_then(|page| self.programs.get(&page.0).copied()),
-            clears: after.clear.and_then(|id| self.clears.get(&id.0).cloned()).unwrap_or_default(),
+            page: after.named_page().and_then(|page| self.programs.get(&page.0).copied()),
+            clears: after.named_clear().and_then(|id| self.clears.get(&id.0).cloned()).unwrap_or_default(),
             what,
         };
         match &pending.what {

@@ -91,7 +91,7 @@ impl Ftl {
         for die in 0..core.geometry.dies() {
             let offset = if die == head { die + core.geometry.dies() } else { die };
             if let Ok(Some(oob)) = core.media.read_oob(core.geometry.page(sb, offset), Purpose::Meta)
-                && u32::from(oob.incarnation()) == life.incarnation() & 63
+                && oob.incarnation() == life.incarnation() & 63
                 && oob.wsn() != 0
             {
                 proof = Some(if oob.lpn() == Oob::LOG { Stream::Log } else { Stream::Host });
@@ -168,7 +168,7 @@ impl Ftl {
     fn tell_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
         let core = &mut self.core;
         let incarnation = core.blocks.get(sb).life.incarnation() & 63;
-        if oob.wsn() == 0 || oob.lpn() >= core.map.len() || u32::from(oob.incarnation()) != incarnation {
+        if oob.wsn() == 0 || oob.lpn() >= core.map.len() || oob.incarnation() != incarnation {
             return;
         }
         witnesses.write(core, oob.lpn(), core.geometry.page(sb, offset), oob.wsn());
@@ -193,7 +193,7 @@ impl Ftl {
             if holes.is_empty() && next >= end {
                 continue;
             }
-            core.blocks.resume(entry.stream, Open { sb, next: next.min(end), end, head, holes });
+            core.blocks.resume(entry.stream, Open { sb, next: next.min(end), end, head, skipped, holes });
         }
     }
 

@@ -122,8 +122,7 @@ impl NLog {
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(page));
         }
-        core.media.store(at, words[0], purpose, after);
-        core.media.store(at + 1, words[1], purpose, after);
+        core.media.store_record(at, &words, purpose, after);
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {

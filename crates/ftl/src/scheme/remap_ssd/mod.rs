@@ -130,8 +130,7 @@ impl RemapSsd {
             core.media.store(self.base + last as usize * self.segment_words + 1, link.into(), purpose, After::NOTHING);
         }
         let head = SegmentHead::new().with_torn(true).with_superblock(sb.0).with_wsn(core.wsn);
-        core.media.store(at, head.into(), purpose, after);
-        core.media.store(at + 1, SegmentLink::of(group.sequence).into(), purpose, after);
+        core.media.store_record(at, &[head.into(), SegmentLink::of(group.sequence).into()], purpose, after);
         core.media.fence();
         group.sequence += 1;
         group.segments.push(segment);
@@ -159,10 +158,10 @@ impl RemapSsd {
             after = after.and(After::page(remapping.ppn));
         }
         let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
-        core.media.store(at, first, purpose, after);
-        core.media.store(at + 1, second, purpose, after);
-        if self.entry_words == 3 {
-            core.media.store(at + 2, CommandWord::of(remapping).into(), purpose, after);
+        if self.entry_words == 2 {
+            core.media.store_record(at, &[first, second], purpose, after);
+        } else {
+            core.media.store_record(at, &[first, second, CommandWord::of(remapping).into()], purpose, after);
         }
     }
 }

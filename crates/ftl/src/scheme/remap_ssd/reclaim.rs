@@ -16,6 +16,9 @@ use std::collections::BTreeSet;
 /// Active GC pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
 
+/// Entries whose tables are asked for before they are looked at.
+const AHEAD: usize = 24;
+
 impl RemapSsd {
     fn invalid(&self, core: &Core) -> u64 {
         self.entries.saturating_sub(core.blocks.remapped_total())
@@ -75,7 +78,10 @@ impl RemapSsd {
         self.read_group(core, sb, &mut all);
         // Newest first; an LPN once seen is hidden, so that older entries of the same mapping count as invalid.
         let mut kept = Vec::with_capacity(core.blocks.get(sb).remapped as usize);
-        for entry in all.iter().rev() {
+        for (index, entry) in all.iter().enumerate().rev() {
+            if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
+                core.map.prefetch(next.lpn);
+            }
             let ppn = core.geometry.page(sb, entry.offset);
             if core.map.is_remapped_at(entry.lpn, ppn) {
                 core.map.hide_remapped(entry.lpn);
