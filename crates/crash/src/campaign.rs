@@ -157,8 +157,8 @@ impl<'a> Campaign<'a> {
     fn step(&mut self, line: &mut Line) -> Result<(), Failure> {
         self.plant(line);
         if self.chance(100) {
-            let command = line.generator.out_of_range();
-            line.submit_out_of_range(command)?;
+            let refused = line.generator.refused();
+            line.submit_refused(refused)?;
         }
         let command = line.generator.command(line.oracle.live());
         self.end.marks.commands += 1;

@@ -54,10 +54,11 @@ impl Line {
         let mut ftl = Ftl::format(media, setup.config.clone()).map_err(|error| Failure::new(error.to_string()))?;
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
+        let atomic_pages = if setup.atomic() { ftl.atomic_pages_max() } else { 0 };
         Ok(Self {
             ftl,
             oracle: Oracle::new(setup.config.lpns),
-            generator: Generator::new(seed, setup.config.lpns, setup.mix, setup.atomic()),
+            generator: Generator::new(seed, setup.config.lpns, setup.mix, atomic_pages),
             in_flight: Vec::new(),
             faults_left: setup.bad_blocks,
         })
@@ -78,6 +79,8 @@ impl Line {
             let id = self.oracle.submit(&command);
             trail.push(Event::Submitted(id, command));
             self.in_flight.push((id, ack));
+        } else {
+            trail.push(Event::Idled);
         }
         Ok(())
     }
@@ -86,10 +89,10 @@ impl Line {
     ///
     /// # Errors
     /// It was not refused, or not for this reason.
-    pub fn submit_out_of_range(&mut self, command: Command) -> Result<(), Failure> {
+    pub fn submit_refused(&mut self, (command, reason): (Command, Refusal)) -> Result<(), Failure> {
         match self.execute(&command) {
-            Err(Refusal::OutOfRange) => Ok(()),
-            other => Err(Failure::new(format!("'{command}' reaches past the last LPN and ends with {other:?}"))),
+            Err(refusal) if refusal == reason => Ok(()),
+            other => Err(Failure::new(format!("'{command}' must be refused ({reason}) and ends with {other:?}"))),
         }
     }
 

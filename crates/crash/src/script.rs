@@ -9,6 +9,7 @@
 use crate::oracle::{Content, ZEROES};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_ftl::Refusal;
 use std::fmt;
 
 /// One step of a script.
@@ -114,7 +115,8 @@ pub struct Generator {
     random: Xoshiro256PlusPlus,
     lpns: u32,
     mix: Mix,
-    atomic: bool,
+    /// Largest atomic remap; 0 if there are none.
+    atomic_pages: u32,
     /// Contents 1 to `pool` repeat; greater ones are written once.
     pool: u32,
     next_unique: Content,
@@ -130,8 +132,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A script for a device of `lpns` pages; `atomic` if it knows atomic remaps.
-    pub fn new(seed: u64, lpns: u32, mix: Mix, atomic: bool) -> Self {
+    /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`.
+    pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
         let hot = random.random_range(0..=lpns - hot_len);
@@ -141,7 +143,7 @@ impl Generator {
             random,
             lpns,
             mix,
-            atomic,
+            atomic_pages,
             pool,
             next_unique: 1000,
             hot,
@@ -205,14 +207,17 @@ impl Generator {
         }
     }
 
-    /// A command that reaches past the last LPN.
-    pub fn out_of_range(&mut self) -> Command {
+    /// A command that must be refused, and why.
+    pub fn refused(&mut self) -> (Command, Refusal) {
         let lpns = self.lpns;
-        match self.random.random_range(0..4) {
-            0 => Command::Write { lpn: lpns, content: 1 },
-            1 => Command::Deallocate { lpn: lpns - 1, len: 2 },
-            2 => Command::Remap { target: lpns - 1, source: 0, len: 2, relocate: false, atomic: false },
-            _ => Command::Remap { target: 0, source: lpns - 1, len: 2, relocate: true, atomic: false },
+        let remap = |target, source, len, relocate, atomic| Command::Remap { target, source, len, relocate, atomic };
+        match self.random.random_range(0..5) {
+            0 => (Command::Write { lpn: lpns, content: 1 }, Refusal::OutOfRange),
+            1 => (Command::Deallocate { lpn: lpns - 1, len: 2 }, Refusal::OutOfRange),
+            2 => (remap(lpns - 1, 0, 2, false, false), Refusal::OutOfRange),
+            3 => (remap(0, lpns - 1, 2, true, false), Refusal::OutOfRange),
+            _ if self.atomic_pages == 0 => (remap(0, 1, 1, true, true), Refusal::AtomicUnsupported),
+            _ => (remap(0, 1, self.atomic_pages + 1, true, true), Refusal::AtomicTooLarge),
         }
     }
 
@@ -254,9 +259,9 @@ impl Generator {
     }
 
     fn remap(&mut self, relocate: bool) -> Command {
-        let len = self.len();
+        let atomic = self.atomic_pages > 0 && self.random.random_ratio(2, 5);
+        let len = if atomic { self.len().min(self.atomic_pages) } else { self.len() };
         let last = self.lpns - len;
-        let atomic = self.atomic && self.random.random_ratio(2, 5);
         let start = self.lpn().min(last);
         let (target, source) = match self.random.random_range(0..16) {
             // Overlapping, to the right and to the left.

@@ -74,7 +74,7 @@ const PROFILES: &[Profile] = &[
     // Hardly any NVRAM: active collection, and remaps become copies.
     Profile { segment_bytes: 64, segments: 8, count_max: 15, mix: Mix::REMAPS, ..COMMON },
     // Whole commands.
-    Profile { entry: EntrySize::Bytes24, segments: 24, count_max: 6, mix: Mix::REMAPS, ..COMMON },
+    Profile { entry: EntrySize::Bytes24, segments: 24, count_max: 6, dealloc_slots: 14, mix: Mix::REMAPS, ..COMMON },
     // Deallocations, flushed often.
     Profile { dealloc_slots: 4, mix: Mix::TRIMS, spare_pages: 2, ..COMMON },
     // Blocks that fail.
@@ -82,7 +82,14 @@ const PROFILES: &[Profile] = &[
     // The watermark is low.
     Profile { watermark: 0.3, segments: 20, count_max: 15, mix: Mix::REMAPS, spare_pages: 1, ..COMMON },
     // Moves, with 24-byte entries.
-    Profile { entry: EntrySize::Bytes24, segment_bytes: 256, segments: 12, mix: Mix::MOVES, ..COMMON },
+    Profile {
+        entry: EntrySize::Bytes24,
+        segment_bytes: 256,
+        segments: 12,
+        dealloc_slots: 16,
+        mix: Mix::MOVES,
+        ..COMMON
+    },
     // Moves, with 16-byte entries, four dies.
     Profile { shape: (4, 14, 8), mix: Mix::MOVES, count_max: 2, dealloc_slots: 8, ..COMMON },
     // No deduplication, much collection, wear levelling.
@@ -94,7 +101,7 @@ const PROFILES: &[Profile] = &[
     // Many counts a page, much NVRAM: long groups.
     Profile { shape: (2, 18, 8), segment_bytes: 64, segments: 64, count_max: 15, mix: Mix::REMAPS, ..COMMON },
     // Blocks that fail under whole commands.
-    Profile { shape: (4, 15, 8), entry: EntrySize::Bytes24, segments: 24, bad_blocks: 2, dealloc_slots: 4, ..COMMON },
+    Profile { shape: (4, 15, 8), entry: EntrySize::Bytes24, segments: 24, bad_blocks: 2, dealloc_slots: 8, ..COMMON },
     // One die, long blocks.
     Profile { shape: (1, 24, 16), mix: Mix::WRITES, dealloc_slots: 5, bad_blocks: 1, ..COMMON },
     // Superblocks whose tail needs two pages.
@@ -149,7 +156,7 @@ impl Setup {
         match guard {
             Guard::Commit | Guard::AbortedStay => self.atomic(),
             Guard::RelocatedSources => self.mix == Mix::MOVES || self.mix == Mix::TRIMS || self.mix == Mix::REMAPS,
-            Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 6,
+            Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 8,
             Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => self.mix != Mix::WRITES,
             // Slow, and no guard needs it.
             _ => self.steps >= 200,

@@ -15,6 +15,8 @@ pub enum Event {
     Submitted(CommandId, Command),
     /// A command is being submitted: if the trail ends here, it did not return.
     Submitting(Command),
+    /// Background work was done.
+    Idled,
     /// The host saw an acknowledgement.
     Acknowledged(CommandId),
     /// Everything under way ended.
@@ -50,7 +52,7 @@ const SHOWN_OF_LPN: usize = 16;
 impl Trail {
     /// Adds an event.
     pub fn push(&mut self, event: Event) {
-        if let (Event::Submitted(..), Some(Event::Submitting(_))) = (event, self.0.last()) {
+        if let (Event::Submitted(..) | Event::Idled, Some(Event::Submitting(_))) = (event, self.0.last()) {
             self.0.pop();
         }
         self.0.push(event);
@@ -80,8 +82,12 @@ impl Trail {
                 let _ = writeln!(text, "    {}", line(event));
             }
         }
+        let recent = self.0.len().saturating_sub(SHOWN);
+        for event in self.0[..recent].iter().filter(|event| matches!(event, Event::Planted(..))) {
+            let _ = writeln!(text, "  long before: {}", line(event));
+        }
         let _ = writeln!(text, "  last events:");
-        for event in &self.0[self.0.len().saturating_sub(SHOWN)..] {
+        for event in &self.0[recent..] {
             let _ = writeln!(text, "    {}", line(event));
         }
         text
@@ -103,6 +109,7 @@ fn line(event: &Event) -> String {
     match event {
         Event::Submitted(id, command) => format!("#{id} {command}"),
         Event::Submitting(command) => format!("under way: {command}"),
+        Event::Idled => "background work".to_owned(),
         Event::Acknowledged(id) => format!("acknowledged #{id}"),
         Event::Settled => "everything under way ended".to_owned(),
         Event::CaughtUp => "everything under way ended and was acknowledged".to_owned(),

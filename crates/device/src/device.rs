@@ -7,9 +7,10 @@
 //! command is done as well, at the time of its answer. Absent: the host's queue, and the wall clock.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::saved::OpenError;
 use crate::timing::{Command, Timing};
-use remap_ssd_ftl::{Ftl, RecoveryReport, Refusal, Remap, SchemeKind};
-use remap_ssd_media::{Lpn, Media, Page, Payload};
+use remap_ssd_ftl::{Ftl, RecoveryReport, Refusal, Remap};
+use remap_ssd_media::{Media, Page, Payload};
 
 /// What the host asks of one logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub struct PageCommand {
     /// Identity of the content written; meaningless for other kinds.
     pub content: u64,
     /// Logical page.
-    pub lpn: Lpn,
+    pub lpn: u32,
     /// What is asked.
     pub kind: PageKind,
 }
@@ -78,28 +79,30 @@ impl Device {
         config.check()?;
         let words = config.firmware.nvram_words(&config.geometry);
         let media = Media::blank(config.geometry, config.content, words);
-        let ftl = Ftl::format(media, config.firmware.clone());
-        Ok(Self::assemble(ftl, config))
+        match Ftl::format(media, config.firmware.clone()) {
+            Ok(ftl) => Ok(Self::assemble(ftl, config)),
+            Err(error) => Err(DeviceConfigError(error.to_string())),
+        }
     }
 
     /// Powers a device on from what its media hold.
     ///
     /// # Errors
     /// The configuration cannot work, or the media do not belong to it or cannot be recovered.
-    pub fn recover(media: Media, config: DeviceConfig) -> Result<(Self, RecoveryReport), DeviceConfigError> {
+    pub fn recover(media: Media, config: DeviceConfig) -> Result<(Self, RecoveryReport), OpenError> {
         config.check()?;
         if media.geometry() != config.geometry {
-            return Err(DeviceConfigError("the media have another geometry than the configuration".into()));
+            let text = "the media have another geometry than the configuration";
+            return Err(DeviceConfigError(text.into()).into());
         }
-        let (ftl, report) = Ftl::recover(media, config.firmware.clone());
+        let (ftl, report) = Ftl::recover(media, config.firmware.clone())?;
         Ok((Self::assemble(ftl, config), report))
     }
 
     fn assemble(mut ftl: Ftl, config: DeviceConfig) -> Self {
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
-        // A device that cannot remap has no use for fingerprints (FAST'21 section 5.1).
-        let hashes = config.firmware.dedup && config.firmware.scheme != SchemeKind::None;
+        let hashes = ftl.deduplicates();
         Self { ftl, timing, config, hashes }
     }
 
@@ -168,7 +171,7 @@ impl Device {
 
     /// Reads a page: when it is with the host, and what it holds.
     #[inline]
-    pub fn read(&mut self, now: u64, lpn: Lpn) -> (u64, Result<Page, Refusal>) {
+    pub fn read(&mut self, now: u64, lpn: u32) -> (u64, Result<Page, Refusal>) {
         let result = self.ftl.read(lpn);
         let ready = self.timing.arrive(now);
         let done = self.settle(now, ready);
@@ -177,12 +180,12 @@ impl Device {
 
     /// Writes a page.
     #[inline]
-    pub fn write(&mut self, now: u64, lpn: Lpn, payload: &Payload) -> Completion {
+    pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload) -> Completion {
         let received = self.timing.receive_page(now);
         self.write_received(now, received, lpn, payload)
     }
 
-    fn write_received(&mut self, now: u64, received: u64, lpn: Lpn, payload: &Payload) -> Completion {
+    fn write_received(&mut self, now: u64, received: u64, lpn: u32, payload: &Payload) -> Completion {
         let result = self.ftl.write(lpn, payload);
         let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
         Completion { done_at: self.settle(now, ready), result }
@@ -200,7 +203,7 @@ impl Device {
 
     /// Deallocates `len` pages from `lpn` on.
     #[inline]
-    pub fn deallocate(&mut self, now: u64, lpn: Lpn, len: u32) -> Completion {
+    pub fn deallocate(&mut self, now: u64, lpn: u32, len: u32) -> Completion {
         let result = self.ftl.deallocate(lpn, len);
         let ready = self.timing.arrive(now);
         Completion { done_at: self.settle(now, ready), result }
@@ -215,9 +218,9 @@ impl Device {
 
     /// Makes everything acknowledged durable.
     pub fn flush(&mut self, now: u64) -> Completion {
-        self.ftl.flush();
+        let result = self.ftl.flush();
         let ready = self.timing.arrive(now);
-        Completion { done_at: self.settle(now, ready), result: Ok(()) }
+        Completion { done_at: self.settle(now, ready), result }
     }
 
     /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware works for

@@ -70,37 +70,42 @@ impl ProgramEnds {
 /// Ends of clearings and erases.
 #[derive(Default)]
 pub(crate) struct ClearEnds {
-    /// Those that may be still to come, by name.
-    pending: VecDeque<(ClearId, u64)>,
+    /// Ends of the names from `first` on, 0 where none was noted; names are nearly consecutive.
+    ends: VecDeque<u64>,
+    first: u64,
     last: u64,
 }
 
 impl ClearEnds {
     /// Notes a clearing or one of the erases of this name. Ends up to `now` need not be kept.
-    pub(crate) fn note(&mut self, id: ClearId, end: u64, now: u64) {
-        self.last = self.last.max(end);
-        match self.pending.back_mut() {
-            Some(back) if back.0 == id => back.1 = back.1.max(end),
-            back => {
-                assert!(back.is_none_or(|back| back.0 < id), "names of clearings and erases only grow");
-                while self.pending.front().is_some_and(|front| front.1 <= now) {
-                    self.pending.pop_front();
-                }
-                self.pending.push_back((id, end));
-            }
+    pub(crate) fn note(&mut self, ClearId(id): ClearId, end: u64, now: u64) {
+        while self.ends.front().is_some_and(|front| *front <= now) {
+            self.ends.pop_front();
+            self.first += 1;
         }
+        if self.ends.is_empty() {
+            self.first = id;
+        }
+        if id < self.first {
+            assert!(end <= now, "names of clearings and erases only grow");
+            return;
+        }
+        let index = (id - self.first) as usize;
+        while self.ends.len() <= index {
+            self.ends.push_back(0);
+        }
+        self.ends[index] = self.ends[index].max(end);
+        self.last = self.last.max(end);
     }
 
     /// When all of this name have ended; any time up to `now` if they have.
     #[inline]
-    pub(crate) fn of(&self, id: ClearId, now: u64) -> u64 {
-        if self.last <= now {
+    pub(crate) fn of(&self, ClearId(id): ClearId, now: u64) -> u64 {
+        // Nearly every name asked about is older than whatever is still to come.
+        if self.last <= now || id < self.first {
             return now;
         }
-        match self.pending.binary_search_by_key(&id, |entry| entry.0) {
-            Ok(at) => self.pending[at].1,
-            Err(_) => now,
-        }
+        self.ends.get((id - self.first) as usize).map_or(now, |end| now.max(*end))
     }
 }
 

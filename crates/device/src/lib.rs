@@ -12,11 +12,13 @@ pub mod config;
 mod device;
 mod ends;
 pub mod preset;
+mod saved;
 mod scale;
 pub mod timing;
 
 pub use config::{DeviceConfig, DeviceConfigError};
 pub use device::{Completion, Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
 pub use preset::{PRESETS, Preset};
+pub use saved::OpenError;
 pub use scale::parse_scale;
 pub use timing::{Command, Timing};

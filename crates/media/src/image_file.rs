@@ -210,6 +210,10 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     let Header { channels, dies, superblocks, pages_per_block, .. } = header;
     let geometry = Geometry::new(Shape { channels, dies, superblocks, pages_per_block })
         .map_err(|error| damaged(error.to_string()))?;
+    // OOB and identity of every page, whatever the body says.
+    if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit || header.nvram_words.saturating_mul(8) > limit {
+        return Err(ImageError::TooLarge(limit));
+    }
     let decoder = zstd::Decoder::new(source).map_err(|error| damaged(error.to_string()))?;
     let mut body = Body { inner: Hashed { inner: decoder, hash: blake3::Hasher::new() }, left: limit, limit };
     let config_bytes = body.u32()?;

@@ -14,7 +14,7 @@ use rand::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Refusal, Remap, SchemeKind};
-use remap_ssd_media::{Lpn, Payload};
+use remap_ssd_media::Payload;
 
 /// How to age.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ struct Aging<'a> {
 impl Aging<'_> {
     /// Random writes until garbage collection has run.
     fn fill(&mut self) -> Result<u64, AgingError> {
-        let begin = *self.device.ftl().stats();
+        let begin = self.device.ftl().stats();
         let pages = u64::from(self.device.config().geometry.pages());
         let patience = FRUITLESS_ROUNDS * u64::from(self.device.config().firmware.lpns);
         let (mut writes, mut checked_writes, mut checked_programs) = (0, 0, 0);
@@ -200,7 +200,7 @@ impl Aging<'_> {
             for _ in 0..stride {
                 let target = if renew { draws.old_target() } else { draws.new_target() };
                 let source = draws.source(target);
-                let remap = Remap { target: Lpn(target), source: Lpn(source), len: 1, relocate: false, atomic: false };
+                let remap = Remap { target, source, len: 1, relocate: false, atomic: false };
                 self.device.untimed(|ftl| ftl.remap(&remap)).map_err(AgingError::Refused)?;
             }
             done += stride;

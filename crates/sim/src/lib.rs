@@ -4,7 +4,11 @@
 //! completions become a [`summary::RunSummary`]; the report lays several summaries side by side.
 //! Absent: any knowledge of how a remap is persisted; that is the firmware's.
 
+pub mod aging;
+mod inflight;
+pub mod metrics;
 pub mod report;
+pub mod run;
 pub mod source;
 pub mod summary;
 pub mod trace;

@@ -107,7 +107,7 @@ impl Reading {
         Self {
             at_ns,
             passed,
-            stats: *ftl.stats(),
+            stats: ftl.stats(),
             programs: counts.programs,
             erases: counts.erases,
             nvram_bytes: counts.nv_bytes_written,

@@ -13,7 +13,6 @@ use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::summary::{Accounting, RunSummary};
 use remap_ssd_device::{Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
 use remap_ssd_ftl::Refusal;
-use remap_ssd_media::Lpn;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -91,7 +90,7 @@ pub fn run(
 ) -> Result<RunSummary, RunError> {
     let began = Instant::now();
     let start = device.timing().busy_until();
-    let stats = *device.ftl().stats();
+    let stats = device.ftl().stats();
     let limit = options.pages.unwrap_or(u64::MAX);
     let pages_total = options.pages.or(source.len_hint());
     let mut run = Run {
@@ -122,7 +121,7 @@ pub fn run(
     if request.is_some() {
         return Err(RunError::Unfinished);
     }
-    tally.check(&(*device.ftl().stats() - stats))?;
+    tally.check(&(device.ftl().stats() - stats))?;
     let mut summary = meters.finish(device, ended, tally.passed);
     summary.requests = tally.requests;
     summary.wall_s = began.elapsed().as_secs_f64();
@@ -186,7 +185,7 @@ impl Feed {
 /// The device's form of a page.
 #[inline(always)]
 pub(crate) fn command(page: &HostPage) -> PageCommand {
-    PageCommand { content: page.content, lpn: Lpn(page.lpn), kind: page.kind }
+    PageCommand { content: page.content, lpn: page.lpn, kind: page.kind }
 }
 
 /// When requests enter.

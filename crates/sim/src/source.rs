@@ -4,20 +4,7 @@
 //! last of them carries `last`; `at_ns` never decreases.
 //! Absent: time of completion (the device's) and how LBAs were folded (the trace reader's).
 
-/// What the host asks of one logical page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum PageKind {
-    /// Read one page.
-    Read,
-    /// Write one page whose content is `HostPage::content`.
-    Write,
-    /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
-    /// no other page has.
-    ReadModifyWrite,
-    /// Deallocate one page.
-    Trim,
-}
+pub use remap_ssd_device::PageKind;
 
 /// One page of one host request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,58 @@
+//! A device in a file: what outlives power, and the configuration it was made from.
+//!
+//! Loading is powering on: recovery rebuilds the tables from the media, and time begins anew.
+//! Invariant: what was saved reads back, whatever the scheme; one that could not keep that promise is refused.
+//! Absent: the file's format (the media's), and counters, which start at zero.
+
+use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::device::Device;
+use remap_ssd_ftl::{RecoveryError, RecoveryReport};
+use remap_ssd_media::Media;
+use remap_ssd_media::image_file::{self, ImageError};
+use std::path::Path;
+
+/// Why a device cannot be powered on, or saved.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] DeviceConfigError),
+    /// The media cannot be recovered.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// The configuration in the image is not text.
+    #[error("the image holds no readable configuration")]
+    NotText,
+    /// The scheme's remaps do not outlive power.
+    #[error("scheme `{0}` keeps its remaps in DRAM: an image would lose them")]
+    NotDurable(&'static str),
+}
+
+impl Device {
+    /// Writes the device to a file, replacing it whole or not at all.
+    ///
+    /// # Errors
+    /// The system's reason, or the scheme's remaps do not outlive power.
+    pub fn save(&self, path: &Path) -> Result<(), OpenError> {
+        let scheme = self.config().firmware.scheme;
+        if !scheme.is_durable() {
+            return Err(OpenError::NotDurable(scheme.name()));
+        }
+        let image = self.ftl().media().to_image();
+        Ok(image_file::save(path, &image, self.config().to_toml().as_bytes())?)
+    }
+
+    /// Powers on the device in a file.
+    ///
+    /// # Errors
+    /// The file holds no device, or one that cannot be recovered.
+    pub fn load(path: &Path) -> Result<(Self, RecoveryReport), OpenError> {
+        let (image, config) = image_file::load(path)?;
+        let text = String::from_utf8(config).map_err(|_| OpenError::NotText)?;
+        let config = DeviceConfig::from_toml(&text)?;
+        Self::recover(Media::from_image(&image), config)
+    }
+}

@@ -1,0 +1,153 @@
+//! The device's verbs with the real firmware: what is done when, and what a saved device keeps.
+
+use remap_ssd_device::{Device, DeviceConfig, OpenError, PageCommand, PageKind};
+use remap_ssd_ftl::{Refusal, Remap, SchemeKind};
+use remap_ssd_media::{Page, Payload};
+
+fn small(scheme: SchemeKind) -> DeviceConfig {
+    let mut config = DeviceConfig::preset("fast21-32g").unwrap();
+    config.firmware.scheme = scheme;
+    config.scale(1.0 / 64.0).unwrap()
+}
+
+fn device(scheme: SchemeKind) -> Device {
+    Device::format(small(scheme)).unwrap()
+}
+
+fn write(device: &mut Device, now: u64, lpn: u32, content: u64) -> u64 {
+    let completion = device.write(now, lpn, &Payload::Identity(content));
+    assert_eq!(completion.result, Ok(()));
+    completion.done_at
+}
+
+/// A little noise, the same every time.
+fn noise(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+const LINK_NS: u64 = 1000 + 1221;
+const HASH_NS: u64 = 32_000;
+const PROGRAM_NS: u64 = 500_000;
+
+// The first superblock's head (500 us) goes before the first data.
+#[test]
+fn a_write_takes_link_hash_and_program() {
+    let mut device = device(SchemeKind::RemapSsd);
+    let start = 10 * write(&mut device, 0, 0, 1);
+    assert_eq!(write(&mut device, start, 1, 2) - start, LINK_NS + HASH_NS + PROGRAM_NS);
+    let mut plain = self::device(SchemeKind::None);
+    let start = 10 * write(&mut plain, 0, 0, 1);
+    assert_eq!(write(&mut plain, start, 1, 2) - start, LINK_NS + PROGRAM_NS, "nothing is hashed without remapping");
+}
+
+#[test]
+fn a_duplicate_of_a_page_in_flight_is_done_after_that_page() {
+    let mut device = device(SchemeKind::RemapSsd);
+    let start = 10 * write(&mut device, 0, 0, 1);
+    let first = write(&mut device, start, 1, 2);
+    let second = write(&mut device, start, 2, 2);
+    assert!(second > first && second < first + 1000, "{first} {second}");
+    let later = write(&mut device, first + 1, 3, 2);
+    assert!(later < first + LINK_NS + HASH_NS + 1000, "{first} {later}");
+}
+
+#[test]
+fn a_remap_costs_a_command_and_an_entry() {
+    let mut device = device(SchemeKind::RemapSsd);
+    let now = 10 * write(&mut device, 0, 0, 1);
+    let remap = Remap { target: 9, source: 0, len: 1, relocate: false, atomic: false };
+    let first = device.remap(now, &remap);
+    assert_eq!(first.result, Ok(()));
+    let now = first.done_at + 1_000_000;
+    let second = device.remap(now, &Remap { target: 10, ..remap });
+    assert!((1100..1200).contains(&(second.done_at - now)), "{}", second.done_at - now);
+    assert_eq!(device.read(now, 10).1, Ok(Page::Identity(1)));
+}
+
+#[test]
+fn a_refused_command_is_done_at_once() {
+    let mut device = device(SchemeKind::None);
+    let outside = PageCommand { content: 1, lpn: device.config().firmware.lpns, kind: PageKind::Write };
+    let completion = device.submit(5000, &outside);
+    assert_eq!(completion.result, Err(Refusal::OutOfRange));
+    assert!(completion.done_at < 10_000);
+    let whole = device.submit_request(5000, &[PageCommand { lpn: 0, ..outside }, outside]);
+    assert_eq!(whole.result, Err(Refusal::OutOfRange));
+    assert!(whole.done_at >= PROGRAM_NS, "the page that was not refused counts as well");
+}
+
+#[test]
+fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
+    let mut device = device(SchemeKind::None);
+    device.idle(0, 1_000_000_000);
+    assert_eq!(device.timing().busy_until(), 0, "a new device has nothing to collect");
+    let (mut state, mut content) = (1, 1);
+    let lpns = u64::from(device.config().addressable_lpns());
+    while device.ftl().free_superblocks() > device.ftl().gc_start() {
+        let lpn = (noise(&mut state) % lpns) as u32;
+        content += 1;
+        device.untimed(|ftl| ftl.write(lpn, &Payload::Identity(content))).unwrap();
+    }
+    let wait = device.config().background.idle_after_ns;
+    device.idle(0, wait);
+    assert_eq!(device.timing().busy_until(), 0);
+    let free = device.ftl().free_superblocks();
+    device.idle(wait, 600_000_000_000);
+    assert!(device.ftl().free_superblocks() > free);
+    assert!(device.timing().busy_until() > wait);
+}
+
+#[test]
+fn completion_times_are_the_same_every_time() {
+    for scheme in SchemeKind::ALL {
+        let times = || {
+            let (mut device, mut state, mut now) = (device(scheme), 1, 0);
+            let lpns = u64::from(device.config().addressable_lpns());
+            let ends: Vec<u64> = (0..300_000)
+                .map(|_| {
+                    let kind = match noise(&mut state) % 10 {
+                        0 => PageKind::Read,
+                        1 => PageKind::ReadModifyWrite,
+                        2 => PageKind::Trim,
+                        _ => PageKind::Write,
+                    };
+                    let command =
+                        PageCommand { content: noise(&mut state) % 60_000 + 1, lpn: (noise(&mut state) % lpns) as u32, kind };
+                    now += 40_000;
+                    let completion = device.submit(now, &command);
+                    assert_eq!(completion.result, Ok(()), "{scheme}");
+                    assert!(completion.done_at > now);
+                    completion.done_at
+                })
+                .collect();
+            assert!(device.ftl().stats().gc_runs > 0, "{scheme}");
+            ends
+        };
+        assert!(times() == times(), "{scheme}");
+    }
+}
+
+#[test]
+fn a_saved_device_reads_the_same_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    for scheme in SchemeKind::ALL {
+        let (mut device, path) = (device(scheme), folder.path().join(scheme.name()));
+        let lpns = device.config().addressable_lpns();
+        (0..5000).for_each(|n| drop(write(&mut device, 0, n * 7 % lpns, u64::from(n % 900) + 1)));
+        device.deallocate(0, 100, 50).result.unwrap();
+        let saved = device.save(&path);
+        if !scheme.is_durable() {
+            assert!(matches!(saved, Err(OpenError::NotDurable("opt"))));
+            continue;
+        }
+        saved.unwrap();
+        let (mut again, _) = Device::load(&path).unwrap();
+        assert_eq!(again.config(), device.config());
+        for lpn in 0..40_000.min(lpns) {
+            assert_eq!(again.read(0, lpn).1, device.read(0, lpn).1, "{scheme} {lpn}");
+        }
+        write(&mut again, 0, 3, 12_345);
+    }
+    assert!(Device::load(&folder.path().join("nothing")).is_err());
+}

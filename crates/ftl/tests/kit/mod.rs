@@ -1,0 +1,59 @@
+//! Small devices for tests.
+
+#![allow(dead_code)]
+
+use remap_ssd_ftl::{Config, Ftl, SchemeKind};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{ContentMode, Geometry, Media, Payload};
+
+/// 24 superblocks of 4 dies x 16 pages.
+pub fn small_geometry() -> Geometry {
+    Geometry::new(Shape { channels: 2, dies: 4, superblocks: 24, pages_per_block: 16 }).expect("valid")
+}
+
+pub fn small_config(scheme: SchemeKind) -> Config {
+    Config {
+        lpns: 600,
+        scheme,
+        log_bytes: 8 << 10,
+        segment_bytes: 128,
+        dealloc_slots: 16,
+        ..Config::default()
+    }
+}
+
+pub fn device(geometry: Geometry, config: &Config) -> Ftl {
+    let words = config.nvram_words(&geometry);
+    Ftl::format(Media::blank(geometry, ContentMode::Identity, words), config.clone()).expect("the configuration works")
+}
+
+pub fn small(scheme: SchemeKind) -> Ftl {
+    device(small_geometry(), &small_config(scheme))
+}
+
+pub fn content(identity: u64) -> Payload {
+    Payload::Identity(identity)
+}
+
+/// A generator good enough for scripts, the same everywhere.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((self.next() >> 32) * n) >> 32
+    }
+}
+
+/// Powers off and on.
+pub fn recovered(ftl: Ftl) -> (Ftl, remap_ssd_ftl::RecoveryReport) {
+    let config = ftl.config().clone();
+    let (ftl, report) = Ftl::recover(ftl.into_media(), config).expect("recovers");
+    ftl.check().expect("consistent after recovery");
+    (ftl, report)
+}
