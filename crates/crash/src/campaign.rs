@@ -259,7 +259,9 @@ impl<'a> Campaign<'a> {
             faults_left: line.faults_left,
         })?;
         for _ in 0..self.random.random_range(0..3) {
-            for _ in 0..self.random.random_range(0..20) {
+            // Mostly a little work, now and then enough for what recovery found to be collected.
+            let longest = if self.chance(12) { 300 } else { 20 };
+            for _ in 0..self.random.random_range(0..longest) {
                 self.step(&mut fork)?;
             }
             if self.chance(4) {

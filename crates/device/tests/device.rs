@@ -113,7 +113,7 @@ fn completion_times_are_the_same_every_time() {
                         _ => PageKind::Write,
                     };
                     let command =
-                        PageCommand { content: noise(&mut state) % 60_000 + 1, lpn: (noise(&mut state) % lpns) as u32, kind };
+                        PageCommand { content: noise(&mut state) % 400_000 + 1, lpn: (noise(&mut state) % lpns) as u32, kind };
                     now += 40_000;
                     let completion = device.submit(now, &command);
                     assert_eq!(completion.result, Ok(()), "{scheme}");
@@ -134,7 +134,9 @@ fn a_saved_device_reads_the_same_and_goes_on() {
     for scheme in SchemeKind::ALL {
         let (mut device, path) = (device(scheme), folder.path().join(scheme.name()));
         let lpns = device.config().addressable_lpns();
-        (0..5000).for_each(|n| drop(write(&mut device, 0, n * 7 % lpns, u64::from(n % 900) + 1)));
+        for n in 0..5000 {
+            write(&mut device, 0, n * 7 % lpns, u64::from(n % 900) + 1);
+        }
         device.deallocate(0, 100, 50).result.unwrap();
         let saved = device.save(&path);
         if !scheme.is_durable() {

@@ -257,8 +257,7 @@ impl Superblocks {
     /// Pages of data a superblock can hold with these blocks left out.
     pub fn capacity(&self, skipped: u64) -> u32 {
         let dies = self.geometry.dies();
-        let mask = if dies == 64 { u64::MAX } else { (1 << dies) - 1 };
-        let good = dies - (skipped & mask).count_ones();
+        let good = dies - (skipped & (u64::MAX >> (64 - dies))).count_ones();
         (good * self.geometry.pages_per_block()).saturating_sub(1 + Config::tail_pages(&self.geometry))
     }
 
@@ -388,12 +387,15 @@ impl Superblocks {
         }
     }
 
-    /// Pages that `take` can still hand out, at least.
+    /// Pages that `take` can still hand out, at least: whole rows of good blocks, but for the head.
     pub fn room(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
-            let skipped = self.skipped(open.sb);
-            let rest = (open.next..open.end).filter(|offset| *offset != open.head && self.is_good(skipped, *offset));
-            rest.count() as u32 + open.holes.len() as u32
+            let dies = self.geometry.dies();
+            let rows = self.geometry.row_of_offset(open.end) - self.geometry.row_of_offset(open.next + dies - 1).min(
+                self.geometry.row_of_offset(open.end),
+            );
+            let good = dies - (open.skipped & (u64::MAX >> (64 - dies))).count_ones();
+            (rows * good).saturating_sub(1)
         })
     }
 

@@ -483,11 +483,17 @@ impl Media {
     /// Stores the words of one record; each is atomic by itself, and they are one access of their bytes.
     #[inline]
     pub fn store_record(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
-        self.nvram[word..word + values.len()].copy_from_slice(values);
-        self.counts.nv_bytes_written += 8 * values.len() as u64;
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
         op.amount = 8 * values.len() as u32;
         self.ops.push(op);
+        self.store_uncharged(word, values, purpose, after);
+    }
+
+    /// Stores the words of one record among many that are charged together (`charge`).
+    #[inline]
+    pub fn store_uncharged(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        self.nvram[word..word + values.len()].copy_from_slice(values);
+        self.counts.nv_bytes_written += 8 * values.len() as u64;
         if self.faulty || self.rail.is_some() {
             for (index, value) in values.iter().enumerate() {
                 self.track_store(word + index, *value, purpose, after);

@@ -46,6 +46,7 @@ pub struct RemapSsd {
     hopeless_below: u64,
     largest_group: u32,
     scratch: Vec<OwnerRef>,
+    kept: Vec<OwnerRef>,
 }
 
 /// Checks the parameters.
@@ -88,6 +89,7 @@ impl RemapSsd {
             hopeless_below: 0,
             largest_group: 0,
             scratch: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -135,10 +137,12 @@ impl RemapSsd {
         group.sequence += 1;
         group.segments.push(segment);
         group.used = 0;
+        group.end = at + self.entry_words;
         group.clear = clear;
         self.largest_group = self.largest_group.max(group.segments.len() as u32);
     }
 
+    /// Appends an entry to its superblock's group; a slot has been secured. The caller charges it.
     #[inline]
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         let sb = core.geometry.superblock(remapping.ppn);
@@ -146,23 +150,37 @@ impl RemapSsd {
             self.grow(core, sb, purpose);
         }
         let group = &mut self.groups[sb.0 as usize];
-        let segment = *group.segments.last().expect("a group with a slot has a segment");
-        let at = self.base + segment as usize * self.segment_words + (group.used as usize + 1) * self.entry_words;
+        let at = group.end;
+        group.end += self.entry_words;
         group.used += 1;
         group.entries += 1;
         self.entries += 1;
         // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry
         // does not count. An entry before its page would name whatever is programmed there next.
-        let mut after = After::clear(group.clear);
-        if core.config.guards.has(Guard::EntryAfterPage) {
-            after = after.and(After::page(remapping.ppn));
-        }
+        let after = self.entry_after(core, remapping, sb);
         let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
         if self.entry_words == 2 {
-            core.media.store_record(at, &[first, second], purpose, after);
+            core.media.store_uncharged(at, &[first, second], purpose, after);
         } else {
-            core.media.store_record(at, &[first, second, CommandWord::of(remapping).into()], purpose, after);
+            core.media.store_uncharged(at, &[first, second, CommandWord::of(remapping).into()], purpose, after);
         }
+    }
+
+    #[inline]
+    fn entry_after(&self, core: &Core, remapping: &Remapping, sb: SbId) -> After {
+        let after = After::clear(self.groups[sb.0 as usize].clear);
+        match core.config.guards.has(Guard::EntryAfterPage) {
+            true => after.and(After::page(remapping.ppn)),
+            false => after,
+        }
+    }
+
+    /// Appends an entry and charges it.
+    #[inline]
+    fn append_charged(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        self.append(core, remapping, purpose);
+        let after = self.entry_after(core, remapping, core.geometry.superblock(remapping.ppn));
+        core.media.charge(OpKind::NvWrite, self.entry_words as u32 * 8, purpose, after);
     }
 }
 
@@ -188,7 +206,7 @@ impl RemapScheme for RemapSsd {
 
     #[inline]
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
+        self.append_charged(core, remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
@@ -197,7 +215,7 @@ impl RemapScheme for RemapSsd {
             return false;
         }
         self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
-        self.append(core, remapping, Purpose::Gc);
+        self.append_charged(core, remapping, Purpose::Gc);
         true
     }
 
@@ -246,11 +264,7 @@ impl RemapScheme for RemapSsd {
 
     #[inline]
     fn look_ahead(&self, core: &Core, sb: SbId) {
-        if let Some(group) = self.groups.get(sb.0 as usize)
-            && let Some(&segment) = group.segments.last()
-        {
-            core.media.prefetch_word(self.slot_word(segment, group.used.min(self.slots - 1)));
-        }
+        core.media.prefetch_word(self.groups[sb.0 as usize].end);
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {

@@ -77,7 +77,8 @@ impl RemapSsd {
         all.clear();
         self.read_group(core, sb, &mut all);
         // Newest first; an LPN once seen is hidden, so that older entries of the same mapping count as invalid.
-        let mut kept = Vec::with_capacity(core.blocks.get(sb).remapped as usize);
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.clear();
         for (index, entry) in all.iter().enumerate().rev() {
             if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
                 core.map.prefetch(next.lpn);
@@ -100,6 +101,9 @@ impl RemapSsd {
             let remapping = Remapping { lpn: entry.lpn, ppn, wsn: entry.wsn, source: entry.source, atomic: None };
             self.append(core, &remapping, Purpose::Gc);
         }
+        let bytes = kept.len() as u32 * self.entry_words as u32 * 8;
+        core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
+        self.kept = kept;
         self.release(core, &old);
         self.scratch = all;
     }
@@ -184,6 +188,7 @@ impl RemapSsd {
                 let last = index + 1 == group.segments.len();
                 group.entries += if last { used } else { self.slots };
                 group.used = used;
+                group.end = self.slot_word(segment, used);
             }
             self.entries += u64::from(group.entries);
             self.groups[sb] = group;

@@ -48,6 +48,8 @@ pub(super) struct Group {
     pub segments: Vec<u32>,
     /// Slots used in the last one.
     pub used: u32,
+    /// First word of the next slot.
+    pub end: usize,
     /// Entries in all of them, valid or not.
     pub entries: u32,
     /// Sequence number of the next segment.
