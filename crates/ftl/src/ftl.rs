@@ -13,7 +13,7 @@ use crate::life::{Life, LifeRecord};
 use crate::scheme::{GroupInfo, RemapScheme, Usage};
 use crate::stats::Stats;
 use crate::superblock::{State, Stream, Superblock};
-use remap_ssd_media::{After, ClearId, Media, SbId};
+use remap_ssd_media::{After, Media, SbId};
 
 /// A flash translation layer with the remap primitive.
 pub struct Ftl {
@@ -76,7 +76,6 @@ impl Ftl {
                 life,
                 bad: 0,
                 failing: 0,
-                erases: ClearId::default(),
             };
             core.blocks.set(sb, found);
         }

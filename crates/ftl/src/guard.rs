@@ -34,8 +34,8 @@ guards! {
     HeadBeforeData = "head-before-data",
     /// Tail pages wait for the data pages they describe.
     TailAfterData = "tail-after-data",
-    /// A head waits for the erases of its superblock.
-    HeadAfterErase = "head-after-erase",
+    /// Pages of an earlier incarnation of a superblock are ignored.
+    Incarnations = "incarnations",
     /// A remapping entry waits for the page it names.
     EntryAfterPage = "entry-after-page",
     /// Entries with a torn bit missing are ignored.
@@ -60,8 +60,6 @@ guards! {
     Commit = "commit",
     /// Aborted atomic remaps stay aborted.
     AbortedStay = "aborted-stay",
-    /// Of two witnesses of one write, the one in the newer superblock wins.
-    NewerGeneration = "newer-generation",
     /// Virtual time resumes above everything found on the media.
     TimeResumes = "time-resumes",
 }

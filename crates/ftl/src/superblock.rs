@@ -8,10 +8,10 @@
 //! by a remap; at most one superblock is open per stream; a page is handed out once per incarnation.
 //! Absent: which victim to collect (`victim`) and how pages move (`gc`).
 
-use crate::config::Config;
+use crate::config::{Config, TAIL_RECORDS};
 use crate::guard::{Guard, Guards};
 use crate::life::{Life, LifeRecord};
-use remap_ssd_media::{After, ClearId, Geometry, Media, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Geometry, Media, Oob, Ppn, Purpose, SbId, Stored};
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -98,8 +98,6 @@ pub struct Superblock {
     pub bad: u64,
     /// Blocks to retire at the next erase.
     pub failing: u64,
-    /// Its last erases, for whoever must wait for them.
-    pub erases: ClearId,
 }
 
 /// A superblock being filled.
@@ -148,7 +146,6 @@ impl Superblocks {
             life: Life::new(),
             bad: 0,
             failing: 0,
-            erases: ClearId::default(),
         };
         Self {
             geometry,
@@ -311,11 +308,9 @@ impl Superblocks {
             padding: [0; 7],
         };
         let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
-        // 1. erases of this superblock  2. head  3. data. Cut between 1 and 2: the superblock is free.
-        // A head before the last erase would let old pages pass for pages of this incarnation.
-        let erases = self.get(sb).erases;
-        let mut after =
-            if self.guards.has(Guard::HeadAfterErase) { After::clear(erases) } else { After::NOTHING };
+        // The head need not wait for the erases: in each block the erase comes before the programs, and a page that
+        // an absent erase left behind carries the number of the incarnation before.
+        let mut after = After::NOTHING;
         while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
             let usable = self.capacity(self.skipped(sb)) > 0;
             if !usable {
@@ -415,7 +410,9 @@ impl Superblocks {
             }
             self.meta_programs += 1;
             let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
-            if media.program(page, oob, Stored::Nothing, Purpose::Meta, after).is_err() {
+            let first = index as u32 * TAIL_RECORDS;
+            let len = TAIL_RECORDS.min(self.geometry.pages_per_superblock() - first);
+            if media.program_tail(page, oob, self.geometry.page(open.sb, first), len, after).is_err() {
                 self.fail_block(media, open.sb, self.geometry.die_of_offset(offset));
                 return;
             }
@@ -473,7 +470,7 @@ impl Superblocks {
         let was_free = self.get(sb).state == State::Free;
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);
-        (entry.life, entry.erases, entry.remapped, entry.capacity) = (life, id, 0, capacity);
+        (entry.life, entry.remapped, entry.capacity) = (life, 0, capacity);
         entry.state = State::Free;
         if !was_free {
             self.free += 1;

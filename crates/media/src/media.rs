@@ -219,6 +219,19 @@ impl Media {
         self.program(to, oob, stored, purpose, after)
     }
 
+    /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on. Without a rail they are
+    /// durable already, so that the page can be a view of them; with one, the page keeps what was written.
+    ///
+    /// # Errors
+    /// `ProgramFailed`, as `program`.
+    pub fn program_tail(&mut self, ppn: Ppn, oob: Oob, first: Ppn, len: u32, after: After) -> Result<(), MediaError> {
+        let stored = match self.rail {
+            None => Stored::Nothing,
+            Some(_) => Stored::Meta(self.oobs(first, len).concat().into()),
+        };
+        self.program(ppn, oob, stored, Purpose::Meta, after)
+    }
+
     /// No fault, no damage, no rail: nothing can come between a program and its effect.
     #[inline(always)]
     fn is_plain(&self) -> bool {
@@ -308,18 +321,24 @@ impl Media {
         Ok(Some(self.nand.oob(ppn)))
     }
 
-    /// Reads a page of tail metadata at `ppn`: the records of `len` pages from `first` on. Tail pages hold
-    /// the same bytes as the OOB areas, so the medium keeps them once.
+    /// Reads a page of tail metadata at `ppn`: the records of `len` pages from `first` on.
     ///
     /// # Errors
     /// `Uncorrectable`, also if the page is not a tail page.
-    pub fn read_tail(&mut self, ppn: Ppn, first: Ppn, len: u32) -> Result<&[[u8; OOB_BYTES]], MediaError> {
+    pub fn read_tail(&mut self, ppn: Ppn, first: Ppn, len: u32) -> Result<Vec<Oob>, MediaError> {
         self.charge_read(ppn, Purpose::Meta);
         if !self.nand.is_programmed(ppn) || self.nand.oob(ppn).lpn() != Oob::TAIL {
             return Err(MediaError::Uncorrectable);
         }
         self.check_readable(ppn)?;
-        Ok(&self.nand.oob[first.0 as usize..(first.0 + len) as usize])
+        let decode = |bytes: &[u8; OOB_BYTES]| Oob::from_bytes(*bytes);
+        match self.nand.meta.get(&ppn.0) {
+            None => Ok(self.oobs(first, len).iter().map(decode).collect()),
+            Some(bytes) if bytes.len() == len as usize * OOB_BYTES => {
+                Ok(bytes.as_chunks::<OOB_BYTES>().0.iter().map(decode).collect())
+            }
+            Some(_) => Err(MediaError::Uncorrectable),
+        }
     }
 
     /// The OOB record of a page that the firmware has in its buffers (it wrote or just read it); not charged.

@@ -142,7 +142,9 @@ impl Feed {
         self.pages.drain(..self.next);
         self.next = 0;
         while !self.exhausted && self.pages.len() < BATCH_PAGES {
+            let before = self.pages.len();
             self.exhausted = !source.fill(&mut self.pages, BATCH_PAGES)?;
+            assert!(self.exhausted || self.pages.len() > before, "a source that goes on yields pages");
         }
         Ok(!self.pages.is_empty())
     }

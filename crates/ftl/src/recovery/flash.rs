@@ -7,9 +7,10 @@ use super::RecoveryError;
 use crate::command::Refusal;
 use crate::config::TAIL_RECORDS;
 use crate::ftl::Ftl;
+use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use crate::superblock::{Head, Open, State, Stream, Superblock};
-use remap_ssd_media::{After, ClearId, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Oob, Purpose, SbId, Stored};
 use std::collections::VecDeque;
 use zerocopy::FromBytes;
 
@@ -38,7 +39,6 @@ impl Ftl {
                 life: record.life,
                 bad: record.bad,
                 failing: record.failing,
-                erases: ClearId::default(),
             };
             core.blocks.set(sb, found);
         }
@@ -137,7 +137,7 @@ impl Ftl {
             let len = TAIL_RECORDS.min(pages - first);
             witnesses.report.tail_pages += 1;
             let Ok(found) = core.media.read_tail(page, core.geometry.page(sb, first), len) else { return false };
-            records.extend(found.iter().map(|bytes| Oob::from_bytes(*bytes)));
+            records.extend(found);
             if core.media.oob(page).wsn() != index as u64 + 1 {
                 return false;
             }
@@ -168,7 +168,9 @@ impl Ftl {
     fn tell_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
         let core = &mut self.core;
         let incarnation = core.blocks.get(sb).life.incarnation() & 63;
-        if oob.wsn() == 0 || oob.lpn() >= core.map.len() || oob.incarnation() != incarnation {
+        // A page of the incarnation before is in a block whose erase was cut, under a head that was not.
+        let is_present = oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
+        if oob.wsn() == 0 || oob.lpn() >= core.map.len() || !is_present {
             return;
         }
         witnesses.write(core, oob.lpn(), core.geometry.page(sb, offset), oob.wsn());

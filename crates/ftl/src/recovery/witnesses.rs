@@ -5,7 +5,6 @@
 
 use super::RecoveryReport;
 use crate::core::Core;
-use crate::guard::Guard;
 use crate::map::Mapping;
 use crate::superblock::State;
 use remap_ssd_media::{Ppn, SbId};
@@ -132,14 +131,12 @@ impl Witnesses {
     }
 }
 
-/// Of two witnesses of one write, the copy is in the superblock that was opened later.
+/// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say the same while both
+/// exist (a victim is dead before its first block is erased), so this only makes the choice definite.
 fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
     let opened = |mapping: Mapping| core.blocks.get(core.geometry.superblock(mapping.ppn)).opened;
     match (new, old) {
-        (Some(new), Some(old)) => {
-            let younger = opened(new) > opened(old);
-            if core.config.guards.has(Guard::NewerGeneration) { younger } else { !younger }
-        }
+        (Some(new), Some(old)) => opened(new) > opened(old),
         _ => false,
     }
 }

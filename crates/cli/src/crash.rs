@@ -1,0 +1,171 @@
+//! `crash`: the power-cut campaign.
+//!
+//! Invariants: a durable scheme that loses something is a failure of the command, with or without a guard off;
+//! a scheme that keeps its remaps in DRAM must be caught at losing them, or else the campaign is blind.
+//! Absent: the campaign (`remap_ssd_crash`).
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::output::{self, counted};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remap_ssd_crash::{Code, Options, Report, replay, run};
+use remap_ssd_ftl::{Guard, SchemeKind};
+use remap_ssd_sim::report::format::exact;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and checks that what was
+/// acknowledged is there and that nothing deallocated or overwritten comes back.
+///
+/// Exit code 1 if a durable scheme lost something, which is what switching a guard off (--mutant) must lead to. `opt`
+/// keeps its remaps in DRAM and is expected to lose some: exit code 0 if the campaign noticed, else 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Stop each scheme's campaign after so many seconds [default: 10, without --cuts].
+    #[arg(long, value_parser = numbers::seconds)]
+    pub seconds: Option<f64>,
+    /// Stop each scheme's campaign after so many distinct cuts; the result depends on nothing but the seed.
+    #[arg(long, value_parser = numbers::count)]
+    pub cuts: Option<u64>,
+    /// Everything follows from it.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Schemes, by name [default: all durable ones; with --mutant, remap-ssd].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub scheme: Vec<SchemeKind>,
+    /// Run the one script that a failure named.
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "mutant", "threads"])]
+    pub replay: Option<Code>,
+    /// Switch this guard of the firmware off, to see the campaign notice.
+    #[arg(long, value_name = "GUARD")]
+    pub mutant: Option<Guard>,
+    /// Threads [default: one per core].
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub threads: u32,
+    /// Stop after so many failures [default: 10; 1 where failures are expected].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub failures: Option<u32>,
+    /// Print the results as JSON: an object for one scheme, a list for several.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd crash
+  remap-ssd crash --scheme remap-ssd --cuts 10000 --seed 7 --json
+  remap-ssd crash --scheme opt
+  remap-ssd crash --mutant entry-after-page
+  remap-ssd crash --replay remap-ssd:3:9f2c41d0";
+
+const SECONDS_DEFAULT: f64 = 10.0;
+
+/// Runs it.
+///
+/// # Errors
+/// Something was lost that must not be, or was not that must.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let reports = match &args.replay {
+        Some(code) => vec![(code.scheme, replay(code))],
+        None => schemes(args).into_iter().map(|scheme| (scheme, campaign(args, scheme))).collect(),
+    };
+    if args.json {
+        let mut values: Vec<Value> = reports.iter().map(|(_, report)| json!(report)).collect();
+        let one = values.len() == 1 && values.pop_if(|_| true).is_some_and(|value| output::json(&value).is_ok());
+        if !one {
+            output::json(&Value::Array(values))?;
+        }
+    } else {
+        output::text(&shown(args, &reports))?;
+    }
+    match reports.iter().all(|(scheme, report)| is_as_it_should_be(args, *scheme, report)) {
+        true => Ok(()),
+        false => Err(Failure::Found),
+    }
+}
+
+fn schemes(args: &Args) -> Vec<SchemeKind> {
+    match (args.scheme.is_empty(), args.mutant) {
+        (false, _) => args.scheme.clone(),
+        (true, Some(_)) => vec![SchemeKind::RemapSsd],
+        (true, None) => SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()).collect(),
+    }
+}
+
+fn campaign(args: &Args, scheme: SchemeKind) -> Report {
+    let seconds = args.seconds.or(args.cuts.is_none().then_some(SECONDS_DEFAULT));
+    let expected = !scheme.is_durable() || args.mutant.is_some();
+    let options = Options {
+        seconds,
+        cuts: args.cuts,
+        threads: args.threads,
+        mutant: args.mutant,
+        failures: args.failures.unwrap_or(if expected { 1 } else { 10 }),
+        ..Options::new(scheme, args.seed)
+    };
+    let line = progress_line(args, scheme, seconds);
+    let report = run(&options, &mut |progress| {
+        let part = match (args.cuts, seconds) {
+            (Some(cuts), _) => progress.cuts as f64 / cuts as f64,
+            (None, seconds) => progress.seconds / seconds.unwrap_or(f64::INFINITY),
+        };
+        line.set_position((part * 1000.0) as u64);
+        line.set_message(format!(
+            "{}, {}, {}",
+            counted(progress.cuts, "cut"),
+            exact(progress.recoveries) + " recoveries",
+            counted(progress.violations, "violation")
+        ));
+    });
+    line.finish_and_clear();
+    report
+}
+
+fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> ProgressBar {
+    let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let line = ProgressBar::with_draw_target((args.cuts.is_some() || seconds.is_some()).then_some(1000), target);
+    let style = ProgressStyle::with_template("{prefix:9} {bar:30} {percent:>3} %  {msg}").expect("the template is valid");
+    line.set_style(style);
+    line.set_prefix(scheme.name());
+    line.enable_steady_tick(Duration::from_millis(250));
+    line
+}
+
+/// `opt` is caught, everything else loses nothing.
+fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool {
+    match scheme.is_durable() {
+        true => report.violations == 0,
+        // A single script may well lose nothing.
+        false => report.violations > 0 || args.replay.is_some(),
+    }
+}
+
+fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
+    let row = |(scheme, report): &(SchemeKind, Report)| {
+        let numbers = [report.cuts, report.recoveries, report.scripts, report.violations];
+        let verdict = match (scheme.is_durable(), report.violations) {
+            (_, 0) if is_as_it_should_be(args, *scheme, report) => "nothing lost",
+            (_, 0) => "should have lost something: not caught",
+            (true, _) => "DATA LOST",
+            (false, _) => "loses data, as expected: caught",
+        };
+        let numbers = numbers.map(exact).into_iter();
+        [scheme.to_string()].into_iter().chain(numbers).chain([verdict.into()]).collect()
+    };
+    let rows: Vec<Vec<String>> = reports.iter().map(row).collect();
+    let mut text = output::table(&["scheme", "cuts", "recoveries", "scripts", "violations", "verdict"], &rows);
+    if let Some(guard) = args.mutant {
+        text.push_str(&format!("\nThe firmware ran without its guard `{guard}`: a violation is what should be found.\n"));
+    }
+    if args.replay.is_none() {
+        text.push_str(&format!("\nSeed {}.\n", args.seed));
+    }
+    for failed in reports.iter().flat_map(|(_, report)| &report.failures) {
+        text.push_str(&format!("\n{}\n", failed.text.trim_end()));
+        if args.replay.is_none() {
+            text.push_str(&format!("Run it again: remap-ssd crash --replay {}\n", failed.code));
+        }
+    }
+    text
+}

@@ -1,0 +1,65 @@
+//! How a command fails: a sentence and an exit code.
+//!
+//! Invariant: whatever is wrong with the world becomes one of these; a panic is a bug of ours.
+//! Absent: what clap finds wrong with the arguments, which it reports itself, with exit code 2.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The arguments do not fit together: exit code 2.
+    Usage(String),
+    /// It could not be done, or what was looked for is not so: exit code 1.
+    Failed(String),
+    /// It was done, and what was found is bad; standard output has said so: exit code 1.
+    Found,
+    /// Standard output cannot be written.
+    Output(io::Error),
+}
+
+impl Failure {
+    /// A mistake in the arguments.
+    pub fn usage(error: impl fmt::Display) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    /// Something that could not be done.
+    pub fn failed(error: impl fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    /// Something that could not be done, and to what.
+    pub fn about(what: impl fmt::Display, error: impl fmt::Display) -> Self {
+        Self::Failed(format!("{what}: {error}"))
+    }
+
+    /// Tells the user, and the shell.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            // The reader has seen enough (`| head`).
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Found => {}
+            _ => crate::output::note(format_args!("error: {self}")),
+        }
+        ExitCode::from(if matches!(self, Self::Usage(_)) { 2 } else { 1 })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Found => f.write_str("see above"),
+            Self::Output(error) => write!(f, "standard output: {error}"),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}

@@ -1,0 +1,82 @@
+//! The program `remap-ssd`: compare schemes, cut power, measure the simulator, look into images.
+//!
+//! Each command has its module: clap's arguments on top, then what it does, then how it is shown.
+//! Invariants: results go to standard output, everything else (progress, notes, errors) to standard error; exit
+//! code 0 is success, 1 a failure, 2 a mistake in the arguments; with `--json` standard output is one JSON value,
+//! the same for the same seed. Absent: anything that the libraries below could not be asked for.
+
+pub mod bench;
+pub mod compare;
+pub mod crash;
+pub mod failure;
+pub mod inspect;
+pub mod numbers;
+pub mod output;
+pub mod presets;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// An SSD whose pages can be remapped, in virtual time.
+#[derive(Debug, Parser)]
+#[command(name = "remap-ssd", version, about, args_override_self = true, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd compare
+  remap-ssd crash --seconds 5
+  remap-ssd presets
+  remap-ssd compare --help
+
+Exit codes: 0 success, 1 failure, 2 mistake in the arguments.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs one workload or trace against several schemes and lays the results side by side.
+    Compare(Box<compare::Args>),
+    /// Cuts the power of small, nearly full devices and checks that nothing acknowledged is lost.
+    Crash(crash::Args),
+    /// Measures the speed and the memory of the simulator itself.
+    Bench(bench::Args),
+    /// Shows what a device image holds, and checks it; the file is not changed.
+    Inspect(inspect::Args),
+    /// Lists the ready-made devices, or prints one as a file to start from.
+    Presets(presets::Args),
+}
+
+/// Runs the program on the arguments of the process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too. Nobody may be listening any more; that is no failure.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Runs one command.
+///
+/// # Errors
+/// Why it failed, and with which exit code.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Compare(args) => compare::command(&args),
+        Command::Crash(args) => crash::command(&args),
+        Command::Bench(args) => bench::command(&args),
+        Command::Inspect(args) => inspect::command(&args),
+        Command::Presets(args) => presets::command(&args),
+    }
+}

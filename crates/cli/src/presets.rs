@@ -1,0 +1,106 @@
+//! `presets`: the ready-made devices, what they are made of and what was assumed.
+//!
+//! Invariant: what `--toml` prints is a device file that reads back as the preset.
+//! Absent: the values (`remap_ssd_device::preset`).
+
+use crate::failure::Failure;
+use crate::output::{self, pairs};
+use remap_ssd_device::{DeviceConfig, PRESETS, Preset};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
+use serde_json::json;
+
+/// Lists the ready-made devices with their values and what was assumed, or prints one as a file to start from.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Print this preset as a device file for `compare --config`.
+    #[arg(long, value_name = "NAME")]
+    pub toml: Option<String>,
+    /// Print the presets as JSON.
+    #[arg(long, conflicts_with = "toml")]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd presets
+  remap-ssd presets --toml fast21-32g
+  remap-ssd presets --json";
+
+/// Runs it.
+///
+/// # Errors
+/// No preset has that name.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    if let Some(name) = &args.toml {
+        let config = DeviceConfig::preset(name).map_err(Failure::usage)?;
+        return output::text(&config.to_toml());
+    }
+    if args.json {
+        let list = PRESETS.iter().map(|preset| {
+            json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "device": preset.config() })
+        });
+        return output::json(&list.collect());
+    }
+    let texts: Vec<String> = PRESETS.iter().map(describe).collect();
+    output::text(&texts.join("\n"))
+}
+
+fn describe(preset: &Preset) -> String {
+    let mut text = format!("{}\n  {}\n", preset.name, preset.about);
+    let rows = values(&preset.config());
+    pairs(&rows).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+    text.push_str("  assumed\n");
+    preset.assumed.iter().for_each(|what| text.push_str(&format!("    - {what}\n")));
+    text
+}
+
+/// A device in a few lines.
+pub fn values(config: &DeviceConfig) -> Vec<(&'static str, String)> {
+    let DeviceConfig { geometry, firmware, flash, nvram, hash, link, .. } = config;
+    let pages = |count: u32| bytes(u64::from(count) * PAGE_BYTES as u64);
+    let time = |ns: u64| seconds(ns as f64 / 1e9);
+    let on = |on: bool| if on { "on" } else { "off" };
+    vec![
+        ("logical", format!("{}, {} pages", pages(firmware.lpns), exact(firmware.lpns.into()))),
+        ("flash", format!("{}, {} pages", pages(geometry.pages()), exact(geometry.pages().into()))),
+        (
+            "array",
+            format!(
+                "{} channels, {} dies, {} superblocks of {} pages ({} a block)",
+                geometry.channels(),
+                geometry.dies(),
+                exact(geometry.superblocks().into()),
+                exact(geometry.pages_per_superblock().into()),
+                exact(geometry.pages_per_block().into())
+            ),
+        ),
+        (
+            "flash times",
+            format!(
+                "read {}, program {}, erase {}, transfer {}; {} cycles",
+                time(flash.read_ns),
+                time(flash.program_ns),
+                time(flash.erase_ns),
+                time(flash.transfer_ns),
+                exact(flash.endurance)
+            ),
+        ),
+        ("NVRAM times", format!("64 bytes: read {}, write {}; {} writes", time(nvram.read_ns), time(nvram.write_ns), exact(nvram.endurance))),
+        ("hash", format!("{}, a page every {}", time(hash.latency_ns), time(hash.interval_ns))),
+        ("link", format!("{} MiB/s each way, {} a command", exact(link.mib_s), time(link.command_ns))),
+        (
+            "firmware",
+            format!(
+                "scheme {}, {} of remapping metadata in segments of {}, deduplication {}, garbage collection at {} free",
+                firmware.scheme,
+                bytes(firmware.log_bytes),
+                bytes(firmware.segment_bytes.into()),
+                on(firmware.dedup),
+                percent(firmware.gc_free)
+            ),
+        ),
+        ("host", format!("{} of the logical pages addressed, queue depth {}", percent(config.addressable), config.queue_depth)),
+    ]
+}
