@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_crash::{Code, Options, Report, replay, run};
 use remap_ssd_ftl::{Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 /// Cuts the power of small, nearly full devices again and again, lets the firmware recover, and checks that what was
@@ -71,11 +71,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => schemes(args).into_iter().map(|scheme| (scheme, campaign(args, scheme))).collect(),
     };
     if args.json {
-        let mut values: Vec<Value> = reports.iter().map(|(_, report)| json!(report)).collect();
-        let one = values.len() == 1 && values.pop_if(|_| true).is_some_and(|value| output::json(&value).is_ok());
-        if !one {
-            output::json(&Value::Array(values))?;
-        }
+        let value = match &reports[..] {
+            [(_, report)] => json!(report),
+            reports => reports.iter().map(|(_, report)| json!(report)).collect(),
+        };
+        output::json(&value)?;
     } else {
         output::text(&shown(args, &reports))?;
     }

@@ -12,7 +12,7 @@ use crate::ftl::Ftl;
 use crate::gc::LOST;
 use crate::scheme::Remapping;
 use crate::stats::Demotion;
-use crate::superblock::Stream;
+use crate::superblock::{Stream, Taken};
 use remap_ssd_media::{After, Page, Payload, Ppn, Purpose, Stored};
 use std::ops::Range;
 
@@ -312,20 +312,21 @@ impl Ftl {
         atomic: Option<u64>,
     ) -> Result<Ppn, Refusal> {
         loop {
-            let (ppn, after) = self.take_host_page()?;
+            let taken = self.take_host_page()?;
+            let ppn = taken.ppn();
             // Pages of an atomic command must not land before the slot says that it is under way.
             let (wsn, after) = match atomic {
-                Some(wsn) => (wsn, after.and(After::FENCE)),
-                None => (self.core.tick(), after),
+                Some(wsn) => (wsn, taken.after.and(After::FENCE)),
+                None => (self.core.tick(), taken.after),
             };
-            let oob = self.core.oob(ppn, lpn, wsn);
+            let oob = taken.oob(lpn, wsn);
             self.core.stats.host_programs += 1;
             let media = &mut self.core.media;
             let programmed = match &origin {
-                Origin::Payload(payload) => media.program_payload(ppn, oob, payload, Purpose::Host, after),
+                Origin::Payload(payload) => media.program_payload(taken.slot, oob, payload, Purpose::Host, after),
                 Origin::Copy(source) => {
                     let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
-                    media.copy(from, ppn, oob, LOST, Purpose::Host, after)
+                    media.copy(from, taken.slot, oob, LOST, Purpose::Host, after)
                 }
             };
             if programmed.is_err() {
@@ -342,8 +343,8 @@ impl Ftl {
     }
 
     /// The next page of the host's superblock, collecting garbage where it is time to.
-    #[inline]
-    fn take_host_page(&mut self) -> Result<(Ppn, After), Refusal> {
+    #[inline(always)]
+    fn take_host_page(&mut self) -> Result<Taken, Refusal> {
         if !self.paused {
             self.pace()?;
         }
@@ -388,14 +389,15 @@ impl Ftl {
     fn program_bitmap(&mut self, chunk: u32) -> Result<(), Refusal> {
         let lpn = self.core.config.lpns + chunk;
         loop {
-            let (ppn, after) = self.take_host_page()?;
+            let taken = self.take_host_page()?;
+            let ppn = taken.ppn();
             let bitmap = crate::dealloc::DeallocLog::bitmap(&self.core, chunk);
             let wsn = self.core.tick();
-            let oob = self.core.oob(ppn, lpn, wsn);
+            let oob = taken.oob(lpn, wsn);
             self.core.stats.meta_programs += 1;
             let stored = Stored::Meta(bitmap.into());
             // A bitmap that landed before the writes it knows of would take the place of the deallocations before them.
-            if self.core.media.program(ppn, oob, stored, Purpose::Meta, after.and(After::ALL)).is_err() {
+            if self.core.media.program(ppn, oob, stored, Purpose::Meta, taken.after.and(After::ALL)).is_err() {
                 self.core.fail_block_of(ppn);
                 continue;
             }

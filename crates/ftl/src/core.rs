@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::map::{Map, Mapping};
 use crate::stats::Stats;
 use crate::superblock::Superblocks;
-use remap_ssd_media::{Geometry, Media, Oob, Ppn};
+use remap_ssd_media::{Geometry, Media, Ppn, SbId};
 
 /// Media and DRAM tables.
 pub struct Core {
@@ -79,14 +79,12 @@ impl Core {
 
     /// A page has been copied: all its references go with it, one of them (`lpn`) as written there. The others follow
     /// one by one, by `move_reference` or `split_reference`.
-    #[inline]
-    pub fn move_page(&mut self, from: Ppn, to: Ppn, lpn: u32, was_remapped: bool) {
-        let count = self.counts.get(from);
-        self.counts.set(from, 0);
-        self.counts.set(to, count);
-        self.blocks.lose(self.geometry.superblock(from), true, was_remapped);
-        self.blocks.gain(self.geometry.superblock(to), true, false);
-        self.map.set(lpn, Some(Mapping { ppn: to, remapped: false }));
+    #[inline(always)]
+    pub fn move_page(&mut self, (from_sb, from): (SbId, Ppn), (to_sb, to): (SbId, Ppn), lpn: u32, was_remapped: bool) {
+        self.counts.hand_over(from, to);
+        self.blocks.lose(from_sb, true, was_remapped);
+        self.blocks.gain(to_sb, true, false);
+        self.map.set_written(lpn, to);
     }
 
     /// Another reference of a moved page now points to its new place, by an entry.
@@ -103,13 +101,6 @@ impl Core {
         self.counts.sub(to);
         self.map.set(lpn, None);
         self.link(lpn, copy, false);
-    }
-
-    /// The OOB of a data page about to be programmed.
-    #[inline]
-    pub fn oob(&self, ppn: Ppn, lpn: u32, wsn: u64) -> Oob {
-        let incarnation = self.blocks.get(self.geometry.superblock(ppn)).life.incarnation();
-        Oob::new(lpn, wsn, incarnation)
     }
 
     /// A program of this page failed: its block is used no more.

@@ -66,6 +66,18 @@ impl Counts {
     /// One owner more; the new count.
     #[inline]
     pub fn add(&mut self, ppn: Ppn) -> u32 {
+        let shift = (ppn.0 % 2) * 4;
+        let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
+        let nibble = *cell >> shift & 15;
+        if nibble == FULL {
+            return self.add_to_full(ppn);
+        }
+        *cell += 1 << shift;
+        u32::from(nibble) + 1
+    }
+
+    #[cold]
+    fn add_to_full(&mut self, ppn: Ppn) -> u32 {
         let count = self.get(ppn) + 1;
         self.set(ppn, count);
         count
@@ -74,10 +86,37 @@ impl Counts {
     /// One owner less; the new count.
     #[inline]
     pub fn sub(&mut self, ppn: Ppn) -> u32 {
-        let count = self.get(ppn);
-        assert!(count > 0, "a page without owners lost one: {ppn:?}");
-        self.set(ppn, count - 1);
-        count - 1
+        let shift = (ppn.0 % 2) * 4;
+        let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
+        let nibble = *cell >> shift & 15;
+        assert!(nibble > 0, "a page without owners lost one: {ppn:?}");
+        if nibble == FULL && !self.overflow.is_empty() {
+            return self.sub_from_full(ppn);
+        }
+        *cell -= 1 << shift;
+        u32::from(nibble) - 1
+    }
+
+    #[cold]
+    fn sub_from_full(&mut self, ppn: Ppn) -> u32 {
+        let count = self.get(ppn) - 1;
+        self.set(ppn, count);
+        count
+    }
+
+    /// All owners of a page go to another page that has none.
+    #[inline]
+    pub fn hand_over(&mut self, from: Ppn, to: Ppn) {
+        let shift = (from.0 % 2) * 4;
+        let cell = &mut self.nibbles[(from.0 / 2) as usize];
+        let nibble = *cell >> shift & 15;
+        *cell &= !(15 << shift);
+        self.nibbles[(to.0 / 2) as usize] |= nibble << ((to.0 % 2) * 4);
+        if nibble == FULL
+            && let Some(rest) = self.overflow.remove(&from.0)
+        {
+            self.overflow.insert(to.0, rest);
+        }
     }
 
     /// Asks for a cache line.

@@ -14,7 +14,7 @@ use crate::command::Refusal;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::scheme::{OwnerRef, Remapping};
-use crate::superblock::{State, Stream};
+use crate::superblock::{State, Stream, Taken};
 use crate::victim::{Candidate, greedy, least_worn};
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 
@@ -42,8 +42,11 @@ pub struct Job {
 /// A page with owners.
 struct Live {
     offset: u32,
-    /// The owner that the OOB names, if it still is one.
-    written: Option<(u32, u64)>,
+    /// The owner that the OOB names.
+    lpn: u32,
+    wsn: u64,
+    /// Is it still one?
+    owns: bool,
 }
 
 /// GC state and scratch buffers.
@@ -210,14 +213,14 @@ impl Ftl {
             if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
                 dedup.prefetch_line(&crate::dedup::Fingerprint::Identity(identity));
             }
-            live.push(Live { offset, written: Some((oob.lpn(), oob.wsn())) });
+            live.push(Live { offset, lpn: oob.lpn(), wsn: oob.wsn(), owns: false });
         }
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.map.prefetch(owner.lpn);
         }
         for page in live {
             let ppn = core.geometry.page(job.sb, page.offset);
-            page.written = page.written.filter(|(lpn, _)| *lpn < core.map.len() && core.map.is_written_at(*lpn, ppn));
+            page.owns = page.lpn < core.map.len() && core.map.is_written_at(page.lpn, ppn);
         }
     }
 
@@ -243,28 +246,40 @@ impl Ftl {
     }
 
     /// Passes 4 and 5 for one page: a new place, one owner in its OOB, entries for the others.
+    #[inline]
     fn move_page(&mut self, sb: SbId, page: &Live, owners: &[(OwnerRef, u32)], first: u32) -> Result<(), Refusal> {
         let from = self.core.geometry.page(sb, page.offset);
-        let chain = |first: u32| {
-            std::iter::successors((first != NONE).then_some(first), move |index| {
-                let next = owners[*index as usize].1;
-                (next != NONE).then_some(next)
-            })
-        };
+        if first != NONE {
+            return self.move_shared(sb, page, owners, first);
+        }
+        assert!(page.owns && self.core.counts.get(from) == 1, "owners found and counted of {from:?}");
+        let to = self.copy_moved((page.lpn, page.wsn), from)?;
+        self.core.move_page((sb, from), (to.sb, to.ppn()), page.lpn, false);
+        if let Some(dedup) = &mut self.dedup {
+            dedup.moved(&self.core.media, from, to.ppn());
+        }
+        Ok(())
+    }
+
+    /// A page with remapped owners.
+    fn move_shared(&mut self, sb: SbId, page: &Live, owners: &[(OwnerRef, u32)], first: u32) -> Result<(), Refusal> {
+        let from = self.core.geometry.page(sb, page.offset);
+        let next = |index: &u32| Some(owners[*index as usize].1).filter(|next| *next != NONE);
+        let chain = std::iter::successors(Some(first), next).map(|index| owners[index as usize].0);
         // The oldest owner goes into the OOB: entries count only if they are newer than the page they name.
-        let primary = match page.written {
-            Some(written) => written,
-            None => {
-                let oldest = chain(first).map(|index| owners[index as usize].0).min_by_key(|owner| owner.wsn);
-                let owner = oldest.expect("a page with owners has an owner");
-                (owner.lpn, owner.wsn)
+        let primary = match page.owns {
+            true => (page.lpn, page.wsn),
+            false => {
+                let oldest = chain.clone().min_by_key(|owner| owner.wsn).expect("the chain has a first");
+                (oldest.lpn, oldest.wsn)
             }
         };
-        let others = chain(first).map(|index| owners[index as usize].0).filter(|owner| owner.lpn != primary.0);
+        let others = chain.filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
         assert_eq!(found, self.core.counts.get(from), "owners found and counted of {from:?}");
-        let to = self.copy_moved(primary, from)?;
-        self.core.move_page(from, to, primary.0, page.written.is_none());
+        let taken = self.copy_moved(primary, from)?;
+        let to = taken.ppn();
+        self.core.move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
         for owner in others {
             let remapping = Remapping { lpn: owner.lpn, ppn: to, wsn: owner.wsn, source: owner.source, atomic: None };
             if !self.core.config.guards.has(Guard::OtherReferences)
@@ -274,7 +289,7 @@ impl Ftl {
             } else {
                 self.core.stats.gc_copies += 1;
                 let copy = self.copy_moved((owner.lpn, owner.wsn), from)?;
-                self.core.split_reference(from, to, copy, owner.lpn);
+                self.core.split_reference(from, to, copy.ppn(), owner.lpn);
             }
         }
         if let Some(dedup) = &mut self.dedup {
@@ -284,22 +299,28 @@ impl Ftl {
     }
 
     /// Copies a page into GC's own superblock.
-    #[inline]
-    fn copy_moved(&mut self, (lpn, wsn): (u32, u64), from: Ppn) -> Result<Ppn, Refusal> {
+    #[inline(always)]
+    fn copy_moved(&mut self, (lpn, wsn): (u32, u64), from: Ppn) -> Result<Taken, Refusal> {
         loop {
-            let Some((ppn, after)) = self.core.blocks.take(Stream::Gc) else {
-                self.core.blocks.close(&mut self.core.media, Stream::Gc);
-                if !self.core.blocks.open_next(&mut self.core.media, Stream::Gc, &mut self.core.wsn) {
-                    return Err(Refusal::CapacityExceeded);
-                }
+            let Some(taken) = self.core.blocks.take(Stream::Gc) else {
+                self.open_for_gc()?;
                 continue;
             };
-            let oob = self.core.oob(ppn, lpn, wsn);
             self.core.stats.gc_programs += 1;
-            if self.core.media.copy(from, ppn, oob, LOST, Purpose::Gc, after).is_ok() {
-                return Ok(ppn);
+            let oob = taken.oob(lpn, wsn);
+            if self.core.media.copy(from, taken.slot, oob, LOST, Purpose::Gc, taken.after).is_ok() {
+                return Ok(taken);
             }
-            self.core.fail_block_of(ppn);
+            self.core.fail_block_of(taken.ppn());
+        }
+    }
+
+    #[cold]
+    fn open_for_gc(&mut self) -> Result<(), Refusal> {
+        self.core.blocks.close(&mut self.core.media, Stream::Gc);
+        match self.core.blocks.open_next(&mut self.core.media, Stream::Gc, &mut self.core.wsn) {
+            true => Ok(()),
+            false => Err(Refusal::CapacityExceeded),
         }
     }
 

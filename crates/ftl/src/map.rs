@@ -71,6 +71,12 @@ impl Map {
         };
     }
 
+    /// It was written there.
+    #[inline(always)]
+    pub fn set_written(&mut self, lpn: u32, ppn: Ppn) {
+        self.cells[lpn as usize] = ppn.0;
+    }
+
     /// Clears the LR bit of a remapped page, to drop the older duplicates of its entry during a newest-first
     /// scan; `mark_remapped` restores it.
     #[inline]

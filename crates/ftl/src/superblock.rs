@@ -11,7 +11,7 @@
 use crate::config::{Config, TAIL_RECORDS};
 use crate::guard::{Guard, Guards};
 use crate::life::{Life, LifeRecord};
-use remap_ssd_media::{After, Geometry, Media, Oob, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Geometry, Media, Oob, Ppn, Purpose, SbId, Slot, Stored};
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -100,13 +100,45 @@ pub struct Superblock {
     pub failing: u64,
 }
 
+/// A page handed out to be programmed.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Which, and where.
+    pub slot: Slot,
+    /// Its superblock.
+    pub sb: SbId,
+    /// The superblock's incarnation.
+    pub incarnation: u32,
+    /// What its program must wait for.
+    pub after: After,
+}
+
+impl Taken {
+    /// The page.
+    #[inline(always)]
+    pub fn ppn(&self) -> Ppn {
+        self.slot.ppn
+    }
+    /// Its OOB.
+    #[inline(always)]
+    pub fn oob(&self, lpn: u32, wsn: u64) -> Oob {
+        Oob::new(lpn, wsn, self.incarnation)
+    }
+}
+
 /// A superblock being filled.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// Which.
     pub sb: SbId,
-    /// Next offset to hand out.
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// Next offset to hand out, and the row and die it is in.
     pub next: u32,
+    /// Its row.
+    pub row: u32,
+    /// Its die.
+    pub die: u32,
     /// First offset of the tail's place.
     pub end: u32,
     /// Offset of the head.
@@ -284,7 +316,17 @@ impl Superblocks {
                 let capacity = self.capacity(skipped);
                 let entry = self.get_mut(sb);
                 (entry.live, entry.remapped, entry.capacity) = (0, 0, capacity);
-                self.open[stream as usize] = Some(Open { sb, next: 0, end, head, skipped, holes: VecDeque::new() });
+                self.open[stream as usize] = Some(Open {
+                    sb,
+                    incarnation: self.get(sb).life.incarnation(),
+                    next: 0,
+                    row: 0,
+                    die: 0,
+                    end,
+                    head,
+                    skipped,
+                    holes: VecDeque::new(),
+                });
                 return true;
             }
             self.retire(sb);
@@ -356,29 +398,38 @@ impl Superblocks {
     /// Hands out the next page of a stream's open superblock, with what its program must wait for; `None` if
     /// the superblock is full or none is open.
     #[inline(always)]
-    pub fn take(&mut self, stream: Stream) -> Option<(Ppn, After)> {
+    pub fn take(&mut self, stream: Stream) -> Option<Taken> {
         let open = self.open[stream as usize].as_mut()?;
+        let dies = self.geometry.dies();
         loop {
-            let offset = match open.holes.is_empty() {
-                true if open.next >= open.end => return None,
-                true => {
-                    open.next += 1;
-                    open.next - 1
+            let (offset, row, die) = if open.holes.is_empty() {
+                if open.next >= open.end {
+                    return None;
                 }
-                false => open.holes.pop_front().expect("not empty"),
+                let taken = (open.next, open.row, open.die);
+                open.next += 1;
+                open.die += 1;
+                if open.die == dies {
+                    (open.die, open.row) = (0, open.row + 1);
+                }
+                taken
+            } else {
+                let offset = open.holes.pop_front().expect("not empty");
+                (offset, self.geometry.row_of_offset(offset), self.geometry.die_of_offset(offset))
             };
-            let is_skipped = open.skipped != 0 && open.skipped >> self.geometry.die_of_offset(offset) & 1 == 1;
-            if offset == open.head || is_skipped {
+            if offset == open.head || open.skipped >> die & 1 == 1 {
                 continue;
             }
             // A block's first page waits for the head, its others for the pages before them in the block:
             // whatever is readable in a superblock, its head is too.
-            let after = if offset < self.geometry.dies() && self.guards.has(Guard::HeadBeforeData) {
+            let after = if row == 0 && self.guards.has(Guard::HeadBeforeData) {
                 After::page(self.geometry.page(open.sb, open.head))
             } else {
                 After::NOTHING
             };
-            return Some((self.geometry.page(open.sb, offset), after));
+            let (ppn, block) = (self.geometry.page(open.sb, offset), self.geometry.block(open.sb, die));
+            let slot = Slot { ppn, block, row, die };
+            return Some(Taken { slot, sb: open.sb, incarnation: open.incarnation, after });
         }
     }
 

@@ -6,7 +6,7 @@
 //! Absent: pending operations, time, and NVRAM.
 
 use crate::content::{ContentMode, Page, PageBytes};
-use crate::geometry::{BlockId, Geometry, Ppn, SbId};
+use crate::geometry::{BlockId, Geometry, Ppn, SbId, Slot};
 use crate::oob::{OOB_BYTES, Oob};
 use crate::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,15 +88,6 @@ impl NandArray {
         (self.geometry.block(sb, self.geometry.die_of_offset(offset)), self.geometry.row_of_offset(offset))
     }
 
-    /// Block, row and die of a page.
-    #[inline(always)]
-    pub(crate) fn place(&self, ppn: Ppn) -> (BlockId, u32, u32) {
-        let sb = self.geometry.superblock(ppn);
-        let offset = self.geometry.offset(ppn);
-        let die = self.geometry.die_of_offset(offset);
-        (self.geometry.block(sb, die), self.geometry.row_of_offset(offset), die)
-    }
-
     #[inline]
     pub(crate) fn is_programmed(&self, ppn: Ppn) -> bool {
         let (block, row) = self.block_of(ppn);
@@ -113,8 +104,9 @@ impl NandArray {
 
     /// Programs a data page by identity: the hot path of `put`.
     #[inline(always)]
-    pub(crate) fn put_identity(&mut self, ppn: Ppn, block: BlockId, row: u32, oob: Oob, identity: u64) {
-        let next = &mut self.next_row[block.0 as usize];
+    pub(crate) fn put_identity(&mut self, slot: Slot, oob: Oob, identity: u64) {
+        let (ppn, row) = (slot.ppn, slot.row);
+        let next = &mut self.next_row[slot.block.0 as usize];
         assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
         *next = row + 1;
         let at = ppn.0 as usize;

@@ -23,6 +23,19 @@ pub struct SbId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
+/// A page to program, with its place worked out by whoever hands pages out in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The page.
+    pub ppn: Ppn,
+    /// Its block.
+    pub block: BlockId,
+    /// Its row in the block.
+    pub row: u32,
+    /// Its die.
+    pub die: u32,
+}
+
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
 
@@ -170,6 +183,13 @@ impl Geometry {
     #[inline]
     pub fn block(&self, sb: SbId, die: u32) -> BlockId {
         BlockId(sb.0 * self.shape.dies + die)
+    }
+    /// The place of a page.
+    #[inline(always)]
+    pub fn slot(&self, ppn: Ppn) -> Slot {
+        let offset = self.offset(ppn);
+        let die = self.die_of_offset(offset);
+        Slot { ppn, block: self.block(self.superblock(ppn), die), row: self.row_of_offset(offset), die }
     }
     /// Superblock and die of a block.
     pub fn place_of_block(&self, block: BlockId) -> (SbId, u32) {

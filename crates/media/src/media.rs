@@ -7,7 +7,7 @@
 use crate::array::{Contents, NandArray, Stored};
 use crate::content::{ContentMode, Page, Payload};
 use crate::fault::{Faults, MediaError};
-use crate::geometry::{BlockId, Geometry, Ppn};
+use crate::geometry::{BlockId, Geometry, Ppn, Slot};
 use crate::image::Image;
 use crate::oob::{OOB_BYTES, Oob};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
@@ -182,7 +182,7 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        let (block, row, die) = self.nand.place(ppn);
+        let Slot { block, row, die, .. } = self.nand.geometry.slot(ppn);
         let failed = self.faulty && self.faults.program.get(&block).is_some_and(|from| row >= *from);
         self.push_program(ppn, die, purpose, after);
         if let Some(rail) = &mut self.rail {
@@ -201,8 +201,16 @@ impl Media {
     ///
     /// # Errors
     /// `ProgramFailed`, as `program`.
-    #[inline]
-    pub fn copy(&mut self, from: Ppn, to: Ppn, oob: Oob, lost: &[u8], purpose: Purpose, after: After) -> Result<(), MediaError> {
+    #[inline(always)]
+    pub fn copy(
+        &mut self,
+        from: Ppn,
+        to: Slot,
+        oob: Oob,
+        lost: &[u8],
+        purpose: Purpose,
+        after: After,
+    ) -> Result<(), MediaError> {
         self.charge_read(from, purpose);
         if self.is_plain()
             && !self.nand.is_meta(from)
@@ -216,7 +224,7 @@ impl Media {
             Ok(()) => self.nand.stored(from),
             Err(_) => Stored::Meta(lost.into()),
         };
-        self.program(to, oob, stored, purpose, after)
+        self.program(to.ppn, oob, stored, purpose, after)
     }
 
     /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on. Without a rail they are
@@ -239,10 +247,9 @@ impl Media {
     }
 
     #[inline(always)]
-    fn program_plain(&mut self, ppn: Ppn, oob: Oob, identity: u64, purpose: Purpose, after: After) {
-        let (block, row, die) = self.nand.place(ppn);
-        self.push_program(ppn, die, purpose, after);
-        self.nand.put_identity(ppn, block, row, oob, identity);
+    fn program_plain(&mut self, slot: Slot, oob: Oob, identity: u64, purpose: Purpose, after: After) {
+        self.push_program(slot.ppn, slot.die, purpose, after);
+        self.nand.put_identity(slot, oob, identity);
     }
 
     #[inline(always)]
@@ -261,18 +268,18 @@ impl Media {
     #[inline]
     pub fn program_payload(
         &mut self,
-        ppn: Ppn,
+        slot: Slot,
         oob: Oob,
         payload: &Payload,
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
         if let (Payload::Identity(identity), true) = (payload, self.is_plain()) {
-            self.program_plain(ppn, oob, *identity, purpose, after);
+            self.program_plain(slot, oob, *identity, purpose, after);
             return Ok(());
         }
         let stored = self.stored_of(payload);
-        self.program(ppn, oob, stored, purpose, after)
+        self.program(slot.ppn, oob, stored, purpose, after)
     }
 
     /// What a write of `payload` stores in this device's content mode.
@@ -472,6 +479,24 @@ impl Media {
             self.counts.nv_corrected += 1;
         }
         Ok(self.nvram[word])
+    }
+
+    /// All words as they are, for a scan of a range in which no planted flip can hide an error: `None` if one could.
+    #[inline]
+    pub fn words(&self) -> Option<&[u64]> {
+        (!self.faulty).then_some(&self.nvram)
+    }
+
+    /// Copies words within NVRAM as part of a bulk rewrite that is charged as a whole; only without rail and faults,
+    /// where the order of the stores cannot matter. `false`, with nothing done, otherwise.
+    #[inline]
+    pub fn copy_words_plain(&mut self, to: usize, values: &[u64]) -> bool {
+        if self.faulty || self.rail.is_some() {
+            return false;
+        }
+        self.nvram[to..to + values.len()].copy_from_slice(values);
+        self.counts.nv_bytes_written += 8 * values.len() as u64;
+        true
     }
 
     /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.

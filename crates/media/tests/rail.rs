@@ -228,14 +228,14 @@ impl Model {
                 self.issue(Effect::Program { block: *block, identity: self.identity }, names, *host);
             }
             Action::Erase { blocks, wait } => {
-                let (after, names) = self.wait(wait);
                 let id = self.media.name_next();
                 let mut operations = Vec::new();
                 // Two blocks under one name.
                 for block in [*blocks, (*blocks + 1) % BLOCKS] {
+                    let (after, names) = self.wait(wait);
                     self.media.erase(BlockId(block), id, after).expect("no fault is planted");
                     operations.push(self.issued.len());
-                    self.issue(Effect::Erase { block }, names.clone(), false);
+                    self.issue(Effect::Erase { block }, names, false);
                 }
                 self.names.push((id, operations));
             }

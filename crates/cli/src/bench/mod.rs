@@ -1,8 +1,280 @@
-//! stub
-/// stub
+//! `bench`: the speed and the memory of the simulator itself.
+//!
+//! Random 4 KiB writes with 30 % duplicates by the published definition on Remap-SSD, in steady state of garbage
+//! collection, on one thread; with deduplication, without it, and on bare arrays. Each number is the median of
+//! several rounds. Invariant: everything is measured in the same process, one after the other.
+//! Absent: virtual time, which `compare` shows.
+
+mod bare;
+mod memory;
+mod subject;
+
+use crate::failure::Failure;
+use crate::output::{self, pairs};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use memory::{grown_since, resident_bytes};
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::report::format::{bytes, exact, number, seconds, si};
+use serde::Serialize;
+use std::time::Duration;
+use subject::{BareSubject, Feed, Subject, Work, without_dedup};
+
+/// Measures the speed and the memory of the simulator itself, on one thread: random 4 KiB writes with 30 % duplicates
+/// (published definition) on Remap-SSD in steady state of garbage collection, firmware and timing model together.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
-/// stub
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A sixteenth of the device, 3 rounds instead of 5, fewer pages.
+    #[arg(long)]
+    pub quick: bool,
+    /// The device.
+    #[arg(long, value_name = "NAME", default_value = "fast21-32g")]
+    pub preset: String,
+    /// Also compare the time per page operation on a small and a large device: 4 and 256 GiB (with --quick 1 and
+    /// 16 GiB). Takes minutes and some gigabytes of memory.
+    #[arg(long)]
+    pub scales: bool,
+    /// The workload's seed.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print the results as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd bench --quick
+  remap-ssd bench --json --quick";
+
+/// What was measured; rates are medians over the rounds.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Results {
+    page_ops_per_s: f64,
+    page_ops_per_s_no_dedup: f64,
+    programs_per_s: f64,
+    programs_per_s_no_dedup: f64,
+    host_pages_per_s: f64,
+    host_pages_per_s_no_dedup: f64,
+    bare_page_ops_per_s: f64,
+    bare_host_pages_per_s: f64,
+    /// Without the NVRAM image.
+    bytes_per_page: Option<f64>,
+    bytes_per_page_no_dedup: Option<f64>,
+    nvram_bytes: u64,
+    recovery_pages_per_s: f64,
+    recovery_s: f64,
+    aging_s: f64,
+    aging_s_no_dedup: f64,
+    gc_pages_per_host_page: f64,
+    gc_pages_per_host_page_no_dedup: f64,
+    gc_pages_per_host_page_bare: f64,
+    warm_up_pages: u64,
+    flash_pages: u64,
+    rounds: u32,
+    pages_per_round: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scales: Vec<Scaled>,
+}
+
+/// The same workload on one size of device.
+#[derive(Clone, Debug, Serialize)]
+struct Scaled {
+    logical_bytes: u64,
+    flash_pages: u64,
+    ns_per_page_op: f64,
+    ns_per_host_page: f64,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Extent {
+    scale: f64,
+    rounds: u32,
+    pages: u64,
+}
+
+/// Runs it.
+///
 /// # Errors
-/// stub
-pub fn command(_: &Args) -> Result<(), crate::failure::Failure> { Ok(()) }
+/// The device cannot be.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let extent = match args.quick {
+        true => Extent { scale: 1.0 / 16.0, rounds: 3, pages: 500_000 },
+        false => Extent { scale: 1.0, rounds: 5, pages: 4_000_000 },
+    };
+    let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let line = ProgressBar::with_draw_target(None, target);
+    line.enable_steady_tick(Duration::from_millis(200));
+    let config = device(&args.preset, extent.scale)?;
+    let mut results = measure(&config, extent, args.seed, &line)?;
+    if args.scales {
+        let factors = if args.quick { [1.0 / 256.0, 1.0 / 16.0] } else { [1.0 / 64.0, 1.0] };
+        for factor in factors {
+            results.scales.push(scaled(factor, extent, args.seed, &line)?);
+        }
+    }
+    line.finish_and_clear();
+    match args.json {
+        true => output::json(&serde_json::json!(results)),
+        false => output::text(&shown(&config, &results)),
+    }
+}
+
+fn device(preset: &str, scale: f64) -> Result<DeviceConfig, Failure> {
+    let mut config = DeviceConfig::preset(preset).map_err(Failure::usage)?;
+    config.firmware.scheme = SchemeKind::RemapSsd;
+    config.firmware.dedup = true;
+    config.content = remap_ssd_media::ContentMode::Identity;
+    config.scale(scale).map_err(Failure::usage)
+}
+
+/// The rounds of one subject.
+struct Rounds(Vec<Work>);
+
+impl Rounds {
+    fn of(extent: Extent, mut one: impl FnMut() -> Result<Work, Failure>) -> Result<Self, Failure> {
+        (0..extent.rounds).map(|_| one()).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn rate(&self, of: fn(&Work) -> u64) -> f64 {
+        median(self.0.iter().map(|work| of(work) as f64 / work.seconds).collect())
+    }
+
+    fn moved(&self) -> f64 {
+        median(self.0.iter().map(|work| work.page_ops as f64 / work.host_pages as f64 - 1.0).collect())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn measure(config: &DeviceConfig, extent: Extent, seed: u64, line: &ProgressBar) -> Result<Results, Failure> {
+    let addressable = config.addressable_lpns();
+    let flash_pages = u64::from(config.geometry.pages());
+    let mut feed = Feed::new(addressable, seed)?;
+    let mut results =
+        Results { flash_pages, rounds: extent.rounds, pages_per_round: extent.pages, ..Results::default() };
+
+    line.set_message("without deduplication");
+    let before = resident_bytes();
+    let mut plain = Subject::new(without_dedup(config.clone()), &mut feed)?;
+    let rounds = Rounds::of(extent, || plain.measure(&mut feed, extent.pages))?;
+    results.page_ops_per_s_no_dedup = rounds.rate(|work| work.page_ops);
+    results.programs_per_s_no_dedup = rounds.rate(|work| work.programs);
+    results.host_pages_per_s_no_dedup = rounds.rate(|work| work.host_pages);
+    results.gc_pages_per_host_page_no_dedup = rounds.moved();
+    results.aging_s_no_dedup = plain.aging_s;
+    results.bytes_per_page_no_dedup = bytes_per_page(&plain, before);
+    drop(plain);
+
+    line.set_message("with deduplication");
+    let before = resident_bytes();
+    let mut full = Subject::new(config.clone(), &mut feed)?;
+    let rounds = Rounds::of(extent, || full.measure(&mut feed, extent.pages))?;
+    results.page_ops_per_s = rounds.rate(|work| work.page_ops);
+    results.programs_per_s = rounds.rate(|work| work.programs);
+    results.host_pages_per_s = rounds.rate(|work| work.host_pages);
+    results.gc_pages_per_host_page = rounds.moved();
+    (results.aging_s, results.warm_up_pages) = (full.aging_s, full.warm_up_pages);
+    results.bytes_per_page = bytes_per_page(&full, before);
+    results.nvram_bytes = full.device().ftl().media().nvram_words() as u64 * 8;
+
+    line.set_message("recovery");
+    results.recovery_s = median(full.recover(extent.rounds)?);
+    results.recovery_pages_per_s = flash_pages as f64 / results.recovery_s;
+
+    line.set_message("bare arrays");
+    let mut bare = BareSubject::new(config, &mut feed)?;
+    let rounds = Rounds::of(extent, || bare.measure(&mut feed, extent.pages))?;
+    results.bare_page_ops_per_s = rounds.rate(|work| work.page_ops);
+    results.bare_host_pages_per_s = rounds.rate(|work| work.host_pages);
+    results.gc_pages_per_host_page_bare = rounds.moved();
+    Ok(results)
+}
+
+/// Growth of resident memory since before the device was made, less the NVRAM image, for each flash page.
+fn bytes_per_page(subject: &Subject, before: Option<u64>) -> Option<f64> {
+    let media = subject.device().ftl().media();
+    let nvram = media.nvram_words() as u64 * 8;
+    grown_since(before).map(|grown| grown.saturating_sub(nvram) as f64 / f64::from(media.geometry().pages()))
+}
+
+fn scaled(factor: f64, extent: Extent, seed: u64, line: &ProgressBar) -> Result<Scaled, Failure> {
+    let config = device("fast21-256g", factor)?;
+    let logical_bytes = u64::from(config.firmware.lpns) * PAGE_BYTES as u64;
+    line.set_message(format!("{} device", bytes(logical_bytes)));
+    let mut feed = Feed::new(config.addressable_lpns(), seed)?;
+    let flash_pages = u64::from(config.geometry.pages());
+    let mut subject = Subject::new(config, &mut feed)?;
+    let rounds = Rounds::of(extent, || subject.measure(&mut feed, extent.pages))?;
+    Ok(Scaled {
+        logical_bytes,
+        flash_pages,
+        ns_per_page_op: 1e9 / rounds.rate(|work| work.page_ops),
+        ns_per_host_page: 1e9 / rounds.rate(|work| work.host_pages),
+    })
+}
+
+fn shown(config: &DeviceConfig, results: &Results) -> String {
+    let rate = |value: f64| {
+        let (divisor, prefix) = si(value);
+        format!("{:.2} {prefix}", value / divisor)
+    };
+    let mut text = format!(
+        "{}: {} flash pages, {} of NVRAM, random 4 KiB writes over {} pages, 30 % duplicates\n\
+         Medians of {} rounds of {} pages on one thread, after {} pages of warming up.\n\n",
+        config.name,
+        exact(results.flash_pages),
+        bytes(results.nvram_bytes),
+        exact(config.addressable_lpns().into()),
+        results.rounds,
+        exact(results.pages_per_round),
+        exact(results.warm_up_pages),
+    );
+    let row = |name: &str, [operations, programs, host, moved]: [f64; 4], memory: Option<f64>| {
+        let memory = memory.map_or("-".into(), number);
+        vec![name.to_owned(), rate(operations), rate(programs), rate(host), format!("{moved:.2}"), memory]
+    };
+    let r = results;
+    let rows = [
+        row(
+            "deduplication on",
+            [r.page_ops_per_s, r.programs_per_s, r.host_pages_per_s, r.gc_pages_per_host_page],
+            r.bytes_per_page,
+        ),
+        row(
+            "deduplication off",
+            [r.page_ops_per_s_no_dedup, r.programs_per_s_no_dedup, r.host_pages_per_s_no_dedup, r.gc_pages_per_host_page_no_dedup],
+            r.bytes_per_page_no_dedup,
+        ),
+        row(
+            "bare arrays",
+            [r.bare_page_ops_per_s, r.bare_page_ops_per_s, r.bare_host_pages_per_s, r.gc_pages_per_host_page_bare],
+            None,
+        ),
+    ];
+    text.push_str(&output::table(&["", "page ops/s", "programs/s", "host pages/s", "GC moves/host page", "bytes/page"], &rows));
+    let mut facts = vec![
+        ("recovery".to_owned(), format!("{}: {}pages/s", seconds(r.recovery_s), rate(r.recovery_pages_per_s))),
+        ("aging".to_owned(), format!("{} with deduplication, {} without", seconds(r.aging_s), seconds(r.aging_s_no_dedup))),
+    ];
+    for scaled in &r.scales {
+        facts.push((
+            format!("{} device", bytes(scaled.logical_bytes)),
+            format!("{} ns a page operation, {} ns a host page", number(scaled.ns_per_page_op), number(scaled.ns_per_host_page)),
+        ));
+    }
+    text.push('\n');
+    text.push_str(&pairs(&facts));
+    text.push_str(
+        "\nPage operations are host pages and pages moved by garbage collection. Bytes per flash page are the growth of\n\
+         the process's resident memory since before the device was made, less the NVRAM image; with deduplication off\n\
+         no contents are stored. The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else.\n",
+    );
+    text
+}

@@ -10,7 +10,7 @@ use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use crate::superblock::{Head, Open, State, Stream, Superblock};
-use remap_ssd_media::{After, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{Oob, Purpose, SbId, Stored};
 use std::collections::VecDeque;
 use zerocopy::FromBytes;
 
@@ -195,7 +195,10 @@ impl Ftl {
             if holes.is_empty() && next >= end {
                 continue;
             }
-            core.blocks.resume(entry.stream, Open { sb, next: next.min(end), end, head, skipped, holes });
+            let next = next.min(end);
+            let (row, die) = (core.geometry.row_of_offset(next), core.geometry.die_of_offset(next));
+            let incarnation = entry.life.incarnation();
+            core.blocks.resume(entry.stream, Open { sb, incarnation, next, row, die, end, head, skipped, holes });
         }
     }
 
@@ -205,7 +208,7 @@ impl Ftl {
             if self.core.blocks.free() <= self.reserve {
                 self.collect_now()?;
             }
-            let Some((ppn, after)) = self.core.blocks.take(Stream::Host) else {
+            let Some(taken) = self.core.blocks.take(Stream::Host) else {
                 self.core.blocks.close(&mut self.core.media, Stream::Host);
                 if !self.core.blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn) {
                     return Err(Refusal::CapacityExceeded);
@@ -213,9 +216,8 @@ impl Ftl {
                 continue;
             };
             let wsn = self.core.tick();
-            let oob = self.core.oob(ppn, lpn, wsn);
-            let after = after.and(After::NOTHING);
-            if self.core.media.program(ppn, oob, stored.clone(), Purpose::Meta, after).is_err() {
+            let (ppn, oob) = (taken.ppn(), taken.oob(lpn, wsn));
+            if self.core.media.program(ppn, oob, stored.clone(), Purpose::Meta, taken.after).is_err() {
                 self.core.fail_block_of(ppn);
                 continue;
             }

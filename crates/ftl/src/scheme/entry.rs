@@ -6,20 +6,26 @@
 use crate::scheme::Remapping;
 use bitfield_struct::bitfield;
 
-/// 16 bytes, two atomic stores.
-#[bitfield(u128)]
+/// First 8 bytes, bits 0-63 of Table 2.
+#[bitfield(u64)]
 #[derive(PartialEq, Eq)]
-pub struct RmmEntry {
-    /// Bit 0: torn bit of the first 8 bytes.
-    pub torn_first: bool,
+pub struct First {
+    /// Bit 0: torn bit.
+    pub torn: bool,
     /// Bits 1-21: flash page offset in the superblock.
     #[bits(21)]
     pub offset: u32,
     /// Bits 22-63: write/remap sequence number.
     #[bits(42)]
     pub wsn: u64,
-    /// Bit 64: torn bit of the second 8 bytes.
-    pub torn_second: bool,
+}
+
+/// Second 8 bytes, bits 64-127 of Table 2.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub struct Second {
+    /// Bit 64: torn bit.
+    pub torn: bool,
     /// Bits 65-95: target LPN.
     #[bits(31)]
     pub target: u32,
@@ -28,6 +34,15 @@ pub struct RmmEntry {
     /// Bits 97-127: source LPN if the flag is set, else null.
     #[bits(31)]
     pub source: u32,
+}
+
+/// 16 bytes, two atomic stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RmmEntry {
+    /// First store.
+    pub first: First,
+    /// Second store.
+    pub second: Second,
 }
 
 /// Third word of the 24-byte form: the command the entry is part of.
@@ -52,43 +67,63 @@ impl RmmEntry {
     /// The entry of a remapping to a page offset.
     #[inline]
     pub fn of(remapping: &Remapping, offset: u32) -> Self {
-        Self::new()
-            .with_torn_first(true)
-            .with_offset(offset)
-            .with_wsn(remapping.wsn)
-            .with_torn_second(true)
+        let second = Second::new()
+            .with_torn(true)
             .with_target(remapping.lpn)
             .with_flag(remapping.source.is_some())
-            .with_source(remapping.source.unwrap_or(0))
+            .with_source(remapping.source.unwrap_or(0));
+        Self { first: First::new().with_torn(true).with_offset(offset).with_wsn(remapping.wsn), second }
     }
 
     /// Its two words.
     #[inline]
     pub fn words(self) -> [u64; 2] {
-        let bits = self.into_bits();
-        [bits as u64, (bits >> 64) as u64]
+        [self.first.into_bits(), self.second.into_bits()]
     }
 
     /// From its two words.
     #[inline]
     pub fn from_words(first: u64, second: u64) -> Self {
-        Self::from_bits(u128::from(first) | u128::from(second) << 64)
+        Self { first: First::from_bits(first), second: Second::from_bits(second) }
     }
 
     /// Were both words stored?
     #[inline]
     pub fn is_intact(self) -> bool {
-        self.torn_first() && self.torn_second()
+        self.first.torn() && self.second.torn()
+    }
+
+    /// Flash page offset in the superblock.
+    #[inline]
+    pub fn offset(self) -> u32 {
+        self.first.offset()
+    }
+
+    /// Write/remap sequence number.
+    #[inline]
+    pub fn wsn(self) -> u64 {
+        self.first.wsn()
+    }
+
+    /// Target LPN.
+    #[inline]
+    pub fn target(self) -> u32 {
+        self.second.target()
     }
 
     /// The LPN that lost the page.
     #[inline]
     pub fn relocated_source(self) -> Option<u32> {
-        self.flag().then(|| self.source())
+        self.second.flag().then(|| self.second.source())
     }
 }
 
 impl CommandWord {
+    /// The word of an entry that is part of no command any more: it counts by itself.
+    pub fn alone(target: u32) -> Self {
+        Self::new().with_torn(true).with_start(target).with_len(1)
+    }
+
     /// The word of a remapping.
     pub fn of(remapping: &Remapping) -> Self {
         let (start, len) = remapping.atomic.unwrap_or((remapping.lpn, 1));

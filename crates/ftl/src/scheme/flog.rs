@@ -133,7 +133,7 @@ impl FLog {
 
     fn program(&mut self, core: &mut Core, words: &[u64]) -> Ppn {
         loop {
-            let Some((page, after)) = core.blocks.take(Stream::Log) else {
+            let Some(taken) = core.blocks.take(Stream::Log) else {
                 core.blocks.close_log();
                 let opened = core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn);
                 assert!(opened, "a superblock for the log was secured");
@@ -141,9 +141,9 @@ impl FLog {
                 continue;
             };
             core.stats.meta_programs += 1;
-            let oob = core.oob(page, Oob::LOG, self.pages.len() as u64 + 1);
+            let (page, oob) = (taken.ppn(), taken.oob(Oob::LOG, self.pages.len() as u64 + 1));
             let stored = Stored::Meta(words.as_bytes().into());
-            if core.media.program(page, oob, stored, Purpose::Meta, after.and(After::FENCE)).is_ok() {
+            if core.media.program(page, oob, stored, Purpose::Meta, taken.after.and(After::FENCE)).is_ok() {
                 self.pages.push(page);
                 return page;
             }

@@ -11,7 +11,7 @@
 mod reclaim;
 mod segment;
 
-use super::entry::{CommandWord, RmmEntry};
+use super::entry::{CommandWord, RmmEntry, Second};
 use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
@@ -40,13 +40,15 @@ pub struct RemapSsd {
     free: VecDeque<(u32, ClearId)>,
     /// Entries in all groups, valid or not.
     entries: u64,
+    /// No remaps while so many entries are valid.
+    watermark: u64,
     /// No superblock has more remapped LPNs than this.
     fullest: u32,
     /// Active GC gains nothing before so many entries are invalid.
     hopeless_below: u64,
     largest_group: u32,
-    scratch: Vec<OwnerRef>,
-    kept: Vec<OwnerRef>,
+    scratch: Vec<RmmEntry>,
+    kept: Vec<[u64; 2]>,
 }
 
 /// Checks the parameters.
@@ -85,16 +87,13 @@ impl RemapSsd {
             groups: vec![Group::default(); geometry.superblocks() as usize],
             free: (0..segments).map(|segment| (segment, ClearId::default())).collect(),
             entries: 0,
+            watermark: (config.watermark * f64::from(segments) * (segment_words / entry_words - 1) as f64) as u64,
             fullest: 0,
             hopeless_below: 0,
             largest_group: 0,
             scratch: Vec::new(),
             kept: Vec::new(),
         }
-    }
-
-    fn capacity(&self) -> u64 {
-        u64::from(self.segments) * u64::from(self.slots)
     }
 
     /// First word of a segment.
@@ -142,10 +141,9 @@ impl RemapSsd {
         self.largest_group = self.largest_group.max(group.segments.len() as u32);
     }
 
-    /// Appends an entry to its superblock's group; a slot has been secured. The caller charges it.
+    /// The next slot of a superblock's group; one has been secured.
     #[inline]
-    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let sb = core.geometry.superblock(remapping.ppn);
+    fn next_slot(&mut self, core: &mut Core, sb: SbId, purpose: Purpose) -> usize {
         if !self.has_slot(sb) {
             self.grow(core, sb, purpose);
         }
@@ -155,39 +153,52 @@ impl RemapSsd {
         group.used += 1;
         group.entries += 1;
         self.entries += 1;
+        at
+    }
+
+    /// Appends an entry.
+    #[inline]
+    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        let sb = core.geometry.superblock(remapping.ppn);
+        let at = self.next_slot(core, sb, purpose);
         // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry
         // does not count. An entry before its page would name whatever is programmed there next.
-        let after = self.entry_after(core, remapping, sb);
+        let after = self.entry_after(core, remapping.ppn, sb);
         let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
         if self.entry_words == 2 {
-            core.media.store_uncharged(at, &[first, second], purpose, after);
+            core.media.store_record(at, &[first, second], purpose, after);
         } else {
-            core.media.store_uncharged(at, &[first, second, CommandWord::of(remapping).into()], purpose, after);
+            core.media.store_record(at, &[first, second, CommandWord::of(remapping).into()], purpose, after);
+        }
+    }
+
+    /// Appends an entry that moves within its group, as it stands. The caller charges it.
+    fn append_words(&mut self, core: &mut Core, sb: SbId, words: [u64; 2]) {
+        let at = self.next_slot(core, sb, Purpose::Gc);
+        let entry = RmmEntry::from_words(words[0], words[1]);
+        let command = CommandWord::alone(entry.target());
+        let all = [words[0], words[1], command.into()];
+        let record = &all[..self.entry_words];
+        if !core.media.copy_words_plain(at, record) {
+            let after = self.entry_after(core, core.geometry.page(sb, entry.offset()), sb);
+            core.media.store_uncharged(at, record, Purpose::Gc, after);
         }
     }
 
     #[inline]
-    fn entry_after(&self, core: &Core, remapping: &Remapping, sb: SbId) -> After {
+    fn entry_after(&self, core: &Core, ppn: Ppn, sb: SbId) -> After {
         let after = After::clear(self.groups[sb.0 as usize].clear);
         match core.config.guards.has(Guard::EntryAfterPage) {
-            true => after.and(After::page(remapping.ppn)),
+            true => after.and(After::page(ppn)),
             false => after,
         }
-    }
-
-    /// Appends an entry and charges it.
-    #[inline]
-    fn append_charged(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append(core, remapping, purpose);
-        let after = self.entry_after(core, remapping, core.geometry.superblock(remapping.ppn));
-        core.media.charge(OpKind::NvWrite, self.entry_words as u32 * 8, purpose, after);
     }
 }
 
 impl RemapScheme for RemapSsd {
     #[inline]
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
+        if core.blocks.remapped_total() >= self.watermark {
             return Err(Demotion::Watermark);
         }
         let sb = core.geometry.superblock(ppn);
@@ -206,7 +217,7 @@ impl RemapScheme for RemapSsd {
 
     #[inline]
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        self.append_charged(core, remapping, purpose);
+        self.append(core, remapping, purpose);
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
@@ -215,7 +226,7 @@ impl RemapScheme for RemapSsd {
             return false;
         }
         self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
-        self.append_charged(core, remapping, Purpose::Gc);
+        self.append(core, remapping, Purpose::Gc);
         true
     }
 
@@ -226,7 +237,16 @@ impl RemapScheme for RemapSsd {
         }
         let bytes = entries * self.entry_words as u32 * 8;
         core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
-        self.read_group(core, sb, out);
+        let mut entries = std::mem::take(&mut self.scratch);
+        entries.clear();
+        self.read_group(core, sb, &mut entries);
+        out.extend(entries.iter().map(|entry| OwnerRef {
+            offset: entry.offset(),
+            lpn: entry.target(),
+            wsn: entry.wsn(),
+            source: entry.relocated_source(),
+        }));
+        self.scratch = entries;
     }
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {

@@ -5,12 +5,12 @@
 //! superseded their entries is durable. Absent: when to reclaim for whom (`admit` decides).
 
 use super::segment::{Group, SegmentHead, SegmentLink};
-use super::{RemapSsd, RmmEntry};
+use super::{RemapSsd, RmmEntry, Second};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
-use crate::scheme::{OwnerRef, Remapping};
-use remap_ssd_media::{After, OpKind, Purpose, SbId};
+use crate::scheme::Remapping;
+use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 
 /// Active GC pays only if more than one entry in so many is invalid.
@@ -73,23 +73,9 @@ impl RemapSsd {
     fn migrate(&mut self, core: &mut Core, sb: SbId) {
         let bytes = self.groups[sb.0 as usize].entries * self.entry_words as u32 * 8;
         core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
-        let mut all = std::mem::take(&mut self.scratch);
-        all.clear();
-        self.read_group(core, sb, &mut all);
-        // Newest first; an LPN once seen is hidden, so that older entries of the same mapping count as invalid.
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
-        for (index, entry) in all.iter().enumerate().rev() {
-            if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
-                core.map.prefetch(next.lpn);
-            }
-            let ppn = core.geometry.page(sb, entry.offset);
-            if core.map.is_remapped_at(entry.lpn, ppn) {
-                core.map.hide_remapped(entry.lpn);
-                kept.push(*entry);
-            }
-        }
-        kept.iter().for_each(|entry| core.map.mark_remapped(entry.lpn));
+        self.find_valid(core, sb, &mut kept);
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
         // Cut between: both are read, and say the same.
         let group = &mut self.groups[sb.0 as usize];
@@ -97,15 +83,32 @@ impl RemapSsd {
         self.entries -= u64::from(group.entries);
         (group.entries, group.used) = (0, 0);
         for entry in kept.iter().rev() {
-            let ppn = core.geometry.page(sb, entry.offset);
-            let remapping = Remapping { lpn: entry.lpn, ppn, wsn: entry.wsn, source: entry.source, atomic: None };
-            self.append(core, &remapping, Purpose::Gc);
+            self.append_words(core, sb, *entry);
         }
         let bytes = kept.len() as u32 * self.entry_words as u32 * 8;
         core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
         self.kept = kept;
         self.release(core, &old);
+    }
+
+    /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that older entries of the
+    /// same mapping count as invalid.
+    fn find_valid(&mut self, core: &mut Core, sb: SbId, kept: &mut Vec<[u64; 2]>) {
+        let base = core.geometry.page(sb, 0);
+        let mut all = std::mem::take(&mut self.scratch);
+        all.clear();
+        self.read_group(core, sb, &mut all);
+        for (index, entry) in all.iter().enumerate().rev() {
+            if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
+                core.map.prefetch(next.target());
+            }
+            if core.map.is_remapped_at(entry.target(), Ppn(base.0 + entry.offset())) {
+                core.map.hide_remapped(entry.target());
+                kept.push(entry.words());
+            }
+        }
         self.scratch = all;
+        kept.iter().for_each(|[_, second]| core.map.mark_remapped(Second::from_bits(*second).target()));
     }
 
     /// Zeroes segments and puts them at the end of the free list.
@@ -118,9 +121,10 @@ impl RemapSsd {
         }
     }
 
-    /// Decodes a group's entries, oldest first.
-    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    /// A group's entries, oldest first.
+    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
         let group = &self.groups[sb.0 as usize];
+        let pages = core.geometry.pages_per_superblock();
         let (start, mut lost) = (out.len(), false);
         for (index, &segment) in group.segments.iter().enumerate() {
             let last = index + 1 == group.segments.len();
@@ -129,20 +133,23 @@ impl RemapSsd {
                     core.media.prefetch_word(self.word(next) + line * 8);
                 }
             }
-            for slot in 0..if last { group.used } else { self.slots } {
-                let at = self.slot_word(segment, slot);
-                let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
-                    lost = true;
-                    continue;
-                };
+            let (from, slots) = (self.slot_word(segment, 0), if last { group.used } else { self.slots } as usize);
+            let mut keep = |first: u64, second: u64| {
                 let entry = RmmEntry::from_words(first, second);
-                if entry.is_intact() && entry.offset() < core.geometry.pages_per_superblock() {
-                    out.push(OwnerRef {
-                        offset: entry.offset(),
-                        lpn: entry.target(),
-                        wsn: entry.wsn(),
-                        source: entry.relocated_source(),
-                    });
+                if entry.is_intact() && entry.offset() < pages {
+                    out.push(entry);
+                }
+            };
+            if let Some(words) = core.media.words() {
+                words[from..from + slots * self.entry_words]
+                    .chunks_exact(self.entry_words)
+                    .for_each(|entry| keep(entry[0], entry[1]));
+                continue;
+            }
+            for at in (from..from + slots * self.entry_words).step_by(self.entry_words) {
+                match (core.media.load(at), core.media.load(at + 1)) {
+                    (Ok(first), Ok(second)) => keep(first, second),
+                    _ => lost = true,
                 }
             }
         }
@@ -296,8 +303,8 @@ impl RemapSsd {
 /// An entry could not be read: asks the L2P table which remapped LPNs of the superblock are not in
 /// `out[start..]`. They get a new sequence number: it is the mapping in force.
 #[cold]
-fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<OwnerRef>) {
-    let known: BTreeSet<(u32, u32)> = out[start..].iter().map(|entry| (entry.lpn, entry.offset)).collect();
+fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<RmmEntry>) {
+    let known: BTreeSet<(u32, u32)> = out[start..].iter().map(|entry| (entry.target(), entry.offset())).collect();
     for lpn in 0..core.map.len() {
         if let Some(mapping) = core.map.get(lpn)
             && mapping.remapped
@@ -306,7 +313,8 @@ fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<OwnerRef>) {
             let offset = core.geometry.offset(mapping.ppn);
             if !known.contains(&(lpn, offset)) {
                 let wsn = core.tick();
-                out.push(OwnerRef { offset, lpn, wsn, source: None });
+                let remapping = Remapping { lpn, ppn: mapping.ppn, wsn, source: None, atomic: None };
+                out.push(RmmEntry::of(&remapping, offset));
             }
         }
     }

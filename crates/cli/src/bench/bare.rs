@@ -1,0 +1,190 @@
+//! The floor: what an FTL costs that is nothing but arrays.
+//!
+//! L2P, P2L, nibble reference counts and greedy garbage collection in one flat loop, with the same prefetching as the
+//! firmware: no metadata, no persistence, no remaps, no contents, no time. What the firmware takes longer than this is
+//! the price of doing the rest.
+//!
+//! Invariants: a page is live if its count is not 0, and then `l2p[p2l[page]] == page`; at least one superblock is
+//! free after each write. Absent: everything else.
+
+use remap_ssd_media::slab::{Slab, prefetch};
+use remap_ssd_media::{Geometry, Ppn, SbId};
+
+/// In L2P: not mapped.
+const NONE: u32 = 0;
+
+/// Pages ahead that collection asks for tables.
+const COLLECT_AHEAD: usize = 16;
+
+/// The arrays.
+pub struct Bare {
+    geometry: Geometry,
+    /// Page number + 1.
+    l2p: Slab<u32>,
+    p2l: Slab<u32>,
+    /// Two pages a byte.
+    counts: Slab<u8>,
+    live: Vec<u32>,
+    closed: Vec<bool>,
+    free: Vec<u32>,
+    /// Collection starts at so many free superblocks.
+    gc_start: usize,
+    host: Cursor,
+    gc: Cursor,
+    /// LPNs of the victim's live pages.
+    moving: Vec<u32>,
+    /// Pages moved so far.
+    pub moves: u64,
+}
+
+/// Where a stream writes next.
+#[derive(Clone, Copy)]
+struct Cursor {
+    next: u32,
+    end: u32,
+}
+
+impl Bare {
+    /// All pages free.
+    pub fn new(geometry: Geometry, lpns: u32, gc_start: u32) -> Self {
+        let superblocks = geometry.superblocks();
+        Self {
+            geometry,
+            l2p: Slab::zeroed(lpns as usize),
+            p2l: Slab::zeroed(geometry.pages() as usize),
+            counts: Slab::zeroed(geometry.pages().div_ceil(2) as usize),
+            live: vec![0; superblocks as usize],
+            closed: vec![false; superblocks as usize],
+            free: (0..superblocks).rev().collect(),
+            gc_start: gc_start as usize,
+            host: Cursor { next: 0, end: 0 },
+            gc: Cursor { next: 0, end: 0 },
+            moving: Vec::with_capacity(geometry.pages_per_superblock() as usize),
+            moves: 0,
+        }
+    }
+
+    /// A write of this LPN comes in some 32 writes.
+    #[inline(always)]
+    pub fn look_ahead_far(&self, lpn: u32) {
+        prefetch(&self.l2p, lpn as usize);
+    }
+
+    /// A write of this LPN comes in some 16 writes.
+    #[inline(always)]
+    pub fn look_ahead_near(&self, lpn: u32) {
+        prefetch(&self.counts, self.l2p[lpn as usize].wrapping_sub(1) as usize / 2);
+    }
+
+    /// Writes one page.
+    #[inline(always)]
+    pub fn write(&mut self, lpn: u32) {
+        let old = self.l2p[lpn as usize];
+        if old != NONE {
+            self.release(old - 1);
+        }
+        if self.host.next == self.host.end {
+            self.host = self.open(self.host);
+            while self.free.len() <= self.gc_start && self.collect() {}
+        }
+        let page = self.host.next;
+        self.host.next += 1;
+        self.place(lpn, page);
+    }
+
+    #[inline(always)]
+    fn place(&mut self, lpn: u32, page: u32) {
+        self.l2p[lpn as usize] = page + 1;
+        self.p2l[page as usize] = lpn;
+        self.counts[page as usize / 2] += 1 << (4 * (page % 2));
+        self.live[self.geometry.superblock(Ppn(page)).0 as usize] += 1;
+    }
+
+    #[inline(always)]
+    fn release(&mut self, page: u32) {
+        let shift = 4 * (page % 2);
+        let pair = self.counts[page as usize / 2] - (1 << shift);
+        self.counts[page as usize / 2] = pair;
+        if pair >> shift & 15 == 0 {
+            self.live[self.geometry.superblock(Ppn(page)).0 as usize] -= 1;
+        }
+    }
+
+    fn open(&mut self, full: Cursor) -> Cursor {
+        if full.end > 0 {
+            self.closed[self.geometry.superblock(Ppn(full.end - 1)).0 as usize] = true;
+        }
+        let sb = self.free.pop().expect("collection keeps superblocks free");
+        let next = self.geometry.page(SbId(sb), 0).0;
+        Cursor { next, end: next + self.geometry.pages_per_superblock() }
+    }
+
+    /// Empties the closed superblock with the fewest live pages; `false` if all are full.
+    #[inline(never)]
+    fn collect(&mut self) -> bool {
+        let closed = (0..self.live.len()).filter(|sb| self.closed[*sb]);
+        let Some(victim) = closed.min_by_key(|sb| self.live[*sb]) else { return false };
+        let pages = self.geometry.pages_per_superblock();
+        if self.live[victim] == pages {
+            return false;
+        }
+        let first = self.geometry.page(SbId(victim as u32), 0).0;
+        self.moving.clear();
+        for page in first..first + pages {
+            if self.counts[page as usize / 2] >> (4 * (page % 2)) & 15 != 0 {
+                self.moving.push(self.p2l[page as usize]);
+            }
+        }
+        for at in 0..self.moving.len() {
+            if let Some(ahead) = self.moving.get(at + COLLECT_AHEAD) {
+                prefetch(&self.l2p, *ahead as usize);
+            }
+            let lpn = self.moving[at];
+            self.release(self.l2p[lpn as usize] - 1);
+            if self.gc.next == self.gc.end {
+                self.gc = self.open(self.gc);
+            }
+            let page = self.gc.next;
+            self.gc.next += 1;
+            self.place(lpn, page);
+        }
+        self.moves += self.moving.len() as u64;
+        self.closed[victim] = false;
+        self.free.push(victim as u32);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remap_ssd_media::geometry::Shape;
+
+    /// Every table against every other.
+    fn check(bare: &Bare) {
+        let mut live = vec![0; bare.live.len()];
+        for (lpn, page) in bare.l2p.iter().enumerate().filter(|(_, page)| **page != NONE) {
+            let page = page - 1;
+            assert_eq!(bare.p2l[page as usize] as usize, lpn, "page {page}");
+            assert_eq!(bare.counts[page as usize / 2] >> (4 * (page % 2)) & 15, 1, "page {page}");
+            live[bare.geometry.superblock(Ppn(page)).0 as usize] += 1;
+        }
+        assert_eq!(live, bare.live);
+        let total: u32 = bare.counts.iter().map(|pair| u32::from(pair & 15) + u32::from(pair >> 4)).sum();
+        assert_eq!(total, live.iter().sum());
+    }
+
+    #[test]
+    fn the_arrays_agree_after_many_collections() {
+        let shape = Shape { channels: 1, dies: 2, superblocks: 40, pages_per_block: 16 };
+        let geometry = Geometry::new(shape).unwrap();
+        let mut bare = Bare::new(geometry, 1000, 4);
+        let mut lpn = 1u32;
+        for _ in 0..50_000 {
+            lpn = lpn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            bare.write((lpn >> 8) % 1000);
+        }
+        check(&bare);
+        assert!(bare.moves > 1000, "{}", bare.moves);
+    }
+}

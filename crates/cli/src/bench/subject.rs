@@ -1,0 +1,230 @@
+//! What is measured: a device in steady state and the bare arrays, each fed the same way.
+//!
+//! Pages are generated in batches outside the timed sections and submitted one by one with the look-ahead that a
+//! run has. Virtual time is a closed loop of 32: a page enters when the one 32 before it was done.
+//! Invariant: only submissions are inside a timed section. Absent: medians and words.
+
+use super::bare::Bare;
+use crate::failure::Failure;
+use remap_ssd_device::{Device, DeviceConfig, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
+use remap_ssd_media::ContentMode;
+use remap_ssd_sim::aging::{AgingOptions, age};
+use remap_ssd_sim::source::{HostPage, Source};
+use remap_ssd_sim::workload::{ContentModel, Pattern, Workload, WorkloadConfig};
+use std::time::Instant;
+
+/// Pages generated at a time.
+const BATCH: usize = 1 << 18;
+/// Requests in flight.
+const DEPTH: usize = 32;
+/// Garbage collection is steady when its pages per host page change by less than this between windows.
+const STEADY: f64 = 0.03;
+/// Windows of warming up: a quarter of the addressable pages each.
+const WINDOWS: std::ops::Range<u32> = 4..24;
+
+/// Work done in a timed section.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// Seconds.
+    pub seconds: f64,
+    /// Pages written by the host.
+    pub host_pages: u64,
+    /// Pages programmed.
+    pub programs: u64,
+    /// Host pages and pages moved by garbage collection.
+    pub page_ops: u64,
+}
+
+/// A source of page commands, batch by batch.
+pub struct Feed {
+    workload: Workload,
+    pages: Vec<HostPage>,
+    commands: Vec<PageCommand>,
+}
+
+impl Feed {
+    /// Random writes with 30 % duplicates by the published definition.
+    pub fn new(addressable: u32, seed: u64) -> Result<Self, Failure> {
+        let config = WorkloadConfig {
+            pattern: Pattern::Random,
+            read_percent: 0,
+            request_pages: 1,
+            content: ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT },
+            addressable,
+            seed,
+            content_base: 0,
+        };
+        let workload = Workload::new(config).map_err(Failure::usage)?;
+        let mut feed = Self { workload, pages: Vec::new(), commands: Vec::new() };
+        // The buffers have their size before any memory is measured.
+        feed.next_batch(BATCH)?;
+        Ok(feed)
+    }
+
+    fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], Failure> {
+        self.pages.clear();
+        self.workload.fill(&mut self.pages, pages).map_err(Failure::failed)?;
+        self.commands.clear();
+        let command = |page: &HostPage| PageCommand { content: page.content, lpn: page.lpn, kind: page.kind };
+        self.commands.extend(self.pages.iter().map(command));
+        Ok(&self.commands)
+    }
+}
+
+/// A device being measured.
+pub struct Subject {
+    device: Device,
+    /// When the last pages were or will be done.
+    done: [u64; DEPTH],
+    now: u64,
+    /// Seconds that aging took.
+    pub aging_s: f64,
+    /// Pages written to warm up.
+    pub warm_up_pages: u64,
+}
+
+impl Subject {
+    /// Makes, ages and warms up a device.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub fn new(config: DeviceConfig, feed: &mut Feed) -> Result<Self, Failure> {
+        let mut device = Device::format(config).map_err(Failure::usage)?;
+        let began = Instant::now();
+        age(&mut device, &mut feed.workload, &AgingOptions::default()).map_err(Failure::failed)?;
+        let aging_s = began.elapsed().as_secs_f64();
+        let mut subject = Self { device, done: [0; DEPTH], now: 0, aging_s, warm_up_pages: 0 };
+        subject.warm_up(feed)?;
+        Ok(subject)
+    }
+
+    fn warm_up(&mut self, feed: &mut Feed) -> Result<(), Failure> {
+        let window = (u64::from(self.device.config().addressable_lpns()) / 4).max(1);
+        let mut before = f64::NAN;
+        for number in 0..WINDOWS.end {
+            let work = self.measure(feed, window)?;
+            self.warm_up_pages += work.host_pages;
+            let moved = work.page_ops as f64 / work.host_pages as f64;
+            if number >= WINDOWS.start && (moved / before - 1.0).abs() < STEADY {
+                break;
+            }
+            before = moved;
+        }
+        Ok(())
+    }
+
+    /// Submits so many pages.
+    ///
+    /// # Errors
+    /// The device refuses one.
+    pub fn measure(&mut self, feed: &mut Feed, pages: u64) -> Result<Work, Failure> {
+        let stats = self.device.ftl().stats();
+        let programs = self.device.ftl().media().counts.programs;
+        let (mut seconds, mut left) = (0.0, pages);
+        while left > 0 {
+            let commands = feed.next_batch(left.min(BATCH as u64) as usize)?;
+            left -= commands.len() as u64;
+            let began = Instant::now();
+            let refused = self.submit_all(commands);
+            seconds += began.elapsed().as_secs_f64();
+            if refused > 0 {
+                return Err(Failure::Failed(format!("the device refused {refused} pages")));
+            }
+        }
+        let did = self.device.ftl().stats() - stats;
+        let programs = self.device.ftl().media().counts.programs - programs;
+        Ok(Work { seconds, host_pages: did.host_writes, programs, page_ops: did.host_writes + did.gc_programs })
+    }
+
+    #[inline(never)]
+    fn submit_all(&mut self, commands: &[PageCommand]) -> u64 {
+        let mut refused = 0;
+        for (index, command) in commands.iter().enumerate() {
+            if let Some(far) = commands.get(index + LOOK_AHEAD_FAR) {
+                self.device.look_ahead_far(far);
+                self.device.look_ahead_near(&commands[index + LOOK_AHEAD_NEAR]);
+            }
+            let place = &mut self.done[index % DEPTH];
+            self.now = self.now.max(*place);
+            let completion = self.device.submit(self.now, command);
+            *place = completion.done_at;
+            refused += u64::from(completion.result.is_err());
+        }
+        refused
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Seconds of each of several recoveries of the device's media.
+    ///
+    /// # Errors
+    /// It cannot be recovered.
+    pub fn recover(self, rounds: u32) -> Result<Vec<f64>, Failure> {
+        let config = self.device.config().clone();
+        let mut media = self.device.into_media();
+        let mut seconds = Vec::new();
+        for _ in 0..rounds {
+            let began = Instant::now();
+            let (device, _) = Device::recover(media, config.clone()).map_err(Failure::failed)?;
+            seconds.push(began.elapsed().as_secs_f64());
+            media = device.into_media();
+        }
+        Ok(seconds)
+    }
+}
+
+/// The bare arrays on the same addresses, warmed up.
+pub struct BareSubject(Bare);
+
+impl BareSubject {
+    /// Fills and warms up.
+    ///
+    /// # Errors
+    /// The workload ends.
+    pub fn new(config: &DeviceConfig, feed: &mut Feed) -> Result<Self, Failure> {
+        let gc_start = config.firmware.gc_start(&config.geometry);
+        let mut bare = Self(Bare::new(config.geometry, config.firmware.lpns, gc_start));
+        let addressable = u64::from(config.addressable_lpns());
+        bare.measure(feed, 3 * addressable + u64::from(config.geometry.pages()))?;
+        Ok(bare)
+    }
+
+    /// Writes so many pages.
+    ///
+    /// # Errors
+    /// The workload ends.
+    pub fn measure(&mut self, feed: &mut Feed, pages: u64) -> Result<Work, Failure> {
+        let moves = self.0.moves;
+        let (mut seconds, mut left) = (0.0, pages);
+        while left > 0 {
+            let commands = feed.next_batch(left.min(BATCH as u64) as usize)?;
+            left -= commands.len() as u64;
+            let began = Instant::now();
+            self.write_all(commands);
+            seconds += began.elapsed().as_secs_f64();
+        }
+        let page_ops = pages + self.0.moves - moves;
+        Ok(Work { seconds, host_pages: pages, programs: page_ops, page_ops })
+    }
+
+    #[inline(never)]
+    fn write_all(&mut self, commands: &[PageCommand]) {
+        for (index, command) in commands.iter().enumerate() {
+            if let Some(far) = commands.get(index + LOOK_AHEAD_FAR) {
+                self.0.look_ahead_far(far.lpn);
+                self.0.look_ahead_near(commands[index + LOOK_AHEAD_NEAR].lpn);
+            }
+            self.0.write(command.lpn);
+        }
+    }
+}
+
+/// The same device without deduplication and without stored contents.
+pub fn without_dedup(mut config: DeviceConfig) -> DeviceConfig {
+    config.firmware.dedup = false;
+    config.content = ContentMode::None;
+    config
+}

@@ -1,0 +1,126 @@
+//! The arguments of `compare`, as typed.
+//!
+//! Invariant: what clap can judge alone (names, numbers, exclusive options) is judged here, with exit code 2.
+//! Absent: what they mean together (`plan`).
+
+use crate::numbers;
+use clap::ValueEnum;
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_sim::trace::{Fold, Format};
+use remap_ssd_sim::workload::{ContentModel, WorkloadSpec};
+use std::path::PathBuf;
+
+/// Runs one workload or trace against several schemes of address remapping, on the same device, and lays the results
+/// side by side.
+///
+/// Each device is aged first, as in the published evaluations: random writes until garbage collection has run, then
+/// remaps until 90 % of the remapping metadata is used and 70 % of that is valid. The results depend on the seed and
+/// the options alone, not on --threads nor on the machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub scheme: Vec<SchemeKind>,
+
+    /// A ready-made device; `remap-ssd presets` lists them.
+    #[arg(long, value_name = "NAME", default_value = "fast21-32g", help_heading = "Device")]
+    pub preset: String,
+    /// A device file; `remap-ssd presets --toml NAME` prints one to start from.
+    #[arg(long, value_name = "FILE", conflicts_with = "preset", help_heading = "Device")]
+    pub config: Option<PathBuf>,
+    /// Size of the device as a share of the given one [default: a preset gets about 1,200,000 flash pages (1/8 of
+    /// fast21-32g), or fewer if a trace is short; a device file stays as it is].
+    #[arg(long, value_name = "FACTOR", value_parser = numbers::scale, help_heading = "Device")]
+    pub scale: Option<f64>,
+    /// Remapping metadata (NVRAM, or log on flash) of the device before --scale, which shrinks it with everything else.
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Device")]
+    pub log_size: Option<u64>,
+    /// Deduplication engine of the device.
+    #[arg(long, value_name = "on|off", help_heading = "Device")]
+    pub dedup: Option<Switch>,
+
+    /// randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%, zipf:THETA, zipfread:THETA or
+    /// zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages.
+    #[arg(long, value_name = "SPEC", default_value = "randwrite", help_heading = "Workload")]
+    pub workload: WorkloadSpec,
+    /// Duplicate data by the published definition: the same as --content papers:SHARE.
+    #[arg(long, value_name = "SHARE", value_parser = numbers::share, conflicts_with = "content", help_heading = "Workload")]
+    pub duplicates: Option<f64>,
+    /// What is written: papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this share of
+    /// the writes repeats a content) or unique [default: papers:0.3; for aging before a trace: unique].
+    #[arg(long, value_name = "MODEL", help_heading = "Workload")]
+    pub content: Option<ContentModel>,
+    /// Pages that the measured requests read or write [default: twice the addressable pages].
+    #[arg(long, value_name = "N", value_parser = numbers::count, help_heading = "Workload")]
+    pub writes: Option<u64>,
+
+    /// Replay this trace instead of a workload, all of it (plain, or compressed by gzip, xz or zstd).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "writes"], help_heading = "Trace")]
+    pub trace: Option<PathBuf>,
+    /// Format of the trace: fiu, vscsi, mqsim, msr or blkparse [default: told from its content].
+    #[arg(long, requires = "trace", help_heading = "Trace")]
+    pub format: Option<Format>,
+    /// How the trace's disk is folded into the device: `modulo` keeps distances, `compact` numbers pages as they come.
+    #[arg(long, value_name = "modulo|compact", requires = "trace", default_value_t = Fold::Modulo, help_heading = "Trace")]
+    pub fold: Fold,
+    /// Count malformed records and go on, instead of stopping at the first.
+    #[arg(long, requires = "trace", help_heading = "Trace")]
+    pub skip_bad: bool,
+    /// Replay the trace so many times; each time it writes new contents.
+    #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Trace")]
+    pub repeat: u32,
+    /// Requests enter at the trace's times, not when earlier ones end.
+    #[arg(long, requires = "trace", help_heading = "Trace")]
+    pub open_loop: bool,
+
+    /// Requests in flight [default: the device's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535), help_heading = "Run")]
+    pub queue_depth: Option<u32>,
+    /// Everything follows from it.
+    #[arg(long, default_value_t = 1, help_heading = "Run")]
+    pub seed: u64,
+    /// Schemes that run at the same time [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
+    pub threads: Option<u32>,
+    /// Measure the new, empty device.
+    #[arg(long, help_heading = "Run")]
+    pub no_aging: bool,
+    /// Start from an image of an aged device. Where there is no such file, each scheme has its own: aged.img means
+    /// aged.remap-ssd.img and so on. What recovery rebuilds may differ in details from the device that was saved.
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "no_aging"], help_heading = "Run")]
+    pub age: Option<PathBuf>,
+    /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
+    #[arg(long, value_name = "IMAGE", conflicts_with = "age", help_heading = "Run")]
+    pub save_aged: Option<PathBuf>,
+
+    /// Print all measurements of each scheme below the table.
+    #[arg(long, help_heading = "Output")]
+    pub details: bool,
+    /// Write a page with tables and figures.
+    #[arg(long, value_name = "HTML", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+    /// Print the results as JSON.
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd compare
+  remap-ssd compare --scheme none,remap-ssd --duplicates 0.1 --log-size 40MiB --report report.html
+  remap-ssd compare --workload zipfrw:0.99:70,pages=4 --content plain:30% --details
+  remap-ssd compare --trace mail.fiu --fold compact --repeat 3
+  remap-ssd compare --trace disk.csv --format msr --open-loop --json
+  remap-ssd compare --config device.toml --scale 1/4 --dedup off
+  remap-ssd compare --scheme remap-ssd --save-aged aged.img
+  remap-ssd compare --age aged.img --writes 100k";

@@ -1,0 +1,148 @@
+//! One scheme's part of a comparison: its device, aging, the measured run.
+//!
+//! Invariants: everything follows from plan and seed; every request of a trace was served, refused with a name, or
+//! the job has failed. Absent: other schemes.
+
+use super::args::Args;
+use super::plan::{Feed, OWN_CONTENTS, Plan, Start, pages_default, trace_options};
+use super::replay::Replay;
+use crate::failure::Failure;
+use indicatif::ProgressBar;
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::RecoveryReport;
+use remap_ssd_media::image_file;
+use remap_ssd_sim::aging::{AgingOptions, AgingReport, age};
+use remap_ssd_sim::run::{Progress, RunOptions, run};
+use remap_ssd_sim::source::Source;
+use remap_ssd_sim::summary::RunSummary;
+use remap_ssd_sim::workload::{ContentModel, Pattern, Workload, WorkloadConfig};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// What a job has to show.
+#[derive(Debug)]
+pub struct Done {
+    /// The device it ran on.
+    pub config: DeviceConfig,
+    /// What aging did, if the device was aged here.
+    pub aged: Option<AgingReport>,
+    /// What recovery did, if the device came from an image.
+    pub recovered: Option<RecoveryReport>,
+    /// Pages wanted of a synthetic workload.
+    pub pages: Option<u64>,
+    /// What was measured.
+    pub summary: RunSummary,
+}
+
+/// Does one scheme's part.
+///
+/// # Errors
+/// Why there is no result.
+pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &ProgressBar) -> Result<Done, Failure> {
+    let (mut device, aged, recovered) = match start {
+        Start::Image(path) => {
+            bar.set_message("recovering");
+            let (device, report) = load(path)?;
+            (device, None, Some(report))
+        }
+        Start::New { config, aged, save } => {
+            bar.set_message("aging");
+            let (device, report) = new_device(config, aged.then_some(plan.aging_content), args.seed)?;
+            if let Some(path) = save {
+                bar.set_message("saving");
+                device.save(path).map_err(|error| Failure::about(path.display(), error))?;
+            }
+            (device, report, None)
+        }
+    };
+    let config = device.config().clone();
+    let (summary, pages) = measure(args, plan, &mut device, bar)?;
+    Ok(Done { config, aged, recovered, pages, summary })
+}
+
+fn load(path: &Path) -> Result<(Device, RecoveryReport), Failure> {
+    let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
+    let _lock = image_file::lock(path).map_err(|error| about(&error))?;
+    Device::load(path).map_err(|error| about(&error))
+}
+
+fn new_device(
+    config: &DeviceConfig,
+    aging: Option<ContentModel>,
+    seed: u64,
+) -> Result<(Device, Option<AgingReport>), Failure> {
+    let mut device = Device::format(config.clone()).map_err(Failure::failed)?;
+    let Some(content) = aging else { return Ok((device, None)) };
+    let mut writes = Workload::new(WorkloadConfig {
+        pattern: Pattern::Random,
+        read_percent: 0,
+        request_pages: 1,
+        content,
+        addressable: config.addressable_lpns(),
+        // Other addresses than the measured run's, in the same contents.
+        seed: seed ^ 0x6167_696e_6700_0000,
+        content_base: 0,
+    })
+    .map_err(Failure::usage)?;
+    let options = AgingOptions { seed, ..AgingOptions::default() };
+    let report = age(&mut device, &mut writes, &options)
+        .map_err(|error| Failure::about(format_args!("scheme {}", config.firmware.scheme), error))?;
+    Ok((device, Some(report)))
+}
+
+fn measure(
+    args: &Args,
+    plan: &Plan,
+    device: &mut Device,
+    bar: &ProgressBar,
+) -> Result<(RunSummary, Option<u64>), Failure> {
+    let config = device.config();
+    let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
+    let queue_depth = args.queue_depth.unwrap_or(config.queue_depth);
+    let options = |pages| RunOptions { pages, queue_depth, open_loop: args.open_loop, ..RunOptions::default() };
+    match &plan.feed {
+        Feed::Synthetic { spec, content, pages } => {
+            let mut workload = spec.config(*content, addressable, args.seed);
+            // The published model's contents are those that aging wrote; others are new.
+            if !matches!(content, ContentModel::Papers { .. }) {
+                workload.content_base = OWN_CONTENTS;
+            }
+            let mut source = Workload::new(workload).map_err(Failure::usage)?;
+            let pages = pages.unwrap_or_else(|| pages_default(device.config()));
+            let summary = measured(device, &mut source, &options(Some(pages)), bar)?;
+            Ok((summary, Some(pages)))
+        }
+        Feed::Trace(facts) => {
+            let mut source = Replay::open(facts, trace_options(args, addressable)).map_err(Failure::failed)?;
+            let mut summary = measured(device, &mut source, &options(None), bar)?;
+            summary.requests.skipped = source.skipped();
+            match summary.requests.submitted == facts.requests() {
+                true => Ok((summary, None)),
+                false => Err(Failure::about(
+                    facts.path.display(),
+                    format_args!(
+                        "scheme {scheme} was given {} requests and the trace has {}",
+                        summary.requests.submitted,
+                        facts.requests()
+                    ),
+                )),
+            }
+        }
+    }
+}
+
+fn measured(
+    device: &mut Device,
+    source: &mut dyn Source,
+    options: &RunOptions,
+    bar: &ProgressBar,
+) -> Result<RunSummary, Failure> {
+    bar.set_message("measuring");
+    bar.reset_elapsed();
+    let total = options.pages.or(source.len_hint()).unwrap_or(0).max(1);
+    let mut tell = |progress: &Progress| {
+        bar.set_position((progress.pages * super::BAR_STEPS / total).min(super::BAR_STEPS));
+        ControlFlow::Continue(())
+    };
+    run(device, source, options, &mut tell).map_err(Failure::failed)
+}

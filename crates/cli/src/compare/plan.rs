@@ -1,0 +1,237 @@
+//! What `compare` is going to do: devices, what they are fed, how long.
+//!
+//! Invariants: a plan can be run, as far as can be told beforehand; every scheme gets the same stream of pages, if
+//! the devices have the same size. Absent: running it (`job`).
+
+use super::args::{Args, Switch};
+use super::replay::TraceFacts;
+use crate::failure::Failure;
+use crate::output;
+use remap_ssd_device::{DeviceConfig, DeviceConfigError};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_media::ContentMode;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::trace::TraceOptions;
+use remap_ssd_sim::workload::{ContentModel, Workload, WorkloadSpec};
+use std::path::{Path, PathBuf};
+
+/// Everything decided.
+#[derive(Debug)]
+pub struct Plan {
+    /// The schemes, in order.
+    pub jobs: Vec<Start>,
+    /// What is measured.
+    pub feed: Feed,
+    /// What aging writes.
+    pub aging_content: ContentModel,
+    /// The share of the given device that they have, where that is known.
+    pub scale: Option<f64>,
+}
+
+/// Where a scheme's device comes from.
+#[derive(Debug)]
+pub enum Start {
+    /// A new one, aged unless told otherwise; saved then if there is a name.
+    New {
+        /// What it is made of.
+        config: Box<DeviceConfig>,
+        /// Age it?
+        aged: bool,
+        /// Where to save it.
+        save: Option<PathBuf>,
+    },
+    /// An image.
+    Image(PathBuf),
+}
+
+/// What is measured.
+#[derive(Debug)]
+pub enum Feed {
+    /// A synthetic workload.
+    Synthetic {
+        /// Its addresses.
+        spec: WorkloadSpec,
+        /// Its contents.
+        content: ContentModel,
+        /// Pages; twice the addressable ones if not given.
+        pages: Option<u64>,
+    },
+    /// A trace.
+    Trace(TraceFacts),
+}
+
+/// Flash pages that a preset is scaled to.
+const PAGES_DEFAULT: f64 = 1_200_000.0;
+
+/// Flash pages below which a short trace does not shrink the device.
+const PAGES_MIN: f64 = 70_000.0;
+
+/// Decides everything.
+///
+/// # Errors
+/// What does not fit together, or cannot be read.
+pub fn plan(args: &Args) -> Result<Plan, Failure> {
+    let feed = match &args.trace {
+        Some(path) => Feed::Trace(TraceFacts::read(args, path)?),
+        None => {
+            let content = content(args).unwrap_or(CONTENT_DEFAULT);
+            Feed::Synthetic { spec: args.workload, content, pages: args.writes }
+        }
+    };
+    let aging_content = content(args).unwrap_or(match feed {
+        Feed::Trace(_) => ContentModel::Unique,
+        Feed::Synthetic { .. } => CONTENT_DEFAULT,
+    });
+    let (jobs, scale) = match &args.age {
+        Some(image) => (images(args, image)?, None),
+        None => {
+            let (base, scale) = base(args, &feed)?;
+            (new_devices(args, &base, scale)?, Some(scale))
+        }
+    };
+    check_workload(&jobs, &feed, args.seed)?;
+    Ok(Plan { jobs, feed, aging_content, scale })
+}
+
+const CONTENT_DEFAULT: ContentModel =
+    ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT };
+
+fn content(args: &Args) -> Option<ContentModel> {
+    let papers = |duplicate_ratio| ContentModel::Papers { duplicate_ratio, exponent: ContentModel::PAPERS_EXPONENT };
+    args.content.or(args.duplicates.map(papers))
+}
+
+/// The device as described, and the share of it that is simulated.
+fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
+    let mut config = match &args.config {
+        Some(path) => read_config(path)?,
+        None => DeviceConfig::preset(&args.preset).map_err(Failure::usage)?,
+    };
+    let firmware = &mut config.firmware;
+    firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
+    if let Some(switch) = args.dedup {
+        firmware.dedup = switch == Switch::On;
+        if firmware.dedup && config.content == ContentMode::None {
+            config.content = ContentMode::Identity;
+        }
+    }
+    let scale = match (args.scale, &args.config) {
+        (Some(scale), _) => scale,
+        (None, Some(_)) => 1.0,
+        (None, None) => preset_scale(&config, feed),
+    };
+    Ok((config, scale))
+}
+
+/// The largest power of two at which the device has at most `PAGES_DEFAULT` pages, and at which a trace writes the
+/// addressable pages once, as far as that leaves `PAGES_MIN`.
+fn preset_scale(config: &DeviceConfig, feed: &Feed) -> f64 {
+    let pages = f64::from(config.geometry.pages());
+    let addressable = f64::from(config.addressable_lpns());
+    let written = match feed {
+        Feed::Synthetic { .. } => f64::INFINITY,
+        Feed::Trace(facts) => facts.pages_written() as f64,
+    };
+    let mut scale = 1.0;
+    while pages * scale > PAGES_DEFAULT || (addressable * scale > written && pages * scale / 2.0 >= PAGES_MIN) {
+        scale /= 2.0;
+    }
+    scale
+}
+
+fn read_config(path: &Path) -> Result<DeviceConfig, Failure> {
+    let about = |error: &dyn std::fmt::Display| Failure::about(path.display(), error);
+    let text = std::fs::read_to_string(path).map_err(|error| about(&error))?;
+    DeviceConfig::from_toml(&text).map_err(|error| about(&error))
+}
+
+/// Schemes to run: those asked for once each, or all.
+fn schemes(args: &Args) -> Vec<SchemeKind> {
+    let mut schemes: Vec<SchemeKind> = Vec::new();
+    for scheme in &args.scheme {
+        if !schemes.contains(scheme) {
+            schemes.push(*scheme);
+        }
+    }
+    if schemes.is_empty() { SchemeKind::ALL.to_vec() } else { schemes }
+}
+
+fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start>, Failure> {
+    let schemes = schemes(args);
+    let several = schemes.len() > 1;
+    let one = |scheme: SchemeKind| {
+        let mut config = base.clone();
+        config.firmware.scheme = scheme;
+        let config = config.scale(scale).map_err(|error| refused(args, scheme, &error))?;
+        let mut save = args.save_aged.as_deref().map(|path| if several { of_scheme(path, scheme) } else { path.into() });
+        if several && save.is_some() && !scheme.is_durable() {
+            output::note(format_args!("note: `{scheme}` keeps its remaps in DRAM, its device is not saved"));
+            save = None;
+        }
+        Ok(Start::New { config: Box::new(config), aged: !args.no_aging, save })
+    };
+    schemes.into_iter().map(one).collect()
+}
+
+/// A device that cannot be: the file's fault, or that of the arguments.
+fn refused(args: &Args, scheme: SchemeKind, error: &DeviceConfigError) -> Failure {
+    match &args.config {
+        Some(path) => Failure::about(path.display(), format_args!("scheme {scheme}: {error}")),
+        None => Failure::usage(format_args!("scheme {scheme}: {error}")),
+    }
+}
+
+/// `aged.img` of a scheme is `aged.nlog.img`.
+fn of_scheme(path: &Path, scheme: SchemeKind) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{scheme}.{}", extension.display())),
+        None => path.with_extension(scheme.name()),
+    }
+}
+
+fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
+    if image.exists() {
+        if args.scheme.len() > 1 {
+            return Err(Failure::usage(format_args!("{} holds a device of one scheme", image.display())));
+        }
+        return Ok(vec![Start::Image(image.into())]);
+    }
+    let found = |scheme| Some(of_scheme(image, scheme)).filter(|path| !args.scheme.is_empty() || path.exists());
+    let starts: Vec<Start> = schemes(args).into_iter().filter_map(found).map(Start::Image).collect();
+    match starts.is_empty() {
+        false => Ok(starts),
+        true => Err(Failure::about(
+            image.display(),
+            format_args!("no such file, nor one of a scheme such as {}", of_scheme(image, SchemeKind::RemapSsd).display()),
+        )),
+    }
+}
+
+/// A workload that cannot be on these devices is said before anything runs.
+fn check_workload(jobs: &[Start], feed: &Feed, seed: u64) -> Result<(), Failure> {
+    let Feed::Synthetic { spec, content, .. } = feed else { return Ok(()) };
+    for job in jobs {
+        if let Start::New { config, .. } = job {
+            Workload::new(spec.config(*content, config.addressable_lpns(), seed)).map_err(Failure::usage)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pages measured of a workload, unless told otherwise.
+pub fn pages_default(config: &DeviceConfig) -> u64 {
+    2 * u64::from(config.addressable_lpns())
+}
+
+/// How a trace is read for a device.
+pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
+    TraceOptions { fold: args.fold, skip_bad: args.skip_bad, content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) }
+}
+
+/// Contents of a run that are not those of aging have identities above this one.
+pub const OWN_CONTENTS: u64 = 1 << 40;
+
+/// Bytes of logical pages.
+pub fn logical_bytes(config: &DeviceConfig) -> u64 {
+    u64::from(config.firmware.lpns) * PAGE_BYTES as u64
+}

@@ -1,0 +1,187 @@
+//! A comparison on a terminal, on a page, as JSON.
+//!
+//! Invariants: JSON and page hold nothing that depends on the machine: no real time, no thread, no path.
+//! Absent: tables and figures themselves (`remap_ssd_sim::report`).
+
+use super::args::Args;
+use super::job::Done;
+use super::plan::{Feed, Plan, logical_bytes};
+use super::replay::TraceFacts;
+use crate::numbers::fraction;
+use crate::output::{counted, pairs};
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::report;
+use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
+use remap_ssd_sim::summary::{Accounting, RunSummary};
+use serde_json::{Value, json as object};
+
+/// On a terminal.
+pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
+    let runs = summaries(done);
+    let mut text = pairs(&heading(args, plan, done));
+    text.push('\n');
+    text.push_str(&report::table(&runs));
+    if let Feed::Trace(facts) = &plan.feed {
+        text.push('\n');
+        text.push_str(&pairs(&served(facts, &runs)));
+    }
+    if args.details {
+        runs.iter().for_each(|run| text.push_str(&format!("\n{}", report::details(run))));
+    }
+    text
+}
+
+/// On a page.
+pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
+    let heading = heading(args, plan, done);
+    let subtitle = heading.iter().map(|(label, text)| format!("{label}: {text}")).collect::<Vec<_>>().join(". ");
+    let title = "Schemes of address remapping side by side";
+    report::html(&summaries(done), title, &(subtitle + "."), &config(args, plan, done), args.seed)
+}
+
+/// As JSON.
+pub fn json(args: &Args, plan: &Plan, done: &[Done]) -> Value {
+    let run = |done: &Done| {
+        let mut run = object!(done.summary);
+        if let Value::Object(fields) = &mut run {
+            fields.remove("wall_s");
+            fields.insert("aging".into(), object!(done.aged.map(|aged| object!({
+                "filled": aged.filled,
+                "remapped": aged.remapped,
+                "overwritten": aged.overwritten,
+                "nvram_used": aged.nvram_used,
+                "nvram_valid": aged.nvram_valid,
+            }))));
+            fields.insert("recovery".into(), object!(done.recovered));
+        }
+        run
+    };
+    object!({ "runs": done.iter().map(run).collect::<Vec<_>>(), "config": config(args, plan, done), "seed": args.seed })
+}
+
+fn summaries(done: &[Done]) -> Vec<RunSummary> {
+    done.iter().map(|done| done.summary.clone()).collect()
+}
+
+/// Everything that decides the results besides the seed; the device is that of the first scheme.
+fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
+    let first = done.first().map(|done| &done.config);
+    let feed = match &plan.feed {
+        Feed::Synthetic { spec, content, .. } => object!({
+            "workload": spec.to_string(),
+            "content": content.to_string(),
+            "pages": done.first().and_then(|done| done.pages),
+        }),
+        Feed::Trace(facts) => {
+            let mut trace = facts.as_json();
+            trace["fold"] = args.fold.to_string().into();
+            object!({ "trace": trace })
+        }
+    };
+    let aged_here = done.iter().any(|done| done.aged.is_some());
+    object!({
+        "schemes": done.iter().map(|done| done.summary.scheme.clone()).collect::<Vec<_>>(),
+        "device": first,
+        "scale": plan.scale,
+        "feed": feed,
+        "aging": aged_here.then(|| object!({ "content": plan.aging_content.to_string() })),
+        "from_image": args.age.is_some(),
+        "queue_depth": first.map(|config| args.queue_depth.unwrap_or(config.queue_depth)),
+        "open_loop": args.open_loop,
+    })
+}
+
+/// What was run, in a few lines.
+fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String)> {
+    let Some(first) = done.first() else { return Vec::new() };
+    let config = &first.config;
+    let addressable = counted(config.addressable_lpns().into(), "page");
+    let host = match args.open_loop {
+        true => "requests enter at their own times".into(),
+        false => format!("queue depth {}", args.queue_depth.unwrap_or(config.queue_depth)),
+    };
+    let mut lines = vec![("device", device_line(config, plan.scale))];
+    match &plan.feed {
+        Feed::Synthetic { spec, content, .. } => {
+            let pages = exact(first.pages.unwrap_or(0));
+            lines.push(("workload", format!("{spec} over {addressable}, contents {content}, {pages} page operations, {host}")));
+        }
+        Feed::Trace(facts) => {
+            let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
+            let times = if facts.repeat > 1 { format!(", {} times", facts.repeat) } else { String::new() };
+            lines.push(("trace", format!("{name} ({}){times}, folded ({}) into {addressable}, {host}", facts.format, args.fold)));
+        }
+    }
+    lines.push(("aging", aging_line(plan, first)));
+    lines.push(("seed", args.seed.to_string()));
+    lines
+}
+
+fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
+    let flash = u64::from(config.geometry.pages()) * PAGE_BYTES as u64;
+    let scale = scale.map(|scale| format!(" at {}", fraction(scale))).unwrap_or_default();
+    format!(
+        "{}{scale}: {} logical on {} of flash, {} of remapping metadata, deduplication {}",
+        config.name,
+        bytes(logical_bytes(config)),
+        bytes(flash),
+        bytes(config.firmware.log_bytes),
+        if config.firmware.dedup { "on" } else { "off" }
+    )
+}
+
+fn aging_line(plan: &Plan, done: &Done) -> String {
+    match (&done.aged, &done.recovered) {
+        (Some(_), _) => format!(
+            "random writes (contents {}) until garbage collection has run, then remaps until 90 % of the metadata is used",
+            plan.aging_content
+        ),
+        (None, Some(report)) => {
+            format!("from an image: {} mapped, {} lost", counted(report.mapped, "page"), exact(report.lost))
+        }
+        (None, None) => "none: the device was new".into(),
+    }
+}
+
+/// How every request of a trace ended. All schemes were given the same ones, and mostly end them the same way.
+fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
+    let line = |requests: &Accounting| {
+        let refused: u64 = requests.refused.values().sum();
+        let mut text = format!(
+            "{} of {} requests served: {} reads, {} writes, {} partial writes, {} deallocations",
+            exact(requests.submitted - refused),
+            exact(facts.requests()),
+            exact(requests.reads),
+            exact(requests.writes),
+            exact(requests.read_modify_writes),
+            exact(requests.trims)
+        );
+        for (reason, count) in &requests.refused {
+            text.push_str(&format!("; {} refused ({reason})", exact(*count)));
+        }
+        if requests.skipped > 0 {
+            text.push_str(&format!("; {} malformed records skipped", exact(requests.skipped)));
+        }
+        if facts.stat.ignored > 0 {
+            text.push_str(&format!("; {} are no requests", counted(facts.stat.ignored, "record")));
+        }
+        text
+    };
+    let mut lines: Vec<(String, String)> = runs.iter().map(|run| (run.scheme.clone(), line(&run.requests))).collect();
+    if lines.windows(2).all(|pair| pair[0].1 == pair[1].1) {
+        lines.truncate(1);
+        lines.iter_mut().for_each(|line| line.0 = "requests".into());
+    }
+    lines.push((
+        "pages".into(),
+        format!(
+            "{} in the trace: {} distinct, {} of those written repeat a content, over {}",
+            exact(facts.pages() / u64::from(facts.repeat)),
+            exact(facts.stat.unique_pages),
+            percent(facts.stat.duplicate_share()),
+            seconds(facts.stat.duration_ns as f64 / 1e9)
+        ),
+    ));
+    lines
+}

@@ -1,0 +1,173 @@
+//! Arguments: help whose examples run, and mistakes that are said in a sentence with the right exit code.
+
+use crate::kit::{TINY, run, run_in};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const COMMANDS: [&str; 5] = ["compare", "crash", "bench", "inspect", "presets"];
+
+/// The examples in a help text.
+fn examples(help: &str) -> Vec<Vec<String>> {
+    let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+    let lines = lines.take_while(|line| line.starts_with("  remap-ssd"));
+    lines.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
+}
+
+/// Options that make an example small; a later option replaces an earlier one.
+fn smaller(example: &[String]) -> Vec<String> {
+    let has = |option: &str| example.iter().any(|word| word == option);
+    let more: Vec<&str> = match example[0].as_str() {
+        "compare" if has("--help") => vec![],
+        "compare" if has("--age") => vec!["--writes", "1000"],
+        "compare" if has("--trace") => vec!["--scale", "1/64"],
+        "compare" => TINY.to_vec(),
+        "crash" if has("--replay") => vec![],
+        "crash" => vec!["--cuts", "200", "--seconds", "20"],
+        _ => vec![],
+    };
+    example.iter().cloned().chain(more.into_iter().map(str::to_owned)).collect()
+}
+
+/// The files that examples name.
+fn prepare(directory: &Path) {
+    let fiu = |at: u64| format!("{} 1 p {} 8 W 6 0 {:032x}\n", at * 1000, at * 8, at % 5);
+    std::fs::write(directory.join("mail.fiu"), (0..50).map(fiu).collect::<String>()).unwrap();
+    let msr = |at: u64| format!("{},host,0,Write,{},4096,100\n", 128_166_372_000_000_000 + at * 10, at * 4096);
+    std::fs::write(directory.join("disk.csv"), (0..50).map(msr).collect::<String>()).unwrap();
+    let toml = run(&["presets", "--toml", "fast21-32g"]).ok().out;
+    std::fs::write(directory.join("device.toml"), toml).unwrap();
+}
+
+#[test]
+fn the_examples_in_the_help_run() {
+    let directory = tempfile::tempdir().unwrap();
+    prepare(directory.path());
+    let mut ran = 0;
+    for command in COMMANDS {
+        let help = run(&[command, "--help"]).ok().out;
+        let examples = examples(&help);
+        assert!(!examples.is_empty(), "{command} has no examples:\n{help}");
+        for example in &examples {
+            let args = smaller(example);
+            let result = run_in(directory.path(), &args);
+            // With a guard off, data is lost and the exit code says so.
+            let expected = i32::from(args.iter().any(|word| word == "--mutant"));
+            assert_eq!(result.code, expected, "{args:?}: {}{}", result.out, result.err);
+            ran += 1;
+        }
+    }
+    assert!(ran >= 15, "{ran} examples");
+    assert!(directory.path().join("report.html").exists());
+}
+
+#[test]
+fn the_examples_of_the_program_itself_parse() {
+    let help = run(&["--help"]).ok().out;
+    let examples = examples(&help);
+    assert!(examples.len() >= 3, "{help}");
+    assert!(examples.iter().all(|example| COMMANDS.contains(&example[0].as_str())), "{examples:?}");
+    assert!(help.contains("Exit codes"));
+}
+
+#[test]
+fn mistakes_in_the_arguments_exit_with_2() {
+    let mistakes: &[(&[&str], &str)] = &[
+        (&[], "Usage"),
+        (&["no-such-command"], "no-such-command"),
+        (&["compare", "--no-such-option"], "--no-such-option"),
+        (&["compare", "--scheme", "raid"], "no scheme is named 'raid'"),
+        (&["compare", "--preset", "raid"], "no preset is named `raid`; there are fast21-32g"),
+        (&["compare", "--scale", "2"], "at most 1"),
+        (&["compare", "--scale", "1/2000"], "scale"),
+        (&["compare", "--workload", "walk"], "unknown workload `walk`"),
+        (&["compare", "--workload", "randwrite,pages=99999999"], "does not fit"),
+        (&["compare", "--content", "papers"], "unknown content model"),
+        (&["compare", "--content", "papers:3"], "0 to 1"),
+        (&["compare", "--duplicates", "1.5"], "share"),
+        (&["compare", "--duplicates", "0.3", "--content", "unique"], "cannot be used with"),
+        (&["compare", "--log-size", "large"], "size such as"),
+        (&["compare", "--writes", "0"], "count such as"),
+        (&["compare", "--queue-depth", "0"], "queue-depth"),
+        (&["compare", "--threads", "0"], "threads"),
+        (&["compare", "--dedup", "perhaps"], "on, off"),
+        (&["compare", "--open-loop"], "--trace"),
+        (&["compare", "--fold", "modulo"], "--trace"),
+        (&["compare", "--trace", "x", "--writes", "10"], "cannot be used with"),
+        (&["compare", "--trace", "x", "--format", "pcap"], "unknown trace format"),
+        (&["compare", "--trace", "x", "--fold", "twice"], "unknown fold"),
+        (&["compare", "--age", "x", "--preset", "fast21-32g"], "cannot be used with"),
+        (&["crash", "--mutant", "luck"], "no guard is named 'luck'; there are erase-waits"),
+        (&["crash", "--replay", "xyz"], "not a replay code"),
+        (&["crash", "--seconds", "-1"], "seconds"),
+        (&["crash", "--cuts", "none"], "count"),
+        (&["presets", "--toml", "raid"], "no preset is named"),
+        (&["inspect"], "IMAGE"),
+        (&["bench", "--preset", "raid"], "no preset is named"),
+    ];
+    for (args, word) in mistakes {
+        run(args).fails(2, &[word]);
+    }
+}
+
+#[test]
+fn an_impossible_log_is_said_in_one_sentence() {
+    run(&["compare", "--scheme", "remap-ssd", "--log-size", "1KiB"]).fails_in_one_line(2, &["scheme remap-ssd"]);
+}
+
+#[test]
+fn a_bad_device_file_is_named_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = run(&["presets", "--toml", "fast21-32g"]).ok().out;
+    let cases = [
+        ("preset = \"fast21-32g\"\n[flash]\nread_nanoseconds = 5\n".to_owned(), "read_nanoseconds"),
+        ("preset = \"fast21-32g\"\ncolour = \"red\"\n".to_owned(), "colour"),
+        ("preset = \"raid\"\n".to_owned(), "no preset is named"),
+        ("preset = \"fast21-32g\"\nscale = 3\n".to_owned(), "scale"),
+        ("preset = \"fast21-32g\"\n[geometry]\ndies = 0\n".to_owned(), "dies"),
+        ("preset = \"fast21-32g\"\n[firmware]\nlpns = 9437184\n".to_owned(), "over-provisioning"),
+        ("preset = \"fast21-32g\"\n[firmware]\ncount_max = 99\n".to_owned(), "count_max"),
+        ("this is not TOML".to_owned(), "line 1"),
+        (whole.replace("queue_depth", "queue_length"), "queue_length"),
+        (whole.replace("superblocks = 576", "superblocks = -1"), "superblocks"),
+    ];
+    for (text, word) in cases {
+        std::fs::write(directory.path().join("bad.toml"), text).unwrap();
+        run_in(directory.path(), &["compare", "--config", "bad.toml"]).fails_in_one_line(1, &["bad.toml", word]);
+    }
+    run_in(directory.path(), &["compare", "--config", "none.toml"]).fails_in_one_line(1, &["none.toml", "No such file"]);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    for args in [&["presets"][..], &["presets", "--json"], &["compare", "--help"]] {
+        let mut child =
+            Command::new(env!("CARGO_BIN_EXE_remap-ssd")).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut err = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        assert!(child.wait().unwrap().success(), "{args:?}: {err}");
+        assert_eq!(err, "");
+    }
+}
+
+#[test]
+fn every_preset_is_listed_with_its_assumptions_and_reads_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = run(&["presets"]).ok().out;
+    let list = run(&["presets", "--json"]).ok().json();
+    let presets = list.as_array().unwrap();
+    assert!(presets.len() >= 4);
+    for preset in presets {
+        let name = preset["name"].as_str().unwrap();
+        assert!(text.contains(name));
+        for assumption in preset["assumed"].as_array().unwrap() {
+            assert!(text.contains(assumption.as_str().unwrap()), "{assumption}");
+        }
+        let toml = run(&["presets", "--toml", name]).ok().out;
+        std::fs::write(directory.path().join("device.toml"), toml).unwrap();
+        let args = ["compare", "--config", "device.toml", "--scheme", "none", "--scale", "1/256", "--writes", "100", "--no-aging", "--json"];
+        let ran = run_in(directory.path(), &args).ok().json();
+        assert_eq!(ran["config"]["device"]["name"], *name);
+    }
+}

@@ -1,0 +1,78 @@
+//! Running the program and reading what it says.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A device on which everything is over in a moment.
+pub const TINY: &[&str] = &["--scale", "1/64", "--writes", "3000"];
+
+/// What a run of the program left.
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs the program in a directory.
+pub fn run_in<S: AsRef<std::ffi::OsStr>>(directory: &Path, args: &[S]) -> Ran {
+    let program = env!("CARGO_BIN_EXE_remap-ssd");
+    let output: Output = Command::new(program).args(args).current_dir(directory).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the program writes UTF-8");
+    let ran = Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    ran
+}
+
+/// Runs the program.
+pub fn run(args: &[&str]) -> Ran {
+    run_in(Path::new("."), args)
+}
+
+impl Ran {
+    /// It succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{}\n{}", self.out, self.err);
+        self
+    }
+
+    /// It failed with this code and one sentence that contains all of these words.
+    #[track_caller]
+    pub fn fails(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{}\n{}", self.out, self.err);
+        words.iter().for_each(|word| assert!(self.err.contains(word), "`{word}` is not in: {}", self.err));
+        self
+    }
+
+    /// It failed with this code and says why in exactly one line.
+    #[track_caller]
+    pub fn fails_in_one_line(self, code: i32, words: &[&str]) -> Self {
+        let ran = self.fails(code, words);
+        assert_eq!(ran.err.trim_end().lines().count(), 1, "{}", ran.err);
+        assert!(ran.err.starts_with("error: "), "{}", ran.err);
+        ran
+    }
+
+    /// Its standard output is one JSON value.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}\n{}\n{}", self.out, self.err))
+    }
+}
+
+/// `compare` on a tiny device, as JSON.
+#[track_caller]
+pub fn compare(args: &[&str]) -> Value {
+    run(&[&["compare", "--json"], TINY, args].concat()).ok().json()
+}
+
+/// Every number of a JSON value is one (JSON has no others, but null may stand for one).
+pub fn nulls(value: &Value, path: &str, out: &mut Vec<String>) {
+    match value {
+        Value::Null => out.push(path.to_owned()),
+        Value::Array(values) => values.iter().enumerate().for_each(|(at, value)| nulls(value, &format!("{path}[{at}]"), out)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| nulls(value, &format!("{path}.{name}"), out)),
+        _ => {}
+    }
+}

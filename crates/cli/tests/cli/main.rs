@@ -1,0 +1,9 @@
+//! The program as its users see it: arguments in, text, JSON and exit codes out.
+
+mod arguments;
+mod campaign;
+mod comparison;
+mod images;
+mod kit;
+mod measuring;
+mod traces;

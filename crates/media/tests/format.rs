@@ -1,0 +1,101 @@
+//! FORMAT.md describes the records that the code declares: their hash stands in it.
+
+use std::path::{Path, PathBuf};
+
+/// The files that persist records, and the items in them that say what and where; none means the whole file.
+const RECORDS: &[(&str, &[&str])] = &[
+    ("crates/media/src/oob.rs", &[]),
+    (
+        "crates/media/src/image_file.rs",
+        &["const VERSION", "const MAGIC", "struct Header", "fn write(", "fn write_superblock("],
+    ),
+    ("crates/media/src/geometry.rs", &["const PAGE_BYTES", "fn page(", "fn block("]),
+    ("crates/ftl/src/layout.rs", &[]),
+    ("crates/ftl/src/life.rs", &["struct Life", "struct LifeRecord"]),
+    ("crates/ftl/src/config.rs", &["const TAIL_RECORDS", "const CHUNK_LPNS", "fn tail_pages("]),
+    ("crates/ftl/src/superblock.rs", &["enum Stream", "struct Head", "const MAGIC", "fn head_offset(", "fn tail_offsets("]),
+    ("crates/ftl/src/dealloc.rs", &["struct DeallocWhen", "struct DeallocWhat", "fn word(", "fn bitmap("]),
+    ("crates/ftl/src/gc.rs", &["const LOST"]),
+    ("crates/ftl/src/scheme/entry.rs", &[]),
+    ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "struct LogEntry"]),
+    ("crates/ftl/src/scheme/remap_ssd/segment.rs", &["struct SegmentHead", "struct SegmentLink"]),
+    ("crates/ftl/src/scheme/remap_ssd/mod.rs", &["fn word(", "fn slot_word("]),
+    (
+        "crates/ftl/src/scheme/nlog.rs",
+        &["const UNIT_ENTRIES_MAX", "const UNITS_MIN", "const SLOT_WORDS", "struct UnitHead", "fn word("],
+    ),
+    (
+        "crates/ftl/src/scheme/flog.rs",
+        &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape(", "fn word("],
+    ),
+];
+
+const MARK: &str = "record-code: ";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The code without comments, attributes of documentation and white space.
+fn bare(source: &str) -> String {
+    let code = source.lines().map(|line| line.find("//").map_or(line, |at| &line[..at]));
+    code.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect()
+}
+
+/// From where an item is named to its end: a `;` or its closing brace, whichever comes first.
+fn item<'a>(file: &str, source: &'a str, name: &str) -> &'a str {
+    let boundary = |at: &usize| !source[at + name.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let at = source.match_indices(name).map(|(at, _)| at).find(boundary);
+    let start = at.unwrap_or_else(|| panic!("{file} has no `{name}` any more: adapt the list in {}", file!()));
+    let mut depth = 0;
+    for (at, c) in source[start..].char_indices() {
+        match c {
+            '{' | '(' | '[' => depth += 1,
+            '}' | ')' | ']' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 && (c == ';' || c == '}') {
+            return &source[start..=start + at];
+        }
+    }
+    panic!("{file}: `{name}` does not end");
+}
+
+fn hash() -> String {
+    let mut hash = blake3::Hasher::new();
+    for (file, items) in RECORDS {
+        let source = std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let pieces = match items {
+            [] => vec![source.as_str()],
+            items => items.iter().map(|name| item(file, &source, name)).collect(),
+        };
+        pieces.into_iter().for_each(|piece| drop(hash.update(bare(piece).as_bytes())));
+    }
+    hash.finalize().to_hex()[..32].to_owned()
+}
+
+#[test]
+fn the_format_page_belongs_to_the_record_code() {
+    let path = root().join("FORMAT.md");
+    let page = std::fs::read_to_string(&path).expect("FORMAT.md can be read");
+    let at = page.find(MARK).expect("FORMAT.md has the line of the record code") + MARK.len();
+    let kept = page[at..].split_whitespace().next().unwrap_or_default().to_owned();
+    let hash = hash();
+    if std::env::var_os("UPDATE_FORMAT").is_some() {
+        let page = format!("{}{hash}{}", &page[..at], &page[at + kept.len()..]);
+        std::fs::write(&path, page).expect("FORMAT.md can be written");
+        return;
+    }
+    assert_eq!(
+        kept, hash,
+        "the code of a persisted record has changed. Read FORMAT.md, correct what it says, and write the new hash \
+         with: UPDATE_FORMAT=1 cargo test -p remap-ssd-media --test format"
+    );
+}
+
+#[test]
+fn the_hash_sees_code_and_no_comments() {
+    assert_eq!(bare("a // b\n  c"), "ac");
+    assert_eq!(item("x", "const AB: u8 = 2;\nconst A: [u8; 2] = [1; 2];", "const A"), "const A: [u8; 2] = [1; 2];");
+    assert_eq!(item("x", "struct AB { b: u8 }\nstruct A { a: u8 }", "struct A"), "struct A { a: u8 }");
+}

@@ -1,0 +1,162 @@
+//! The committed corpus: small devices that have seen some use, and a few lines of each trace format.
+//!
+//! Invariant: [`make`] gives the same files on any machine. Absent: anything recorded on a real system.
+
+use remap_ssd_device::{DeviceConfig, PRESETS};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{BlockId, ContentMode, Geometry, Media, Outcome, Payload, image_file};
+
+/// Folder of the corpus.
+pub fn folder() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// Every file of the corpus: its name under [`folder`], and its bytes.
+pub fn make() -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::FLog, SchemeKind::NLog] {
+        files.push((format!("file/{scheme}.image"), image(scheme, EntrySize::Bytes16, ContentMode::Identity, Fate::Kept)));
+    }
+    let remap_ssd = |entry, mode, fate| image(SchemeKind::RemapSsd, entry, mode, fate);
+    files.push(("file/atomic.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Kept)));
+    files.push(("file/bytes.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, Fate::Kept)));
+    files.push(("file/cut.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Cut)));
+    files.push(("file/failed-blocks.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::None, Fate::Failing)));
+    let whole = files[1].1.clone();
+    files.push(("file/damaged-header.image".into(), changed(&whole, 21)));
+    files.push(("file/damaged-body.image".into(), changed(&whole, whole.len() / 2)));
+    files.push(("file/damaged-hash.image".into(), changed(&whole, whole.len() - 9)));
+    files.push(("file/truncated.image".into(), whole[..whole.len() * 2 / 3].to_vec()));
+    for (name, text) in TRACES {
+        files.push((format!("trace/{name}"), text.as_bytes().to_vec()));
+    }
+    files.push(("trace/vscsi-1".into(), vscsi(1)));
+    files.push(("trace/vscsi-2".into(), vscsi(2)));
+    let packed = zstd::encode_all(TRACES[0].1.as_bytes(), 3).expect("a vector takes everything");
+    files.push(("trace/fiu.zst".into(), packed));
+    files
+}
+
+fn changed(bytes: &[u8], at: usize) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    out[at] ^= 0x41;
+    out
+}
+
+/// What becomes of the device before it is saved.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Kept,
+    Cut,
+    Failing,
+}
+
+fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) -> Vec<u8> {
+    let shape = Shape { channels: 1, dies: 2, superblocks: 20, pages_per_block: 8 };
+    let geometry = Geometry::new(shape).expect("valid");
+    let firmware = Config {
+        lpns: 90,
+        scheme,
+        log_bytes: 24 * 128,
+        segment_bytes: 128,
+        entry,
+        dedup: mode != ContentMode::None,
+        count_max: 5,
+        dealloc_slots: 8,
+        ..Config::default()
+    };
+    let config = DeviceConfig { content: mode, geometry, firmware: firmware.clone(), ..PRESETS[0].config() };
+    config.check().expect("the corpus' device works");
+    let mut media = Media::blank(geometry, mode, firmware.nvram_words(&geometry));
+    media.attach_rail();
+    let mut ftl = Ftl::format(media, firmware).expect("checked");
+    if fate == Fate::Failing {
+        ftl.media_mut().plant(|faults| {
+            faults.program.insert(BlockId(2), 3);
+            faults.erase.insert(BlockId(9));
+        });
+    }
+    script(&mut ftl, if mode == ContentMode::Bytes { 130 } else { 330 });
+    let mut turn = 0u64;
+    let image = ftl.media().cut(|| {
+        turn += 1;
+        match (fate, turn % 5) {
+            (Fate::Cut, 2) => Outcome::Absent,
+            (Fate::Cut, 4) => Outcome::Torn(turn),
+            _ => Outcome::Whole,
+        }
+    });
+    let mut file = Vec::new();
+    image_file::write(&mut file, &image, config.to_toml().as_bytes()).expect("a vector takes everything");
+    file
+}
+
+/// Writes, duplicates, remaps, moves and trims, until garbage has been collected.
+fn script(ftl: &mut Ftl, steps: u32) {
+    let lpns = ftl.config().lpns;
+    let atomic = ftl.config().entry == EntrySize::Bytes24;
+    let mode = ftl.media().mode();
+    for step in 0..steps {
+        let lpn = step * 37 % lpns;
+        let content = u64::from(if step % 4 == 0 { step % 11 } else { step }) + 1;
+        let payload = match mode {
+            ContentMode::Bytes => Payload::Bytes([content as u8; 4096].into()),
+            _ => Payload::Identity(content),
+        };
+        ftl.write(lpn, &payload).expect("within the device");
+        if step % 7 == 3 {
+            let (target, source) = ((lpn + 11) % (lpns - 3), step % (lpns - 3));
+            ftl.remap(&Remap { target, source, len: 3, relocate: step % 2 == 0, atomic }).expect("within the device");
+        }
+        if step % 9 == 5 {
+            ftl.deallocate(step % (lpns - 2), 2).expect("within the device");
+        }
+        ftl.media_mut().ops.clear();
+        if step + 20 < steps {
+            ftl.media_mut().settle_all();
+        }
+    }
+}
+
+const TRACES: &[(&str, &str)] = &[
+    (
+        "fiu",
+        "89966104 1234 httpd 1072 8 W 6 0 0123456789abcdef0123456789abcdef\n\
+         89967200 1234 a process 1080 8 R 6 0 fedcba9876543210fedcba9876543210\n\
+         89969000 99 pdflush 1072 16 W 6 0 0123456789abcdef0123456789abcdeffedcba9876543210fedcba9876543210\n",
+    ),
+    ("mqsim", "938513000 4 264719034 16 0\n938514000 4 264719050 8 1\n938514500 4 7 3 0\n"),
+    (
+        "msr",
+        "128166372003061629,src1,0,Read,8192,4096,1331\n128166372016382155,src1,0,Write,12288,512,1331\n\
+         128166372026382245,src1,1,Write,2822144,4096,6312\n",
+    ),
+    (
+        "blkparse",
+        "  8,0    1        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n\
+         \x20 8,0    1        2     0.000001829   697  G   W 223490 + 8 [kjournald]\n\
+         \x20 8,0    3        3     0.004177024   697  Q   R 9512560 + 16 [cat]\n\
+         \x20 8,0    3        4     0.005000000   697  Q   D 4096 + 64 [fstrim]\n",
+    ),
+];
+
+fn vscsi(version: u8) -> Vec<u8> {
+    let mut out = Vec::new();
+    for record in 0..6u64 {
+        let opcode = if record % 3 == 1 { 0x28u16 } else { 0x2a };
+        let fixed: Vec<u8> = [record as u32, 4096, 1].into_iter().flat_map(u32::to_le_bytes).collect();
+        let verb = [opcode.to_le_bytes(), [0, version]].concat();
+        if version == 1 {
+            out.extend([fixed, verb].concat());
+        } else {
+            out.extend([verb, fixed].concat());
+        }
+        out.extend((record * 8).to_le_bytes());
+        out.extend((1_000_000 + record * 250).to_le_bytes());
+        if version == 2 {
+            out.extend(77u64.to_le_bytes());
+        }
+    }
+    out
+}
