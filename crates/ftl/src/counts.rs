@@ -6,8 +6,8 @@
 //! count in `overflow`.
 //! Absent: which LPNs. Only the OOB and the scheme know.
 
-use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::Ppn;
+use remap_ssd_media::slab::{Slab, prefetch};
 use std::collections::BTreeMap;
 
 const FULL: u8 = 15;

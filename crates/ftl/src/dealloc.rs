@@ -114,7 +114,7 @@ impl DeallocLog {
     pub fn read_back(&mut self, core: &mut Core) -> Result<Vec<(u32, u32, u64)>, usize> {
         let mut found = Vec::new();
         let mut used = [0; 2];
-        for half in 0..2 {
+        for (half, used) in used.iter_mut().enumerate() {
             for slot in 0..core.layout.dealloc_slots {
                 let at = Self::word(core, half, slot);
                 let first = core.media.load(at).map_err(|_| at)?;
@@ -122,7 +122,7 @@ impl DeallocLog {
                 if first == 0 && second == 0 {
                     continue;
                 }
-                used[half] = slot + 1;
+                *used = slot + 1;
                 let (when, what) = (DeallocWhen::from_bits(first), DeallocWhat::from_bits(second));
                 let intact = when.torn() && what.torn() || !core.config.guards.has(Guard::TornBits);
                 if intact && u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns) {

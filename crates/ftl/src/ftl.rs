@@ -38,7 +38,9 @@ impl Ftl {
         let words = config.nvram_words(&geometry);
         if media.nvram_words() != words {
             let have = media.nvram_words();
-            return Err(ConfigError(format!("this configuration needs {words} words of NVRAM and the media has {have}")));
+            return Err(ConfigError(format!(
+                "this configuration needs {words} words of NVRAM and the media has {have}"
+            )));
         }
         let scheme = crate::scheme::build(&config, &geometry);
         let dedup = (config.dedup && scheme.remaps()).then(|| Dedup::new(geometry.pages(), media.mode())).flatten();

@@ -64,15 +64,15 @@ pub struct Gc {
 impl Ftl {
     /// Closed superblocks that hold data.
     fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        self.core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log).map(|(id, sb)| {
-            Candidate {
+        self.core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log).map(
+            |(id, sb)| Candidate {
                 sb: id,
                 capacity: sb.capacity,
                 live: sb.live,
                 erases: sb.life.incarnation(),
                 opened: sb.opened,
-            }
-        })
+            },
+        )
     }
 
     fn choose_victim(&mut self) -> Option<Candidate> {

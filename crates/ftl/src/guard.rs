@@ -74,7 +74,7 @@ impl Guards {
 
     /// All but one.
     pub fn without(guard: Guard) -> Self {
-        Self(u32::MAX & !(1 << guard as u32))
+        Self(!(1 << guard as u32))
     }
     /// Is it on?
     #[inline]

@@ -4,8 +4,8 @@
 //! a remap, so that its witness is a remapping entry, and clear if the page's own OOB names the LPN.
 //! Absent: reference counts and owners' lists.
 
-use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::Ppn;
+use remap_ssd_media::slab::{Slab, prefetch};
 
 const REMAPPED: u32 = 1 << 31;
 const NOWHERE: u32 = REMAPPED - 1;

@@ -302,7 +302,11 @@ impl Superblocks {
     pub fn open_next(&mut self, media: &mut Media, stream: Stream, wsn: &mut u64) -> bool {
         assert!(self.open[stream as usize].is_none());
         while let Some(sb) = self.least_worn_free() {
-            if !self.get(sb).life.clean() {
+            // A superblock that says it is clean and is not (a damaged image) is erased like one that does not.
+            let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
+            let bad = self.get(sb).bad;
+            let clean = (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
+            if !self.get(sb).life.clean() || !clean {
                 self.erase(media, sb, wsn);
                 if self.get(sb).state == State::Retired {
                     continue;
@@ -437,9 +441,8 @@ impl Superblocks {
     pub fn room(&self, stream: Stream) -> u32 {
         self.open(stream).map_or(0, |open| {
             let dies = self.geometry.dies();
-            let rows = self.geometry.row_of_offset(open.end) - self.geometry.row_of_offset(open.next + dies - 1).min(
-                self.geometry.row_of_offset(open.end),
-            );
+            let rows = self.geometry.row_of_offset(open.end)
+                - self.geometry.row_of_offset(open.next + dies - 1).min(self.geometry.row_of_offset(open.end));
             let good = dies - (open.skipped & (u64::MAX >> (64 - dies))).count_ones();
             (rows * good).saturating_sub(1)
         })
@@ -506,7 +509,7 @@ impl Superblocks {
             (false, _) => After::NOTHING,
         };
         let id = media.name_next();
-        for die in (0..self.geometry.dies()).filter(|die| life_bit(bad, *die)) {
+        for die in (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)) {
             if media.erase(self.geometry.block(sb, die), id, after).is_err() {
                 self.blocks_retired += 1;
                 self.get_mut(sb).bad |= 1 << die;
@@ -532,6 +535,7 @@ impl Superblocks {
     }
 }
 
-fn life_bit(bad: u64, die: u32) -> bool {
+/// Is the block on this die good?
+fn is_good_die(bad: u64, die: u32) -> bool {
     bad >> die & 1 == 0
 }

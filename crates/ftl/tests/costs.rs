@@ -128,11 +128,8 @@ fn recovery_of_setup_a_reads_heads_tails_open_oobs_and_nvram() {
         ftl.media_mut().ops.clear();
     }
     let closed = ftl.superblocks().filter(|(_, sb)| sb.state == remap_ssd_ftl::State::Closed).count() as u64;
-    let open: Vec<_> = ftl
-        .superblocks()
-        .filter(|(_, sb)| sb.state == remap_ssd_ftl::State::Open)
-        .map(|(id, _)| id)
-        .collect();
+    let open: Vec<_> =
+        ftl.superblocks().filter(|(_, sb)| sb.state == remap_ssd_ftl::State::Open).map(|(id, _)| id).collect();
     let media = ftl.media();
     let mut oobs = 0;
     for sb in &open {

@@ -91,7 +91,7 @@ impl Geometry {
             return fail(format!("superblocks = {} must be 1 to 2097151", shape.superblocks));
         }
         let per_superblock = u64::from(shape.dies) * u64::from(shape.pages_per_block);
-        if per_superblock < 4 || per_superblock > 1 << 21 {
+        if !(4..=1 << 21).contains(&per_superblock) {
             return fail(format!(
                 "dies x pages_per_block = {per_superblock} must be 4 to 2097152 (a remapping entry has 21 bits for it)"
             ));

@@ -242,7 +242,11 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     Ok((image, config))
 }
 
-fn read_superblock<R: Read>(body: &mut Body<R>, geometry: Geometry, mode: ContentMode) -> Result<NandArray, ImageError> {
+fn read_superblock<R: Read>(
+    body: &mut Body<R>,
+    geometry: Geometry,
+    mode: ContentMode,
+) -> Result<NandArray, ImageError> {
     let geometry = single(geometry);
     let mut rows = Vec::new();
     for block in 0..geometry.blocks() {

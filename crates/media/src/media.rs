@@ -30,6 +30,9 @@ pub struct MediaCounts {
     pub nv_corrected: u64,
 }
 
+/// A metadata page: its OOB and its bytes.
+pub type MetaPage = (Oob, Arc<[u8]>);
+
 /// NAND and NVRAM.
 pub struct Media {
     pub(crate) nand: NandArray,
@@ -306,7 +309,7 @@ impl Media {
     ///
     /// # Errors
     /// `Uncorrectable`.
-    pub fn read_meta(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Option<(Oob, Arc<[u8]>)>, MediaError> {
+    pub fn read_meta(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Option<MetaPage>, MediaError> {
         self.charge_read(ppn, purpose);
         if !self.nand.is_programmed(ppn) {
             return Ok(None);
@@ -387,9 +390,7 @@ impl Media {
     /// True if a page can be read: programmed, and neither torn nor damaged.
     #[inline]
     pub fn is_readable(&self, ppn: Ppn) -> bool {
-        self.nand.is_programmed(ppn)
-            && !self.nand.is_damaged(ppn)
-            && !(self.faulty && self.faults.read.contains(&ppn))
+        self.nand.is_programmed(ppn) && !self.nand.is_damaged(ppn) && !(self.faulty && self.faults.read.contains(&ppn))
     }
 
     /// True if a page has been programmed since its block was erased, readable or not.

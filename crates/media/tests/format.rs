@@ -13,7 +13,10 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/ftl/src/layout.rs", &[]),
     ("crates/ftl/src/life.rs", &["struct Life", "struct LifeRecord"]),
     ("crates/ftl/src/config.rs", &["const TAIL_RECORDS", "const CHUNK_LPNS", "fn tail_pages("]),
-    ("crates/ftl/src/superblock.rs", &["enum Stream", "struct Head", "const MAGIC", "fn head_offset(", "fn tail_offsets("]),
+    (
+        "crates/ftl/src/superblock.rs",
+        &["enum Stream", "struct Head", "const MAGIC", "fn head_offset(", "fn tail_offsets("],
+    ),
     ("crates/ftl/src/dealloc.rs", &["struct DeallocWhen", "struct DeallocWhat", "fn word(", "fn bitmap("]),
     ("crates/ftl/src/gc.rs", &["const LOST"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
@@ -24,10 +27,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         "crates/ftl/src/scheme/nlog.rs",
         &["const UNIT_ENTRIES_MAX", "const UNITS_MIN", "const SLOT_WORDS", "struct UnitHead", "fn word("],
     ),
-    (
-        "crates/ftl/src/scheme/flog.rs",
-        &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape(", "fn word("],
-    ),
+    ("crates/ftl/src/scheme/flog.rs", &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape(", "fn word("]),
 ];
 
 const MARK: &str = "record-code: ";

@@ -25,10 +25,26 @@ enum Wait {
 
 #[derive(Clone, Debug)]
 enum Action {
-    Program { block: u32, host: bool, wait: Wait },
-    Erase { blocks: u32, wait: Wait },
-    Store { word: usize, value: u64, host: bool, wait: Wait },
-    Clear { start: usize, len: usize, wait: Wait },
+    Program {
+        block: u32,
+        host: bool,
+        wait: Wait,
+    },
+    Erase {
+        blocks: u32,
+        wait: Wait,
+    },
+    Store {
+        word: usize,
+        value: u64,
+        host: bool,
+        wait: Wait,
+    },
+    Clear {
+        start: usize,
+        len: usize,
+        wait: Wait,
+    },
     Fence,
     AckAfter(Wait),
     /// Ends a command; its acknowledgement can be settled from now on.
@@ -286,7 +302,8 @@ impl Model {
             }
             wanted.extend(&self.issued[at].comes_after);
             let words = words_of(&self.issued[at].effect);
-            let older = (0..at).filter(|older| words_of(&self.issued[*older].effect).any(|word| words.clone().any(|w| w == word)));
+            let older = (0..at)
+                .filter(|older| words_of(&self.issued[*older].effect).any(|word| words.clone().any(|w| w == word)));
             wanted.extend(older);
         }
     }

@@ -124,6 +124,7 @@ pub fn run(
     tally.check(&(device.ftl().stats() - stats))?;
     let mut summary = meters.finish(device, ended, tally.passed);
     summary.requests = tally.requests;
+    summary.requests.skipped = source.skipped();
     summary.wall_s = began.elapsed().as_secs_f64();
     Ok(summary)
 }

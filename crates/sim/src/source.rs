@@ -31,6 +31,11 @@ pub trait Source {
     /// A malformed trace names file, line and reason.
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError>;
 
+    /// Malformed records left out so far, at the user's wish.
+    fn skipped(&self) -> u64 {
+        0
+    }
+
     /// Number of pages in the whole stream if it is known beforehand, for progress bars.
     fn len_hint(&self) -> Option<u64> {
         None

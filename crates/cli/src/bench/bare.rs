@@ -171,7 +171,7 @@ mod tests {
         }
         assert_eq!(live, bare.live);
         let total: u32 = bare.counts.iter().map(|pair| u32::from(pair & 15) + u32::from(pair >> 4)).sum();
-        assert_eq!(total, live.iter().sum());
+        assert_eq!(total, live.iter().sum::<u32>());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete tail, nothing else.
 
-use super::witnesses::{Witnesses, holds_data};
 use super::RecoveryError;
+use super::witnesses::{Witnesses, holds_data};
 use crate::command::Refusal;
 use crate::config::TAIL_RECORDS;
 use crate::ftl::Ftl;
@@ -25,7 +25,8 @@ impl Ftl {
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
             // A lost first word: the head, if there is one, speaks for itself.
-            let record = LifeRecord::load(&mut core.media, sb).unwrap_or(LifeRecord { life: Life::new(), bad: 0, failing: 0 });
+            let record =
+                LifeRecord::load(&mut core.media, sb).unwrap_or(LifeRecord { life: Life::new(), bad: 0, failing: 0 });
             blank &= record.life == Life::new();
             witnesses.saw(record.life.dead_before());
             let capacity = core.blocks.capacity(record.bad);
@@ -66,7 +67,10 @@ impl Ftl {
             let alive = head.filter(|head| head.magic == Head::MAGIC && head.wsn > found.life.dead_before());
             if let Some(head) = alive {
                 if head.superblock != index {
-                    return Err(RecoveryError::Foreign(format!("superblock {index} has the head of {}", head.superblock)));
+                    return Err(RecoveryError::Foreign(format!(
+                        "superblock {index} has the head of {}",
+                        head.superblock
+                    )));
                 }
                 witnesses.saw(head.wsn);
                 witnesses.set_live(sb);

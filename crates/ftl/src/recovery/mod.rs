@@ -125,8 +125,7 @@ impl Ftl {
     fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
-        let records =
-            self.dealloc.read_back(core).map_err(|word| RecoveryError::NvramDamaged { word })?;
+        let records = self.dealloc.read_back(core).map_err(|word| RecoveryError::NvramDamaged { word })?;
         for (first, len, wsn) in records {
             for lpn in first..first + len {
                 witnesses.deallocation(core, lpn, wsn);
@@ -237,4 +236,3 @@ impl Ftl {
         self.core.media.charge(OpKind::NvRead, (words * 8) as u32, Purpose::Meta, After::NOTHING);
     }
 }
-

@@ -58,7 +58,7 @@ pub struct CommandWord {
     pub atomic: bool,
     /// Pages of the command.
     #[bits(31)]
-    pub len: u32,
+    pub pages: u32,
 }
 
 const _: () = assert!(size_of::<RmmEntry>() == 16 && size_of::<CommandWord>() == 8);
@@ -121,12 +121,12 @@ impl RmmEntry {
 impl CommandWord {
     /// The word of an entry that is part of no command any more: it counts by itself.
     pub fn alone(target: u32) -> Self {
-        Self::new().with_torn(true).with_start(target).with_len(1)
+        Self::new().with_torn(true).with_start(target).with_pages(1)
     }
 
     /// The word of a remapping.
     pub fn of(remapping: &Remapping) -> Self {
         let (start, len) = remapping.atomic.unwrap_or((remapping.lpn, 1));
-        Self::new().with_torn(true).with_start(start).with_len(len).with_atomic(remapping.atomic.is_some())
+        Self::new().with_torn(true).with_start(start).with_pages(len).with_atomic(remapping.atomic.is_some())
     }
 }

@@ -62,7 +62,10 @@ pub(super) fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
 pub(super) fn check(config: &Config, _: &Geometry) -> Result<(), ConfigError> {
     if config.log_bytes < PAGES_MIN * 32 {
         let least = PAGES_MIN * 32;
-        return Err(ConfigError(format!("log_bytes = {} is too small for a log: use at least {least}", config.log_bytes)));
+        return Err(ConfigError(format!(
+            "log_bytes = {} is too small for a log: use at least {least}",
+            config.log_bytes
+        )));
     }
     Ok(())
 }
@@ -310,9 +313,8 @@ impl RemapScheme for FLog {
                 self.program(core, words);
             }
         }
-        self.clears = [0, 1].map(|buffer| {
-            core.media.clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
-        });
+        self.clears =
+            [0, 1].map(|buffer| core.media.clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL));
     }
 
     fn usage(&self, core: &Core) -> Usage {

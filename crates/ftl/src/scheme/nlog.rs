@@ -59,7 +59,10 @@ pub(super) struct NLog {
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let least = UNITS_MIN * 3 * SLOT_WORDS * 8;
     if config.log_bytes < least as u64 {
-        return Err(ConfigError(format!("log_bytes = {} is too small for a log: use at least {least}", config.log_bytes)));
+        return Err(ConfigError(format!(
+            "log_bytes = {} is too small for a log: use at least {least}",
+            config.log_bytes
+        )));
     }
     Ok(())
 }

@@ -12,14 +12,7 @@ pub fn small_geometry() -> Geometry {
 }
 
 pub fn small_config(scheme: SchemeKind) -> Config {
-    Config {
-        lpns: 600,
-        scheme,
-        log_bytes: 8 << 10,
-        segment_bytes: 128,
-        dealloc_slots: 16,
-        ..Config::default()
-    }
+    Config { lpns: 600, scheme, log_bytes: 8 << 10, segment_bytes: 128, dealloc_slots: 16, ..Config::default() }
 }
 
 pub fn device(geometry: Geometry, config: &Config) -> Ftl {

@@ -263,6 +263,10 @@ impl Source for TraceReader {
         }
         self.failure.take().map_or(Ok(false), Err)
     }
+
+    fn skipped(&self) -> u64 {
+        self.counts.skipped
+    }
 }
 
 /// What a parser found next.

@@ -55,7 +55,7 @@ pub struct RemapSsd {
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let bytes = config.segment_bytes as usize;
     let entry = config.entry.words() * 8;
-    if bytes % 8 != 0 || bytes < 3 * entry {
+    if !bytes.is_multiple_of(8) || bytes < 3 * entry {
         return Err(ConfigError(format!(
             "segment_bytes = {bytes} must be a multiple of 8 and hold a head and two entries: at least {}",
             3 * entry
