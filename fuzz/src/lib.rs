@@ -2,7 +2,7 @@
 //!
 //! - [`file`]: a device image as it lies in a file. Nearly every mutation is refused by its hash.
 //! - [`recover`]: an image unpacked and sealed again after mutation, so that recovery sees hostile media whose file is
-//!   in order. What it does recover is then used, powered off and recovered once more.
+//!   in order. What does recover, and agrees with itself, is then used, powered off and recovered once more.
 //! - [`trace`]: a trace in any format, compressed or not.
 //!
 //! Each returns or the bytes are a finding: a panic, an endless loop, memory without bound. Absent: what is right;
@@ -13,7 +13,7 @@ pub mod mutate;
 pub mod seal;
 
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_ftl::{Config, Ftl, Remap};
+use remap_ssd_ftl::{Ftl, Remap};
 use remap_ssd_media::{ContentMode, Image, Media, Payload, image_file};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::trace::{Fold, TraceOptions, TraceReader};
@@ -45,22 +45,26 @@ fn power_on(image: &Image, config: &[u8]) {
     if config.geometry != image.geometry() || config.content != image.mode() {
         return;
     }
-    let Some(ftl) = recovered(Media::from_image(image), &config.firmware) else { return };
+    let Ok((ftl, _)) = Ftl::recover(Media::from_image(image), config.firmware.clone()) else { return };
+    // Media that contradict themselves in ways that no power cut leaves are refused when an image is loaded.
+    if ftl.check().is_err() {
+        return;
+    }
     let media = used(ftl);
-    let _ = recovered(media, &config.firmware);
+    if let Ok((ftl, _)) = Ftl::recover(media, config.firmware) {
+        sound(&ftl, "after a second recovery");
+    }
 }
 
-fn recovered(media: Media, config: &Config) -> Option<Ftl> {
-    let (mut ftl, _) = Ftl::recover(media, config.clone()).ok()?;
-    ftl.media_mut().ops.clear();
+fn sound(ftl: &Ftl, when: &str) {
     if let Err(text) = ftl.check() {
-        panic!("the tables disagree after recovery: {text}");
+        panic!("the tables disagree {when}: {text}");
     }
-    Some(ftl)
 }
 
 /// A little of everything; refusals are answers.
 fn used(mut ftl: Ftl) -> Media {
+    ftl.media_mut().ops.clear();
     let lpns = ftl.config().lpns;
     let mode = ftl.media().mode();
     for step in 0..lpns.min(400) {
@@ -81,9 +85,7 @@ fn used(mut ftl: Ftl) -> Media {
         ftl.background();
         ftl.media_mut().ops.clear();
     }
-    if let Err(text) = ftl.check() {
-        panic!("the tables disagree after use: {text}");
-    }
+    sound(&ftl, "after use");
     ftl.into_media()
 }
 

@@ -236,8 +236,8 @@ impl<'a> Campaign<'a> {
         let pending = ftl.media().pending();
         let mut cutter = Cutter::new(self.random.random(), pending);
         let (mut whole, mut torn) = (0, 0);
-        let image = ftl.media().cut(|| {
-            let outcome = cutter.outcome();
+        let image = ftl.media().cut_by(|kind| {
+            let outcome = cutter.outcome(kind);
             whole += u32::from(outcome == Outcome::Whole);
             torn += u32::from(matches!(outcome, Outcome::Torn(_)));
             outcome

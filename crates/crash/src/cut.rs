@@ -6,7 +6,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_media::Outcome;
+use remap_ssd_media::{OpKind, Outcome};
 
 /// Draws the outcomes of one cut.
 pub struct Cutter {
@@ -34,6 +34,10 @@ enum Character {
         at: u32,
         torn: bool,
     },
+    /// All NVRAM and no flash, or the other way round: the sharpest test of a wait between the two.
+    OneMedium {
+        flash: bool,
+    },
     /// Stretches that land and stretches that do not: one die, one queue was behind.
     Stretches {
         landing: bool,
@@ -45,7 +49,7 @@ impl Cutter {
     pub fn new(seed: u64, pending: usize) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let pending = pending as u32;
-        let character = match random.random_range(0..20) {
+        let character = match random.random_range(0..22) {
             0 => Character::Mixed { whole: 16, torn: 0 },
             1 => Character::Mixed { whole: 0, torn: 0 },
             2..5 => Character::Mixed { whole: 14, torn: 1 },
@@ -56,13 +60,14 @@ impl Cutter {
                 Character::Prefix { len: random.random_range(0..=pending), whole: random.random_range(0..12), torn: 2 }
             }
             14..18 => Character::But { at: random.random_range(0..=pending), torn: random.random_ratio(1, 3) },
+            18..20 => Character::OneMedium { flash: random.random_ratio(1, 3) },
             _ => Character::Stretches { landing: random.random() },
         };
         Self { random, character, asked: 0 }
     }
 
     /// What becomes of the next operation.
-    pub fn outcome(&mut self) -> Outcome {
+    pub fn outcome(&mut self, kind: OpKind) -> Outcome {
         let at = self.asked;
         self.asked += 1;
         match &mut self.character {
@@ -77,6 +82,10 @@ impl Cutter {
                 }
             }
             Character::But { .. } => Outcome::Whole,
+            Character::OneMedium { flash } => {
+                let lands = matches!(kind, OpKind::Program | OpKind::Erase) == *flash;
+                if lands { Outcome::Whole } else { Outcome::Absent }
+            }
             Character::Stretches { landing } => {
                 *landing ^= self.random.random_ratio(1, 6);
                 if *landing { Outcome::Whole } else { Outcome::Absent }

@@ -195,7 +195,12 @@ impl Ftl {
         let (target, source) = (command.target + index, command.source + index);
         let leaves = command.relocate && !(command.target..command.target + command.len).contains(&source);
         let Some(mapping) = self.core.map.get(source) else {
-            losses.lpns.extend(self.core.map.get(target).map(|_| target));
+            if self.core.map.get(target).is_some() {
+                losses.lpns.push(target);
+            } else {
+                // Unmapped already, perhaps by a command that is not durable yet.
+                self.core.media.ack_after(After::FENCE);
+            }
             return Ok(());
         };
         let relocated = leaves.then_some(source);

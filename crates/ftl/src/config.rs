@@ -138,7 +138,9 @@ impl Config {
         let data = u64::from(Self::data_pages(geometry));
         let needed_pages = u64::from(self.lpns) + u64::from(self.chunks());
         // Open superblocks (host, GC) and the reserve hold no closed data; one more gives GC something to gain.
-        let busy = u64::from(self.reserve(geometry)) + 3;
+        // So does a log on flash.
+        let log = crate::scheme::superblocks_needed(self, geometry);
+        let busy = u64::from(self.reserve(geometry) + log) + 3;
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
             let have = u64::from(geometry.superblocks()).saturating_sub(busy) * data;

@@ -128,6 +128,13 @@ impl Dedup {
         slots[at.unwrap_or((tag >> 32) as usize % WAYS)] = Self::slot(tag, ppn);
     }
 
+    /// These pages have been erased: what they will hold is not known by its digest.
+    pub fn erased(&mut self, pages: std::ops::Range<usize>) {
+        if !self.digests.is_empty() {
+            self.digests[pages].fill([0; 32]);
+        }
+    }
+
     /// A page has moved.
     #[inline]
     pub fn moved(&mut self, media: &Media, from: Ppn, to: Ppn) {

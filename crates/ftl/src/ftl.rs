@@ -78,6 +78,7 @@ impl Ftl {
                 life,
                 bad: 0,
                 failing: 0,
+                head: 0,
             };
             core.blocks.set(sb, found);
         }

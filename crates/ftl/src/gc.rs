@@ -11,6 +11,7 @@
 //! pages of the victim that the host remaps onto while the job runs are in `late`. Absent: the choice (`victim`).
 
 use crate::command::Refusal;
+use crate::config::EntrySize;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::scheme::{OwnerRef, Remapping};
@@ -136,10 +137,16 @@ impl Ftl {
     pub(crate) fn collect_now(&mut self) -> Result<(), Refusal> {
         let mut rounds = 2 * self.core.geometry.superblocks();
         while self.core.blocks.free() <= self.reserve {
-            if rounds == 0 || (self.gc.job.is_none() && !self.begin_job()) {
+            if rounds == 0 {
                 return Err(Refusal::CapacityExceeded);
             }
             rounds -= 1;
+            if self.gc.job.is_none() && !self.begin_job() {
+                if self.scheme.give_back(&mut self.core) {
+                    continue;
+                }
+                return Err(Refusal::CapacityExceeded);
+            }
             self.finish_job()?;
         }
         Ok(())
@@ -171,6 +178,10 @@ impl Ftl {
         }
         self.core.blocks.erase(&mut self.core.media, job.sb, &mut self.core.wsn);
         self.scheme.forget(&mut self.core, job.sb);
+        if let Some(dedup) = &mut self.dedup {
+            let first = self.core.geometry.page(job.sb, 0).0 as usize;
+            dedup.erased(first..first + self.core.geometry.pages_per_superblock() as usize);
+        }
         self.core.stats.gc_runs += 1;
         Ok(())
     }
@@ -308,7 +319,12 @@ impl Ftl {
             };
             self.core.stats.gc_programs += 1;
             let oob = taken.oob(lpn, wsn);
-            if self.core.media.copy(from, taken.slot, oob, LOST, Purpose::Gc, taken.after).is_ok() {
+            // With command atomicity, a copy may carry the number of a command under way: the slot must say so first.
+            let after = match self.core.config.entry {
+                EntrySize::Bytes16 => taken.after,
+                EntrySize::Bytes24 => taken.after.and(After::FENCE),
+            };
+            if self.core.media.copy(from, taken.slot, oob, LOST, Purpose::Gc, after).is_ok() {
                 return Ok(taken);
             }
             self.core.fail_block_of(taken.ppn());

@@ -98,6 +98,8 @@ pub struct Superblock {
     pub bad: u64,
     /// Blocks to retire at the next erase.
     pub failing: u64,
+    /// Offset of the head.
+    pub head: u32,
 }
 
 /// A page handed out to be programmed.
@@ -178,6 +180,7 @@ impl Superblocks {
             life: Life::new(),
             bad: 0,
             failing: 0,
+            head: 0,
         };
         Self {
             geometry,
@@ -319,7 +322,7 @@ impl Superblocks {
                 let end = self.tail_offsets(skipped)[0];
                 let capacity = self.capacity(skipped);
                 let entry = self.get_mut(sb);
-                (entry.live, entry.remapped, entry.capacity) = (0, 0, capacity);
+                (entry.live, entry.remapped, entry.capacity, entry.head) = (0, 0, capacity, head);
                 self.open[stream as usize] = Some(Open {
                     sb,
                     incarnation: self.get(sb).life.incarnation(),
@@ -356,7 +359,8 @@ impl Superblocks {
         let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
         // The head need not wait for the erases: in each block the erase comes before the programs, and a page that
         // an absent erase left behind carries the number of the incarnation before.
-        let mut after = After::NOTHING;
+        // Recovery looks for the head in the first block that is not bad: it must know which ones are.
+        let mut after = if self.skipped(sb) == 0 { After::NOTHING } else { After::FENCE };
         while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
             let usable = self.capacity(self.skipped(sb)) > 0;
             if !usable {
@@ -487,21 +491,22 @@ impl Superblocks {
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
-        if entry.failing != 0 {
-            entry.bad |= entry.failing;
-            entry.failing = 0;
-            let bad = entry.bad;
-            LifeRecord::store_bad(media, sb, bad);
-            LifeRecord::store_failing(media, sb, 0);
-        }
-        let entry = self.get_mut(sb);
         let incarnation = entry.life.incarnation() + 1;
         entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
+        let failing = std::mem::take(&mut entry.failing);
+        entry.bad |= failing;
         let (life, mut bad) = (entry.life, entry.bad);
         let waits = self.guards.has(Guard::EraseWaits);
         let dead_first = self.guards.has(Guard::DeadBeforeErase);
         if dead_first {
             LifeRecord::store_life(media, sb, life, if waits { After::ALL } else { After::NOTHING });
+        }
+        // Recovery looks for a head in good blocks only: a block may be called bad only once the head in it is dead.
+        media.fence();
+        if failing != 0 {
+            LifeRecord::store_bad(media, sb, bad);
+            media.fence();
+            LifeRecord::store_failing(media, sb, 0);
         }
         let after = match (waits, dead_first) {
             (true, true) => After::FENCE,
@@ -520,7 +525,7 @@ impl Superblocks {
             LifeRecord::store_bad(media, sb, bad);
         }
         let life = life.with_clean(true);
-        LifeRecord::store_life(media, sb, life, After::clear(id));
+        LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
         let was_free = self.get(sb).state == State::Free;
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);

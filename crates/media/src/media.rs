@@ -155,7 +155,11 @@ impl Media {
         self.rail.as_ref().map_or(0, |rail| rail.pending_len())
     }
     /// The image a power cut leaves; without a rail everything has landed.
-    pub fn cut(&self, choose: impl FnMut() -> Outcome) -> Image {
+    pub fn cut(&self, mut choose: impl FnMut() -> Outcome) -> Image {
+        self.cut_by(|_| choose())
+    }
+    /// `cut`, with the kind of each operation told: `Program`, `Erase`, `NvWrite` or `NvClear`.
+    pub fn cut_by(&self, choose: impl FnMut(OpKind) -> Outcome) -> Image {
         match &self.rail {
             Some(rail) => rail.cut(choose),
             None => self.to_image(),
@@ -185,12 +189,24 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
+        self.program_from(ppn, None, oob, stored, purpose, after)
+    }
+
+    fn program_from(
+        &mut self,
+        ppn: Ppn,
+        from: Option<Ppn>,
+        oob: Oob,
+        stored: Stored,
+        purpose: Purpose,
+        after: After,
+    ) -> Result<(), MediaError> {
         let Slot { block, row, die, .. } = self.nand.geometry.slot(ppn);
         let failed = self.faulty && self.faults.program.get(&block).is_some_and(|from| row >= *from);
         self.push_program(ppn, die, purpose, after);
         if let Some(rail) = &mut self.rail {
             let what = What::Program { ppn, oob, stored: stored.clone(), failed };
-            rail.push(what, Some(block), after, purpose == Purpose::Host && !failed, 0);
+            rail.push_copy(what, Some(block), from, after, purpose == Purpose::Host && !failed, 0);
         }
         if failed {
             self.nand.tear(ppn);
@@ -227,7 +243,7 @@ impl Media {
             Ok(()) => self.nand.stored(from),
             Err(_) => Stored::Meta(lost.into()),
         };
-        self.program(to.ppn, oob, stored, purpose, after)
+        self.program_from(to.ppn, Some(from), oob, stored, purpose, after)
     }
 
     /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on. Without a rail they are

@@ -13,7 +13,7 @@ use crate::array::Stored;
 use crate::geometry::{BlockId, Ppn};
 use crate::image::Image;
 use crate::oob::Oob;
-use crate::op::After;
+use crate::op::{After, OpKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a cut leaves of one pending operation.
@@ -41,6 +41,17 @@ pub(crate) enum What {
     Clear { start: usize, len: usize },
 }
 
+impl What {
+    fn kind(&self) -> OpKind {
+        match self {
+            Self::Program { .. } => OpKind::Program,
+            Self::Erase { .. } => OpKind::Erase,
+            Self::Store { .. } => OpKind::NvWrite,
+            Self::Clear { .. } => OpKind::NvClear,
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Pending {
     token: u64,
@@ -49,7 +60,7 @@ struct Pending {
     all: bool,
     /// Every store with a smaller token comes before this operation.
     stores_below: u64,
-    page: Option<u64>,
+    pages: [Option<u64>; 2],
     clears: Vec<u64>,
 }
 
@@ -111,8 +122,22 @@ impl Rail {
         self.ack.extend(after.named_clear().and_then(|id| self.clears.get(&id.0)).into_iter().flatten());
     }
 
-    /// Records an operation; `block` is set for flash operations, `clear_id` names a clearing.
+    /// Records an operation; `block` is set for flash operations, `clear_id` names a clearing. A copy also comes after
+    /// the program of the page it was read from: it says no more than that page.
     pub(crate) fn push(&mut self, what: What, block: Option<BlockId>, after: After, critical: bool, clear_id: u64) {
+        self.push_copy(what, block, None, after, critical, clear_id);
+    }
+
+    /// `push`, for a page copied from another one.
+    pub(crate) fn push_copy(
+        &mut self,
+        what: What,
+        block: Option<BlockId>,
+        copied: Option<Ppn>,
+        after: After,
+        critical: bool,
+        clear_id: u64,
+    ) {
         let token = self.next_token;
         self.next_token += 1;
         let mut stores_below = if after.is_fence() { token } else { 0 };
@@ -124,7 +149,7 @@ impl Rail {
             block,
             all: after.is_all(),
             stores_below,
-            page: after.named_page().and_then(|page| self.programs.get(&page.0).copied()),
+            pages: [after.named_page(), copied].map(|page| page.and_then(|page| self.programs.get(&page.0).copied())),
             clears: after.named_clear().and_then(|id| self.clears.get(&id.0).cloned()).unwrap_or_default(),
             what,
         };
@@ -168,7 +193,7 @@ impl Rail {
             all |= op.all;
             stores_below = stores_below.max(op.stores_below);
             blocks.extend(op.block);
-            tokens.extend(op.page);
+            tokens.extend(op.pages.iter().flatten());
             tokens.extend(op.clears.iter().copied());
             match op.what {
                 What::Store { word, .. } => {
@@ -209,7 +234,7 @@ impl Rail {
     }
 
     /// What a cut now may leave: `choose` is asked once per pending operation that is free to land.
-    pub(crate) fn cut(&self, mut choose: impl FnMut() -> Outcome) -> Image {
+    pub(crate) fn cut(&self, mut choose: impl FnMut(OpKind) -> Outcome) -> Image {
         let mut image = self.image.clone();
         let mut all_landed = true;
         let mut first_missing_store = u64::MAX;
@@ -218,10 +243,10 @@ impl Rail {
         for op in &self.pending {
             let free = (!op.all || all_landed)
                 && op.stores_below <= first_missing_store
-                && op.page.is_none_or(|token| !missing.contains(&token))
+                && op.pages.iter().flatten().all(|token| !missing.contains(token))
                 && op.clears.iter().all(|token| !missing.contains(token))
                 && op.block.is_none_or(|block| !broken_blocks.contains(&block));
-            let outcome = if free { choose() } else { Outcome::Absent };
+            let outcome = if free { choose(op.what.kind()) } else { Outcome::Absent };
             let outcome = match (outcome, &op.what) {
                 // A store is atomic.
                 (Outcome::Torn(_), What::Store { .. }) => Outcome::Absent,

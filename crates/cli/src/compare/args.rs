@@ -118,7 +118,7 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd compare
   remap-ssd compare --scheme none,remap-ssd --duplicates 0.1 --log-size 40MiB --report report.html
-  remap-ssd compare --workload zipfrw:0.99:70,pages=4 --content plain:30% --details
+  remap-ssd compare --workload zipfrw:0.99:70,pages=4 --content plain:0.3 --details
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --open-loop --json
   remap-ssd compare --config device.toml --scale 1/4 --dedup off

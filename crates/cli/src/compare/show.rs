@@ -176,7 +176,7 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
     lines.push((
         "pages".into(),
         format!(
-            "{} in the trace: {} distinct, {} of those written repeat a content, over {}",
+            "{} in the trace, {} distinct; {} of the writes repeat a content; recorded over {}",
             exact(facts.pages() / u64::from(facts.repeat)),
             exact(facts.stat.unique_pages),
             percent(facts.stat.duplicate_share()),

@@ -79,7 +79,7 @@ fn mistakes_in_the_arguments_exit_with_2() {
         (&["compare", "--scheme", "raid"], "no scheme is named 'raid'"),
         (&["compare", "--preset", "raid"], "no preset is named `raid`; there are fast21-32g"),
         (&["compare", "--scale", "2"], "at most 1"),
-        (&["compare", "--scale", "1/2000"], "scale"),
+        (&["compare", "--scale", "0"], "above 0"),
         (&["compare", "--workload", "walk"], "unknown workload `walk`"),
         (&["compare", "--workload", "randwrite,pages=99999999"], "does not fit"),
         (&["compare", "--content", "papers"], "unknown content model"),
@@ -99,7 +99,7 @@ fn mistakes_in_the_arguments_exit_with_2() {
         (&["compare", "--age", "x", "--preset", "fast21-32g"], "cannot be used with"),
         (&["crash", "--mutant", "luck"], "no guard is named 'luck'; there are erase-waits"),
         (&["crash", "--replay", "xyz"], "not a replay code"),
-        (&["crash", "--seconds", "-1"], "seconds"),
+        (&["crash", "--seconds", "0"], "seconds"),
         (&["crash", "--cuts", "none"], "count"),
         (&["presets", "--toml", "raid"], "no preset is named"),
         (&["inspect"], "IMAGE"),
@@ -129,7 +129,7 @@ fn a_bad_device_file_is_named_with_the_reason() {
         ("preset = \"fast21-32g\"\n[firmware]\ncount_max = 99\n".to_owned(), "count_max"),
         ("this is not TOML".to_owned(), "line 1"),
         (whole.replace("queue_depth", "queue_length"), "queue_length"),
-        (whole.replace("superblocks = 576", "superblocks = -1"), "superblocks"),
+        (whole.replace("superblocks = 576", "superblocks = -1"), "line 9"),
     ];
     for (text, word) in cases {
         std::fs::write(directory.path().join("bad.toml"), text).unwrap();

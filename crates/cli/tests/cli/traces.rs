@@ -34,8 +34,8 @@ fn every_request_of_every_excerpt_is_served_by_every_scheme() {
         ("fiu-sample/ld-web-vm-sample.blkparse", 1_000, 0),
         ("fiu-sample/homes.replay.0", 1_000, 2),
         ("fiu-sample/mail.replay.0", 122, 107),
-        ("block-nohash/mqsim-tpcc-small.trace.xz", 6_999, 4_380),
-        ("block-nohash/mqsim-wsrch-small.trace.xz", 24_783, 24_781),
+        ("block-nohash/mqsim-tpcc-small.trace.xz", 6_999, 4_381),
+        ("block-nohash/mqsim-wsrch-small.trace.xz", 24_783, 24_779),
         ("block-nohash/cloudPhysicsIO.vscsi.xz", 113_872, 46_974),
     ];
     for (name, requests, reads) in excerpts {

@@ -40,6 +40,7 @@ impl Ftl {
                 life: record.life,
                 bad: record.bad,
                 failing: record.failing,
+                head: 0,
             };
             core.blocks.set(sb, found);
         }
@@ -55,13 +56,28 @@ impl Ftl {
             let sb = SbId(index);
             let core = &mut self.core;
             let mut found = *core.blocks.get(sb);
-            let Some(offset) = core.blocks.head_offset(sb, found.bad | found.failing) else { continue };
-            witnesses.report.head_pages += 1;
-            let head = match core.media.read_meta(core.geometry.page(sb, offset), Purpose::Meta) {
-                Ok(None) => continue,
-                Ok(Some((_, bytes))) => Head::read_from_bytes(&bytes[..]).ok(),
-                Err(_) => self.head_from_pages(sb, offset),
-            };
+            let dies = core.geometry.dies();
+            let order = (0..dies).map(|step| (index + step) % dies).filter(|die| found.bad >> die & 1 == 0);
+            // The first good block has it; blocks whose head program failed have a torn page there.
+            let (mut head, mut unreadable) = (None, None);
+            for die in order {
+                witnesses.report.head_pages += 1;
+                match core.media.read_meta(core.geometry.page(sb, die), Purpose::Meta) {
+                    Ok(None) if found.failing >> die & 1 == 1 => {}
+                    Ok(None) => break,
+                    Ok(Some((_, bytes))) => {
+                        head = Head::read_from_bytes(&bytes[..]).ok();
+                        found.head = die;
+                        break;
+                    }
+                    Err(_) => unreadable = unreadable.or(Some(die)),
+                }
+            }
+            if head.is_none() {
+                let Some(die) = unreadable else { continue };
+                found.head = die;
+                head = self.head_from_pages(sb, die);
+            }
             // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
             found.life.set_clean(false);
             let alive = head.filter(|head| head.magic == Head::MAGIC && head.wsn > found.life.dead_before());
@@ -134,6 +150,9 @@ impl Ftl {
         let core = &mut self.core;
         let pages = core.geometry.pages_per_superblock();
         let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
+        if offsets.len() < crate::config::Config::tail_pages(&core.geometry) as usize {
+            return false; // So many of its blocks failed that it was closed without a tail.
+        }
         let mut records: Vec<Oob> = Vec::with_capacity(pages as usize);
         for (index, offset) in offsets.iter().enumerate() {
             let page = core.geometry.page(sb, *offset);
@@ -142,7 +161,10 @@ impl Ftl {
             witnesses.report.tail_pages += 1;
             let Ok(found) = core.media.read_tail(page, core.geometry.page(sb, first), len) else { return false };
             records.extend(found);
-            if core.media.oob(page).wsn() != index as u64 + 1 {
+            let (tail, incarnation) = (core.media.oob(page), core.blocks.get(sb).life.incarnation() & 63);
+            // A block whose erase is not durable yet may still hold the tail of the incarnation before.
+            let is_present = u32::from(tail.incarnation()) == incarnation || !core.config.guards.has(Guard::Incarnations);
+            if tail.wsn() != index as u64 + 1 || !is_present {
                 return false;
             }
         }
@@ -189,7 +211,7 @@ impl Ftl {
                 continue;
             }
             let skipped = entry.bad | entry.failing;
-            let Some(head) = core.blocks.head_offset(sb, skipped) else { continue };
+            let head = entry.head;
             let Some(&end) = core.blocks.tail_offsets(skipped).first() else { continue };
             let good = |offset: &u32| *offset != head && skipped >> core.geometry.die_of_offset(*offset) & 1 == 0;
             let is_programmed = |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));

@@ -161,7 +161,9 @@ impl Ftl {
         self.paused = true;
         self.keep_relocated(relocated).map_err(|_| RecoveryError::NoSpace)?;
         self.paused = false;
-        self.scheme.resume(&mut self.core);
+        if !self.scheme.resume(&mut self.core) {
+            return Err(RecoveryError::NoSpace);
+        }
         report.lost = self.mark_lost(lost).map_err(|_| RecoveryError::NoSpace)?;
         if crowded {
             self.bury(aborted_places.into_iter().collect());

@@ -186,14 +186,18 @@ impl FLog {
         false
     }
 
-    /// Reads all, writes what is valid to new superblocks, erases the old ones.
+    /// Reads all, writes what is valid to new superblocks, erases the old ones. A superblock that has just been begun
+    /// is gone on with: rewriting that is cut again and again must not begin one each time.
     fn reclaim(&mut self, core: &mut Core) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
         let kept = self.index.valid(core);
-        core.blocks.close_log();
-        let old = std::mem::take(&mut self.superblocks);
-        self.pages.clear();
+        let begun = core.blocks.open(Stream::Log).filter(|open| open.next * 2 < open.end).map(|open| open.sb);
+        if begun.is_none() {
+            core.blocks.close_log();
+        }
+        let old: Vec<SbId> = self.superblocks.extract_if(.., |sb| Some(*sb) != begun).collect();
+        self.pages.retain(|page| Some(core.geometry.superblock(*page)) == begun);
         for entries in kept.chunks(self.slots) {
             let words: Vec<u64> = entries.iter().flat_map(|entry| LogEntry::of(core, entry).words()).collect();
             self.program(core, &words);
@@ -244,6 +248,15 @@ impl RemapScheme for FLog {
         }
         self.append(core, remapping, Purpose::Gc);
         true
+    }
+
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        let before = self.superblocks.len();
+        if before < 2 || !self.page_is_secured(core) {
+            return false;
+        }
+        self.reclaim(core);
+        self.superblocks.len() < before
     }
 
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
@@ -301,12 +314,16 @@ impl RemapScheme for FLog {
         Ok(())
     }
 
-    fn resume(&mut self, core: &mut Core) {
+    fn resume(&mut self, core: &mut Core) -> bool {
         self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
         self.index.sort();
         // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
         let saved = std::mem::take(&mut self.saved);
-        if self.pages.len() + 2 > self.pages_max {
+        if !self.page_is_secured(core) {
+            return saved.is_empty();
+        }
+        let crowded = self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
+        if crowded || self.pages.len() + 2 > self.pages_max {
             self.reclaim(core);
         } else {
             for words in saved.chunks(self.slots * 2) {
@@ -315,6 +332,7 @@ impl RemapScheme for FLog {
         }
         self.clears =
             [0, 1].map(|buffer| core.media.clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL));
+        true
     }
 
     fn usage(&self, core: &Core) -> Usage {

@@ -157,8 +157,14 @@ pub trait RemapScheme: Send {
     /// Metadata that is damaged beyond repair.
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError>;
 
-    /// The tables are rebuilt: restore the room that GC relies on.
-    fn resume(&mut self, core: &mut Core);
+    /// The tables are rebuilt: restore the room that GC relies on. `false` if there is no flash space left for what
+    /// must be made durable.
+    fn resume(&mut self, core: &mut Core) -> bool;
+
+    /// GC finds nothing to gain: gives superblocks back if the scheme holds more than it needs.
+    fn give_back(&mut self, _core: &mut Core) -> bool {
+        false
+    }
 
     /// How full is it?
     fn usage(&self, core: &Core) -> Usage;

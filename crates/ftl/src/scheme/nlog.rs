@@ -292,11 +292,12 @@ impl RemapScheme for NLog {
         Ok(())
     }
 
-    fn resume(&mut self, core: &mut Core) {
+    fn resume(&mut self, core: &mut Core) -> bool {
         self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
         if self.free.len() < self.reserve() && !self.free.is_empty() {
             self.reclaim(core);
         }
+        true
     }
 
     fn usage(&self, core: &Core) -> Usage {

@@ -26,7 +26,9 @@ impl RemapScheme for NoRemap {
     fn replay(&mut self, _: &mut Core, _: &mut Witnesses) -> Result<(), RecoveryError> {
         Ok(())
     }
-    fn resume(&mut self, _: &mut Core) {}
+    fn resume(&mut self, _: &mut Core) -> bool {
+        true
+    }
     fn usage(&self, _: &Core) -> Usage {
         Usage::default()
     }

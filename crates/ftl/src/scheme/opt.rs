@@ -37,7 +37,9 @@ impl RemapScheme for Opt {
     fn replay(&mut self, _: &mut Core, _: &mut Witnesses) -> Result<(), RecoveryError> {
         Ok(())
     }
-    fn resume(&mut self, _: &mut Core) {}
+    fn resume(&mut self, _: &mut Core) -> bool {
+        true
+    }
     fn usage(&self, core: &Core) -> Usage {
         let valid = core.blocks.remapped_total() * 16;
         Usage { used_bytes: valid, valid_bytes: valid, ..Usage::default() }

@@ -260,9 +260,10 @@ impl RemapScheme for RemapSsd {
         self.read_back(core, witnesses)
     }
 
-    fn resume(&mut self, core: &mut Core) {
+    fn resume(&mut self, core: &mut Core) -> bool {
         self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
         self.regain(core);
+        true
     }
 
     fn usage(&self, core: &Core) -> Usage {
