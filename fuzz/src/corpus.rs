@@ -1,6 +1,6 @@
 //! The committed corpus: small devices that have seen some use, and a few lines of each trace format.
 //!
-//! Invariant: [`make`] gives the same files on any machine. Absent: anything recorded on a real system.
+//! Invariant: [`make`] gives the same files on any machine, for one version of the firmware. Absent: anything recorded on a real system.
 
 use remap_ssd_device::{DeviceConfig, PRESETS};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
@@ -16,7 +16,10 @@ pub fn folder() -> std::path::PathBuf {
 pub fn make() -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::FLog, SchemeKind::NLog] {
-        files.push((format!("file/{scheme}.image"), image(scheme, EntrySize::Bytes16, ContentMode::Identity, Fate::Kept)));
+        files.push((
+            format!("file/{scheme}.image"),
+            image(scheme, EntrySize::Bytes16, ContentMode::Identity, Fate::Kept),
+        ));
     }
     let remap_ssd = |entry, mode, fate| image(SchemeKind::RemapSsd, entry, mode, fate);
     files.push(("file/atomic.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Kept)));

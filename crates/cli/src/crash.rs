@@ -125,7 +125,8 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
 fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> ProgressBar {
     let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let line = ProgressBar::with_draw_target((args.cuts.is_some() || seconds.is_some()).then_some(1000), target);
-    let style = ProgressStyle::with_template("{prefix:9} {bar:30} {percent:>3} %  {msg}").expect("the template is valid");
+    let style =
+        ProgressStyle::with_template("{prefix:9} {bar:30} {percent:>3} %  {msg}").expect("the template is valid");
     line.set_style(style);
     line.set_prefix(scheme.name());
     line.enable_steady_tick(Duration::from_millis(250));
@@ -156,7 +157,9 @@ fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
     let rows: Vec<Vec<String>> = reports.iter().map(row).collect();
     let mut text = output::table(&["scheme", "cuts", "recoveries", "scripts", "violations", "verdict"], &rows);
     if let Some(guard) = args.mutant {
-        text.push_str(&format!("\nThe firmware ran without its guard `{guard}`: a violation is what should be found.\n"));
+        text.push_str(&format!(
+            "\nThe firmware ran without its guard `{guard}`: a violation is what should be found.\n"
+        ));
     }
     if args.replay.is_none() {
         text.push_str(&format!("\nSeed {}.\n", args.seed));

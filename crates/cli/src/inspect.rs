@@ -175,10 +175,28 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
                 counted(sum(|row| row.bad_blocks.into()), "bad block")
             ),
         ),
-        ("pages", format!("{} live, {} by remaps", exact(sum(|row| row.live.into())), counted(sum(|row| row.remapped.into()), "mapping"))),
+        (
+            "pages",
+            format!(
+                "{} live, {} by remaps",
+                exact(sum(|row| row.live.into())),
+                counted(sum(|row| row.remapped.into()), "mapping")
+            ),
+        ),
         ("remapping metadata", usage_line(usage)),
-        ("segment groups", format!("{}, {} entries, the largest group {}", counted(segments, "segment"), exact(entries), bytes(usage.largest_group_bytes))),
-        ("erases of a block", format!("mean {}, {} to {}", number(wear.mean), exact(wear.min.into()), exact(wear.max.into()))),
+        (
+            "segment groups",
+            format!(
+                "{}, {} entries, the largest group {}",
+                counted(segments, "segment"),
+                exact(entries),
+                bytes(usage.largest_group_bytes)
+            ),
+        ),
+        (
+            "erases of a block",
+            format!("mean {}, {} to {}", number(wear.mean), exact(wear.min.into()), exact(wear.max.into())),
+        ),
         ("recovery read", recovery_line(recovery)),
         (
             "recovery found",
@@ -232,9 +250,11 @@ fn recovery_line(recovery: &RecoveryReport) -> String {
 }
 
 fn superblock_table(rows: &[Row]) -> String {
-    let head = ["superblock", "state", "stream", "live", "remapped", "capacity", "erases", "bad", "segments", "entries"];
+    let head =
+        ["superblock", "state", "stream", "live", "remapped", "capacity", "erases", "bad", "segments", "entries"];
     let cells = |row: &Row| {
-        let numbers = [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries];
+        let numbers =
+            [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries];
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
         words.into_iter().chain(numbers.map(|number| exact(number.into()))).collect()
     };

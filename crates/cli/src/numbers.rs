@@ -69,7 +69,9 @@ pub fn share(text: &str) -> Result<f64, String> {
         Some(percent) => number(percent).map(|percent| percent / 100.0),
         None => number(text),
     };
-    value.filter(|value| (0.0..=1.0).contains(value)).ok_or_else(|| format!("`{text}` is not a share such as 0.3 or 30%"))
+    value
+        .filter(|value| (0.0..=1.0).contains(value))
+        .ok_or_else(|| format!("`{text}` is not a share such as 0.3 or 30%"))
 }
 
 /// A factor from above 0 to 1: `1/16`, `0.25`.
@@ -107,9 +109,12 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_and_decimal_units() {
-        let known = [("40MiB", 40 << 20), ("40M", 40 << 20), ("80 MB", 80_000_000), ("1.5k", 1536), ("7", 7), ("7B", 7)];
+        let known =
+            [("40MiB", 40 << 20), ("40M", 40 << 20), ("80 MB", 80_000_000), ("1.5k", 1536), ("7", 7), ("7B", 7)];
         known.iter().for_each(|(text, bytes)| assert_eq!(size(text), Ok(*bytes), "{text}"));
-        ["", "MiB", "-1", "1 parsec", "99999999999T", "nan", "1..2"].iter().for_each(|text| assert!(size(text).is_err(), "{text}"));
+        ["", "MiB", "-1", "1 parsec", "99999999999T", "nan", "1..2"]
+            .iter()
+            .for_each(|text| assert!(size(text).is_err(), "{text}"));
     }
 
     #[test]

@@ -87,7 +87,15 @@ pub fn values(config: &DeviceConfig) -> Vec<(&'static str, String)> {
                 exact(flash.endurance)
             ),
         ),
-        ("NVRAM times", format!("64 bytes: read {}, write {}; {} writes", time(nvram.read_ns), time(nvram.write_ns), exact(nvram.endurance))),
+        (
+            "NVRAM times",
+            format!(
+                "64 bytes: read {}, write {}; {} writes",
+                time(nvram.read_ns),
+                time(nvram.write_ns),
+                exact(nvram.endurance)
+            ),
+        ),
         ("hash", format!("{}, a page every {}", time(hash.latency_ns), time(hash.interval_ns))),
         ("link", format!("{} MiB/s each way, {} a command", exact(link.mib_s), time(link.command_ns))),
         (
@@ -101,6 +109,13 @@ pub fn values(config: &DeviceConfig) -> Vec<(&'static str, String)> {
                 percent(firmware.gc_free)
             ),
         ),
-        ("host", format!("{} of the logical pages addressed, queue depth {}", percent(config.addressable), config.queue_depth)),
+        (
+            "host",
+            format!(
+                "{} of the logical pages addressed, queue depth {}",
+                percent(config.addressable),
+                config.queue_depth
+            ),
+        ),
     ]
 }

@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{WORDS, after_cut, blocks, page, program, railed, read, tiny};
+use kit::{WORDS, after_cut, blocks, page, program, railed, read, slot, tiny};
 use remap_ssd_media::Outcome::{Absent, Torn, Whole};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Media, MediaError, Oob, OpKind, Payload, Ppn, Purpose, SbId, Stored,
@@ -131,6 +131,16 @@ fn a_command_can_wait_for_what_others_issued() {
     assert_eq!(media.pending(), 0);
 }
 
+#[test]
+fn a_copy_lands_only_after_the_page_it_was_read_from() {
+    let mut media = railed();
+    program(&mut media, page(0, 0), 1, After::NOTHING).unwrap();
+    media.copy(page(0, 0), slot(1, 0), Oob::new(1, 1, 1), b"lost", Purpose::Gc, After::NOTHING).unwrap();
+    let left = after_cut(&media, &[Absent, Whole]);
+    assert!(!left.is_programmed(page(0, 0)) && !left.is_programmed(page(1, 0)));
+    assert_eq!(read(&mut after_cut(&media, &[Whole]), page(1, 0)), Ok(1));
+}
+
 // Two commands store to one word; the second is acknowledged first. The first must not land over it later.
 #[test]
 fn a_settled_store_is_never_undone_by_an_older_one() {
@@ -240,7 +250,7 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
         faults.read.insert(page(0, 0));
     });
     let oob = Oob::new(1, 1, 1);
-    media.copy(page(0, 0), page(1, 0), oob, b"lost", Purpose::Gc, After::NOTHING).unwrap();
+    media.copy(page(0, 0), slot(1, 0), oob, b"lost", Purpose::Gc, After::NOTHING).unwrap();
     assert!(media.is_meta(page(1, 0)));
     let (found, bytes) = media.read_meta(page(1, 0), Purpose::Host).unwrap().expect("programmed");
     assert_eq!((found, &bytes[..]), (oob, b"lost".as_slice()));
@@ -252,13 +262,13 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
 fn a_device_keeps_contents_in_its_own_mode() {
     let bytes = Payload::Bytes([7; 4096].into());
     let mut media = Media::blank(tiny(), ContentMode::Bytes, WORDS);
-    media.program_payload(page(0, 0), Oob::new(1, 1, 1), &bytes, Purpose::Host, After::NOTHING).unwrap();
-    media.copy(page(0, 0), page(1, 0), Oob::new(1, 2, 1), b"", Purpose::Gc, After::NOTHING).unwrap();
+    media.program_payload(slot(0, 0), Oob::new(1, 1, 1), &bytes, Purpose::Host, After::NOTHING).unwrap();
+    media.copy(page(0, 0), slot(1, 0), Oob::new(1, 2, 1), b"", Purpose::Gc, After::NOTHING).unwrap();
     let read = media.read(page(1, 0), Purpose::Host).unwrap();
     assert_eq!(read, remap_ssd_media::Page::Bytes([7; 4096].into()));
 
     let mut media = Media::blank(tiny(), ContentMode::None, WORDS);
-    media.program_payload(page(0, 0), Oob::new(1, 1, 1), &bytes, Purpose::Host, After::NOTHING).unwrap();
+    media.program_payload(slot(0, 0), Oob::new(1, 1, 1), &bytes, Purpose::Host, After::NOTHING).unwrap();
     assert_eq!(media.read(page(0, 0), Purpose::Host), Ok(remap_ssd_media::Page::Unknown));
 }
 

@@ -341,7 +341,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_cut_leaves_a_downward_closed_subset(

@@ -249,7 +249,12 @@ fn shown(config: &DeviceConfig, results: &Results) -> String {
         ),
         row(
             "deduplication off",
-            [r.page_ops_per_s_no_dedup, r.programs_per_s_no_dedup, r.host_pages_per_s_no_dedup, r.gc_pages_per_host_page_no_dedup],
+            [
+                r.page_ops_per_s_no_dedup,
+                r.programs_per_s_no_dedup,
+                r.host_pages_per_s_no_dedup,
+                r.gc_pages_per_host_page_no_dedup,
+            ],
             r.bytes_per_page_no_dedup,
         ),
         row(
@@ -258,15 +263,25 @@ fn shown(config: &DeviceConfig, results: &Results) -> String {
             None,
         ),
     ];
-    text.push_str(&output::table(&["", "page ops/s", "programs/s", "host pages/s", "GC moves/host page", "bytes/page"], &rows));
+    text.push_str(&output::table(
+        &["", "page ops/s", "programs/s", "host pages/s", "GC moves/host page", "bytes/page"],
+        &rows,
+    ));
     let mut facts = vec![
         ("recovery".to_owned(), format!("{}: {}pages/s", seconds(r.recovery_s), rate(r.recovery_pages_per_s))),
-        ("aging".to_owned(), format!("{} with deduplication, {} without", seconds(r.aging_s), seconds(r.aging_s_no_dedup))),
+        (
+            "aging".to_owned(),
+            format!("{} with deduplication, {} without", seconds(r.aging_s), seconds(r.aging_s_no_dedup)),
+        ),
     ];
     for scaled in &r.scales {
         facts.push((
             format!("{} device", bytes(scaled.logical_bytes)),
-            format!("{} ns a page operation, {} ns a host page", number(scaled.ns_per_page_op), number(scaled.ns_per_host_page)),
+            format!(
+                "{} ns a page operation, {} ns a host page",
+                number(scaled.ns_per_page_op),
+                number(scaled.ns_per_host_page)
+            ),
         ));
     }
     text.push('\n');

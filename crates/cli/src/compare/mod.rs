@@ -73,7 +73,8 @@ const BAR_STEPS: u64 = 1000;
 fn bars(args: &Args, plan: &Plan) -> Vec<ProgressBar> {
     let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let lines = MultiProgress::with_draw_target(target);
-    let style = ProgressStyle::with_template("{prefix:10} {bar:40} {percent:>3} %  {elapsed}  {msg}").expect("the template is valid");
+    let style = ProgressStyle::with_template("{prefix:10} {bar:40} {percent:>3} %  {elapsed}  {msg}")
+        .expect("the template is valid");
     let bar = |start: &Start| {
         let bar = lines.add(ProgressBar::new(BAR_STEPS)).with_style(style.clone());
         let name = match start {

@@ -163,7 +163,8 @@ fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start
         let mut config = base.clone();
         config.firmware.scheme = scheme;
         let config = config.scale(scale).map_err(|error| refused(args, scheme, &error))?;
-        let mut save = args.save_aged.as_deref().map(|path| if several { of_scheme(path, scheme) } else { path.into() });
+        let mut save =
+            args.save_aged.as_deref().map(|path| if several { of_scheme(path, scheme) } else { path.into() });
         if several && save.is_some() && !scheme.is_durable() {
             output::note(format_args!("note: `{scheme}` keeps its remaps in DRAM, its device is not saved"));
             save = None;
@@ -202,7 +203,10 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
         false => Ok(starts),
         true => Err(Failure::about(
             image.display(),
-            format_args!("no such file, nor one of a scheme such as {}", of_scheme(image, SchemeKind::RemapSsd).display()),
+            format_args!(
+                "no such file, nor one of a scheme such as {}",
+                of_scheme(image, SchemeKind::RemapSsd).display()
+            ),
         )),
     }
 }
@@ -225,7 +229,12 @@ pub fn pages_default(config: &DeviceConfig) -> u64 {
 
 /// How a trace is read for a device.
 pub fn trace_options(args: &Args, addressable: u32) -> TraceOptions {
-    TraceOptions { fold: args.fold, skip_bad: args.skip_bad, content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) }
+    TraceOptions {
+        fold: args.fold,
+        skip_bad: args.skip_bad,
+        content_base: OWN_CONTENTS,
+        ..TraceOptions::new(addressable)
+    }
 }
 
 /// Contents of a run that are not those of aging have identities above this one.

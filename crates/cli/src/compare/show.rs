@@ -46,13 +46,16 @@ pub fn json(args: &Args, plan: &Plan, done: &[Done]) -> Value {
         let mut run = object!(done.summary);
         if let Value::Object(fields) = &mut run {
             fields.remove("wall_s");
-            fields.insert("aging".into(), object!(done.aged.map(|aged| object!({
-                "filled": aged.filled,
-                "remapped": aged.remapped,
-                "overwritten": aged.overwritten,
-                "nvram_used": aged.nvram_used,
-                "nvram_valid": aged.nvram_valid,
-            }))));
+            fields.insert(
+                "aging".into(),
+                object!(done.aged.map(|aged| object!({
+                    "filled": aged.filled,
+                    "remapped": aged.remapped,
+                    "overwritten": aged.overwritten,
+                    "nvram_used": aged.nvram_used,
+                    "nvram_valid": aged.nvram_valid,
+                }))),
+            );
             fields.insert("recovery".into(), object!(done.recovered));
         }
         run
@@ -105,12 +108,18 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
     match &plan.feed {
         Feed::Synthetic { spec, content, .. } => {
             let pages = exact(first.pages.unwrap_or(0));
-            lines.push(("workload", format!("{spec} over {addressable}, contents {content}, {pages} page operations, {host}")));
+            lines.push((
+                "workload",
+                format!("{spec} over {addressable}, contents {content}, {pages} page operations, {host}"),
+            ));
         }
         Feed::Trace(facts) => {
             let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
             let times = if facts.repeat > 1 { format!(", {} times", facts.repeat) } else { String::new() };
-            lines.push(("trace", format!("{name} ({}){times}, folded ({}) into {addressable}, {host}", facts.format, args.fold)));
+            lines.push((
+                "trace",
+                format!("{name} ({}){times}, folded ({}) into {addressable}, {host}", facts.format, args.fold),
+            ));
         }
     }
     lines.push(("aging", aging_line(plan, first)));

@@ -135,14 +135,19 @@ fn a_bad_device_file_is_named_with_the_reason() {
         std::fs::write(directory.path().join("bad.toml"), text).unwrap();
         run_in(directory.path(), &["compare", "--config", "bad.toml"]).fails_in_one_line(1, &["bad.toml", word]);
     }
-    run_in(directory.path(), &["compare", "--config", "none.toml"]).fails_in_one_line(1, &["none.toml", "No such file"]);
+    run_in(directory.path(), &["compare", "--config", "none.toml"])
+        .fails_in_one_line(1, &["none.toml", "No such file"]);
 }
 
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
     for args in [&["presets"][..], &["presets", "--json"], &["compare", "--help"]] {
-        let mut child =
-            Command::new(env!("CARGO_BIN_EXE_remap-ssd")).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         drop(child.stdout.take());
         let mut err = String::new();
         child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
@@ -166,7 +171,19 @@ fn every_preset_is_listed_with_its_assumptions_and_reads_back() {
         }
         let toml = run(&["presets", "--toml", name]).ok().out;
         std::fs::write(directory.path().join("device.toml"), toml).unwrap();
-        let args = ["compare", "--config", "device.toml", "--scheme", "none", "--scale", "1/256", "--writes", "100", "--no-aging", "--json"];
+        let args = [
+            "compare",
+            "--config",
+            "device.toml",
+            "--scheme",
+            "none",
+            "--scale",
+            "1/256",
+            "--writes",
+            "100",
+            "--no-aging",
+            "--json",
+        ];
         let ran = run_in(directory.path(), &args).ok().json();
         assert_eq!(ran["config"]["device"]["name"], *name);
     }

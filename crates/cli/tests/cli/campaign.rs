@@ -17,7 +17,8 @@ fn one_scheme_is_an_object_and_several_are_a_list() {
 
 #[test]
 fn a_campaign_of_cuts_depends_on_the_seed_alone() {
-    let with = |threads: &str| run(&["crash", "--cuts", "300", "--scheme", "nlog", "--threads", threads, "--json"]).ok().out;
+    let with =
+        |threads: &str| run(&["crash", "--cuts", "300", "--scheme", "nlog", "--threads", threads, "--json"]).ok().out;
     assert_eq!(with("1"), with("3"));
 }
 

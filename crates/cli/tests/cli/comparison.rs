@@ -79,7 +79,9 @@ fn more_duplicates_are_fewer_flash_writes() {
 #[test]
 fn the_log_size_is_that_of_the_whole_device() {
     let bytes = |size: &str| {
-        compare(&["--scheme", "remap-ssd", "--log-size", size])["config"]["device"]["firmware"]["log_bytes"].as_u64().unwrap()
+        compare(&["--scheme", "remap-ssd", "--log-size", size])["config"]["device"]["firmware"]["log_bytes"]
+            .as_u64()
+            .unwrap()
     };
     assert_eq!(bytes("40MiB"), (40 << 20) / 64);
     assert_eq!(bytes("80 MiB"), (80 << 20) / 64);

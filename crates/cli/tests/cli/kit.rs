@@ -71,7 +71,9 @@ pub fn compare(args: &[&str]) -> Value {
 pub fn nulls(value: &Value, path: &str, out: &mut Vec<String>) {
     match value {
         Value::Null => out.push(path.to_owned()),
-        Value::Array(values) => values.iter().enumerate().for_each(|(at, value)| nulls(value, &format!("{path}[{at}]"), out)),
+        Value::Array(values) => {
+            values.iter().enumerate().for_each(|(at, value)| nulls(value, &format!("{path}[{at}]"), out))
+        }
         Value::Object(fields) => fields.iter().for_each(|(name, value)| nulls(value, &format!("{path}.{name}"), out)),
         _ => {}
     }

@@ -19,7 +19,8 @@ fn the_bench_says_all_it_promises() {
         assert!(results[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {results}");
     }
     if cfg!(target_os = "linux") {
-        let (full, bare) = (results["bytes_per_page"].as_f64().unwrap(), results["bytes_per_page_no_dedup"].as_f64().unwrap());
+        let (full, bare) =
+            (results["bytes_per_page"].as_f64().unwrap(), results["bytes_per_page_no_dedup"].as_f64().unwrap());
         assert!(bare > 0.0 && bare < full, "{bare} {full}");
     }
 }

@@ -112,7 +112,8 @@ fn a_malformed_line_is_named_with_file_and_reason() {
 #[test]
 fn traces_that_cannot_be_replayed_are_said() {
     let directory = tempfile::tempdir().unwrap();
-    let replay = |more: &[&str]| run_in(directory.path(), &[&["compare", "--scale", "1/64", "--trace", "t"], more].concat());
+    let replay =
+        |more: &[&str]| run_in(directory.path(), &[&["compare", "--scale", "1/64", "--trace", "t"], more].concat());
     replay(&[]).fails_in_one_line(1, &["t: ", "No such file"]);
     fs::write(directory.path().join("t"), "").unwrap();
     replay(&[]).fails_in_one_line(1, &["empty"]);

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::geometry::{Shape, Slot};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Geometry, Image, Media, MediaError, Oob, Outcome, Page, Ppn, Purpose, SbId, Stored,
 };
@@ -27,6 +27,11 @@ pub fn page(block: u32, row: u32) -> Ppn {
     let geometry = tiny();
     let (sb, die) = geometry.place_of_block(BlockId(block));
     geometry.page(sb, row * geometry.dies() + die)
+}
+
+/// The place of a page of a block, by row.
+pub fn slot(block: u32, row: u32) -> Slot {
+    tiny().slot(page(block, row))
 }
 
 /// Programs a data page on behalf of the host.
