@@ -144,17 +144,17 @@ fn pebble() -> DeviceConfig {
         queue_depth: 32,
         content: ContentMode::None,
         geometry: geometry(16, 64, 6300, 256),
-        flash: Flash { read_ns: 50_000, program_ns: 300_000, erase_ns: 3_000_000, transfer_ns: 10_000, endurance: 100_000 },
+        flash: Flash {
+            read_ns: 50_000,
+            program_ns: 300_000,
+            erase_ns: 3_000_000,
+            transfer_ns: 10_000,
+            endurance: 100_000,
+        },
         nvram: Nvram { read_ns: 50, write_ns: 50, endurance: 1_000_000_000_000_000 },
         hash: Hash { latency_ns: 0, interval_ns: 0 },
         link: ASSUMED_LINK,
         background: Background { lookup_stalls_dies: false, idle_after_ns: 1_000_000 },
-        firmware: Config {
-            lpns,
-            log_bytes: 512 << 20,
-            scheme: SchemeKind::Opt,
-            dedup: false,
-            ..Config::default()
-        },
+        firmware: Config { lpns, log_bytes: 512 << 20, scheme: SchemeKind::Opt, dedup: false, ..Config::default() },
     }
 }

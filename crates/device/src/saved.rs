@@ -14,6 +14,9 @@ use std::path::Path;
 /// Why a device cannot be powered on, or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// What the image holds contradicts itself.
+    #[error("the image contradicts itself: {0}")]
+    Contradiction(String),
     /// The file cannot be read or written.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -53,6 +56,8 @@ impl Device {
         let (image, config) = image_file::load(path)?;
         let text = String::from_utf8(config).map_err(|_| OpenError::NotText)?;
         let config = DeviceConfig::from_toml(&text)?;
-        Self::recover(Media::from_image(&image), config)
+        let (device, report) = Self::recover(Media::from_image(&image), config)?;
+        device.ftl().check().map_err(OpenError::Contradiction)?;
+        Ok((device, report))
     }
 }

@@ -112,8 +112,11 @@ fn completion_times_are_the_same_every_time() {
                         2 => PageKind::Trim,
                         _ => PageKind::Write,
                     };
-                    let command =
-                        PageCommand { content: noise(&mut state) % 400_000 + 1, lpn: (noise(&mut state) % lpns) as u32, kind };
+                    let command = PageCommand {
+                        content: noise(&mut state) % 400_000 + 1,
+                        lpn: (noise(&mut state) % lpns) as u32,
+                        kind,
+                    };
                     now += 40_000;
                     let completion = device.submit(now, &command);
                     assert_eq!(completion.result, Ok(()), "{scheme}");

@@ -59,7 +59,8 @@ impl Map {
     /// Is it exactly there, by a remap?
     #[inline]
     pub fn is_remapped_at(&self, lpn: u32, ppn: Ppn) -> bool {
-        self.cells[lpn as usize] == ppn.0 | REMAPPED
+        // An entry of a damaged image may name any LPN.
+        self.cells.get(lpn as usize) == Some(&(ppn.0 | REMAPPED))
     }
 
     /// Sets where it is.

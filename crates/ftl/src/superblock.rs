@@ -491,7 +491,7 @@ impl Superblocks {
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
-        let incarnation = entry.life.incarnation() + 1;
+        let incarnation = (entry.life.incarnation() + 1) & 0x1f_ffff; // 21 bits
         entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
         let failing = std::mem::take(&mut entry.failing);
         entry.bad |= failing;

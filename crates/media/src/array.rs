@@ -149,7 +149,8 @@ impl NandArray {
         self.forget_block(sb, die);
         self.spoiled.remove(&block.0);
         self.next_row[block.0 as usize] = 0;
-        self.erase_counts[block.0 as usize] += 1;
+        let count = &mut self.erase_counts[block.0 as usize];
+        *count = count.saturating_add(1);
     }
 
     /// Leaves a block unreadable and unprogrammable until it is erased.
@@ -158,7 +159,8 @@ impl NandArray {
         self.forget_block(sb, die);
         self.spoiled.insert(block.0);
         self.next_row[block.0 as usize] = self.geometry.pages_per_block();
-        self.erase_counts[block.0 as usize] += 1;
+        let count = &mut self.erase_counts[block.0 as usize];
+        *count = count.saturating_add(1);
     }
 
     fn forget_block(&mut self, sb: SbId, die: u32) {

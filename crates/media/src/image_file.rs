@@ -134,6 +134,7 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
     };
     sink.write_all(header.as_bytes())?;
     let mut body = Hashed { inner: zstd::Encoder::new(sink, LEVEL)?, hash: blake3::Hasher::new() };
+    body.hash.update(header.as_bytes());
     body.write_all(&(config.len() as u32).to_le_bytes())?;
     body.write_all(config)?;
     for sb in &image.superblocks {
@@ -216,6 +217,7 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     }
     let decoder = zstd::Decoder::new(source).map_err(|error| damaged(error.to_string()))?;
     let mut body = Body { inner: Hashed { inner: decoder, hash: blake3::Hasher::new() }, left: limit, limit };
+    body.inner.hash.update(header.as_bytes());
     let config_bytes = body.u32()?;
     if config_bytes > CONFIG_BYTES_MAX {
         return Err(damaged(format!("a configuration of {config_bytes} bytes")));

@@ -191,7 +191,7 @@ impl Aging<'_> {
         // With room for `room` entries, 0.9 of it used takes about 0.9 x room remaps; where the scheme reclaims
         // meanwhile, or entries are larger, a few times that.
         while done < 4 * room {
-            let (used, valid) = fullness(self.device.ftl(), done, draws.remapped.len, room);
+            let (used, valid) = fullness(self.device.ftl(), room);
             if used >= options.nvram_used {
                 break;
             }
@@ -209,12 +209,12 @@ impl Aging<'_> {
     }
 }
 
-/// Shares of the room that are used and valid. A scheme without limit counts its remaps against the same room,
+/// Shares of the room that are used and valid. A scheme without limit counts all remaps so far against the same room,
 /// so that every scheme starts a run from the same mappings.
-fn fullness(ftl: &Ftl, remaps: u64, distinct: u64, room: u64) -> (f64, f64) {
+fn fullness(ftl: &Ftl, room: u64) -> (f64, f64) {
     let usage = ftl.usage();
     let (used, valid, whole) = match usage.capacity_bytes {
-        0 => (remaps, distinct, room),
+        0 => (ftl.stats().remaps, usage.valid_bytes / 16, room),
         capacity => (usage.used_bytes, usage.valid_bytes, capacity),
     };
     (used as f64 / whole.max(1) as f64, valid as f64 / whole.max(1) as f64)

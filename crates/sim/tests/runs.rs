@@ -112,7 +112,9 @@ fn every_request_is_accounted_for() {
     let outside = device.config().firmware.lpns;
     let mut pages = writes(0..100);
     pages.extend((0..50).map(|lpn| page(PageKind::Read, lpn, true)));
-    pages.extend((0..30).map(|lpn| HostPage { content: 1000 + u64::from(lpn), ..page(PageKind::ReadModifyWrite, lpn, true) }));
+    pages.extend(
+        (0..30).map(|lpn| HostPage { content: 1000 + u64::from(lpn), ..page(PageKind::ReadModifyWrite, lpn, true) }),
+    );
     pages.extend((0..20).map(|lpn| page(PageKind::Trim, lpn, true)));
     pages.push(page(PageKind::Read, outside, true));
     let summary = go(&mut device, &mut Fixed(pages), &RunOptions::default()).unwrap();

@@ -80,7 +80,9 @@ impl Ftl {
             }
             // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
             found.life.set_clean(false);
-            let alive = head.filter(|head| head.magic == Head::MAGIC && head.wsn > found.life.dead_before());
+            let alive = head.filter(|head| {
+                head.magic == Head::MAGIC && head.wsn > found.life.dead_before() && head.incarnation < 1 << 21
+            });
             if let Some(head) = alive {
                 if head.superblock != index {
                     return Err(RecoveryError::Foreign(format!(
@@ -163,7 +165,7 @@ impl Ftl {
             records.extend(found);
             let (tail, incarnation) = (core.media.oob(page), core.blocks.get(sb).life.incarnation() & 63);
             // A block whose erase is not durable yet may still hold the tail of the incarnation before.
-            let is_present = u32::from(tail.incarnation()) == incarnation || !core.config.guards.has(Guard::Incarnations);
+            let is_present = tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
             if tail.wsn() != index as u64 + 1 || !is_present {
                 return false;
             }

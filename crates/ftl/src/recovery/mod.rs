@@ -24,6 +24,9 @@ use remap_ssd_media::{After, Media, OpKind, Purpose, SbId, Stored};
 use serde::Serialize;
 pub use witnesses::Witnesses;
 
+/// Sequence numbers at which a device is refused: half of what 42 bits hold, centuries of writes.
+const WSN_MAX: u64 = 1 << 41;
+
 /// What recovery read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecoveryReport {
@@ -92,6 +95,9 @@ impl Ftl {
         ftl.read_bitmaps(&mut witnesses)?;
         ftl.read_deallocations(&mut witnesses)?;
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
+        if witnesses.newest() >= WSN_MAX {
+            return Err(RecoveryError::Foreign("its sequence numbers are used up".into()));
+        }
         ftl.count(&mut witnesses);
         ftl.resume(witnesses, open)
     }

@@ -56,7 +56,7 @@ fn shape(config: &Config) -> (usize, usize) {
 
 /// Superblocks of a full log; as many again are needed while it is rewritten.
 pub(super) fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
-    (shape(config).0 as u32).div_ceil(Config::data_pages(geometry)) + 1
+    u32::try_from(shape(config).0).unwrap_or(u32::MAX / 4).div_ceil(Config::data_pages(geometry)) + 1
 }
 
 pub(super) fn check(config: &Config, _: &Geometry) -> Result<(), ConfigError> {
@@ -174,7 +174,7 @@ impl FLog {
         let superblocks = pages.div_ceil(Config::data_pages(&core.geometry)) + 1;
         let pays = invalid * INVALID_SHARE > self.entries() && core.blocks.free() > superblocks;
         if may_reclaim && pays {
-            self.reclaim(core);
+            self.reclaim(core, false);
         }
         if self.has_room(core, 1) {
             return true;
@@ -186,13 +186,13 @@ impl FLog {
         false
     }
 
-    /// Reads all, writes what is valid to new superblocks, erases the old ones. A superblock that has just been begun
-    /// is gone on with: rewriting that is cut again and again must not begin one each time.
-    fn reclaim(&mut self, core: &mut Core) {
+    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut, a superblock that has
+    /// just been begun is gone on with: rewriting that is cut again and again must not begin one each time.
+    fn reclaim(&mut self, core: &mut Core, go_on: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
         let kept = self.index.valid(core);
-        let begun = core.blocks.open(Stream::Log).filter(|open| open.next * 2 < open.end).map(|open| open.sb);
+        let begun = core.blocks.open(Stream::Log).filter(|open| go_on && open.next * 2 < open.end).map(|open| open.sb);
         if begun.is_none() {
             core.blocks.close_log();
         }
@@ -255,7 +255,7 @@ impl RemapScheme for FLog {
         if before < 2 || !self.page_is_secured(core) {
             return false;
         }
-        self.reclaim(core);
+        self.reclaim(core, true);
         self.superblocks.len() < before
     }
 
@@ -324,7 +324,7 @@ impl RemapScheme for FLog {
         }
         let crowded = self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
         if crowded || self.pages.len() + 2 > self.pages_max {
-            self.reclaim(core);
+            self.reclaim(core, true);
         } else {
             for words in saved.chunks(self.slots * 2) {
                 self.program(core, words);

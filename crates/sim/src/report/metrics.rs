@@ -5,9 +5,7 @@
 //! every cell is one line of text.
 //! Absent: how the rows are drawn.
 
-use super::format::{
-    MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years,
-};
+use super::format::{MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years};
 use crate::summary::{Demotions, Percentiles, RunSummary};
 
 /// The scheme that others are compared with: no remapping.
@@ -62,10 +60,7 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
 
 /// How many runs before this one have the same scheme.
 pub fn occurrence(runs: &[RunSummary], index: usize) -> usize {
-    runs[..index]
-        .iter()
-        .filter(|run| run.scheme == runs[index].scheme)
-        .count()
+    runs[..index].iter().filter(|run| run.scheme == runs[index].scheme).count()
 }
 
 /// The run that others are compared with, if it was made.
@@ -80,14 +75,8 @@ pub fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
 
 /// Pages whose remap became a copy, all causes.
 pub fn demoted(demotions: &Demotions) -> u64 {
-    let Demotions {
-        counter_full,
-        nvram_full,
-        watermark,
-    } = *demotions;
-    counter_full
-        .saturating_add(nvram_full)
-        .saturating_add(watermark)
+    let Demotions { counter_full, nvram_full, watermark } = *demotions;
+    counter_full.saturating_add(nvram_full).saturating_add(watermark)
 }
 
 /// Pages that were to be remapped, demoted ones included.
@@ -98,11 +87,7 @@ pub fn attempted(run: &RunSummary) -> u64 {
 /// One row per run with the measurements that schemes are judged by.
 pub fn overview(runs: &[RunSummary]) -> Overview {
     let compared = baseline(runs).is_some();
-    let columns = COLUMNS
-        .iter()
-        .copied()
-        .filter(|c| compared || c.head != VERSUS)
-        .collect();
+    let columns = COLUMNS.iter().copied().filter(|c| compared || c.head != VERSUS).collect();
     let rows = runs
         .iter()
         .zip(labels(runs))
@@ -133,14 +118,8 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
 /// Everything of one run that the overview leaves out, save the wall-clock time.
 pub fn details(run: &RunSummary) -> Vec<Section> {
     vec![
-        Section {
-            title: "Write latency, µs",
-            rows: percentiles(&run.latency_us, true),
-        },
-        Section {
-            title: "Read latency, µs",
-            rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0),
-        },
+        Section { title: "Write latency, µs", rows: percentiles(&run.latency_us, true) },
+        Section { title: "Read latency, µs", rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0) },
         flash_programs(run),
         remapping(run),
         remapping_metadata(run),
@@ -179,16 +158,7 @@ fn percentiles(p: &Percentiles, any: bool) -> Vec<(&'static str, String)> {
         ("p99.99", p.p9999),
         ("max", p.max),
     ]
-    .map(|(label, value)| {
-        (
-            label,
-            if any {
-                number(value)
-            } else {
-                MISSING.to_owned()
-            },
-        )
-    })
+    .map(|(label, value)| (label, if any { number(value) } else { MISSING.to_owned() }))
     .to_vec()
 }
 
@@ -207,11 +177,7 @@ fn flash_programs(run: &RunSummary) -> Section {
 }
 
 fn remapping(run: &RunSummary) -> Section {
-    let Demotions {
-        counter_full,
-        nvram_full,
-        watermark,
-    } = run.demotions;
+    let Demotions { counter_full, nvram_full, watermark } = run.demotions;
     Section {
         title: "Remaps, pages",
         rows: vec![
@@ -221,10 +187,7 @@ fn remapping(run: &RunSummary) -> Section {
             ("because NVRAM was full", exact(nvram_full)),
             ("because of the watermark", exact(watermark)),
             ("P2L lookup time", seconds(run.p2l_lookup_s)),
-            (
-                "P2L share of the run",
-                optional(share(run.p2l_lookup_s, run.seconds_simulated), percent),
-            ),
+            ("P2L share of the run", optional(share(run.p2l_lookup_s, run.seconds_simulated), percent)),
         ],
     }
 }
@@ -260,24 +223,12 @@ fn requests(run: &RunSummary) -> Section {
     let r = &run.requests;
     let refused: u64 = r.refused.values().sum();
     let ended = r.reads + r.writes + r.read_modify_writes + r.trims + refused;
-    let reasons: Vec<_> = r
-        .refused
-        .iter()
-        .map(|(why, n)| format!("{} {}", one_line(why), exact(*n)))
-        .collect();
-    let reasons = if reasons.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", reasons.join(", "))
-    };
+    let reasons: Vec<_> = r.refused.iter().map(|(why, n)| format!("{} {}", one_line(why), exact(*n))).collect();
+    let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     let verdict = if ended == r.submitted {
         "all".to_owned()
     } else {
-        format!(
-            "{} of {}: THE SUM IS WRONG",
-            exact(ended),
-            exact(r.submitted)
-        )
+        format!("{} of {}: THE SUM IS WRONG", exact(ended), exact(r.submitted))
     };
     Section {
         title: "Requests",

@@ -22,11 +22,7 @@ pub struct UnknownName {
 impl UnknownName {
     pub(super) fn new(what: &'static str, name: &str, offered: &'static str) -> Self {
         let name = name.to_owned();
-        Self {
-            what,
-            name,
-            offered,
-        }
+        Self { what, name, offered }
     }
 }
 
@@ -47,13 +43,7 @@ pub enum Format {
 
 impl Format {
     /// Every format, in the order in which help texts name them.
-    pub const ALL: [Format; 5] = [
-        Format::Fiu,
-        Format::Vscsi,
-        Format::Mqsim,
-        Format::Msr,
-        Format::Blkparse,
-    ];
+    pub const ALL: [Format; 5] = [Format::Fiu, Format::Vscsi, Format::Mqsim, Format::Msr, Format::Blkparse];
 
     pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse";
 

@@ -58,13 +58,7 @@ pub struct TraceOptions {
 impl TraceOptions {
     /// The defaults, for a device of `addressable` pages.
     pub fn new(addressable: u32) -> Self {
-        Self {
-            addressable,
-            fold: Fold::default(),
-            skip_bad: false,
-            action: Action::default(),
-            content_base: 0,
-        }
+        Self { addressable, fold: Fold::default(), skip_bad: false, action: Action::default(), content_base: 0 }
     }
 }
 
@@ -104,11 +98,7 @@ impl TraceReader {
     ///
     /// # Errors
     /// The file cannot be read, its format cannot be told, or it is too damaged to begin with.
-    pub fn open(
-        path: impl AsRef<Path>,
-        format: Option<Format>,
-        options: TraceOptions,
-    ) -> Result<Self, SourceError> {
+    pub fn open(path: impl AsRef<Path>, format: Option<Format>, options: TraceOptions) -> Result<Self, SourceError> {
         let (mut input, sample) = Input::open(path.as_ref())?;
         if options.addressable == 0 {
             return Err(input.unusable("there is no page to replay on: addressable is 0"));
@@ -192,10 +182,7 @@ impl TraceReader {
         let at_ns = self.clock.since_start(request.at_ns);
         let start = out.len();
         for Cut { page, whole } in cut(request.offset, request.len) {
-            let target = DevicePage {
-                device: request.device,
-                page,
-            };
+            let target = DevicePage { device: request.device, page };
             let (kind, lpn, content) = match (request.verb, whole) {
                 (Verb::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
                 (Verb::Write, true) => {
@@ -215,13 +202,7 @@ impl TraceReader {
                 },
                 (Verb::Trim, false) => continue,
             };
-            out.push(HostPage {
-                at_ns,
-                content,
-                lpn,
-                kind,
-                last: false,
-            });
+            out.push(HostPage { at_ns, content, lpn, kind, last: false });
             // A disk-wide discard folded into a small device names each page once, not many times.
             if kind == PageKind::Trim && out.len() - start >= self.options.addressable as usize {
                 break;
@@ -233,16 +214,13 @@ impl TraceReader {
 
     /// The error of a trace in which nothing can be replayed, with what there was instead.
     fn nothing(&self) -> SourceError {
-        let Counts {
-            skipped, ignored, ..
-        } = self.counts;
+        let Counts { skipped, ignored, .. } = self.counts;
         let hint = match self.parser {
             Parser::Blkparse(action) => format!("; only events with action {action} are taken"),
             _ => String::new(),
         };
-        self.input.unusable(format!(
-            "replays to nothing: {ignored} records that are no requests, {skipped} malformed{hint}"
-        ))
+        self.input
+            .unusable(format!("replays to nothing: {ignored} records that are no requests, {skipped} malformed{hint}"))
     }
 }
 
@@ -277,12 +255,7 @@ enum Record {
 }
 
 impl Parser {
-    fn new(
-        format: Format,
-        action: Action,
-        input: &mut Input,
-        sample: &[u8],
-    ) -> Result<Self, SourceError> {
+    fn new(format: Format, action: Action, input: &mut Input, sample: &[u8]) -> Result<Self, SourceError> {
         Ok(match format {
             Format::Fiu => Parser::Fiu,
             Format::Mqsim => Parser::Mqsim,

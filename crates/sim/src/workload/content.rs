@@ -54,10 +54,7 @@ impl ContentModel {
 impl fmt::Display for ContentModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ContentModel::Papers {
-                duplicate_ratio,
-                exponent,
-            } => {
+            ContentModel::Papers { duplicate_ratio, exponent } => {
                 write!(f, "papers:{duplicate_ratio}:{exponent}")
             }
             ContentModel::Plain { duplicate_share } => write!(f, "plain:{duplicate_share}"),
@@ -77,17 +74,13 @@ impl FromStr for ContentModel {
         };
         Ok(match fields[..] {
             ["unique"] => ContentModel::Unique,
-            ["plain", share] => ContentModel::Plain {
-                duplicate_share: number(share)?,
-            },
-            ["papers", ratio] => ContentModel::Papers {
-                duplicate_ratio: number(ratio)?,
-                exponent: Self::PAPERS_EXPONENT,
-            },
-            ["papers", ratio, exponent] => ContentModel::Papers {
-                duplicate_ratio: number(ratio)?,
-                exponent: number(exponent)?,
-            },
+            ["plain", share] => ContentModel::Plain { duplicate_share: number(share)? },
+            ["papers", ratio] => {
+                ContentModel::Papers { duplicate_ratio: number(ratio)?, exponent: Self::PAPERS_EXPONENT }
+            }
+            ["papers", ratio, exponent] => {
+                ContentModel::Papers { duplicate_ratio: number(ratio)?, exponent: number(exponent)? }
+            }
             _ => {
                 return Err(WorkloadError::new(format!(
                     "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE or unique"
@@ -108,11 +101,7 @@ pub(super) struct Contents {
 
 enum From {
     Drawn(Zipf),
-    Repeated {
-        chance: Chance,
-        present: Vec<u64>,
-        newest: u64,
-    },
+    Repeated { chance: Chance, present: Vec<u64>, newest: u64 },
     New,
 }
 
@@ -137,23 +126,13 @@ impl Contents {
                     newest: NOTHING,
                 }
             }
-            ContentModel::Papers {
-                duplicate_ratio,
-                exponent,
-            } => {
+            ContentModel::Papers { duplicate_ratio, exponent } => {
                 check("duplicate ratio", duplicate_ratio)?;
-                drawn = ((1.0 - duplicate_ratio) * f64::from(addressable))
-                    .round()
-                    .max(1.0) as u32;
+                drawn = ((1.0 - duplicate_ratio) * f64::from(addressable)).round().max(1.0) as u32;
                 From::Drawn(Zipf::new(drawn, exponent)?)
             }
         };
-        Ok(Self {
-            base,
-            fresh: base + u64::from(drawn) + 1,
-            rng,
-            source,
-        })
+        Ok(Self { base, fresh: base + u64::from(drawn) + 1, rng, source })
     }
 
     /// The content that the next write stores in `lpn`.
@@ -162,11 +141,7 @@ impl Contents {
         match &mut self.source {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
-            From::Repeated {
-                chance,
-                present,
-                newest,
-            } => {
+            From::Repeated { chance, present, newest } => {
                 let other = below(present.len() as u32, &mut self.rng);
                 let content = match chance.happens(&mut self.rng) && *newest != NOTHING {
                     false => take(&mut self.fresh),
@@ -197,8 +172,6 @@ fn take(fresh: &mut u64) -> u64 {
 fn check(name: &str, share: f64) -> Result<(), WorkloadError> {
     match (0.0..=1.0).contains(&share) {
         true => Ok(()),
-        false => Err(WorkloadError::new(format!(
-            "a {name} of {share}: 0 to 1 are possible"
-        ))),
+        false => Err(WorkloadError::new(format!("a {name} of {share}: 0 to 1 are possible"))),
     }
 }

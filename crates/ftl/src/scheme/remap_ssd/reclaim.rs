@@ -221,7 +221,8 @@ impl RemapSsd {
         }
         witnesses.saw(head.wsn());
         let sb = SbId(head.superblock());
-        if sb.0 >= core.geometry.superblocks() || !witnesses.is_live(sb) {
+        let sequence_is_sane = link.sequence() < 1 << 30;
+        if sb.0 >= core.geometry.superblocks() || !witnesses.is_live(sb) || !sequence_is_sane {
             return Ok(None);
         }
         // A head's WSN is newer than every segment of the incarnations before.

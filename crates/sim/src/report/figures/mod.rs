@@ -36,11 +36,7 @@ pub enum Key {
 /// All figures of a report.
 pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
     let names = labels(runs);
-    let all = Series {
-        runs,
-        names: &names,
-        paints: paints(runs),
-    };
+    let all = Series { runs, names: &names, paints: paints(runs) };
     vec![
         all.bandwidth(),
         all.amplification(),
