@@ -259,9 +259,9 @@ impl Media {
         self.program(ppn, oob, stored, Purpose::Meta, after)
     }
 
-    /// No fault, no damage, no rail: nothing can come between a program and its effect.
+    /// No fault, no damage, no rail: nothing can come between an operation and its effect.
     #[inline(always)]
-    fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         !self.faulty && self.rail.is_none() && self.nand.is_pristine()
     }
 
@@ -504,16 +504,12 @@ impl Media {
         (!self.faulty).then_some(&self.nvram)
     }
 
-    /// Copies words within NVRAM as part of a bulk rewrite that is charged as a whole; only without rail and faults,
-    /// where the order of the stores cannot matter. `false`, with nothing done, otherwise.
-    #[inline]
-    pub fn copy_words_plain(&mut self, to: usize, values: &[u64]) -> bool {
-        if self.faulty || self.rail.is_some() {
-            return false;
-        }
+    /// Stores many words as part of a bulk rewrite that is charged as a whole; only while the media is plain, so that
+    /// the order of the stores cannot matter.
+    pub fn copy_words_plain(&mut self, to: usize, values: &[u64]) {
+        assert!(self.is_plain());
         self.nvram[to..to + values.len()].copy_from_slice(values);
         self.counts.nv_bytes_written += 8 * values.len() as u64;
-        true
     }
 
     /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.

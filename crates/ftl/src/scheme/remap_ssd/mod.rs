@@ -172,16 +172,25 @@ impl RemapSsd {
         }
     }
 
-    /// Appends an entry that moves within its group, as it stands. The caller charges it.
-    fn append_words(&mut self, core: &mut Core, sb: SbId, words: [u64; 2]) {
-        let at = self.next_slot(core, sb, Purpose::Gc);
-        let entry = RmmEntry::from_words(words[0], words[1]);
-        let command = CommandWord::alone(entry.target());
-        let all = [words[0], words[1], command.into()];
-        let record = &all[..self.entry_words];
-        if !core.media.copy_words_plain(at, record) {
+    /// Appends entries that move within their group, as they stand, to a segment of their own if they fill one. The
+    /// caller charges them.
+    fn append_run(&mut self, core: &mut Core, sb: SbId, run: &[[u64; 2]]) {
+        if self.entry_words == 2 && core.media.is_plain() && !self.has_slot(sb) {
+            self.grow(core, sb, Purpose::Gc);
+            let group = &mut self.groups[sb.0 as usize];
+            core.media.copy_words_plain(group.end, run.as_flattened());
+            group.end += 2 * run.len();
+            group.used += run.len() as u32;
+            group.entries += run.len() as u32;
+            self.entries += run.len() as u64;
+            return;
+        }
+        for words in run {
+            let at = self.next_slot(core, sb, Purpose::Gc);
+            let entry = RmmEntry::from_words(words[0], words[1]);
+            let all = [words[0], words[1], CommandWord::alone(entry.target()).into()];
             let after = self.entry_after(core, core.geometry.page(sb, entry.offset()), sb);
-            core.media.store_uncharged(at, record, Purpose::Gc, after);
+            core.media.store_uncharged(at, &all[..self.entry_words], Purpose::Gc, after);
         }
     }
 

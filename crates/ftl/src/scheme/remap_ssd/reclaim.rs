@@ -75,20 +75,57 @@ impl RemapSsd {
         core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
-        self.find_valid(core, sb, &mut kept);
+        if !self.find_valid_plain(core, sb, &mut kept) {
+            kept.clear();
+            self.find_valid(core, sb, &mut kept);
+            kept.reverse();
+        }
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
         // Cut between: both are read, and say the same.
         let group = &mut self.groups[sb.0 as usize];
         let old = std::mem::take(&mut group.segments);
         self.entries -= u64::from(group.entries);
         (group.entries, group.used) = (0, 0);
-        for entry in kept.iter().rev() {
-            self.append_words(core, sb, *entry);
+        for run in kept.chunks(self.slots as usize) {
+            self.append_run(core, sb, run);
         }
         let bytes = kept.len() as u32 * self.entry_words as u32 * 8;
         core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
         self.kept = kept;
         self.release(core, &old);
+    }
+
+    /// A group's valid entries, oldest first, straight from NVRAM; `false` if some mapping has two entries that look
+    /// valid, or if NVRAM must be read word by word.
+    fn find_valid_plain(&self, core: &Core, sb: SbId, kept: &mut Vec<[u64; 2]>) -> bool {
+        let Some(words) = core.media.words() else { return false };
+        let (base, group) = (core.geometry.page(sb, 0).0, &self.groups[sb.0 as usize]);
+        let entries_of = |index: usize| {
+            let segment = group.segments.get(index)?;
+            let slots = if index + 1 == group.segments.len() { group.used } else { self.slots } as usize;
+            let from = self.slot_word(*segment, 0);
+            Some(words[from..from + slots * self.entry_words].chunks_exact(self.entry_words))
+        };
+        let mut index = 0;
+        while let Some(entries) = entries_of(index) {
+            index += 1;
+            if let Some(&later) = group.segments.get(index + 3) {
+                for line in 0..self.segment_words.div_ceil(8) {
+                    core.media.prefetch_word(self.word(later) + line * 8);
+                }
+            }
+            for next in entries_of(index).into_iter().flatten() {
+                core.map.prefetch(Second::from_bits(next[1]).target());
+            }
+            for entry in entries {
+                let found = RmmEntry::from_words(entry[0], entry[1]);
+                let is_valid = core.map.is_remapped_at(found.target(), Ppn(base + found.offset()));
+                if is_valid && found.is_intact() {
+                    kept.push([entry[0], entry[1]]);
+                }
+            }
+        }
+        kept.len() == core.blocks.get(sb).remapped as usize
     }
 
     /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that older entries of the
