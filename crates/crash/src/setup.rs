@@ -80,7 +80,7 @@ const PROFILES: &[Profile] = &[
     // Blocks that fail.
     Profile { shape: (2, 20, 8), bad_blocks: 3, count_max: 4, ..COMMON },
     // The watermark is low.
-    Profile { watermark: 0.3, segments: 20, count_max: 15, mix: Mix::REMAPS, spare_pages: 1, ..COMMON },
+    Profile { watermark: 0.12, segments: 20, count_max: 15, mix: Mix::REMAPS, spare_pages: 1, ..COMMON },
     // Moves, with 24-byte entries.
     Profile {
         entry: EntrySize::Bytes24,
