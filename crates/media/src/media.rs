@@ -231,13 +231,16 @@ impl Media {
         after: After,
     ) -> Result<(), MediaError> {
         self.charge_read(from, purpose);
-        if self.is_plain()
-            && !self.nand.is_meta(from)
-            && let Contents::Identity(cells) = &self.nand.contents
-        {
-            let identity = cells[from.0 as usize];
-            self.program_plain(to, oob, identity, purpose, after);
-            return Ok(());
+        if self.is_plain() && !self.nand.is_meta(from) {
+            let identity = match &self.nand.contents {
+                Contents::Identity(cells) => Some(cells[from.0 as usize]),
+                Contents::None => Some(0),
+                Contents::Bytes(_) => None,
+            };
+            if let Some(identity) = identity {
+                self.program_plain(to, oob, identity, purpose, after);
+                return Ok(());
+            }
         }
         let stored = match self.check_readable(from) {
             Ok(()) => self.nand.stored(from),
