@@ -170,7 +170,7 @@ impl Ftl {
         while done < len {
             let count = piece.min(len - done);
             self.make_dealloc_room(2 * count as usize)?;
-            self.make_page_room(count)?;
+            self.make_page_room()?;
             let mut losses = Losses::default();
             let result = (done..done + count).try_for_each(|step| {
                 let index = if ascending { step } else { len - 1 - step };
@@ -260,7 +260,7 @@ impl Ftl {
     /// A remap that survives a power cut whole or not at all.
     fn remap_atomic(&mut self, command: &Remap) -> Result<(), Refusal> {
         self.make_dealloc_room(2 * command.len as usize)?;
-        self.make_page_room(command.len)?;
+        self.make_page_room()?;
         let wsn = self.core.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit.
         // Cut before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3.
@@ -367,8 +367,8 @@ impl Ftl {
         }
     }
 
-    /// Makes sure that so many pages can be programmed before the next reclaiming is due.
-    fn make_page_room(&mut self, _pages: u32) -> Result<(), Refusal> {
+    /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one without reclaiming.
+    fn make_page_room(&mut self) -> Result<(), Refusal> {
         if self.core.blocks.free() <= self.reserve {
             self.collect_now()?;
         }

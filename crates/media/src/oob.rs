@@ -48,8 +48,6 @@ impl Oob {
     pub const TAIL: u32 = u32::MAX - 1;
     /// OOB "LPN" of a page of a remapping log on flash.
     pub const LOG: u32 = u32::MAX - 2;
-    /// OOB "LPN" of a page that was filled without an owner.
-    pub const FILLER: u32 = u32::MAX - 3;
 
     /// The record of a page.
     #[inline(always)]

@@ -291,7 +291,7 @@ fn the_tail_is_a_view_of_the_oob_areas() {
 
 #[test]
 fn an_oob_record_keeps_every_bit_it_has_room_for() {
-    for lpn in [0, 1, 0x7fff_ffff, Oob::FILLER, Oob::HEAD] {
+    for lpn in [0, 1, 0x7fff_ffff, Oob::LOG, Oob::HEAD] {
         for wsn in [0, 1, u64::from(u32::MAX), 1 << 32, (1 << 42) - 1] {
             for incarnation in [0, 1, 63, 64, 1000] {
                 let oob = Oob::from_bytes(Oob::new(lpn, wsn, incarnation).to_bytes());
