@@ -7,10 +7,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Host logical page number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Lpn(pub u32);
-
 /// Flash physical page number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ppn(pub u32);

@@ -22,7 +22,7 @@ pub mod slab;
 pub use array::Stored;
 pub use content::{ContentMode, Page, Payload};
 pub use fault::{Faults, MediaError};
-pub use geometry::{BlockId, Geometry, Lpn, Ppn, SbId, Slot};
+pub use geometry::{BlockId, Geometry, Ppn, SbId, Slot};
 pub use image::Image;
 pub use media::Media;
 pub use oob::Oob;
