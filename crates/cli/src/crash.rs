@@ -18,7 +18,7 @@ use std::time::Duration;
 /// acknowledged is there and that nothing deallocated or overwritten comes back.
 ///
 /// Exit code 1 if a durable scheme lost something, which is what switching a guard off (--mutant) must lead to. `opt`
-/// keeps its remaps in DRAM and is expected to lose some: exit code 0 if the campaign noticed, else 1.
+/// and `unsafe` keep their remaps in DRAM and are expected to lose some: exit code 0 if the campaign noticed, else 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -133,7 +133,7 @@ fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> Progr
     line
 }
 
-/// `opt` is caught, everything else loses nothing.
+/// What is not durable is caught, everything else loses nothing.
 fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool {
     match scheme.is_durable() {
         true => report.violations == 0,

@@ -84,12 +84,14 @@ fn a_device_without_remapping_survives_every_cut() {
 }
 
 #[test]
-fn opt_keeps_its_remaps_in_dram_and_is_caught() {
-    let report = run(&Options { failures: 1, ..Options::new(SchemeKind::Opt, 1) }, &mut |_| ());
-    assert_eq!(report.violations, 1);
-    let failed = &report.failures[0];
-    let code: Code = failed.code.parse().expect("a printed code can be parsed");
-    assert_eq!(replay(&code).failures, report.failures, "the code runs the same script again");
+fn schemes_that_keep_their_remaps_in_dram_are_caught() {
+    for scheme in [SchemeKind::Opt, SchemeKind::Unsafe] {
+        let report = run(&Options { failures: 1, ..Options::new(scheme, 1) }, &mut |_| ());
+        assert_eq!(report.violations, 1);
+        let failed = &report.failures[0];
+        let code: Code = failed.code.parse().expect("a printed code can be parsed");
+        assert_eq!(replay(&code).failures, report.failures, "the code runs the same script again");
+    }
 }
 
 #[test]

@@ -277,6 +277,9 @@ impl Ftl {
         let from = self.core.geometry.page(sb, page.offset);
         let next = |index: &u32| Some(owners[*index as usize].1).filter(|next| *next != NONE);
         let chain = std::iter::successors(Some(first), next).map(|index| owners[index as usize].0);
+        if !self.scheme.owners_move() {
+            return self.move_without_owners(sb, page, chain);
+        }
         // The oldest owner goes into the OOB: entries count only if they are newer than the page they name.
         let primary = match page.owns {
             true => (page.lpn, page.wsn),
@@ -307,6 +310,22 @@ impl Ftl {
             dedup.moved(&self.core.media, from, to);
         }
         Ok(())
+    }
+
+    /// A page whose remapped owners nobody can name: it goes with the OOB's owner, if that one is left, and the others
+    /// lose what they had.
+    #[cold]
+    fn move_without_owners(
+        &mut self,
+        sb: SbId,
+        page: &Live,
+        others: impl Iterator<Item = OwnerRef>,
+    ) -> Result<(), Refusal> {
+        for owner in others {
+            self.core.unlink(owner.lpn);
+            self.core.stats.lost_references += 1;
+        }
+        if page.owns { self.move_page(sb, page, &[], NONE) } else { Ok(()) }
     }
 
     /// Copies a page into GC's own superblock.

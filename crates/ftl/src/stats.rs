@@ -69,6 +69,8 @@ counters! {
     dealloc_flushes,
     /// Program failures survived.
     program_failures,
+    /// References that a scheme could not find when their page moved: those LPNs lost their data.
+    lost_references,
     /// Atomic remap commands done.
     atomic_commands,
 }

@@ -124,3 +124,21 @@ fn garbage_collection_survives_a_damaged_entry() {
     assert_eq!(report.lost, 0);
     assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Ok(Page::Identity(11))));
 }
+
+/// The negative control needs no power cut to lose data: a page that moves keeps the owner in its OOB and no other.
+#[test]
+fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first() {
+    let mut ftl = small(SchemeKind::Unsafe);
+    for lpn in [1, 2] {
+        ftl.write(lpn, &content(u64::from(lpn) * 11)).unwrap();
+    }
+    for (target, source) in [(3, 1), (4, 1), (5, 2)] {
+        ftl.remap(&Remap { target, source, len: 1, relocate: false, atomic: false }).unwrap();
+    }
+    ftl.deallocate(2, 1).unwrap(); // Nobody the device knows owns that page any more.
+    churn(&mut ftl, &[1, 2, 3, 4, 5], 10_000);
+    ftl.check().unwrap();
+    let reads = [1, 2, 3, 4, 5].map(|lpn| ftl.read(lpn).unwrap());
+    assert_eq!(reads, [Page::Identity(11), Page::Zeroes, Page::Zeroes, Page::Zeroes, Page::Zeroes]);
+    assert_eq!(ftl.stats().lost_references, 3);
+}

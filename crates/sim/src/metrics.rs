@@ -200,6 +200,7 @@ impl Meters {
             read_latency_us: self.reads.percentiles(),
             host_programs: stats.host_programs,
             metadata_pages: stats.meta_programs,
+            lost_references: stats.lost_references,
             dedup_hits: stats.dedup_hits,
             latency_cdf: self.writes.cdf(),
             samples: self.samples(),

@@ -78,7 +78,7 @@ pub struct Accounting {
 /// Everything one run of one scheme measured after aging.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// Scheme name: `none`, `remap-ssd`, `flog`, `nlog`, `opt`.
+    /// Scheme name: `none`, `remap-ssd`, `flog`, `nlog`, `opt` and others.
     pub scheme: String,
     /// Host bandwidth, remapped pages counted as served, MiB/s.
     pub bandwidth_mib_s: f64,
@@ -109,6 +109,8 @@ pub struct RunSummary {
     pub host_programs: u64,
     /// Programs of metadata: heads, tails, deallocation maps, remap log on flash.
     pub metadata_pages: u64,
+    /// References that a scheme without reverse mappings lost when their pages moved.
+    pub lost_references: u64,
     /// Writes that found their content on flash already (dedup hits).
     pub dedup_hits: u64,
     /// Cumulative distribution of write latency: (microseconds, fraction of requests).

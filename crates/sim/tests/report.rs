@@ -72,6 +72,7 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
         latency_us,
         host_programs,
         metadata_pages,
+        lost_references: 0,
         dedup_hits: remaps,
         latency_cdf,
         samples,
@@ -213,6 +214,16 @@ fn a_comparison_needs_a_run_without_remapping() {
     let page = page(&without);
     assert!(!page.contains("vs none"));
     assert!(page.contains("not compared"));
+}
+
+#[test]
+fn lost_data_gets_a_column_of_its_own() {
+    let runs = [run("remap-ssd", 5), RunSummary { lost_references: 1234, ..run("unsafe", 5) }];
+    let text = report::table(&runs);
+    assert!(text.lines().next().unwrap().contains("LOST"), "{text}");
+    assert!(!report::table(&runs[..1]).contains("LOST"));
+    let line = text.lines().find(|line| line.trim().starts_with("unsafe")).unwrap();
+    assert!(line.contains("1,234") || line.contains("1.23"), "{line}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: all].
+    /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: these]; unsafe.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
 

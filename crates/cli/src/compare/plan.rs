@@ -145,7 +145,7 @@ fn read_config(path: &Path) -> Result<DeviceConfig, Failure> {
     DeviceConfig::from_toml(&text).map_err(|error| about(&error))
 }
 
-/// Schemes to run: those asked for once each, or all.
+/// Schemes to run: those asked for once each, or those of FAST'21.
 fn schemes(args: &Args) -> Vec<SchemeKind> {
     let mut schemes: Vec<SchemeKind> = Vec::new();
     for scheme in &args.scheme {
@@ -153,7 +153,7 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
             schemes.push(*scheme);
         }
     }
-    if schemes.is_empty() { SchemeKind::ALL.to_vec() } else { schemes }
+    if schemes.is_empty() { SchemeKind::FAST21.to_vec() } else { schemes }
 }
 
 fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start>, Failure> {

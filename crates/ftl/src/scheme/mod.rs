@@ -9,6 +9,7 @@
 mod entry;
 mod flog;
 mod index;
+mod l2p_only;
 mod log_entry;
 mod nlog;
 mod none;
@@ -43,15 +44,20 @@ pub enum SchemeKind {
     /// Owners found in O(1), without limit, not durable: the upper bound.
     #[serde(rename = "opt")]
     Opt,
+    /// L2P only, without consistency of the reverse direction (JFTL, ANViL): loses mappings to GC and power cuts.
+    #[serde(rename = "unsafe")]
+    Unsafe,
 }
 
 impl SchemeKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
+    pub const ALL: [Self; 6] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt, Self::Unsafe];
+    /// Those that FAST'21 compares: what is run unless told otherwise.
+    pub const FAST21: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
 
     /// Does what it acknowledges survive a power cut?
     pub fn is_durable(self) -> bool {
-        self != Self::Opt
+        !matches!(self, Self::Opt | Self::Unsafe)
     }
 
     /// Name on the command line.
@@ -62,6 +68,7 @@ impl SchemeKind {
             Self::FLog => "flog",
             Self::NLog => "nlog",
             Self::Opt => "opt",
+            Self::Unsafe => "unsafe",
         }
     }
 }
@@ -129,6 +136,11 @@ pub struct Usage {
 pub trait RemapScheme: Send {
     /// Can it remap at all? If not, the core copies.
     fn remaps(&self) -> bool {
+        true
+    }
+
+    /// Can it tell the owners of a page that moves? If not, those that the OOB does not name lose their mappings.
+    fn owners_move(&self) -> bool {
         true
     }
 
@@ -202,13 +214,14 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
         SchemeKind::FLog => Box::new(flog::FLog::new(config, geometry)),
         SchemeKind::NLog => Box::new(nlog::NLog::new(config, geometry)),
         SchemeKind::Opt => Box::new(opt::Opt::new(geometry)),
+        SchemeKind::Unsafe => Box::new(l2p_only::L2pOnly::new(geometry)),
     }
 }
 
 /// Words of NVRAM the configured scheme needs.
 pub fn nvram_words(config: &Config) -> usize {
     match config.scheme {
-        SchemeKind::None | SchemeKind::Opt => 0,
+        SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => 0,
         SchemeKind::RemapSsd | SchemeKind::NLog => (config.log_bytes / 8) as usize,
         SchemeKind::FLog => flog::BUFFER_WORDS,
     }
@@ -228,7 +241,7 @@ pub fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
 /// One sentence: what cannot work and what would.
 pub fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     match config.scheme {
-        SchemeKind::None | SchemeKind::Opt => Ok(()),
+        SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => Ok(()),
         SchemeKind::RemapSsd => remap_ssd::check(config),
         SchemeKind::NLog => nlog::check(config),
         SchemeKind::FLog => flog::check(config, geometry),

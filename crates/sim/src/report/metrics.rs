@@ -87,7 +87,9 @@ pub fn attempted(run: &RunSummary) -> u64 {
 /// One row per run with the measurements that schemes are judged by.
 pub fn overview(runs: &[RunSummary]) -> Overview {
     let compared = baseline(runs).is_some();
-    let columns = COLUMNS.iter().copied().filter(|c| compared || c.head != VERSUS).collect();
+    let losing = runs.iter().any(|run| run.lost_references > 0);
+    let is_shown = |c: &Column| (compared || c.head != VERSUS) && (losing || c.head != LOST);
+    let columns = COLUMNS.iter().copied().filter(is_shown).collect();
     let rows = runs
         .iter()
         .zip(labels(runs))
@@ -104,6 +106,11 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
                 compact(run.gc_pages),
                 compact(run.remaps),
                 share_of(demoted(&run.demotions), attempted(run)),
+            ]);
+            if losing {
+                row.push(compact(run.lost_references));
+            }
+            row.extend([
                 compact(run.erases),
                 number(run.latency_us.p50),
                 number(run.latency_us.p99),
@@ -129,9 +136,11 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
 }
 
 const VERSUS: &str = "vs none";
+/// Only there if a run lost data.
+const LOST: &str = "LOST";
 
 #[rustfmt::skip]
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
     Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served." },
     Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
@@ -142,6 +151,7 @@ const COLUMNS: [Column; 14] = [
     Column { head: "GC", unit: "pages", help: "Pages moved by garbage collection." },
     Column { head: "remaps", unit: "pages", help: "Pages remapped without programming flash." },
     Column { head: "demoted", unit: "% tried", help: "Remaps that became physical copies, as a share of those tried." },
+    Column { head: LOST, unit: "LPNs", help: "Logical pages whose data garbage collection lost: it could not tell who owned a page." },
     Column { head: "erases", unit: "blocks", help: "Blocks erased." },
     Column { head: "write", unit: "p50 µs", help: "Median write latency." },
     Column { head: "write", unit: "p99 µs", help: "One write in a hundred took longer." },
@@ -186,6 +196,7 @@ fn remapping(run: &RunSummary) -> Section {
             ("because the counter was full", exact(counter_full)),
             ("because NVRAM was full", exact(nvram_full)),
             ("because of the watermark", exact(watermark)),
+            ("LPNs that lost their data", exact(run.lost_references)),
             ("P2L lookup time", seconds(run.p2l_lookup_s)),
             ("P2L share of the run", optional(share(run.p2l_lookup_s, run.seconds_simulated), percent)),
         ],
