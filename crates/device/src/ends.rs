@@ -65,6 +65,16 @@ impl ProgramEnds {
         let slot = &self.slots[ppn.0 as usize & self.mask];
         if slot.ppn == ppn { slot.end } else { last.min(self.displaced) }
     }
+
+    /// When the last programs of `count` pages of one superblock have ended; any time up to `now` if they have.
+    #[inline]
+    pub(crate) fn of_all(&self, first: Ppn, count: u16, now: u64) -> u64 {
+        let end = self.of(first, now);
+        if count == 1 || self.last[self.geometry.superblock(first).0 as usize] <= now {
+            return end;
+        }
+        (1..u32::from(count)).fold(end, |end, step| end.max(self.of(Ppn(first.0 + step), now)))
+    }
 }
 
 /// Ends of clearings and erases.
@@ -127,6 +137,16 @@ mod tests {
         assert_eq!(ends.of(Ppn(17), 100), 500);
         assert_eq!(ends.of(Ppn(17), 1000), 1000, "the whole superblock has ended");
         assert_eq!(ends.of(Ppn(99), 100), 100, "a superblock without programs waits for nothing");
+    }
+
+    #[test]
+    fn a_run_of_pages_has_ended_when_all_of_them_have() {
+        let mut ends = ends();
+        ends.note(Ppn(17), 500, 0);
+        ends.note(Ppn(18), 900, 0);
+        ends.note(Ppn(19), 700, 0);
+        assert_eq!((ends.of_all(Ppn(16), 2, 100), ends.of_all(Ppn(16), 4, 100)), (500, 900));
+        assert_eq!(ends.of_all(Ppn(16), 4, 1000), 1000);
     }
 
     // 16 pages a superblock and 8 superblocks kept: pages 128 apart share a slot.

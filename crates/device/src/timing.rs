@@ -230,7 +230,7 @@ impl Timing {
             until = until.max(self.stores_end);
         }
         if op.after_page != NO_PAGE {
-            until = until.max(self.programs.of(op.after_page, now));
+            until = until.max(self.programs.of_all(op.after_page, op.after_pages, now));
         }
         if op.clear_id != ClearId(0) && !matches!(op.kind, OpKind::NvClear | OpKind::Erase) {
             until = until.max(self.clears.of(op.clear_id, now));

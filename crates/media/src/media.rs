@@ -13,6 +13,7 @@ use crate::oob::{OOB_BYTES, Oob};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::rail::{AckSet, Outcome, Rail, What};
 use crate::slab::{Slab, prefetch};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Counters of what was done, since the medium was powered on.
@@ -206,7 +207,7 @@ impl Media {
         self.push_program(ppn, die, purpose, after);
         if let Some(rail) = &mut self.rail {
             let what = What::Program { ppn, oob, stored: stored.clone(), failed };
-            rail.push_copy(what, Some(block), from, after, purpose == Purpose::Host && !failed, 0);
+            rail.push_copy(what, block, from, after, purpose == Purpose::Host && !failed);
         }
         if failed {
             self.nand.tear(ppn);
@@ -549,6 +550,25 @@ impl Media {
         self.store_uncharged(word, values, purpose, after);
     }
 
+    /// Changes one word of a record that has been stored before: atomically, and after all stores to the record so far.
+    ///
+    /// For the timing, `after` must name whatever those stores wait for.
+    #[inline]
+    pub fn change_record(&mut self, record: Range<usize>, word: usize, value: u64, purpose: Purpose, after: After) {
+        assert!(record.contains(&word));
+        let mut op = Op::new(OpKind::NvWrite, purpose, after);
+        op.amount = 8;
+        self.ops.push(op);
+        self.nvram[word] = value;
+        self.counts.nv_bytes_written += 8;
+        if self.faulty {
+            self.heal(word);
+        }
+        if let Some(rail) = &mut self.rail {
+            rail.push_change(What::Store { word, value }, record, after, purpose == Purpose::Host);
+        }
+    }
+
     /// Stores the words of one record among many that are charged together (`charge`).
     #[inline]
     pub fn store_uncharged(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
@@ -564,13 +584,18 @@ impl Media {
     #[cold]
     fn track_store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         if self.faulty {
-            self.plant(|faults| {
-                faults.flips.remove(&word);
-            });
+            self.heal(word);
         }
         if let Some(rail) = &mut self.rail {
             rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
         }
+    }
+
+    #[cold]
+    fn heal(&mut self, word: usize) {
+        self.plant(|faults| {
+            faults.flips.remove(&word);
+        });
     }
 
     /// Stores one word of DRAM that a capacitor saves when power fails: durable like NVRAM, at no cost.

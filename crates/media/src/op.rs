@@ -5,6 +5,7 @@
 //! Absent: durations.
 
 use crate::geometry::Ppn;
+use std::ops::Range;
 
 /// Names one clearing of an NVRAM range, or the erases of one superblock, so that reuse can wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -15,13 +16,14 @@ pub struct ClearId(pub u64);
 pub struct After {
     clear: ClearId,
     page: Ppn,
+    pages: u16,
     all: bool,
     fence: bool,
 }
 
 impl After {
     /// Nothing in particular.
-    pub const NOTHING: Self = Self { clear: ClearId(0), page: NO_PAGE, all: false, fence: false };
+    pub const NOTHING: Self = Self { clear: ClearId(0), page: NO_PAGE, pages: 0, all: false, fence: false };
     /// Everything issued before.
     pub const ALL: Self = Self { all: true, ..Self::NOTHING };
     /// Every NVRAM store issued before.
@@ -29,21 +31,27 @@ impl After {
     /// The program of a page, and of the page itself only.
     #[inline]
     pub const fn page(ppn: Ppn) -> Self {
-        Self { page: ppn, ..Self::NOTHING }
+        Self::pages(ppn, 1)
+    }
+    /// The programs of `count` pages from `first` on, and of these pages only.
+    #[inline]
+    pub const fn pages(first: Ppn, count: u16) -> Self {
+        Self { page: first, pages: count, ..Self::NOTHING }
     }
     /// A clearing of an NVRAM range, or the erases of a superblock.
     #[inline]
     pub const fn clear(id: ClearId) -> Self {
         Self { clear: id, ..Self::NOTHING }
     }
-    /// Both. Of two pages or two clearings only one can be named.
+    /// Both. Of two runs of pages or two clearings only one can be named.
     #[inline]
     pub fn and(self, other: Self) -> Self {
-        debug_assert!(self.page == NO_PAGE || other.page == NO_PAGE || self.page == other.page);
+        debug_assert!(self.pages == 0 || other.pages == 0 || self.named_pages() == other.named_pages());
         debug_assert!(self.clear.0 == 0 || other.clear.0 == 0 || self.clear == other.clear);
         Self {
             clear: if self.clear.0 == 0 { other.clear } else { self.clear },
-            page: if self.page == NO_PAGE { other.page } else { self.page },
+            page: if self.pages == 0 { other.page } else { self.page },
+            pages: if self.pages == 0 { other.pages } else { self.pages },
             all: self.all || other.all,
             fence: self.fence || other.fence,
         }
@@ -58,10 +66,10 @@ impl After {
     pub fn is_fence(self) -> bool {
         self.fence
     }
-    /// A page.
+    /// Pages, from the first to the one after the last.
     #[inline]
-    pub fn named_page(self) -> Option<Ppn> {
-        (self.page != NO_PAGE).then_some(self.page)
+    pub fn named_pages(self) -> Range<u32> {
+        self.page.0..self.page.0 + u32::from(self.pages)
     }
     /// A clearing.
     #[inline]
@@ -126,8 +134,10 @@ pub struct Op {
     pub after_all: bool,
     /// `After::fence`.
     pub after_fence: bool,
-    /// `After::page`, or `NO_PAGE`.
+    /// First page of `After::pages`, or `NO_PAGE`.
     pub after_page: Ppn,
+    /// Pages of `After::pages`, or 0.
+    pub after_pages: u16,
     /// `After::clear` of this operation; for `NvClear` and `Erase` its own name, which several erases may
     /// share (it ends when the last of them does). Names only grow. 0 is none.
     pub clear_id: ClearId,
@@ -149,6 +159,7 @@ impl Op {
             after_all: after.all,
             after_fence: after.fence,
             after_page: after.page,
+            after_pages: after.pages,
             clear_id: after.clear,
         }
     }

@@ -1,7 +1,7 @@
 //! The power rail: which operations are durable, which are pending, and what a cut may leave.
 //!
 //! The pending operations form a partial order. Operation B comes after A if B's [`After`] names A, if both
-//! touch one flash block, or if a fence stands between two NVRAM stores. The states that a cut at *any* instant
+//! touch one flash block, if a fence stands between two NVRAM stores, or if B changes a record that A stored to. The states that a cut at *any* instant
 //! can leave are exactly the durable image plus a subset of the pending operations that is closed
 //! downwards in this order, whose topmost programs and erases may be torn. So a cut inside a command needs no
 //! hook inside the firmware: cutting after the command covers every instant of it.
@@ -15,6 +15,7 @@ use crate::image::Image;
 use crate::oob::Oob;
 use crate::op::{After, OpKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// What a cut leaves of one pending operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +61,8 @@ struct Pending {
     all: bool,
     /// Every store with a smaller token comes before this operation.
     stores_below: u64,
-    pages: [Option<u64>; 2],
-    clears: Vec<u64>,
+    /// The operations that it names: programs, clearings, erases, stores to the same record.
+    named: Vec<u64>,
 }
 
 impl Pending {
@@ -118,41 +119,45 @@ impl Rail {
                 self.ack.push(pending.token);
             }
         }
-        self.ack.extend(after.named_page().and_then(|page| self.programs.get(&page.0)));
-        self.ack.extend(after.named_clear().and_then(|id| self.clears.get(&id.0)).into_iter().flatten());
+        self.ack.extend(named(&self.programs, &self.clears, after));
     }
 
     /// Records an operation; `block` is set for flash operations, `clear_id` names a clearing. A copy also comes after
     /// the program of the page it was read from: it says no more than that page.
     pub(crate) fn push(&mut self, what: What, block: Option<BlockId>, after: After, critical: bool, clear_id: u64) {
-        self.push_copy(what, block, None, after, critical, clear_id);
+        self.push_after(what, block, Vec::new(), after, critical, clear_id);
     }
 
     /// `push`, for a page copied from another one.
-    pub(crate) fn push_copy(
+    pub(crate) fn push_copy(&mut self, what: What, block: BlockId, copied: Option<Ppn>, after: After, critical: bool) {
+        let source = copied.and_then(|page| self.programs.get(&page.0).copied());
+        self.push_after(what, Some(block), source.into_iter().collect(), after, critical, 0);
+    }
+
+    /// `push`, for a store that changes a record: after all stores to it so far.
+    pub(crate) fn push_change(&mut self, what: What, record: Range<usize>, after: After, critical: bool) {
+        let to_record = |op: &&Pending| matches!(&op.what, What::Store { word, .. } if record.contains(word));
+        let stores = self.pending.iter().filter(to_record).map(|op| op.token).collect();
+        self.push_after(what, None, stores, after, critical, 0);
+    }
+
+    fn push_after(
         &mut self,
         what: What,
         block: Option<BlockId>,
-        copied: Option<Ppn>,
+        mut tokens: Vec<u64>,
         after: After,
         critical: bool,
         clear_id: u64,
     ) {
+        tokens.extend(named(&self.programs, &self.clears, after));
         let token = self.next_token;
         self.next_token += 1;
         let mut stores_below = if after.is_fence() { token } else { 0 };
         if matches!(what, What::Store { .. }) {
             stores_below = stores_below.max(self.fence);
         }
-        let pending = Pending {
-            token,
-            block,
-            all: after.is_all(),
-            stores_below,
-            pages: [after.named_page(), copied].map(|page| page.and_then(|page| self.programs.get(&page.0).copied())),
-            clears: after.named_clear().and_then(|id| self.clears.get(&id.0).cloned()).unwrap_or_default(),
-            what,
-        };
+        let pending = Pending { token, block, all: after.is_all(), stores_below, named: tokens, what };
         match &pending.what {
             What::Program { ppn, .. } => {
                 self.programs.insert(ppn.0, token);
@@ -193,8 +198,7 @@ impl Rail {
             all |= op.all;
             stores_below = stores_below.max(op.stores_below);
             blocks.extend(op.block);
-            tokens.extend(op.pages.iter().flatten());
-            tokens.extend(op.clears.iter().copied());
+            tokens.extend(op.named.iter().copied());
             match op.what {
                 What::Store { word, .. } => {
                     words.insert(word);
@@ -243,8 +247,7 @@ impl Rail {
         for op in &self.pending {
             let free = (!op.all || all_landed)
                 && op.stores_below <= first_missing_store
-                && op.pages.iter().flatten().all(|token| !missing.contains(token))
-                && op.clears.iter().all(|token| !missing.contains(token))
+                && op.named.iter().all(|token| !missing.contains(token))
                 && op.block.is_none_or(|block| !broken_blocks.contains(&block));
             let outcome = if free { choose(op.what.kind()) } else { Outcome::Absent };
             let outcome = match (outcome, &op.what) {
@@ -264,6 +267,17 @@ impl Rail {
         }
         image
     }
+}
+
+/// The pending operations that `after` names.
+fn named(
+    programs: &BTreeMap<u32, u64>,
+    clears: &BTreeMap<u64, Vec<u64>>,
+    after: After,
+) -> impl Iterator<Item = u64> + use<> {
+    let pages = programs.range(after.named_pages()).map(|(_, token)| *token);
+    let clears = after.named_clear().and_then(|id| clears.get(&id.0)).into_iter().flatten();
+    pages.chain(clears.copied()).collect::<Vec<_>>().into_iter()
 }
 
 fn land(image: &mut Image, what: &What, outcome: Outcome) {

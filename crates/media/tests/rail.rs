@@ -1,7 +1,8 @@
 //! A power cut leaves what the order of the operations allows and nothing else, against a trivial model.
 //!
 //! The model keeps every operation ever issued with the list of those it comes directly after, written down from the
-//! definitions alone: same block, a named page, a named clearing, all, every store, a fence between stores.
+//! definitions alone: same block, named pages, a named clearing, all, every store, a fence between stores, a change of a
+//! record.
 
 mod kit;
 
@@ -9,7 +10,7 @@ use kit::{WORDS, page, tiny};
 use proptest::prelude::*;
 use remap_ssd_media::{AckSet, After, BlockId, ClearId, ContentMode, Image, Media, MediaError, Oob, Outcome};
 use remap_ssd_media::{Page, Purpose, Stored};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
 enum Wait {
@@ -18,6 +19,8 @@ enum Wait {
     Fence,
     /// Of the pages programmed so far.
     Page(prop::sample::Index),
+    /// So many pages from it on, programmed or not.
+    Pages(prop::sample::Index, u16),
     /// Of the clearings and erases so far.
     Clear(prop::sample::Index),
     Both(prop::sample::Index, prop::sample::Index),
@@ -35,6 +38,13 @@ enum Action {
         wait: Wait,
     },
     Store {
+        word: usize,
+        value: u64,
+        host: bool,
+        wait: Wait,
+    },
+    /// A store to a record of words, after its earlier stores.
+    Change {
         word: usize,
         value: u64,
         host: bool,
@@ -62,6 +72,7 @@ fn wait() -> impl Strategy<Value = Wait> {
         1 => Just(Wait::All),
         2 => Just(Wait::Fence),
         2 => index().prop_map(Wait::Page),
+        1 => (index(), 2..5u16).prop_map(|(index, count)| Wait::Pages(index, count)),
         1 => index().prop_map(Wait::Clear),
         1 => (index(), index()).prop_map(|(page, clear)| Wait::Both(page, clear)),
     ]
@@ -74,6 +85,8 @@ fn action() -> impl Strategy<Value = Action> {
         // Few words, so that stores meet.
         8 => (0..6usize, 1..100u64, any::<bool>(), wait())
             .prop_map(|(word, value, host, wait)| Action::Store { word: word * 13, value, host, wait }),
+        3 => (0..6usize, 1..100u64, any::<bool>(), wait())
+            .prop_map(|(word, value, host, wait)| Action::Change { word: word * 13, value, host, wait }),
         2 => (0..WORDS - 20, 1..20usize, wait()).prop_map(|(start, len, wait)| Action::Clear { start, len, wait }),
         2 => Just(Action::Fence),
         1 => wait().prop_map(Action::AckAfter),
@@ -194,6 +207,16 @@ impl Model {
                 let newest = self.programs.iter().rev().find(|(place, _)| *place == (block, row));
                 (After::page(page(block, row)), newest.map(|(_, at)| *at).into_iter().collect())
             }
+            Wait::Pages(index, count) if !self.programs.is_empty() => {
+                let ((block, row), _) = *index.get(&self.programs);
+                let first = page(block, row);
+                let of_run = |(block, row): (u32, u32)| {
+                    page(block, row).0 >= first.0 && page(block, row).0 < first.0 + u32::from(*count)
+                };
+                let newest: BTreeMap<_, _> =
+                    self.programs.iter().filter(|(place, _)| of_run(*place)).copied().collect();
+                (After::pages(first, *count), newest.into_values().collect())
+            }
             Wait::Clear(index) if !self.names.is_empty() => {
                 let (id, operations) = index.get(&self.names);
                 (After::clear(*id), operations.clone())
@@ -204,7 +227,7 @@ impl Model {
                 operations.extend(more);
                 (page.and(clear), operations)
             }
-            Wait::Page(_) | Wait::Clear(_) => (After::NOTHING, Vec::new()),
+            Wait::Page(_) | Wait::Pages(..) | Wait::Clear(_) => (After::NOTHING, Vec::new()),
         }
     }
 
@@ -259,6 +282,19 @@ impl Model {
                 let (after, names) = self.wait(wait);
                 let purpose = if *host { Purpose::Host } else { Purpose::Meta };
                 self.media.store(*word, *value, purpose, after);
+                self.issue(Effect::Store { word: *word, value: *value }, names, *host);
+            }
+            Action::Change { word, value, host, wait } => {
+                let (after, mut names) = self.wait(wait);
+                let purpose = if *host { Purpose::Host } else { Purpose::Meta };
+                // Two neighbours of those words that are stored to.
+                let record = word.saturating_sub(13)..word + 1;
+                self.media.change_record(record.clone(), *word, *value, purpose, after);
+                let to_record = |at: &usize| {
+                    let is_store = matches!(self.issued[*at].effect, Effect::Store { .. });
+                    is_store && words_of(&self.issued[*at].effect).any(|word| record.contains(&word))
+                };
+                names.extend((0..self.issued.len()).filter(to_record));
                 self.issue(Effect::Store { word: *word, value: *value }, names, *host);
             }
             Action::Clear { start, len, wait } => {
