@@ -12,9 +12,8 @@ use crate::timing::{Command, Timing};
 use remap_ssd_ftl::{Ftl, RecoveryReport, Refusal, Remap};
 use remap_ssd_media::{Media, Page, Payload};
 
-/// What the host asks of one logical page.
+/// What the host asks of one logical page, or of a range if it is a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum PageKind {
     /// Read one page.
     Read,
@@ -25,9 +24,32 @@ pub enum PageKind {
     ReadModifyWrite,
     /// Deallocate one page.
     Trim,
+    /// A whole remap command, whose targets begin at the page it is submitted for. No data passes the link.
+    Remap {
+        /// First source LPN.
+        source: u32,
+        /// Pages.
+        len: u16,
+        /// The sources lose their pages.
+        relocate: bool,
+        /// All pages or none survive a power cut.
+        atomic: bool,
+    },
 }
 
+// Commands wait in long queues.
+const _: () = assert!(size_of::<PageKind>() == 8);
+
 impl PageKind {
+    /// Logical pages that it reads, writes, deallocates or maps.
+    #[inline]
+    pub fn pages(self) -> u64 {
+        match self {
+            Self::Remap { len, .. } => len.into(),
+            _ => 1,
+        }
+    }
+
     /// Does it bring a content along?
     #[inline]
     pub fn writes(self) -> bool {
@@ -40,11 +62,13 @@ impl PageKind {
 pub struct PageCommand {
     /// Identity of the content written; meaningless for other kinds.
     pub content: u64,
-    /// Logical page.
+    /// Logical page; the first one of a remap's targets.
     pub lpn: u32,
     /// What is asked.
     pub kind: PageKind,
 }
+
+const _: () = assert!(size_of::<PageCommand>() == 24);
 
 impl PageCommand {
     #[inline]
@@ -135,6 +159,9 @@ impl Device {
     #[inline]
     pub fn look_ahead_far(&self, command: &PageCommand) {
         self.ftl.look_ahead_far(command.lpn, command.identity());
+        if let PageKind::Remap { source, .. } = command.kind {
+            self.ftl.look_ahead_far(source, None);
+        }
     }
 
     /// Asks for what the tables say about a command about 16 submissions ahead.
@@ -154,6 +181,9 @@ impl Device {
             }
             PageKind::ReadModifyWrite => self.read_modify_write(now, command),
             PageKind::Trim => self.deallocate(now, command.lpn, 1),
+            PageKind::Remap { source, len, relocate, atomic } => {
+                self.remap(now, &Remap { target: command.lpn, source, len: len.into(), relocate, atomic })
+            }
         }
     }
 

@@ -82,7 +82,7 @@ fn us(ns: u64) -> f64 {
 pub struct Passed {
     /// Page operations of every kind.
     pub operations: u64,
-    /// Of those, reads and writes: they move 4 KiB each.
+    /// Of those, reads, writes and remaps: they serve 4 KiB each.
     pub transfers: u64,
 }
 
@@ -124,6 +124,8 @@ pub struct Meters {
     pub reads: Latencies,
     /// Latencies of write requests, read-modify-writes included.
     pub writes: Latencies,
+    /// Latencies of remap requests.
+    pub remaps: Latencies,
     first: Reading,
     readings: Vec<Reading>,
     interval_ns: u64,
@@ -139,6 +141,7 @@ impl Meters {
         Self {
             reads: Latencies::default(),
             writes: Latencies::default(),
+            remaps: Latencies::default(),
             first: Reading::of(device, now, Passed::default()),
             readings: Vec::new(),
             interval_ns,
@@ -198,6 +201,7 @@ impl Meters {
             latency_us: self.writes.percentiles(),
             seconds_simulated: seconds,
             read_latency_us: self.reads.percentiles(),
+            remap_latency_us: self.remaps.percentiles(),
             host_programs: stats.host_programs,
             metadata_pages: stats.meta_programs,
             lost_references: stats.lost_references,

@@ -282,6 +282,10 @@ impl Run<'_> {
                 self.meters.writes.record(latency);
             }
             PageKind::Trim => requests.trims += 1,
+            PageKind::Remap { .. } => {
+                requests.remaps += 1;
+                self.meters.remaps.record(latency);
+            }
         }
     }
 }
@@ -298,10 +302,20 @@ struct Tally {
 impl Tally {
     #[inline(always)]
     fn page(&mut self, kind: PageKind) {
+        if let PageKind::Remap { .. } = kind {
+            return self.remapped(kind.pages());
+        }
         self.passed.operations += 1;
         self.passed.transfers += u64::from(kind != PageKind::Trim);
         self.page_reads += u64::from(matches!(kind, PageKind::Read | PageKind::ReadModifyWrite));
         self.page_writes += u64::from(kind.writes());
+    }
+
+    /// Remapped pages count as served and written, although nothing was transferred.
+    fn remapped(&mut self, pages: u64) {
+        self.passed.operations += pages;
+        self.passed.transfers += pages;
+        self.page_writes += pages;
     }
 
     #[cold]
@@ -315,7 +329,7 @@ impl Tally {
         if all.submitted == 0 {
             return Err(RunError::Nothing);
         }
-        let completed = all.reads + all.writes + all.read_modify_writes + all.trims;
+        let completed = all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps;
         let refused = all.refused.values().sum::<u64>();
         let agree = |what, submitted, ended| match submitted == ended {
             true => Ok(()),

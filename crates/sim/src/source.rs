@@ -1,6 +1,6 @@
 //! What a device under test is fed: a stream of page operations, in batches.
 //!
-//! Invariants: `lpn < addressable`; the pages of one request are adjacent in the stream, and only the
+//! Invariants: `lpn < addressable`, and so are all pages of a remap; the pages of one request are adjacent in the stream, and only the
 //! last of them carries `last`; `at_ns` never decreases.
 //! Absent: time of completion (the device's) and how LBAs were folded (the trace reader's).
 
@@ -13,13 +13,15 @@ pub struct HostPage {
     pub at_ns: u64,
     /// Identity of the content written: equal identities mean equal 4 KiB. Never 0 for writes.
     pub content: u64,
-    /// Logical page number, already folded into the addressable range.
+    /// Logical page number, already folded into the addressable range; the first one of a remap's targets.
     pub lpn: u32,
     /// What is asked.
     pub kind: PageKind,
     /// True for the last page of its request.
     pub last: bool,
 }
+
+const _: () = assert!(size_of::<HostPage>() == 32);
 
 /// A stream of page operations: a synthetic workload or a trace.
 pub trait Source {

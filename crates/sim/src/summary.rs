@@ -69,6 +69,8 @@ pub struct Accounting {
     pub read_modify_writes: u64,
     /// Deallocations completed.
     pub trims: u64,
+    /// Remap commands completed.
+    pub remaps: u64,
     /// Requests refused by the device, with the reason's name.
     pub refused: std::collections::BTreeMap<String, u64>,
     /// Malformed trace records skipped at the user's wish.
@@ -105,6 +107,8 @@ pub struct RunSummary {
 
     /// Read latency.
     pub read_latency_us: Percentiles,
+    /// Latency of whole remap commands.
+    pub remap_latency_us: Percentiles,
     /// Programs that carried host data.
     pub host_programs: u64,
     /// Programs of metadata: heads, tails, deallocation maps, remap log on flash.

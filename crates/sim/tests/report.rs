@@ -72,7 +72,6 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
         latency_us,
         host_programs,
         metadata_pages,
-        lost_references: 0,
         dedup_hits: remaps,
         latency_cdf,
         samples,
@@ -89,6 +88,7 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
         lifetime_years: 6.4,
         requests: Accounting { submitted: 4_200_000, reads: 5_696, writes: 4_194_304, ..Accounting::default() },
         wall_s: 2.34,
+        ..RunSummary::default()
     }
 }
 

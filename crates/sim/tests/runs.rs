@@ -255,6 +255,40 @@ fn aging_that_gets_nowhere_says_why() {
     assert!(matches!(error, AgingError::Ended(_)), "{error}");
 }
 
+// 64 pages are copied in at least 4 rounds of 16 dies, or remapped by 64 entries of 16 bytes.
+#[test]
+fn a_remap_command_is_one_request_of_many_pages() {
+    let latency = |scheme, len| {
+        let remap = PageKind::Remap { source: 0, len, relocate: false, atomic: false };
+        let pages = [writes(0..64), vec![page(remap, 1000, true), page(PageKind::Read, 1063, true)]].concat();
+        let mut device = device(scheme);
+        let summary =
+            go(&mut device, &mut Fixed(pages), &RunOptions { queue_depth: 1, ..RunOptions::default() }).unwrap();
+        let requests = &summary.requests;
+        assert_eq!((requests.submitted, requests.writes, requests.reads, requests.remaps), (66, 64, 1, 1));
+        assert_eq!(
+            (summary.host_pages, summary.remaps + summary.host_programs),
+            (64 + u64::from(len), 64 + u64::from(len))
+        );
+        assert!((summary.iops * summary.seconds_simulated - f64::from(65 + len)).abs() < 1e-6);
+        assert_eq!(device.read(u64::MAX / 4, 1000).1, device.read(u64::MAX / 4, 0).1);
+        summary.remap_latency_us.max
+    };
+    let (one, many) = (latency(SchemeKind::RemapSsd, 1), latency(SchemeKind::RemapSsd, 64));
+    // The port's turns are taken at submission: some of the stores pass while the command is on the link.
+    assert!(one < 2.0 && (64.0 * 0.125..12.0).contains(&many), "{one} {many}");
+    let copied = latency(SchemeKind::None, 64);
+    assert!((2200.0..5000.0).contains(&copied), "{copied}");
+}
+
+#[test]
+fn a_remap_past_the_end_is_refused_and_accounted_for() {
+    let mut device = device(SchemeKind::RemapSsd);
+    let remap = PageKind::Remap { source: u32::MAX, len: 2, relocate: true, atomic: false };
+    let summary = go(&mut device, &mut Fixed(vec![page(remap, 0, true)]), &RunOptions::default()).unwrap();
+    assert_eq!((summary.requests.remaps, &summary.requests.refused["LBA out of range"]), (0, &1));
+}
+
 #[test]
 fn overwriting_makes_the_state_steady() {
     let mut device = device(SchemeKind::None);

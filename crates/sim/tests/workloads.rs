@@ -265,7 +265,7 @@ fn a_seed_gives_the_same_stream_everywhere() {
     let digest = |spec: &str, content| {
         let mut workload = Workload::new(config(spec, content, 1 << 20)).unwrap();
         take(&mut workload, 100_000).iter().fold(0u64, |digest, page| {
-            let word = page.content ^ (u64::from(page.lpn) << 24) ^ (page.kind as u64);
+            let word = page.content ^ (u64::from(page.lpn) << 24) ^ u64::from(page.kind == PageKind::Write);
             (digest ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
         })
     };

@@ -53,7 +53,7 @@ impl TraceFacts {
 
     /// Pages in all.
     pub fn pages(&self) -> u64 {
-        (self.stat.reads + self.stat.trims) * u64::from(self.repeat) + self.pages_written()
+        (self.stat.reads + self.stat.trims + self.stat.remaps) * u64::from(self.repeat) + self.pages_written()
     }
 
     /// Its part of the configuration; the file by name only, so that results do not depend on where it lies.

@@ -127,6 +127,10 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
     vec![
         Section { title: "Write latency, µs", rows: percentiles(&run.latency_us, true) },
         Section { title: "Read latency, µs", rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0) },
+        Section {
+            title: "Remap latency, µs",
+            rows: percentiles(&run.remap_latency_us, run.remap_latency_us.max != 0.0),
+        },
         flash_programs(run),
         remapping(run),
         remapping_metadata(run),
@@ -233,7 +237,7 @@ fn wear(run: &RunSummary) -> Section {
 fn requests(run: &RunSummary) -> Section {
     let r = &run.requests;
     let refused: u64 = r.refused.values().sum();
-    let ended = r.reads + r.writes + r.read_modify_writes + r.trims + refused;
+    let ended = r.reads + r.writes + r.read_modify_writes + r.trims + r.remaps + refused;
     let reasons: Vec<_> = r.refused.iter().map(|(why, n)| format!("{} {}", one_line(why), exact(*n))).collect();
     let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     let verdict = if ended == r.submitted {
@@ -249,6 +253,7 @@ fn requests(run: &RunSummary) -> Section {
             ("writes", exact(r.writes)),
             ("read-modify-writes", exact(r.read_modify_writes)),
             ("deallocations", exact(r.trims)),
+            ("remap commands", exact(r.remaps)),
             ("refused", format!("{}{reasons}", exact(refused))),
             ("accounted for", verdict),
             ("skipped trace records", exact(r.skipped)),

@@ -25,6 +25,8 @@ pub struct TraceStat {
     pub read_modify_writes: u64,
     /// Pages deallocated.
     pub trims: u64,
+    /// Pages remapped.
+    pub remaps: u64,
     /// Distinct logical pages named; with [`super::Fold::Compact`] and `addressable` at its maximum
     /// this is the working set of the traced disk.
     pub unique_pages: u64,
@@ -75,6 +77,7 @@ pub fn stat(path: impl AsRef<Path>, format: Option<Format>, options: TraceOption
                 }
                 PageKind::ReadModifyWrite => total.read_modify_writes += 1,
                 PageKind::Trim => total.trims += 1,
+                PageKind::Remap { len, .. } => total.remaps += u64::from(len),
             }
             pages_seen.insert(page.lpn);
             total.duration_ns = page.at_ns;
