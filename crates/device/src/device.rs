@@ -123,7 +123,7 @@ impl Device {
         Ok((Self::assemble(ftl, config), report))
     }
 
-    fn assemble(mut ftl: Ftl, config: DeviceConfig) -> Self {
+    pub(crate) fn assemble(mut ftl: Ftl, config: DeviceConfig) -> Self {
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
         let hashes = ftl.deduplicates();

@@ -11,9 +11,11 @@
 pub mod config;
 mod device;
 mod ends;
+mod folder;
 pub mod preset;
 mod saved;
 mod scale;
+mod service;
 pub mod timing;
 
 pub use config::{DeviceConfig, DeviceConfigError};
@@ -21,4 +23,5 @@ pub use device::{Completion, Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageComman
 pub use preset::{PRESETS, Preset};
 pub use saved::OpenError;
 pub use scale::parse_scale;
+pub use service::{SERVICE_BYTES_MAX, SERVICE_BYTES_MIN};
 pub use timing::{Command, Timing};

@@ -32,6 +32,12 @@ pub enum OpenError {
     /// The scheme's remaps do not outlive power.
     #[error("scheme `{0}` keeps its remaps in DRAM: an image would lose them")]
     NotDurable(&'static str),
+    /// A device in a folder is for use: it holds bytes.
+    #[error("a device in a folder holds real bytes: content must be \"bytes\"")]
+    NotBytes,
+    /// Nothing is ever overwritten.
+    #[error("the folder is not empty")]
+    NotEmpty,
 }
 
 impl Device {

@@ -6,6 +6,7 @@
 //! Absent: pending operations, time, and NVRAM.
 
 use crate::content::{ContentMode, Page, PageBytes};
+use crate::folder::MappedPages;
 use crate::geometry::{BlockId, Geometry, Ppn, SbId, Slot};
 use crate::oob::{OOB_BYTES, Oob};
 use crate::slab::Slab;
@@ -26,11 +27,24 @@ pub enum Stored {
 }
 
 /// Data pages' contents, by content mode.
-#[derive(Clone)]
 pub(crate) enum Contents {
     None,
     Identity(Slab<u64>),
     Bytes(Vec<Option<PageBytes>>),
+    /// Bytes in a file.
+    Mapped(MappedPages),
+}
+
+impl Clone for Contents {
+    fn clone(&self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Identity(cells) => Self::Identity(cells.clone()),
+            Self::Bytes(cells) => Self::Bytes(cells.clone()),
+            // A copy is no longer the file's.
+            Self::Mapped(pages) => Self::Bytes((0..pages.len()).map(|at| Some(pages.bytes(at))).collect()),
+        }
+    }
 }
 
 impl Contents {
@@ -39,6 +53,8 @@ impl Contents {
             Contents::None => {}
             Contents::Identity(cells) => cells[at] = 0,
             Contents::Bytes(cells) => cells[at] = None,
+            // Nobody reads it as data before it is programmed again.
+            Contents::Mapped(_) => {}
         }
     }
 }
@@ -127,7 +143,11 @@ impl NandArray {
         match (stored, &mut self.contents) {
             (Stored::Identity(identity), Contents::Identity(cells)) => cells[at] = identity,
             (Stored::Bytes(bytes), Contents::Bytes(cells)) => cells[at] = Some(bytes),
+            (Stored::Bytes(bytes), Contents::Mapped(pages)) => pages.put(at, &bytes[..]),
             (Stored::Meta(bytes), contents) => {
+                if let Contents::Mapped(pages) = contents {
+                    pages.put(at, &bytes);
+                }
                 self.meta.insert(ppn.0, bytes);
                 self.meta_bits[at / 64] |= 1 << (at % 64);
                 // A leftover identity must not look like this page's content.
@@ -200,6 +220,7 @@ impl NandArray {
             Contents::None => Page::Unknown,
             Contents::Identity(cells) => Page::Identity(cells[ppn.0 as usize]),
             Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Page::Unknown, Page::Bytes),
+            Contents::Mapped(pages) => Page::Bytes(pages.bytes(ppn.0 as usize)),
         }
     }
 
@@ -230,6 +251,7 @@ impl NandArray {
             Contents::None => Stored::Nothing,
             Contents::Identity(cells) => Stored::Identity(cells[ppn.0 as usize]),
             Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Stored::Nothing, Stored::Bytes),
+            Contents::Mapped(pages) => Stored::Bytes(pages.bytes(ppn.0 as usize)),
         }
     }
 
@@ -237,7 +259,7 @@ impl NandArray {
         match self.contents {
             Contents::None => ContentMode::None,
             Contents::Identity(_) => ContentMode::Identity,
-            Contents::Bytes(_) => ContentMode::Bytes,
+            Contents::Bytes(_) | Contents::Mapped(_) => ContentMode::Bytes,
         }
     }
 }

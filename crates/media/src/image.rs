@@ -175,6 +175,13 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
     match (&mut one.contents, &flat.contents) {
         (Contents::Identity(to), Contents::Identity(from)) => to.copy_from_slice(&from[page_range]),
         (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),
+        (Contents::Bytes(to), Contents::Mapped(from)) => {
+            for (at, to) in page_range.zip(to) {
+                let ppn = Ppn(at as u32);
+                let holds_data = flat.is_programmed(ppn) && !flat.is_meta(ppn) && flat.oob(ppn).lpn() != Oob::TAIL;
+                *to = holds_data.then(|| from.bytes(at));
+            }
+        }
         _ => {}
     }
     one.next_row.copy_from_slice(&flat.next_row[block_range.clone()]);

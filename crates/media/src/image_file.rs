@@ -175,6 +175,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
                     body.write_all(&bytes[..])?;
                 }
             },
+            Contents::Mapped(_) => unreachable!("an image is a copy in memory"),
         }
     }
     Ok(())
@@ -290,6 +291,7 @@ fn read_superblock<R: Read>(
         }
         match &mut sb.contents {
             Contents::None => {}
+            Contents::Mapped(_) => unreachable!("an image is a copy in memory"),
             Contents::Identity(cells) => {
                 let mut identity = [0; 8];
                 body.exact(&mut identity)?;
@@ -307,10 +309,18 @@ fn read_superblock<R: Read>(
     Ok(sb)
 }
 
-/// A stream that hashes what passes.
-struct Hashed<T> {
-    inner: T,
-    hash: blake3::Hasher,
+/// A stream and the hash of what went through it.
+pub(crate) struct Hashed<T> {
+    pub(crate) inner: T,
+    pub(crate) hash: blake3::Hasher,
+}
+
+impl<T: Read> Read for Hashed<T> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.hash.update(&bytes[..read]);
+        Ok(read)
+    }
 }
 
 impl<T: Write> Write for Hashed<T> {

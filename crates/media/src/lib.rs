@@ -10,6 +10,7 @@
 mod array;
 pub mod content;
 pub mod fault;
+pub mod folder;
 pub mod geometry;
 pub mod image;
 pub mod image_file;

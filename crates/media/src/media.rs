@@ -7,6 +7,7 @@
 use crate::array::{Contents, NandArray, Stored};
 use crate::content::{ContentMode, Page, Payload};
 use crate::fault::{Faults, MediaError};
+use crate::folder::Folder;
 use crate::geometry::{BlockId, Geometry, Ppn, Slot};
 use crate::image::Image;
 use crate::oob::{OOB_BYTES, Oob};
@@ -37,7 +38,7 @@ pub type MetaPage = (Oob, Arc<[u8]>);
 /// NAND and NVRAM.
 pub struct Media {
     pub(crate) nand: NandArray,
-    nvram: Slab<u64>,
+    pub(crate) nvram: Slab<u64>,
     /// Planted faults.
     faults: Faults,
     faulty: bool,
@@ -46,6 +47,8 @@ pub struct Media {
     /// Counters.
     pub counts: MediaCounts,
     rail: Option<Box<Rail>>,
+    /// Where all this is written down, for a device in a folder.
+    pub(crate) folder: Option<Box<Folder>>,
     next_clear: u64,
 }
 
@@ -63,7 +66,7 @@ impl Media {
         Self::assemble(nand, nvram)
     }
 
-    fn assemble(nand: NandArray, nvram: Slab<u64>) -> Self {
+    pub(crate) fn assemble(nand: NandArray, nvram: Slab<u64>) -> Self {
         Self {
             nand,
             nvram,
@@ -72,6 +75,7 @@ impl Media {
             ops: Vec::new(),
             counts: MediaCounts::default(),
             rail: None,
+            folder: None,
             next_clear: 1,
         }
     }
@@ -209,11 +213,16 @@ impl Media {
             let what = What::Program { ppn, oob, stored: stored.clone(), failed };
             rail.push_copy(what, block, from, after, purpose == Purpose::Host && !failed);
         }
+        self.folder_room();
         if failed {
             self.nand.tear(ppn);
+            self.folder_tear(ppn);
             return Err(MediaError::ProgramFailed);
         }
-        self.nand.put(ppn, oob, stored);
+        match self.folder {
+            None => self.nand.put(ppn, oob, stored),
+            Some(_) => self.folder_program(ppn, oob, stored),
+        }
         Ok(())
     }
 
@@ -236,7 +245,7 @@ impl Media {
             let identity = match &self.nand.contents {
                 Contents::Identity(cells) => Some(cells[from.0 as usize]),
                 Contents::None => Some(0),
-                Contents::Bytes(_) => None,
+                Contents::Bytes(_) | Contents::Mapped(_) => None,
             };
             if let Some(identity) = identity {
                 self.program_plain(to, oob, identity, purpose, after);
@@ -263,10 +272,16 @@ impl Media {
         self.program(ppn, oob, stored, Purpose::Meta, after)
     }
 
-    /// No fault, no damage, no rail: nothing can come between an operation and its effect.
+    /// No fault, no damage, no rail, no folder: nothing comes between an operation and its effect.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
-        !self.faulty && self.rail.is_none() && self.nand.is_pristine()
+        !self.is_tracked() && self.nand.is_pristine()
+    }
+
+    /// Does anybody want to know of every operation?
+    #[inline(always)]
+    fn is_tracked(&self) -> bool {
+        self.faulty || self.rail.is_some() || self.folder.is_some()
     }
 
     #[inline(always)]
@@ -458,11 +473,14 @@ impl Media {
         if let Some(rail) = &mut self.rail {
             rail.push(What::Erase { block, failed }, Some(block), after, false, id.0);
         }
+        self.folder_before_erase();
         if failed {
             self.nand.spoil(block);
+            self.folder_erase(block, true);
             return Err(MediaError::EraseFailed);
         }
         self.nand.erase(block);
+        self.folder_erase(block, false);
         if self.faulty {
             let geometry = self.nand.geometry;
             let of_block = |ppn: &Ppn| {
@@ -536,8 +554,9 @@ impl Media {
                 self.ops.push(op);
             }
         }
-        if self.faulty || self.rail.is_some() {
+        if self.is_tracked() {
             self.track_store(word, value, purpose, after);
+            self.folder_store(word, &[value]);
         }
     }
 
@@ -574,7 +593,8 @@ impl Media {
     pub fn store_uncharged(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         self.nvram[word..word + values.len()].copy_from_slice(values);
         self.counts.nv_bytes_written += 8 * values.len() as u64;
-        if self.faulty || self.rail.is_some() {
+        if self.is_tracked() {
+            self.folder_store(word, values);
             for (index, value) in values.iter().enumerate() {
                 self.track_store(word + index, *value, purpose, after);
             }
@@ -601,6 +621,7 @@ impl Media {
     /// Stores one word of DRAM that a capacitor saves when power fails: durable like NVRAM, at no cost.
     pub fn store_capacitor(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         self.nvram[word] = value;
+        self.folder_store(word, &[value]);
         if purpose == Purpose::Host && after != After::NOTHING {
             self.ops.push(Op::new(OpKind::Wait, purpose, after));
         }
@@ -619,7 +640,9 @@ impl Media {
 
     /// Zeroes a range in the background. A cut may leave any subset of its words zeroed.
     pub fn clear(&mut self, start: usize, len: usize, after: After) -> ClearId {
+        self.folder_room();
         self.nvram[start..start + len].fill(0);
+        self.folder_clear(start, len);
         self.counts.nv_bytes_written += 8 * len as u64;
         let id = self.name_next();
         let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
@@ -637,7 +660,9 @@ impl Media {
 
     /// Zeroes a range of DRAM that a capacitor saves, at no cost.
     pub fn clear_capacitor(&mut self, start: usize, len: usize, after: After) -> ClearId {
+        self.folder_room();
         self.nvram[start..start + len].fill(0);
+        self.folder_clear(start, len);
         let id = self.name_next();
         if let Some(rail) = &mut self.rail {
             rail.push(What::Clear { start, len }, None, after, false, id.0);

@@ -1,0 +1,103 @@
+//! A device in a folder: survives the process at any instant, and the machine up to the last `sync`.
+//!
+//! ```text
+//! device.toml   the configuration; written last, so that a folder without it was never finished
+//! ...           the media's files
+//! ```
+//! Absent: the files' format and the order in which they become durable (the media's).
+
+use crate::config::DeviceConfig;
+use crate::device::Device;
+use crate::saved::OpenError;
+use remap_ssd_ftl::{Ftl, RecoveryReport};
+use remap_ssd_media::image_file::ImageError;
+use remap_ssd_media::{ContentMode, Media};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+const CONFIG: &str = "device.toml";
+
+impl Device {
+    /// Makes a new device in a folder that does not exist or is empty, with all the space it will ever need.
+    ///
+    /// # Errors
+    /// The configuration cannot work, the folder holds something, or the system's reason, a full disk among them;
+    /// nothing is left behind then.
+    pub fn create_in_folder(dir: &Path, config: DeviceConfig, journal_bytes: Option<u64>) -> Result<Self, OpenError> {
+        config.check()?;
+        let firmware = &config.firmware;
+        if !firmware.scheme.is_durable() {
+            return Err(OpenError::NotDurable(firmware.scheme.name()));
+        }
+        if config.content != ContentMode::Bytes {
+            return Err(OpenError::NotBytes);
+        }
+        let existed = dir.exists();
+        std::fs::create_dir_all(dir).map_err(ImageError::from)?;
+        if std::fs::read_dir(dir).map_err(ImageError::from)?.next().is_some() {
+            return Err(OpenError::NotEmpty);
+        }
+        let made = Self::fill_folder(dir, config, journal_bytes);
+        if made.is_err() {
+            let files = Media::folder_files(dir).into_iter().chain([dir.join(CONFIG)]);
+            files.for_each(|file| drop(std::fs::remove_file(file)));
+            if !existed {
+                let _ = std::fs::remove_dir(dir);
+            }
+        }
+        made
+    }
+
+    fn fill_folder(dir: &Path, config: DeviceConfig, journal_bytes: Option<u64>) -> Result<Self, OpenError> {
+        let words = config.firmware.nvram_words(&config.geometry);
+        let media = Media::create_folder(dir, config.geometry, words, journal_bytes)?;
+        let ftl = Ftl::format(media, config.firmware.clone())
+            .map_err(|error| crate::config::DeviceConfigError(error.to_string()))?;
+        let mut device = Self::assemble(ftl, config);
+        device.sync().map_err(ImageError::from)?;
+        write_config(dir, &device.config().to_toml()).map_err(ImageError::from)?;
+        Ok(device)
+    }
+
+    /// Powers on the device in a folder.
+    ///
+    /// # Errors
+    /// The folder holds no device, one in use, or one that cannot be recovered.
+    pub fn open_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
+        let text = match std::fs::read_to_string(dir.join(CONFIG)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ImageError::NotAnImage.into()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(OpenError::NotText),
+            Err(error) => return Err(ImageError::from(error).into()),
+        };
+        let config = DeviceConfig::from_toml(&text)?;
+        let (media, _) = Media::open_folder(dir)?;
+        Self::recover(media, config)
+    }
+
+    /// Makes everything acknowledged survive a crash of this machine. Nothing to do for a device in memory.
+    ///
+    /// # Errors
+    /// The system could not write: nothing may be acknowledged any more.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.untimed(|ftl| ftl.media_mut().sync())
+    }
+
+    /// Powers off in good order.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn close(mut self) -> io::Result<()> {
+        self.untimed(|ftl| ftl.media_mut().tidy())
+    }
+}
+
+fn write_config(dir: &Path, text: &str) -> io::Result<()> {
+    let aside = dir.join("device.toml.part");
+    let mut file = File::create(&aside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&aside, dir.join(CONFIG))?;
+    File::open(dir)?.sync_all()
+}

@@ -1,0 +1,226 @@
+//! What happened since the last state was written: one record an operation, in order.
+//!
+//! ```text
+//! header   16 bytes: magic, generation
+//! records  a head of 8 bytes, then `words` words of 8 bytes
+//! ```
+//! Invariants: a record counts only if its CRC, seeded with generation and position, fits: what an earlier use of the
+//! file left behind does not, nor does anything after the first gap. Absent: what records do (the folder's).
+
+use crate::oob::{OOB_BYTES, Oob};
+use bitfield_struct::bitfield;
+use memmap2::MmapMut;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// Bytes before the first record.
+pub(super) const HEADER_BYTES: usize = 16;
+const MAGIC: [u8; 8] = *b"RMPJRNL1";
+/// Words of one store record, at most.
+pub(super) const STORE_WORDS_MAX: usize = 254;
+/// Bytes of the longest record.
+pub(super) const RECORD_BYTES_MAX: usize = 8 + (STORE_WORDS_MAX + 1) * 8;
+
+/// First 8 bytes of a record.
+#[bitfield(u64)]
+struct RecordHead {
+    crc: u32,
+    kind: u8,
+    words: u8,
+    /// Kind of page for programs, else 0.
+    page_kind: u16,
+}
+
+/// Ppn and CRC of what a program stored.
+#[bitfield(u64)]
+struct ProgramWhere {
+    ppn: u32,
+    crc: u32,
+}
+
+const PROGRAM: u8 = 1;
+const TEAR: u8 = 2;
+const ERASE: u8 = 3;
+const SPOIL: u8 = 4;
+const STORE: u8 = 5;
+const CLEAR: u8 = 6;
+const SYNCED: u8 = 7;
+
+/// What a page holds, in 16 bits: data, or so many bytes of metadata less one, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageKind(pub(super) u16);
+
+impl PageKind {
+    pub(super) const DATA: Self = Self(0);
+    /// Nothing but an OOB.
+    pub(super) const NOTHING: Self = Self(u16::MAX - 1);
+    pub(super) const TORN: Self = Self(u16::MAX);
+
+    /// `bytes` of metadata.
+    pub(super) fn meta(bytes: usize) -> Self {
+        assert!(bytes <= crate::geometry::PAGE_BYTES, "a metadata page is at most a page");
+        Self(bytes as u16 + 1)
+    }
+
+    /// Bytes of metadata, if it is such a page and the number is possible.
+    pub(super) fn meta_bytes(self) -> Option<usize> {
+        (self.0 != 0 && usize::from(self.0) <= crate::geometry::PAGE_BYTES + 1).then(|| usize::from(self.0) - 1)
+    }
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Record<'a> {
+    /// A page was programmed; `crc` is that of the bytes stored in it.
+    Program { ppn: u32, oob: Oob, kind: PageKind, crc: u32 },
+    /// A program failed.
+    Tear { ppn: u32 },
+    /// A block was erased.
+    Erase { block: u32 },
+    /// An erase failed.
+    Spoil { block: u32 },
+    /// Words of NVRAM were stored; little-endian bytes.
+    Store { word: u64, values: &'a [u64] },
+    /// A range of NVRAM was zeroed.
+    Clear { start: u64, len: u64 },
+    /// Everything before this record is durable, contents too.
+    Synced,
+}
+
+/// A journal in a mapped file.
+pub(super) struct Journal {
+    map: MmapMut,
+    generation: u64,
+    at: usize,
+}
+
+impl Journal {
+    pub(super) fn new(map: MmapMut) -> Self {
+        Self { map, generation: 0, at: 0 }
+    }
+
+    /// Begins anew; durable only after `sync`.
+    pub(super) fn begin(&mut self, generation: u64) {
+        self.map[..8].copy_from_slice(&MAGIC);
+        self.map[8..16].copy_from_slice(&generation.to_le_bytes());
+        (self.generation, self.at) = (generation, HEADER_BYTES);
+    }
+
+    pub(super) fn sync(&self) -> std::io::Result<()> {
+        self.map.flush_range(0, self.at)
+    }
+
+    /// Is there room for the longest record, and for a `Synced` after it?
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.at + RECORD_BYTES_MAX + 8 <= self.map.len()
+    }
+
+    /// Appends a record.
+    pub(super) fn append(&mut self, record: &Record<'_>) {
+        let mut words = [0u64; 3];
+        let (kind, page_kind, payload): (u8, u16, &[u64]) = match *record {
+            Record::Program { ppn, oob, kind, crc } => {
+                let bytes = oob.to_bytes();
+                let (low, high) = bytes.split_first_chunk::<8>().expect("an OOB record has more than 8 bytes");
+                words[0] = ProgramWhere::new().with_ppn(ppn).with_crc(crc).into();
+                words[1] = u64::from_le_bytes(*low);
+                words[2] = u64::from(u16::from_le_bytes([high[0], high[1]]));
+                (PROGRAM, kind.0, &words)
+            }
+            Record::Tear { ppn } => {
+                words[0] = u64::from(ppn);
+                (TEAR, 0, &words[..1])
+            }
+            Record::Erase { block } | Record::Spoil { block } => {
+                words[0] = u64::from(block);
+                (if matches!(record, Record::Erase { .. }) { ERASE } else { SPOIL }, 0, &words[..1])
+            }
+            Record::Store { word, values } => {
+                return self.put(STORE, 0, std::iter::once(word).chain(values.iter().copied()), values.len() + 1);
+            }
+            Record::Clear { start, len } => {
+                (words[0], words[1]) = (start, len);
+                (CLEAR, 0, &words[..2])
+            }
+            Record::Synced => (SYNCED, 0, &words[..0]),
+        };
+        self.put(kind, page_kind, payload.iter().copied(), payload.len());
+    }
+
+    fn put(&mut self, kind: u8, page_kind: u16, payload: impl Iterator<Item = u64>, words: usize) {
+        let end = self.at + 8 + words * 8;
+        for (bytes, word) in self.map[self.at + 8..end].as_chunks_mut::<8>().0.iter_mut().zip(payload) {
+            *bytes = word.to_le_bytes();
+        }
+        let head = RecordHead::new().with_kind(kind).with_words(words as u8).with_page_kind(page_kind);
+        let crc = crc(self.generation, self.at, head, &self.map[self.at + 8..end]);
+        // 1. the payload  2. the head with its CRC. Killed in between, the record is not there.
+        compiler_fence(Ordering::SeqCst);
+        self.map[self.at..self.at + 8].copy_from_slice(&head.with_crc(crc).into_bits().to_le_bytes());
+        compiler_fence(Ordering::SeqCst);
+        self.at = end;
+    }
+
+    /// Reads what is there of a generation: offsets of its records up to the first that does not count.
+    pub(super) fn read(&mut self, generation: u64) -> Vec<usize> {
+        let mut found = Vec::new();
+        self.generation = generation;
+        self.at = HEADER_BYTES;
+        if self.map[..8] != MAGIC || self.map[8..16] != generation.to_le_bytes() {
+            return found;
+        }
+        while let Some(end) = self.end_of(self.at) {
+            found.push(self.at);
+            self.at = end;
+        }
+        found
+    }
+
+    fn head_at(&self, at: usize) -> Option<RecordHead> {
+        let bytes = self.map.get(at..)?.first_chunk::<8>()?;
+        Some(RecordHead::from_bits(u64::from_le_bytes(*bytes)))
+    }
+
+    fn end_of(&self, at: usize) -> Option<usize> {
+        let head = self.head_at(at)?;
+        let end = at + 8 + usize::from(head.words()) * 8;
+        let payload = self.map.get(at + 8..end)?;
+        let fits = (PROGRAM..=SYNCED).contains(&head.kind()) && crc(self.generation, at, head, payload) == head.crc();
+        fits.then_some(end)
+    }
+
+    /// The record at an offset that `read` found; `None` if it makes no sense. A store's values go into `values`.
+    pub(super) fn record<'a>(&self, at: usize, values: &'a mut Vec<u64>) -> Option<Record<'a>> {
+        let head = self.head_at(at)?;
+        let payload = self.map.get(at + 8..at + 8 + usize::from(head.words()) * 8)?;
+        values.clear();
+        values.extend(payload.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+        let small = |word: u64| u32::try_from(word).ok();
+        Some(match (head.kind(), values.as_slice()) {
+            (PROGRAM, [place, low, high]) => {
+                let place = ProgramWhere::from_bits(*place);
+                let mut oob = [0; OOB_BYTES];
+                oob[..8].copy_from_slice(&low.to_le_bytes());
+                oob[8..].copy_from_slice(&high.to_le_bytes()[..2]);
+                let (ppn, crc, kind) = (place.ppn(), place.crc(), PageKind(head.page_kind()));
+                Record::Program { ppn, oob: Oob::from_bytes(oob), kind, crc }
+            }
+            (TEAR, [ppn]) => Record::Tear { ppn: small(*ppn)? },
+            (ERASE, [block]) => Record::Erase { block: small(*block)? },
+            (SPOIL, [block]) => Record::Spoil { block: small(*block)? },
+            (STORE, [word, values @ ..]) if !values.is_empty() => Record::Store { word: *word, values },
+            (CLEAR, [start, len]) => Record::Clear { start: *start, len: *len },
+            (SYNCED, []) => Record::Synced,
+            _ => return None,
+        })
+    }
+}
+
+const _: () = assert!(OOB_BYTES == 10);
+
+fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {
+    let seed = crc32c::crc32c(&generation.to_le_bytes());
+    let seed = crc32c::crc32c_append(seed, &(at as u64).to_le_bytes());
+    let seed = crc32c::crc32c_append(seed, &head.with_crc(0).into_bits().to_le_bytes());
+    crc32c::crc32c_append(seed, payload)
+}

@@ -1,0 +1,193 @@
+//! Everything of a device but its pages' contents, written whole: where replay of the journal begins.
+//!
+//! ```text
+//! header   64 bytes
+//! blocks   12 bytes each: rows programmed, erases, 1 if spoiled
+//! pages    12 bytes each: kind (2), OOB (10)
+//! NVRAM    8 bytes a word
+//! hash     32 bytes: BLAKE3 of all before
+//! ```
+//! Invariant: a file that was not written to its end does not have its hash. Absent: when (the folder's).
+
+use super::journal::PageKind;
+use super::pages::MappedPages;
+use crate::array::{Contents, NandArray};
+use crate::content::ContentMode;
+use crate::geometry::{Geometry, Shape};
+use crate::image_file::{Hashed, ImageError};
+use crate::oob::OOB_BYTES;
+use crate::slab::Slab;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const MAGIC: [u8; 8] = *b"RMPSTATE";
+/// Version of the folder's files.
+pub(super) const VERSION: u32 = 1;
+
+/// First bytes of a state file.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(super) struct Header {
+    magic: [u8; 8],
+    version: u32,
+    channels: u32,
+    dies: u32,
+    superblocks: u32,
+    pages_per_block: u32,
+    padding: u32,
+    pub(super) nvram_words: u64,
+    pub(super) journal_bytes: u64,
+    pub(super) generation: u64,
+    reserved: u64,
+}
+
+const _: () = assert!(size_of::<Header>() == 64);
+
+impl Header {
+    pub(super) fn new(geometry: Geometry, nvram_words: usize, journal_bytes: u64, generation: u64) -> Self {
+        let Shape { channels, dies, superblocks, pages_per_block } = geometry.shape();
+        let nvram_words = nvram_words as u64;
+        let magic = MAGIC;
+        Self {
+            magic,
+            version: VERSION,
+            channels,
+            dies,
+            superblocks,
+            pages_per_block,
+            padding: 0,
+            nvram_words,
+            journal_bytes,
+            generation,
+            reserved: 0,
+        }
+    }
+
+    pub(super) fn geometry(&self) -> Result<Geometry, ImageError> {
+        let Self { channels, dies, superblocks, pages_per_block, .. } = *self;
+        Geometry::new(Shape { channels, dies, superblocks, pages_per_block })
+            .map_err(|error| ImageError::Damaged(error.to_string()))
+    }
+
+    /// Bytes of the whole file.
+    pub(super) fn state_bytes(&self) -> Result<u64, ImageError> {
+        let geometry = self.geometry()?;
+        let fixed = 64 + 32 + u64::from(geometry.blocks()) * 12 + u64::from(geometry.pages()) * (2 + OOB_BYTES as u64);
+        let words = self.nvram_words.checked_mul(8).and_then(|bytes| bytes.checked_add(fixed));
+        words.ok_or_else(|| ImageError::Damaged("NVRAM size".into()))
+    }
+}
+
+/// Reads a header, as far as it is one.
+pub(super) fn read_header(mut file: &File) -> Result<Header, ImageError> {
+    let mut bytes = [0; 64];
+    file.seek(SeekFrom::Start(0))?;
+    file.read_exact(&mut bytes).map_err(|_| ImageError::NotAnImage)?;
+    let header = Header::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
+    match header {
+        Header { magic, .. } if magic != MAGIC => Err(ImageError::NotAnImage),
+        Header { version, .. } if version != VERSION => Err(ImageError::Version(version)),
+        _ => Ok(header),
+    }
+}
+
+/// Writes a state and makes it durable.
+pub(super) fn write(mut file: &File, header: &Header, nand: &NandArray, nvram: &[u64]) -> std::io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut sink = Hashed { inner: BufWriter::with_capacity(1 << 20, file), hash: blake3::Hasher::new() };
+    sink.write_all(header.as_bytes())?;
+    for block in 0..nand.geometry.blocks() as usize {
+        let spoiled = u32::from(nand.spoiled.contains(&(block as u32)));
+        sink.write_all([nand.next_row[block], nand.erase_counts[block], spoiled].as_bytes())?;
+    }
+    let kinds = kinds(nand);
+    sink.write_all(kinds.as_bytes())?;
+    sink.write_all(nand.oob.as_bytes())?;
+    sink.write_all(nvram.as_bytes())?;
+    let hash = sink.hash.finalize();
+    sink.inner.write_all(hash.as_bytes())?;
+    sink.inner.flush()?;
+    drop(sink);
+    file.sync_data()
+}
+
+fn kinds(nand: &NandArray) -> Vec<u16> {
+    let mut kinds = vec![PageKind::DATA.0; nand.geometry.pages() as usize];
+    for (page, bytes) in &nand.meta {
+        kinds[*page as usize] = PageKind::meta(bytes.len()).0;
+    }
+    for page in &nand.torn {
+        kinds[*page as usize] = PageKind::TORN.0;
+    }
+    kinds
+}
+
+/// Reads a state back, over its pages' contents.
+pub(super) fn read(mut file: &File, header: &Header, pages: MappedPages) -> Result<(NandArray, Slab<u64>), ImageError> {
+    let Parts { mut nand, nvram, metas } = read_parts(&mut file, header)?;
+    for (page, bytes) in metas {
+        nand.adopt_meta(page, pages.page(page as usize)[..bytes].into());
+    }
+    nand.contents = Contents::Mapped(pages);
+    Ok((nand, nvram))
+}
+
+/// Is a state file whole?
+pub(super) fn is_whole(mut file: &File, header: &Header) -> bool {
+    read_parts(&mut file, header).is_ok()
+}
+
+struct Parts {
+    nand: NandArray,
+    nvram: Slab<u64>,
+    metas: Vec<(u32, usize)>,
+}
+
+fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
+    let damaged = |what: &str| ImageError::Damaged(what.to_owned());
+    let geometry = header.geometry()?;
+    let have = file.metadata()?.len();
+    if have < header.state_bytes()? {
+        return Err(damaged("a state file is too short"));
+    }
+    file.seek(SeekFrom::Start(64))?;
+    let mut source = Hashed { inner: BufReader::with_capacity(1 << 20, *file), hash: blake3::Hasher::new() };
+    source.hash.update(header.as_bytes());
+    let mut nand = NandArray::new(geometry, ContentMode::None);
+    for block in 0..geometry.blocks() {
+        let mut row = [0u32; 3];
+        source.read_exact(row.as_mut_bytes())?;
+        if row[0] > geometry.pages_per_block() {
+            return Err(damaged("a block has more rows than fit"));
+        }
+        (nand.next_row[block as usize], nand.erase_counts[block as usize]) = (row[0], row[1]);
+        if row[2] != 0 {
+            nand.spoiled.insert(block);
+        }
+    }
+    let mut kinds = vec![0u16; geometry.pages() as usize];
+    source.read_exact(kinds.as_mut_bytes())?;
+    source.read_exact(nand.oob.as_mut_bytes())?;
+    let words = usize::try_from(header.nvram_words).map_err(|_| damaged("NVRAM size"))?;
+    let mut nvram = Slab::zeroed(words);
+    source.read_exact(nvram.as_mut_bytes())?;
+    let hash = source.hash.finalize();
+    let mut kept = [0; 32];
+    source.inner.read_exact(&mut kept)?;
+    if hash != kept {
+        return Err(damaged("a state file does not have its hash"));
+    }
+    let mut metas = Vec::new();
+    for (page, kind) in kinds.into_iter().enumerate() {
+        let page = page as u32;
+        match PageKind(kind) {
+            PageKind::DATA => {}
+            PageKind::TORN => {
+                nand.torn.insert(page);
+            }
+            kind => metas.push((page, kind.meta_bytes().ok_or_else(|| damaged("a page of no known kind"))?)),
+        }
+    }
+    Ok(Parts { nand, nvram, metas })
+}
