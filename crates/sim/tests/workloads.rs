@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_sim::source::{HostPage, PageKind, Source};
-use remap_ssd_sim::workload::{ContentModel, Pattern, Workload, WorkloadConfig, WorkloadSpec, Zipf};
+use remap_ssd_sim::workload::{ContentModel, Endless, Pattern, Workload, WorkloadConfig, WorkloadSpec, Zipf};
 
 fn config(spec: &str, content: ContentModel, addressable: u32) -> WorkloadConfig {
     spec.parse::<WorkloadSpec>().unwrap().config(content, addressable, 42)
@@ -296,6 +296,7 @@ fn contents() -> impl Strategy<Value = ContentModel> {
     prop_oneof![
         Just(ContentModel::Unique),
         (0.0..=1.0).prop_map(|duplicate_share| ContentModel::Plain { duplicate_share }),
+        (0.0..=1.0).prop_map(|duplicate_share| ContentModel::History { duplicate_share }),
         (0.0..=1.0, 0.0..2.0)
             .prop_map(|(duplicate_ratio, exponent)| ContentModel::Papers { duplicate_ratio, exponent }),
     ]
@@ -371,7 +372,7 @@ fn specs_have_short_forms_and_wrong_ones_are_explained() {
     assert_eq!(wrong("zipf:hot"), "`hot` in `zipf:hot` is not a number in range");
     assert_eq!(wrong("randwrite,8"), "the option in `randwrite,8` is not `pages=N`");
     let model = |text: &str| text.parse::<ContentModel>().unwrap_err().to_string();
-    assert!(model("paper").contains("papers:RATIO[:EXPONENT], plain:SHARE or unique"));
+    assert!(model("paper").contains("papers:RATIO[:EXPONENT], plain:SHARE, history:SHARE or unique"));
 }
 
 #[test]

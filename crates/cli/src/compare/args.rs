@@ -7,7 +7,7 @@ use crate::numbers;
 use clap::ValueEnum;
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_sim::trace::{Fold, Format};
-use remap_ssd_sim::workload::{ContentModel, WorkloadSpec};
+use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::PathBuf;
 
 /// Runs one workload or trace against several schemes of address remapping, on the same device, and lays the results
@@ -41,14 +41,16 @@ pub struct Args {
     pub dedup: Option<Switch>,
 
     /// randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%, zipf:THETA, zipfread:THETA or
-    /// zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages.
+    /// zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages; or fileserver, oltp, ycsb, tpcc, sysbench,
+    /// fiu-homes, fiu-mail or fiu-webvm, each with `,size=FACTOR`, `,direct` (reads go to the device too) or `,nodiscard`.
     #[arg(long, value_name = "SPEC", default_value = "randwrite", help_heading = "Workload")]
-    pub workload: WorkloadSpec,
+    pub workload: NamedWorkload,
     /// Duplicate data by the published definition: the same as --content papers:SHARE.
     #[arg(long, value_name = "SHARE", value_parser = numbers::share, conflicts_with = "content", help_heading = "Workload")]
     pub duplicates: Option<f64>,
     /// What is written: papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this share of
-    /// the writes repeats a content) or unique [default: papers:0.3; for aging before a trace: unique].
+    /// the writes repeats a content), history:SHARE (of an earlier write) or unique [default: papers:0.3; for fiu-*
+    /// their own history:SHARE; for aging before those or a trace: unique].
     #[arg(long, value_name = "MODEL", help_heading = "Workload")]
     pub content: Option<ContentModel>,
     /// Pages that the measured requests read or write [default: twice the addressable pages].
@@ -119,6 +121,7 @@ Examples:
   remap-ssd compare
   remap-ssd compare --scheme none,remap-ssd --duplicates 0.1 --log-size 40MiB --report report.html
   remap-ssd compare --workload zipfrw:0.99:70,pages=4 --content plain:0.3 --details
+  remap-ssd compare --workload fileserver --duplicates 0.1
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --open-loop --json
   remap-ssd compare --config device.toml --scale 1/4 --dedup off

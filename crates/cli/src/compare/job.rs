@@ -102,14 +102,11 @@ fn measure(
     let options = |pages| RunOptions { pages, queue_depth, open_loop: args.open_loop, ..RunOptions::default() };
     match &plan.feed {
         Feed::Synthetic { spec, content, pages } => {
-            let mut workload = spec.config(*content, addressable, args.seed);
             // The published model's contents are those that aging wrote; others are new.
-            if !matches!(content, ContentModel::Papers { .. }) {
-                workload.content_base = OWN_CONTENTS;
-            }
-            let mut source = Workload::new(workload).map_err(Failure::usage)?;
+            let content_base = if matches!(content, ContentModel::Papers { .. }) { 0 } else { OWN_CONTENTS };
+            let mut source = spec.source(*content, addressable, args.seed, content_base).map_err(Failure::usage)?;
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
-            let summary = measured(device, &mut source, &options(Some(pages)), bar)?;
+            let summary = measured(device, &mut *source, &options(Some(pages)), bar)?;
             Ok((summary, Some(pages)))
         }
         Feed::Trace(facts) => {

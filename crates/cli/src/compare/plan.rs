@@ -12,7 +12,7 @@ use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::trace::TraceOptions;
-use remap_ssd_sim::workload::{ContentModel, Workload, WorkloadSpec};
+use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::{Path, PathBuf};
 
 /// Everything decided.
@@ -50,7 +50,7 @@ pub enum Feed {
     /// A synthetic workload.
     Synthetic {
         /// Its addresses.
-        spec: WorkloadSpec,
+        spec: NamedWorkload,
         /// Its contents.
         content: ContentModel,
         /// Pages; twice the addressable ones if not given.
@@ -74,13 +74,13 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
     let feed = match &args.trace {
         Some(path) => Feed::Trace(TraceFacts::read(args, path)?),
         None => {
-            let content = content(args).unwrap_or(CONTENT_DEFAULT);
+            let content = content(args).unwrap_or_else(|| args.workload.content_default());
             Feed::Synthetic { spec: args.workload, content, pages: args.writes }
         }
     };
     let aging_content = content(args).unwrap_or(match feed {
-        Feed::Trace(_) => ContentModel::Unique,
-        Feed::Synthetic { .. } => CONTENT_DEFAULT,
+        Feed::Synthetic { content: content @ ContentModel::Papers { .. }, .. } => content,
+        _ => ContentModel::Unique,
     });
     let (jobs, scale) = match &args.age {
         Some(image) => (images(args, image)?, None),
@@ -92,9 +92,6 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
     check_workload(&jobs, &feed, args.seed)?;
     Ok(Plan { jobs, feed, aging_content, scale })
 }
-
-const CONTENT_DEFAULT: ContentModel =
-    ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT };
 
 fn content(args: &Args) -> Option<ContentModel> {
     let papers = |duplicate_ratio| ContentModel::Papers { duplicate_ratio, exponent: ContentModel::PAPERS_EXPONENT };
@@ -216,7 +213,7 @@ fn check_workload(jobs: &[Start], feed: &Feed, seed: u64) -> Result<(), Failure>
     let Feed::Synthetic { spec, content, .. } = feed else { return Ok(()) };
     for job in jobs {
         if let Start::New { config, .. } = job {
-            Workload::new(spec.config(*content, config.addressable_lpns(), seed)).map_err(Failure::usage)?;
+            spec.source(*content, config.addressable_lpns(), seed, 0).map_err(Failure::usage)?;
         }
     }
     Ok(())

@@ -23,6 +23,7 @@ mod identity;
 mod input;
 mod mqsim;
 mod msr;
+mod profile;
 mod record;
 mod stat;
 mod vscsi;
@@ -32,6 +33,7 @@ use std::path::Path;
 pub use address::{Cut, DevicePage, Fold, Folder, PAGE_BYTES, cut};
 pub use blkparse::Action;
 pub use format::{Format, UnknownName};
+pub use profile::{Duplicates, Pages, Profile, Profiler, Requests, Skew, profile};
 pub use stat::{TraceStat, stat};
 
 use crate::source::{HostPage, PageKind, Source, SourceError};

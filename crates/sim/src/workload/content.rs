@@ -16,7 +16,7 @@ use super::{WorkloadError, Zipf};
 
 /// Where the contents of writes come from.
 ///
-/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE` or `unique`.
+/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `history:SHARE` or `unique`.
 ///
 /// ```
 /// use remap_ssd_sim::workload::ContentModel;
@@ -42,6 +42,14 @@ pub enum ContentModel {
         /// 0 to 1.
         duplicate_share: f64,
     },
+    /// This share of writes repeats the content of an earlier write, whose distance is even on a logarithmic scale up
+    /// to 2^21 writes (8 GiB; fewer on a device of less than 256 GiB: a 32nd of the logical pages); the others are
+    /// new. This is the share as the FIU traces are described: the content was written before, whether or not it is
+    /// still stored.
+    History {
+        /// 0 to 1.
+        duplicate_share: f64,
+    },
     /// No content occurs twice.
     Unique,
 }
@@ -58,6 +66,7 @@ impl fmt::Display for ContentModel {
                 write!(f, "papers:{duplicate_ratio}:{exponent}")
             }
             ContentModel::Plain { duplicate_share } => write!(f, "plain:{duplicate_share}"),
+            ContentModel::History { duplicate_share } => write!(f, "history:{duplicate_share}"),
             ContentModel::Unique => f.write_str("unique"),
         }
     }
@@ -75,6 +84,7 @@ impl FromStr for ContentModel {
         Ok(match fields[..] {
             ["unique"] => ContentModel::Unique,
             ["plain", share] => ContentModel::Plain { duplicate_share: number(share)? },
+            ["history", share] => ContentModel::History { duplicate_share: number(share)? },
             ["papers", ratio] => {
                 ContentModel::Papers { duplicate_ratio: number(ratio)?, exponent: Self::PAPERS_EXPONENT }
             }
@@ -83,7 +93,7 @@ impl FromStr for ContentModel {
             }
             _ => {
                 return Err(WorkloadError::new(format!(
-                    "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE or unique"
+                    "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE, history:SHARE or unique"
                 )));
             }
         })
@@ -102,6 +112,7 @@ pub(super) struct Contents {
 enum From {
     Drawn(Zipf),
     Repeated { chance: Chance, present: Vec<u64>, newest: u64 },
+    Earlier { chance: Chance, history: History },
     New,
 }
 
@@ -126,6 +137,10 @@ impl Contents {
                     newest: NOTHING,
                 }
             }
+            ContentModel::History { duplicate_share } => {
+                check("duplicate share", duplicate_share)?;
+                From::Earlier { chance: Chance::of(duplicate_share), history: History::new(addressable) }
+            }
             ContentModel::Papers { duplicate_ratio, exponent } => {
                 check("duplicate ratio", duplicate_ratio)?;
                 drawn = ((1.0 - duplicate_ratio) * f64::from(addressable)).round().max(1.0) as u32;
@@ -141,6 +156,14 @@ impl Contents {
         match &mut self.source {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
+            From::Earlier { chance, history } => {
+                let content = match chance.happens(&mut self.rng) && history.written > 0 {
+                    true => history.draw(&mut self.rng),
+                    false => take(&mut self.fresh),
+                };
+                history.push(content);
+                content
+            }
             From::Repeated { chance, present, newest } => {
                 let other = below(present.len() as u32, &mut self.rng);
                 let content = match chance.happens(&mut self.rng) && *newest != NOTHING {
@@ -160,6 +183,45 @@ impl Contents {
 
     pub fn end(&self) -> u64 {
         self.fresh
+    }
+}
+
+/// The contents of the latest writes.
+struct History {
+    /// A power of two of them, the oldest overwritten first.
+    ring: Vec<u64>,
+    written: u64,
+}
+
+const HISTORY_WRITES_MAX: u32 = 1 << 21;
+const HISTORY_WRITES_MIN: u32 = 1 << 10;
+const PAGES_PER_HISTORY_WRITE: u32 = 32;
+
+impl History {
+    fn new(addressable: u32) -> Self {
+        let writes = (addressable / PAGES_PER_HISTORY_WRITE).clamp(HISTORY_WRITES_MIN, HISTORY_WRITES_MAX);
+        Self { ring: vec![NOTHING; 1 << writes.ilog2()], written: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, content: u64) {
+        let at = self.written as usize & (self.ring.len() - 1);
+        self.ring[at] = content;
+        self.written += 1;
+    }
+
+    /// An earlier content: an even octave of distances, then an even distance in it. Distances beyond the first write
+    /// are drawn again.
+    #[inline]
+    fn draw(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
+        let octaves = self.ring.len().ilog2();
+        loop {
+            let octave = below(octaves, rng);
+            let distance = (1 << octave) + below(1 << octave, rng);
+            if u64::from(distance) <= self.written {
+                return self.ring[(self.written - u64::from(distance)) as usize & (self.ring.len() - 1)];
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Synthetic workloads: endless sources of page operations, the same from the same seed anywhere.
 //!
-//! A workload is a [`Pattern`] of addresses, a share of reads, a request size and a [`ContentModel`].
+//! A workload is a [`Pattern`] of addresses, a share of reads, a request size and a [`ContentModel`]; or it is one of
+//! the [`MODELS`] of published applications and traces. [`NamedWorkload`] is either, by name.
 //! Addresses are drawn as *units* of `request_pages` pages; where the addressable range is no multiple
 //! of that, its last unit is shorter.
 //! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches; which
@@ -9,7 +10,17 @@
 
 mod content;
 mod draw;
+mod fileserver;
+mod fiu;
+mod innodb;
+mod model;
+mod named;
+mod oltp;
+mod space;
 mod spec;
+mod sysbench;
+mod tpcc;
+mod ycsb;
 mod zipf;
 
 use rand::SeedableRng;
@@ -17,6 +28,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 pub use content::ContentModel;
+pub use model::{MODELS, Model, ModelKind, ModelSpec};
+pub use named::NamedWorkload;
 pub use spec::WorkloadSpec;
 pub use zipf::Zipf;
 
@@ -38,6 +51,12 @@ pub enum Pattern {
         /// The skew; 0 is uniform, 0.99 is the customary strong one.
         theta: f64,
     },
+}
+
+/// A source without end that gives contents their identities.
+pub trait Endless: Source {
+    /// Every content identity given so far is below this one and above the base.
+    fn content_end(&self) -> u64;
 }
 
 /// Everything that decides the stream.
@@ -126,11 +145,6 @@ impl Workload {
         &self.config
     }
 
-    /// Every content identity given so far is below this one and above the base.
-    pub fn content_end(&self) -> u64 {
-        self.contents.end()
-    }
-
     fn append_request(&mut self, out: &mut Vec<HostPage>) {
         let read = self.reads.happens(&mut self.requests);
         let unit = self.place.next(self.units, &mut self.requests);
@@ -154,6 +168,12 @@ impl Source for Workload {
             self.append_request(out);
         }
         Ok(true)
+    }
+}
+
+impl Endless for Workload {
+    fn content_end(&self) -> u64 {
+        self.contents.end()
     }
 }
 

@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{ContentModel, Pattern, WorkloadConfig, WorkloadError};
+use super::{ContentModel, MODELS, ModelKind, Pattern, WorkloadConfig, WorkloadError};
 
 /// A workload but for what it writes, where and from which seed.
 ///
@@ -75,7 +75,8 @@ impl FromStr for WorkloadSpec {
                 return Err(WorkloadError::new(format!(
                     "unknown workload `{text}`: randwrite, randread, randrw:READ%, seqwrite, seqread, \
                      seqrw:READ%, zipf:THETA, zipfread:THETA or zipfrw:THETA:READ%, each with \
-                     `,pages=N` if requests have more than one page"
+                     `,pages=N` if requests have more than one page; or a model: {}",
+                    MODELS.map(ModelKind::name).join(", ")
                 )));
             }
         };

@@ -1,0 +1,354 @@
+//! What a stream of requests does, in full: sizes, working set, duplicates by each definition, skew.
+//!
+//! **Duplicates** have two definitions in the publications, and a third number is what a device can use:
+//!
+//! - *papers' ratio* (FAST'21): one minus the distinct contents per distinct page written. "10 % duplicate data" are
+//!   contents drawn from 0.9 times as many as there are pages. It is a ratio of a set of data, not of writes: it is only
+//!   reached when all contents have been drawn, and 0 where pages are rewritten with new contents.
+//! - *duplicate writes* (FIU): writes whose content was written before in the same stream, whether or not it is still
+//!   stored, as a share of pages written.
+//! - *stored*: writes whose content some page holds at that moment. *Unchanged* ones among them find it in their own page.
+//!
+//! **Skew.** Shares of the accesses that go to the hottest 1, 10 and 20 % of the pages accessed; and the exponent of the
+//! Zipf law over those pages in which two accesses meet in one page as often as here. That estimate does not take chance
+//! for skew: even accesses have exponent 0 however few they are.
+//!
+//! Invariants: counts are pages as replayed; memory grows with distinct pages and contents. Absent: reading files
+//! (the readers').
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::source::{HostPage, PageKind, Source, SourceError};
+
+/// Requests by what they ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Requests {
+    /// In all.
+    pub all: u64,
+    /// That read.
+    pub reads: u64,
+    /// That write, at least one page in part or whole.
+    pub writes: u64,
+    /// That deallocate.
+    pub trims: u64,
+    /// That remap.
+    pub remaps: u64,
+    /// Reads and writes that begin where the one before of the same kind ended.
+    pub sequential: u64,
+}
+
+/// Pages by what happens to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pages {
+    /// Read.
+    pub read: u64,
+    /// Written, whole or in part.
+    pub written: u64,
+    /// Of those, written in part.
+    pub written_in_part: u64,
+    /// Deallocated.
+    pub trimmed: u64,
+    /// Mapped to another page's content.
+    pub remapped: u64,
+    /// Distinct ones read or written: the working set.
+    pub unique: u64,
+    /// Distinct ones read.
+    pub unique_read: u64,
+    /// Distinct ones written.
+    pub unique_written: u64,
+}
+
+/// Duplicates by each definition; see the head of this module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Duplicates {
+    /// Distinct contents written.
+    pub contents: u64,
+    /// One minus distinct contents per distinct page written, or 0.
+    pub papers_ratio: f64,
+    /// Pages written with a content that was written before.
+    pub writes: u64,
+    /// The same as a share of pages written.
+    pub write_share: f64,
+    /// Pages written with a content that some page held.
+    pub stored: u64,
+    /// The same as a share of pages written.
+    pub stored_share: f64,
+    /// Pages written with the content that they held.
+    pub unchanged: u64,
+}
+
+/// How unevenly accesses are spread over the pages accessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Skew {
+    /// Of the Zipf law with as many meetings.
+    pub zipf_exponent: f64,
+    /// Share of the accesses that go to the hottest hundredth of the pages.
+    pub top_1_percent: f64,
+    /// Share of the hottest tenth.
+    pub top_10_percent: f64,
+    /// Share of the hottest fifth.
+    pub top_20_percent: f64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Profile {
+    /// Requests.
+    pub requests: Requests,
+    /// Pages.
+    pub pages: Pages,
+    /// Pages written as a share of pages read and written.
+    pub write_share: f64,
+    /// How many reads and writes have so many pages: 1, 2, up to 4, up to 8 and so on, by the upper bound.
+    pub request_pages: BTreeMap<u32, u64>,
+    /// Pages of a read or write in the mean.
+    pub request_pages_mean: f64,
+    /// Duplicates.
+    pub duplicates: Duplicates,
+    /// Of pages written.
+    pub skew_writes: Skew,
+    /// Of pages read and written.
+    pub skew_all: Skew,
+    /// Time from the first request to the last, nanoseconds.
+    pub duration_ns: u64,
+}
+
+/// What is remembered of a page.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// Its content; 0 if none is known.
+    content: u64,
+    reads: u32,
+    writes: u32,
+}
+
+/// Counts a stream, page by page.
+#[derive(Default)]
+pub struct Profiler {
+    profile: Profile,
+    pages: FxHashMap<u32, Seen>,
+    /// How many pages hold each content that was ever written.
+    holders: FxHashMap<u64, u32>,
+    /// Pages of the request under way.
+    request: u32,
+    /// Where the latest read and the latest write ended.
+    ends: [Option<u32>; 2],
+    data_pages: u64,
+}
+
+impl Profiler {
+    /// Counts one page.
+    pub fn page(&mut self, page: &HostPage) {
+        let pages = &mut self.profile.pages;
+        match page.kind {
+            PageKind::Read => {
+                pages.read += 1;
+                self.pages.entry(page.lpn).or_default().reads += 1;
+            }
+            PageKind::Write => self.write(page),
+            PageKind::ReadModifyWrite => {
+                pages.written_in_part += 1;
+                self.write(page);
+            }
+            PageKind::Trim => {
+                pages.trimmed += 1;
+                self.hold(page.lpn, 0);
+            }
+            PageKind::Remap { source, len, relocate, .. } => {
+                pages.remapped += u64::from(len);
+                let sources = source..source + u32::from(len);
+                let content = |lpn| self.pages.get(&lpn).map_or(0, |seen: &Seen| seen.content);
+                let contents: Vec<u64> = sources.clone().map(content).collect();
+                if relocate {
+                    sources.for_each(|lpn| self.hold(lpn, 0));
+                }
+                (page.lpn..).zip(contents).for_each(|(lpn, content)| self.hold(lpn, content));
+            }
+        }
+        self.request(page);
+        self.profile.duration_ns = page.at_ns;
+    }
+
+    fn write(&mut self, page: &HostPage) {
+        self.profile.pages.written += 1;
+        let duplicates = &mut self.profile.duplicates;
+        match self.holders.get(&page.content) {
+            Some(&holders) => {
+                duplicates.writes += 1;
+                duplicates.stored += u64::from(holders > 0);
+            }
+            None => duplicates.contents += 1,
+        }
+        let seen = self.pages.entry(page.lpn).or_default();
+        seen.writes += 1;
+        duplicates.unchanged += u64::from(seen.content == page.content);
+        self.hold(page.lpn, page.content);
+    }
+
+    /// A page holds another content, or none (0).
+    fn hold(&mut self, lpn: u32, content: u64) {
+        let old = match content {
+            0 => self.pages.get_mut(&lpn).map_or(0, |seen| std::mem::take(&mut seen.content)),
+            _ => std::mem::replace(&mut self.pages.entry(lpn).or_default().content, content),
+        };
+        if let Some(holders) = self.holders.get_mut(&old) {
+            *holders -= 1;
+        }
+        if content != 0 {
+            *self.holders.entry(content).or_default() += 1;
+        }
+    }
+
+    fn request(&mut self, page: &HostPage) {
+        let requests = &mut self.profile.requests;
+        let side = match page.kind {
+            PageKind::Read => Some(0),
+            PageKind::Trim | PageKind::Remap { .. } => None,
+            _ => Some(1),
+        };
+        if let Some(side) = side {
+            if self.request == 0 && self.ends[side] == Some(page.lpn) {
+                requests.sequential += 1;
+            }
+            self.ends[side] = page.lpn.checked_add(1);
+        }
+        self.request += 1;
+        if !page.last {
+            return;
+        }
+        let len = std::mem::take(&mut self.request);
+        requests.all += 1;
+        match page.kind {
+            PageKind::Read => requests.reads += 1,
+            PageKind::Trim => requests.trims += 1,
+            PageKind::Remap { .. } => requests.remaps += 1,
+            _ => requests.writes += 1,
+        }
+        if side.is_some() {
+            self.data_pages += u64::from(len);
+            *self.profile.request_pages.entry(len.next_power_of_two()).or_default() += 1;
+        }
+    }
+
+    /// What was counted.
+    pub fn finish(self) -> Profile {
+        let mut profile = self.profile;
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        let (mut writes, mut all) = (Vec::new(), Vec::new());
+        for seen in self.pages.values() {
+            profile.pages.unique_read += u64::from(seen.reads > 0);
+            if seen.writes > 0 {
+                writes.push(seen.writes);
+            }
+            if seen.reads + seen.writes > 0 {
+                all.push(seen.reads + seen.writes);
+            }
+        }
+        let pages = &mut profile.pages;
+        (pages.unique, pages.unique_written) = (all.len() as u64, writes.len() as u64);
+        profile.write_share = share(pages.written, pages.written + pages.read);
+        profile.request_pages_mean = share(self.data_pages, profile.requests.reads + profile.requests.writes);
+        let duplicates = &mut profile.duplicates;
+        duplicates.papers_ratio = (1.0 - share(duplicates.contents, pages.unique_written)).max(0.0);
+        duplicates.write_share = share(duplicates.writes, pages.written);
+        duplicates.stored_share = share(duplicates.stored, pages.written);
+        if pages.unique_written == 0 {
+            duplicates.papers_ratio = 0.0;
+        }
+        profile.skew_writes = Skew::of(writes);
+        profile.skew_all = Skew::of(all);
+        profile
+    }
+}
+
+/// Profiles a source: all of it, or as many requests as named. `progress` is told the requests so far now and then.
+///
+/// # Errors
+/// The source cannot go on.
+pub fn profile(
+    source: &mut dyn Source,
+    requests: Option<u64>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Profile, SourceError> {
+    const BATCH: usize = 4096;
+    let mut profiler = Profiler::default();
+    let mut batch = Vec::with_capacity(2 * BATCH);
+    let wanted = requests.unwrap_or(u64::MAX);
+    while profiler.profile.requests.all < wanted && source.fill(&mut batch, BATCH)? {
+        for page in batch.drain(..) {
+            if profiler.profile.requests.all < wanted {
+                profiler.page(&page);
+            }
+        }
+        progress(profiler.profile.requests.all);
+    }
+    Ok(profiler.finish())
+}
+
+impl Skew {
+    /// Of so many accesses to each page.
+    pub fn of(mut accesses: Vec<u32>) -> Self {
+        accesses.sort_unstable_by(|a, b| b.cmp(a));
+        let all: u64 = accesses.iter().map(|&count| u64::from(count)).sum();
+        let top = |share: f64| {
+            let hottest = ((accesses.len() as f64 * share).round() as usize).clamp(1, accesses.len().max(1));
+            let part: u64 = accesses.iter().take(hottest).map(|&count| u64::from(count)).sum();
+            part as f64 / all.max(1) as f64
+        };
+        // Two different accesses drawn at random are to the same page with this probability.
+        let pairs = |count: f64| count * (count - 1.0);
+        let meetings: f64 = accesses.iter().map(|&count| pairs(f64::from(count))).sum();
+        let meeting = meetings / pairs(all as f64).max(1.0);
+        Self {
+            zipf_exponent: exponent(accesses.len() as f64, meeting),
+            top_1_percent: top(0.01),
+            top_10_percent: top(0.1),
+            top_20_percent: top(0.2),
+        }
+    }
+}
+
+const EXPONENT_MAX: f64 = 16.0;
+
+/// The exponent of the Zipf law over `pages` in which two draws are equal with this probability.
+fn exponent(pages: f64, meeting: f64) -> f64 {
+    let of = |exponent: f64| {
+        let sum = power_sum(pages, exponent);
+        power_sum(pages, 2.0 * exponent) / (sum * sum)
+    };
+    if pages < 2.0 || meeting <= of(0.0) {
+        return 0.0;
+    }
+    let (mut low, mut high) = (0.0, EXPONENT_MAX);
+    for _ in 0..50 {
+        let middle = (low + high) / 2.0;
+        if of(middle) < meeting {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    // Six digits: what comes after them is the bisection's.
+    (low * 1e6).round() / 1e6
+}
+
+/// The sum of `rank^-exponent` for ranks up to `count`: the first by one, the others as an integral.
+fn power_sum(count: f64, exponent: f64) -> f64 {
+    const EXACT: u32 = 1000;
+    let power = |rank: f64| libm::pow(rank, -exponent);
+    let exact = (count as u32).min(EXACT);
+    let head: f64 = (1..=exact).rev().map(|rank| power(f64::from(rank))).sum();
+    if count <= f64::from(EXACT) {
+        return head;
+    }
+    // From half a rank before the first to half a rank behind the last.
+    let (from, to) = (f64::from(EXACT) + 0.5, count + 0.5);
+    let slope = 1.0 - exponent;
+    head + match slope.abs() < 1e-9 {
+        true => libm::log(to / from),
+        false => (libm::pow(to, slope) - libm::pow(from, slope)) / slope,
+    }
+}

@@ -1,0 +1,204 @@
+//! Filebench's `fileserver`: files created, appended to, read and deleted.
+//!
+//! Source: `fileserver.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD run it: 10,000
+//! files of a gamma distribution (shape 1.5, mean 128 KiB), 80 % of them there at the beginning; each of 50 threads
+//! again and again creates a file and writes it whole, opens one and appends to it (16 KiB in the mean, evenly up to
+//! 32), reads one whole, deletes one. FAST'21 does not say that it changed any of these.
+//!
+//! At the block layer: the page cache is written back file after file, so the threads do not interleave in the stream
+//! and their number (and the width of the directories, 20) does not show; an append writes the file's last, partial page
+//! again; reads are served by the page cache, with `direct` by the device (and the partial page is then a partial
+//! write). A deleted file is deallocated. Files lie in a space of 1.25 times their mean sum at the start of the device.
+//! A file's size is drawn once and is its size each time it is created, as in filebench.
+//! Invariants: a page belongs to one file; what is read has been written or was there at the beginning.
+
+use rand::RngCore;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::WorkloadError;
+use super::draw::{below, unit};
+use super::model::{Scale, Script, Steps};
+use super::space::{Extent, Space};
+
+pub(super) const ABOUT: &str = "filebench fileserver: 10,000 files, gamma mean 128 KiB, 80 % preallocated, 16 KiB \
+     appends; create, append, read, delete (FAST'21 figure 5)";
+
+const FILES: f64 = 10_000.0;
+const PREALLOCATED: f64 = 0.8;
+const FILE_BYTES_MEAN: f64 = 131_072.0;
+const APPEND_BYTES_MEAN: u32 = 16_384;
+const PAGE_BYTES: u32 = 4096;
+/// Room for files, in multiples of what all would take in the mean; 80 % exist.
+const ROOM: f64 = 1.25;
+/// At least so many, or the largest would not fit.
+const FILES_MIN: u32 = 20;
+/// No file is created larger (one in 30,000 would be) nor grows beyond twice that, so that one always fits.
+const CREATED_PAGES_MAX: u32 = 256;
+const FILE_PAGES_MAX: u32 = 2 * CREATED_PAGES_MAX;
+
+/// A file that exists or could.
+struct File {
+    /// Bytes when it is created.
+    created_bytes: u32,
+    /// Bytes now.
+    bytes: u32,
+    extents: Vec<Extent>,
+}
+
+pub(super) struct Fileserver {
+    direct: bool,
+    space: Space,
+    files: Vec<File>,
+    /// Files that exist come first; the others follow.
+    order: Vec<u32>,
+    existing: usize,
+    /// Which of a thread's operations is next.
+    next: u8,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl Fileserver {
+    pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
+        let count = scale.of(FILES, FILES_MIN);
+        let mean_pages = FILE_BYTES_MEAN / f64::from(PAGE_BYTES);
+        let room = (f64::from(count) * mean_pages * ROOM) as u64 + u64::from(FILE_PAGES_MAX);
+        scale.needs(room)?;
+        let mut rng = scale.rng.clone();
+        let file = |rng: &mut _| File { created_bytes: file_bytes(rng), bytes: 0, extents: Vec::new() };
+        let mut server = Self {
+            direct: scale.direct,
+            space: Space::new(Extent { first: 0, len: room as u32 }),
+            files: (0..count).map(|_| file(&mut rng)).collect(),
+            order: (0..count).collect(),
+            existing: 0,
+            next: 0,
+            rng,
+        };
+        while (server.existing as f64) < f64::from(count) * PREALLOCATED {
+            if server.create().is_none() {
+                break;
+            }
+        }
+        Ok(server)
+    }
+
+    /// A file that exists.
+    fn some(&mut self) -> usize {
+        below(self.existing as u32, &mut self.rng) as usize
+    }
+
+    /// Creates a file with room for all of it; its place in the order. `None` if none can be.
+    fn create(&mut self) -> Option<usize> {
+        let absent = (self.order.len() - self.existing) as u32;
+        if absent == 0 {
+            return None;
+        }
+        let place = self.existing + below(absent, &mut self.rng) as usize;
+        let file = &mut self.files[self.order[place] as usize];
+        if !self.space.allocate(file.created_bytes.div_ceil(PAGE_BYTES), &mut file.extents) {
+            return None;
+        }
+        file.bytes = file.created_bytes;
+        self.order.swap(place, self.existing);
+        self.existing += 1;
+        Some(self.existing - 1)
+    }
+
+    fn write_whole(&mut self, steps: &mut Steps) {
+        match self.create() {
+            Some(place) => {
+                let file = &self.files[self.order[place] as usize];
+                file.extents.iter().for_each(|extent| steps.write(*extent));
+            }
+            // Full of files that have grown: one goes first.
+            None => self.delete(steps),
+        }
+    }
+
+    fn append(&mut self, steps: &mut Steps) {
+        let place = self.some();
+        let more = 1 + below(2 * APPEND_BYTES_MEAN, &mut self.rng);
+        let file = &mut self.files[self.order[place] as usize];
+        let pages = file.bytes.div_ceil(PAGE_BYTES);
+        let new_pages = (file.bytes + more).div_ceil(PAGE_BYTES) - pages;
+        if new_pages > self.space.free_pages() || pages + new_pages > FILE_PAGES_MAX {
+            return;
+        }
+        let last = file.extents.last_mut().expect("a file has a page");
+        let end = last.first + last.len;
+        let partial = !file.bytes.is_multiple_of(PAGE_BYTES);
+        file.bytes += more;
+        let follows = self.space.extend(end, new_pages);
+        last.len += follows;
+        let behind = file.extents.len();
+        self.space.allocate(new_pages - follows, &mut file.extents);
+        match (partial, self.direct) {
+            (true, false) => steps.write(Extent { first: end - 1, len: 1 + follows }),
+            (true, true) => {
+                steps.modify(Extent { first: end - 1, len: 1 });
+                steps.write(Extent { first: end, len: follows });
+            }
+            (false, _) => steps.write(Extent { first: end, len: follows }),
+        }
+        file.extents[behind..].iter().for_each(|extent| steps.write(*extent));
+    }
+
+    fn read_whole(&mut self, steps: &mut Steps) {
+        let place = self.some();
+        if self.direct {
+            let file = &self.files[self.order[place] as usize];
+            file.extents.iter().for_each(|extent| steps.read(*extent));
+        }
+    }
+
+    fn delete(&mut self, steps: &mut Steps) {
+        let place = self.some();
+        let file = &mut self.files[self.order[place] as usize];
+        for extent in file.extents.drain(..) {
+            steps.trim(extent);
+            self.space.release(extent);
+        }
+        self.existing -= 1;
+        self.order.swap(place, self.existing);
+    }
+}
+
+impl Script for Fileserver {
+    fn step(&mut self, steps: &mut Steps) {
+        match self.next {
+            0 => self.write_whole(steps),
+            1 => self.append(steps),
+            2 => self.read_whole(steps),
+            _ if self.existing > 1 => self.delete(steps),
+            _ => {}
+        }
+        self.next = (self.next + 1) % 4;
+    }
+}
+
+/// A gamma distribution of shape 3/2: the sum of an exponential (shape 1) and half a squared normal (shape 1/2).
+fn file_bytes(rng: &mut impl RngCore) -> u32 {
+    let turn = libm::cos(std::f64::consts::TAU * unit(rng));
+    let shape_1 = -libm::log(unit(rng));
+    let shape_half = -libm::log(unit(rng)) * turn * turn;
+    let bytes = FILE_BYTES_MEAN / 1.5 * (shape_1 + shape_half);
+    (bytes as u32).clamp(1, CREATED_PAGES_MAX * PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn sizes_have_the_mean_and_the_spread_of_the_gamma_distribution() {
+        const FILES: u32 = 400_000;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let sizes: Vec<f64> = (0..FILES).map(|_| f64::from(file_bytes(&mut rng))).collect();
+        let mean = sizes.iter().sum::<f64>() / f64::from(FILES);
+        let variance = sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / f64::from(FILES);
+        assert!((mean / FILE_BYTES_MEAN - 1.0).abs() < 0.01, "{mean}");
+        // Shape 1.5: the variance is the squared mean divided by it.
+        assert!((variance / (FILE_BYTES_MEAN * FILE_BYTES_MEAN / 1.5) - 1.0).abs() < 0.03, "{variance}");
+    }
+}

@@ -1,0 +1,369 @@
+//! Models of the applications and traces of the published evaluations, as endless sources.
+//!
+//! A model is a *script* that yields requests (which pages, read or written or deallocated); here they become page
+//! operations with contents. A script knows addresses only, so a model's addresses do not depend on its contents.
+//!
+//! **Scaling.** Each model has a set of pages of a published size, and a device of a published size that it belongs
+//! to ([`ModelKind::reference_pages`]). A smaller device stands for that device scaled down: the set shrinks in the
+//! same proportion. A larger device does not enlarge it. [`ModelSpec::size`] multiplies it.
+//!
+//! **Caching.** The file sets are smaller than the memory of the published hosts, so the reads of applications end in
+//! the host's page cache and only writes reach the device, unless a model is told `direct`. What file systems and
+//! databases read for themselves (compaction) is always there.
+//!
+//! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches; nothing is allocated
+//! per page once a model runs. Absent: time; metadata of the file system (one journal commit in five seconds is less
+//! than a hundredth of the pages).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+
+use super::content::Contents;
+use super::space::Extent;
+use super::{ContentModel, Endless, WorkloadError, fileserver, fiu, oltp, sysbench, tpcc, ycsb};
+use crate::source::{HostPage, PageKind, Source, SourceError};
+
+/// A published workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelKind {
+    /// Filebench's file server: whole files created, appended to, read and deleted.
+    Fileserver,
+    /// Filebench's database: small random updates of a few files and a log.
+    Oltp,
+    /// YCSB's updates of zipfian keys in a log-structured merge tree.
+    Ycsb,
+    /// TPC-C's transactions on a page store with a redo log.
+    Tpcc,
+    /// Sysbench's transactions with Pareto rows on a page store with a redo log.
+    Sysbench,
+    /// The FIU trace *homes*, as its statistics and an excerpt describe it.
+    FiuHomes,
+    /// The FIU trace *mail*.
+    FiuMail,
+    /// The FIU trace *web-vm*.
+    FiuWebvm,
+}
+
+/// Every model, in the order in which help texts name them.
+pub const MODELS: [ModelKind; 8] = [
+    ModelKind::Fileserver,
+    ModelKind::Oltp,
+    ModelKind::Ycsb,
+    ModelKind::Tpcc,
+    ModelKind::Sysbench,
+    ModelKind::FiuHomes,
+    ModelKind::FiuMail,
+    ModelKind::FiuWebvm,
+];
+
+impl ModelKind {
+    /// As the command line names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelKind::Fileserver => "fileserver",
+            ModelKind::Oltp => "oltp",
+            ModelKind::Ycsb => "ycsb",
+            ModelKind::Tpcc => "tpcc",
+            ModelKind::Sysbench => "sysbench",
+            ModelKind::FiuHomes => "fiu-homes",
+            ModelKind::FiuMail => "fiu-mail",
+            ModelKind::FiuWebvm => "fiu-webvm",
+        }
+    }
+
+    /// Where it comes from and with which parameters, in a sentence.
+    pub fn about(self) -> &'static str {
+        match self {
+            ModelKind::Fileserver => fileserver::ABOUT,
+            ModelKind::Oltp => oltp::ABOUT,
+            ModelKind::Ycsb => ycsb::ABOUT,
+            ModelKind::Tpcc => tpcc::ABOUT,
+            ModelKind::Sysbench => sysbench::ABOUT,
+            ModelKind::FiuHomes => fiu::HOMES.about,
+            ModelKind::FiuMail => fiu::MAIL.about,
+            ModelKind::FiuWebvm => fiu::WEBVM.about,
+        }
+    }
+
+    /// Logical pages of the device that the published set of pages belongs to.
+    pub fn reference_pages(self) -> u32 {
+        const GIB: u32 = 1 << 18;
+        match self {
+            // FAST'21, setup A.
+            ModelKind::Fileserver | ModelKind::Oltp | ModelKind::Ycsb => 32 * GIB,
+            // Coldmap.
+            ModelKind::Tpcc | ModelKind::Sysbench => 16 * GIB,
+            // FAST'21, setup B.
+            ModelKind::FiuHomes | ModelKind::FiuMail | ModelKind::FiuWebvm => 256 * GIB,
+        }
+    }
+
+    /// What it writes unless told otherwise: the papers' 30 % duplicates, or a trace's own share of them.
+    pub fn content_default(self) -> ContentModel {
+        match self {
+            ModelKind::FiuHomes => fiu::HOMES.content(),
+            ModelKind::FiuMail => fiu::MAIL.content(),
+            ModelKind::FiuWebvm => fiu::WEBVM.content(),
+            _ => ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT },
+        }
+    }
+
+    fn script(self, scale: &Scale) -> Result<Box<dyn Script + Send>, WorkloadError> {
+        Ok(match self {
+            ModelKind::Fileserver => Box::new(fileserver::Fileserver::new(scale)?),
+            ModelKind::Oltp => Box::new(oltp::Oltp::new(scale)?),
+            ModelKind::Ycsb => Box::new(ycsb::Ycsb::new(scale)?),
+            ModelKind::Tpcc => Box::new(tpcc::Tpcc::new(scale)?),
+            ModelKind::Sysbench => Box::new(sysbench::Sysbench::new(scale)?),
+            ModelKind::FiuHomes => Box::new(fiu::Fiu::new(&fiu::HOMES, scale)?),
+            ModelKind::FiuMail => Box::new(fiu::Fiu::new(&fiu::MAIL, scale)?),
+            ModelKind::FiuWebvm => Box::new(fiu::Fiu::new(&fiu::WEBVM, scale)?),
+        })
+    }
+}
+
+impl fmt::Display for ModelKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A model by name, as a command line gives it: `NAME[,size=FACTOR][,direct][,nodiscard]`.
+///
+/// ```
+/// use remap_ssd_sim::workload::{ModelKind, ModelSpec};
+/// let spec: ModelSpec = "fileserver,size=2,nodiscard".parse().unwrap();
+/// assert_eq!((spec.kind, spec.size, spec.discard), (ModelKind::Fileserver, 2.0, false));
+/// assert_eq!(spec.to_string(), "fileserver,size=2,nodiscard");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ModelSpec {
+    /// Which one.
+    pub kind: ModelKind,
+    /// The set of pages, in multiples of the published one.
+    pub size: f64,
+    /// The applications' reads go to the device, and small writes are parts of pages.
+    pub direct: bool,
+    /// Files deleted are deallocated.
+    pub discard: bool,
+}
+
+impl ModelSpec {
+    /// As published.
+    pub fn new(kind: ModelKind) -> Self {
+        Self { kind, size: 1.0, direct: false, discard: true }
+    }
+
+    /// The source, from its first request on. The seed is the stream's; identities of contents lie above
+    /// `content_base`.
+    ///
+    /// # Errors
+    /// A value is out of range, or the pages do not suffice; the message says what would.
+    pub fn source(
+        &self,
+        content: ContentModel,
+        addressable: u32,
+        seed: u64,
+        content_base: u64,
+    ) -> Result<Model, WorkloadError> {
+        if !(self.size > 0.0 && self.size <= 1e6) {
+            return Err(WorkloadError::new(format!("a size of {}: above 0 and at most a million", self.size)));
+        }
+        let requests = Xoshiro256PlusPlus::seed_from_u64(seed);
+        // The contents' generator starts 2^128 steps further on, so that the two never meet.
+        let mut draws = requests.clone();
+        draws.jump();
+        let reference = f64::from(self.kind.reference_pages());
+        let scale = Scale {
+            name: self.kind.name(),
+            addressable,
+            factor: self.size * (f64::from(addressable) / reference).min(1.0),
+            direct: self.direct,
+            rng: requests,
+        };
+        Ok(Model {
+            script: self.kind.script(&scale)?,
+            steps: Steps {
+                discard: self.discard,
+                contents: Contents::new(content, addressable, content_base, draws)?,
+                kept: VecDeque::new(),
+                out: Vec::new(),
+            },
+        })
+    }
+}
+
+impl FromStr for ModelSpec {
+    type Err = WorkloadError;
+
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let mut fields = text.split(',');
+        let name = fields.next().unwrap_or_default();
+        let Some(kind) = MODELS.into_iter().find(|kind| kind.name() == name) else {
+            let names = MODELS.map(ModelKind::name).join(", ");
+            return Err(WorkloadError::new(format!("unknown model `{name}`: one of {names}")));
+        };
+        let mut spec = Self::new(kind);
+        for option in fields {
+            match (option, option.strip_prefix("size=").map(str::parse::<f64>)) {
+                ("direct", _) => spec.direct = true,
+                ("nodiscard", _) => spec.discard = false,
+                (_, Some(Ok(size))) if size > 0.0 && size <= 1e6 => spec.size = size,
+                _ => {
+                    return Err(WorkloadError::new(format!(
+                        "the option `{option}` in `{text}` is none of size=FACTOR (above 0), direct, nodiscard"
+                    )));
+                }
+            }
+        }
+        Ok(spec)
+    }
+}
+
+impl fmt::Display for ModelSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        if self.size != 1.0 {
+            write!(f, ",size={}", self.size)?;
+        }
+        f.write_str(if self.direct { ",direct" } else { "" })?;
+        f.write_str(if self.discard { "" } else { ",nodiscard" })
+    }
+}
+
+/// What a script is made for.
+pub(super) struct Scale {
+    name: &'static str,
+    /// Pages that it may name.
+    pub addressable: u32,
+    /// Its set of pages, in multiples of the published one.
+    pub factor: f64,
+    /// Reads of applications go to the device.
+    pub direct: bool,
+    /// Its generator.
+    pub rng: Xoshiro256PlusPlus,
+}
+
+impl Scale {
+    /// `published` of something, scaled: at least `least`.
+    pub fn of(&self, published: f64, least: u32) -> u32 {
+        ((published * self.factor).round().min(f64::from(u32::MAX)) as u32).max(least)
+    }
+
+    /// An error if the addressable pages are fewer than `needed`.
+    pub fn needs(&self, needed: u64) -> Result<(), WorkloadError> {
+        match needed <= u64::from(self.addressable) {
+            true => Ok(()),
+            false => Err(WorkloadError::new(format!(
+                "{} needs {needed} pages at this size and there are {}: use a larger device or a smaller size=FACTOR",
+                self.name, self.addressable
+            ))),
+        }
+    }
+}
+
+/// Yields requests without end.
+pub(super) trait Script {
+    /// The next few requests, at least one page in at most some hundred.
+    fn step(&mut self, steps: &mut Steps);
+}
+
+/// Pages of the longest request that a block layer passes on in one piece: 512 KiB.
+pub(super) const REQUEST_PAGES_MAX: u32 = 128;
+
+/// Where a script puts its requests.
+pub(super) struct Steps {
+    discard: bool,
+    contents: Contents,
+    /// Contents written with [`Steps::keep`] and not yet again.
+    kept: VecDeque<u64>,
+    out: Vec<HostPage>,
+}
+
+impl Steps {
+    /// Reads pages.
+    pub fn read(&mut self, extent: Extent) {
+        self.request(PageKind::Read, extent, |_, _| 0);
+    }
+
+    /// Writes pages.
+    pub fn write(&mut self, extent: Extent) {
+        self.request(PageKind::Write, extent, |steps, lpn| steps.contents.next(lpn));
+    }
+
+    /// Writes parts of pages.
+    pub fn modify(&mut self, extent: Extent) {
+        self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| steps.contents.next(lpn));
+    }
+
+    /// Writes pages whose contents will be written again.
+    pub fn keep(&mut self, extent: Extent) {
+        self.request(PageKind::Write, extent, |steps, lpn| {
+            let content = steps.contents.next(lpn);
+            steps.kept.push_back(content);
+            content
+        });
+    }
+
+    /// Writes the oldest contents kept.
+    pub fn again(&mut self, extent: Extent) {
+        self.request(PageKind::Write, extent, |steps, _| {
+            steps.kept.pop_front().expect("what is written again was kept")
+        });
+    }
+
+    /// Deallocates pages, if the file system tells the device.
+    pub fn trim(&mut self, extent: Extent) {
+        if self.discard {
+            self.append(PageKind::Trim, extent, |_, _| 0);
+        }
+    }
+
+    fn request(&mut self, kind: PageKind, extent: Extent, content: impl Fn(&mut Self, u32) -> u64) {
+        let Extent { mut first, mut len } = extent;
+        while len > 0 {
+            let part = len.min(REQUEST_PAGES_MAX);
+            self.append(kind, Extent { first, len: part }, &content);
+            (first, len) = (first + part, len - part);
+        }
+    }
+
+    fn append(&mut self, kind: PageKind, Extent { first, len }: Extent, content: impl Fn(&mut Self, u32) -> u64) {
+        let end = first + len;
+        for lpn in first..end {
+            let content = content(self, lpn);
+            self.out.push(HostPage { at_ns: 0, content, lpn, kind, last: lpn + 1 == end });
+        }
+    }
+}
+
+/// An endless source of a model's page operations.
+pub struct Model {
+    script: Box<dyn Script + Send>,
+    steps: Steps,
+}
+
+impl Source for Model {
+    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        // The script writes straight into the caller's buffer.
+        std::mem::swap(out, &mut self.steps.out);
+        let full = self.steps.out.len() + want.max(1);
+        while self.steps.out.len() < full {
+            self.script.step(&mut self.steps);
+        }
+        std::mem::swap(out, &mut self.steps.out);
+        Ok(true)
+    }
+}
+
+impl Endless for Model {
+    fn content_end(&self) -> u64 {
+        self.steps.contents.end()
+    }
+}

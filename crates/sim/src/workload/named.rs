@@ -1,0 +1,84 @@
+//! Any workload by name: a pattern of `spec.rs` or a model of `model.rs`.
+//!
+//! Invariant: `Display` writes a form that reads back as the same workload.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{
+    ContentModel, Endless, MODELS, ModelKind, ModelSpec, Workload, WorkloadConfig, WorkloadError, WorkloadSpec,
+};
+
+/// A workload but for what it writes, where and from which seed.
+///
+/// ```
+/// use remap_ssd_sim::workload::NamedWorkload;
+/// let oltp: NamedWorkload = "oltp,direct".parse().unwrap();
+/// let mut source = oltp.source(oltp.content_default(), 1 << 16, 1, 0).unwrap();
+/// let mut pages = Vec::new();
+/// source.fill(&mut pages, 100).unwrap();
+/// assert!(pages.iter().all(|page| page.lpn < 1 << 16));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum NamedWorkload {
+    /// Addresses by a pattern.
+    Pattern(WorkloadSpec),
+    /// An application or trace.
+    Model(ModelSpec),
+}
+
+impl NamedWorkload {
+    /// The source, from its first request on. Identities of contents lie above `content_base`.
+    ///
+    /// # Errors
+    /// A value is out of range, or the pages do not suffice; the message says what would.
+    pub fn source(
+        &self,
+        content: ContentModel,
+        addressable: u32,
+        seed: u64,
+        content_base: u64,
+    ) -> Result<Box<dyn Endless + Send>, WorkloadError> {
+        Ok(match self {
+            NamedWorkload::Pattern(spec) => {
+                let config = spec.config(content, addressable, seed);
+                Box::new(Workload::new(WorkloadConfig { content_base, ..config })?)
+            }
+            NamedWorkload::Model(spec) => Box::new(spec.source(content, addressable, seed, content_base)?),
+        })
+    }
+
+    /// What it writes unless told otherwise.
+    pub fn content_default(&self) -> ContentModel {
+        match self {
+            NamedWorkload::Pattern(_) => {
+                ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT }
+            }
+            NamedWorkload::Model(spec) => spec.kind.content_default(),
+        }
+    }
+}
+
+impl FromStr for NamedWorkload {
+    type Err = WorkloadError;
+
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let name = text.split(',').next().unwrap_or_default();
+        if MODELS.map(ModelKind::name).contains(&name) {
+            return Ok(NamedWorkload::Model(text.parse()?));
+        }
+        Ok(NamedWorkload::Pattern(text.parse()?))
+    }
+}
+
+impl fmt::Display for NamedWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NamedWorkload::Pattern(spec) => spec.fmt(f),
+            NamedWorkload::Model(spec) => spec.fmt(f),
+        }
+    }
+}
