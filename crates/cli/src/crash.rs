@@ -9,7 +9,7 @@ use crate::numbers;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_crash::{Code, Options, Report, replay, run};
-use remap_ssd_ftl::{Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
 use std::time::Duration;
@@ -34,8 +34,12 @@ pub struct Args {
     /// Schemes, by name [default: all durable ones; with --mutant, remap-ssd].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
+    /// Policy of garbage collection on all devices: greedy, cost-benefit, coldmap, cagc [default: greedy on most, each
+    /// of the others on some].
+    #[arg(long, value_name = "POLICY")]
+    pub gc: Option<GcPolicy>,
     /// Run the one script that a failure named.
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "mutant", "threads"])]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mutant", "threads"])]
     pub replay: Option<Code>,
     /// Switch this guard of the firmware off, to see the campaign notice.
     #[arg(long, value_name = "GUARD")]
@@ -56,6 +60,7 @@ Examples:
   remap-ssd crash
   remap-ssd crash --scheme remap-ssd --cuts 10000 --seed 7 --json
   remap-ssd crash --scheme opt
+  remap-ssd crash --scheme nlog --gc coldmap
   remap-ssd crash --mutant entry-after-page
   remap-ssd crash --replay remap-ssd:3:9f2c41d0";
 
@@ -100,6 +105,7 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
         seconds,
         cuts: args.cuts,
         threads: args.threads,
+        policy: args.gc,
         mutant: args.mutant,
         failures: args.failures.unwrap_or(if expected { 1 } else { 10 }),
         ..Options::new(scheme, args.seed)

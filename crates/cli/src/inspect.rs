@@ -121,6 +121,8 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
             remap_ssd_ftl::Stream::Host => "host",
             remap_ssd_ftl::Stream::Gc => "gc",
             remap_ssd_ftl::Stream::Log => "log",
+            remap_ssd_ftl::Stream::GcShared => "gc-shared",
+            remap_ssd_ftl::Stream::GcMany => "gc-many",
         },
         live: sb.live,
         remapped: sb.remapped,

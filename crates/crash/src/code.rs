@@ -1,11 +1,12 @@
 //! The short name of a script, from which it runs again exactly.
 //!
 //! `remap-ssd:3:9f2c41d0` is script 9f2c41d0 (hexadecimal) on setup 3 of scheme remap-ssd; with
-//! `:commit` after it, the firmware runs without its guard `commit`.
+//! `:commit` after it, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0` has another
+//! policy of garbage collection than the setup's own.
 //! Invariant: `parse` of what `Display` writes gives the same code. Absent: a version; a code is good for
 //! the program that printed it.
 
-use remap_ssd_ftl::{Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,6 +15,8 @@ use std::str::FromStr;
 pub struct Code {
     /// The firmware's scheme.
     pub scheme: SchemeKind,
+    /// Its policy of garbage collection, where it is not the setup's.
+    pub policy: Option<GcPolicy>,
     /// Number of the setup.
     pub setup: u32,
     /// Seed of the script.
@@ -24,7 +27,9 @@ pub struct Code {
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{:x}", self.scheme, self.setup, self.seed)?;
+        write!(f, "{}", self.scheme)?;
+        self.policy.map_or(Ok(()), |policy| write!(f, "/{policy}"))?;
+        write!(f, ":{}:{:x}", self.setup, self.seed)?;
         self.mutant.map_or(Ok(()), |guard| write!(f, ":{guard}"))
     }
 }
@@ -36,14 +41,16 @@ impl FromStr for Code {
         let (Some(scheme), Some(setup), Some(seed)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(format!("'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"));
         };
+        let (scheme, policy) = scheme.split_once('/').map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));
         let scheme = scheme.parse().map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
+        let policy = policy.map(str::parse).transpose()?;
         let setup = setup.parse().map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
         let seed = u32::from_str_radix(seed, 16)
             .map_err(|_| format!("'{text}': the seed '{seed}' is not a hexadecimal number of 32 bits"))?;
         let mutant = parts.next().map(str::parse).transpose()?;
         match parts.next() {
             Some(more) => Err(format!("'{text}': nothing can follow the guard, but there is '{more}'")),
-            None => Ok(Self { scheme, setup, seed, mutant }),
+            None => Ok(Self { scheme, policy, setup, seed, mutant }),
         }
     }
 }

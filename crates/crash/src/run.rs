@@ -8,7 +8,7 @@ use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::Code;
 use crate::marks::Marks;
 use crate::setup::Setup;
-use remap_ssd_ftl::{Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The firmware's scheme.
     pub scheme: SchemeKind,
+    /// Policy of garbage collection; `None`: each setup's own.
+    pub policy: Option<GcPolicy>,
     /// Everything follows from it.
     pub seed: u64,
     /// Stop after so many seconds.
@@ -37,7 +39,7 @@ pub struct Options {
 impl Options {
     /// One thread, no bound but the failures.
     pub fn new(scheme: SchemeKind, seed: u64) -> Self {
-        Self { scheme, seed, seconds: None, cuts: None, threads: 1, mutant: None, failures: 10 }
+        Self { scheme, policy: None, seed, seconds: None, cuts: None, threads: 1, mutant: None, failures: 10 }
     }
 }
 
@@ -89,6 +91,7 @@ pub struct Report {
 /// The scripts of a campaign, by number.
 struct Scripts {
     scheme: SchemeKind,
+    policy: Option<GcPolicy>,
     seed: u64,
     mutant: Option<Guard>,
     /// Setups to go round.
@@ -98,9 +101,9 @@ struct Scripts {
 impl Scripts {
     fn new(options: &Options) -> Self {
         let useful =
-            |at: &u32| options.mutant.is_none_or(|guard| Setup::new(options.scheme, *at, None).exercises(guard));
+            |at: &u32| options.mutant.is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard));
         let setups = (0..Setup::COUNT).filter(useful).collect();
-        Self { scheme: options.scheme, seed: options.seed, mutant: options.mutant, setups }
+        Self { scheme: options.scheme, policy: options.policy, seed: options.seed, mutant: options.mutant, setups }
     }
 
     fn code(&self, number: u64) -> Code {
@@ -109,12 +112,18 @@ impl Scripts {
         seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let setup = self.setups[(number % self.setups.len() as u64) as usize];
-        Code { scheme: self.scheme, setup, seed: (seed ^ (seed >> 31)) as u32, mutant: self.mutant }
+        Code {
+            scheme: self.scheme,
+            policy: self.policy,
+            setup,
+            seed: (seed ^ (seed >> 31)) as u32,
+            mutant: self.mutant,
+        }
     }
 }
 
 fn run_script(code: &Code) -> ScriptEnd {
-    let setup = Setup::new(code.scheme, code.setup, code.mutant);
+    let setup = Setup::new(code.scheme, code.policy, code.setup, code.mutant);
     Campaign::new(&setup, u64::from(code.seed)).run()
 }
 
@@ -218,7 +227,8 @@ impl<'a> Tally<'a> {
 
 /// Runs one script again.
 pub fn replay(code: &Code) -> Report {
-    let options = Options { mutant: code.mutant, ..Options::new(code.scheme, u64::from(code.seed)) };
+    let options =
+        Options { policy: code.policy, mutant: code.mutant, ..Options::new(code.scheme, u64::from(code.seed)) };
     let mut tally = Tally::new(&options);
     tally.add(code, run_script(code));
     tally.report

@@ -7,7 +7,7 @@
 //! Absent: what happens on the device (the script's).
 
 use crate::script::Mix;
-use remap_ssd_ftl::{Config, EntrySize, Guard, Guards, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, GcPolicy, Guard, Guards, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 
@@ -49,6 +49,7 @@ struct Profile {
     mode: ContentMode,
     mix: Mix,
     steps: u32,
+    policy: GcPolicy,
 }
 
 /// Dies, superblocks and pages per block; the rest is what most profiles share.
@@ -67,6 +68,7 @@ const COMMON: Profile = Profile {
     mode: ContentMode::Identity,
     mix: Mix::EVEN,
     steps: 260,
+    policy: GcPolicy::Greedy,
 };
 
 const PROFILES: &[Profile] = &[
@@ -106,14 +108,39 @@ const PROFILES: &[Profile] = &[
     Profile { shape: (1, 24, 16), mix: Mix::WRITES, dealloc_slots: 5, bad_blocks: 1, ..COMMON },
     // Superblocks whose tail needs two pages.
     Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
+    // Shared pages in a zone of their own, on the most worn blocks, while wear is levelled.
+    Profile {
+        policy: GcPolicy::Coldmap,
+        shape: (2, 20, 8),
+        wear_gap: 1,
+        segments: 32,
+        count_max: 9,
+        mix: Mix::WRITES,
+        ..COMMON
+    },
+    // Three zones, whole commands, blocks that fail.
+    Profile {
+        policy: GcPolicy::Cagc,
+        shape: (2, 24, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 15,
+        dealloc_slots: 14,
+        bad_blocks: 1,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
+    // Victims that are old rather than empty.
+    Profile { policy: GcPolicy::CostBenefit, mix: Mix::WRITES, spare_pages: 6, ..COMMON },
 ];
 
 impl Setup {
     /// Setups of each scheme.
     pub const COUNT: u32 = PROFILES.len() as u32;
 
-    /// Setup `index` (counted round) of a scheme, whole or with a guard switched off.
-    pub fn new(scheme: SchemeKind, index: u32, mutant: Option<Guard>) -> Self {
+    /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the one given, whole or
+    /// with a guard switched off.
+    pub fn new(scheme: SchemeKind, policy: Option<GcPolicy>, index: u32, mutant: Option<Guard>) -> Self {
         let index = index % Self::COUNT;
         let profile = &PROFILES[index as usize];
         let (dies, superblocks, pages_per_block) = profile.shape;
@@ -126,6 +153,7 @@ impl Setup {
             dedup: profile.dedup,
             count_max: profile.count_max,
             watermark: profile.watermark,
+            gc_policy: policy.unwrap_or(profile.policy),
             gc_free: 0.0,
             wear_gap: profile.wear_gap,
             dealloc_slots: profile.dealloc_slots,

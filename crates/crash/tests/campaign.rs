@@ -1,7 +1,7 @@
 //! Short campaigns: every durable scheme keeps its promise, and the one that cannot is caught.
 
 use remap_ssd_crash::{Code, Marks, Options, Report, replay, run};
-use remap_ssd_ftl::SchemeKind;
+use remap_ssd_ftl::{GcPolicy, SchemeKind};
 
 /// Distinct cuts of each campaign here; the long ones run from the command line.
 const CUTS: u64 = if cfg!(debug_assertions) { 5_000 } else { 10_000 };
@@ -80,7 +80,22 @@ fn flog_survives_every_cut() {
 fn a_device_without_remapping_survives_every_cut() {
     let marks = keeps_its_promise(SchemeKind::None);
     happened(&marks, ALWAYS);
-    happened(&marks, &["copies"]);
+    happened(&marks, &["copies", "wear_runs"]);
+}
+
+/// Every policy under every durable scheme; the campaigns above have each policy on a few devices only.
+#[test]
+fn any_policy_with_any_scheme_survives_every_cut() {
+    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+        for policy in GcPolicy::ALL {
+            let options = Options { policy: Some(policy), cuts: Some(CUTS / 5), ..Options::new(scheme, 2) };
+            let report = run(&options, &mut |_| ());
+            let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
+            assert!(failures.is_empty(), "{scheme} with {policy}: {failures:?}");
+            let zoned = scheme != SchemeKind::None && policy.zones() > 1;
+            assert_eq!(report.marks.gc_zoned > 0, zoned, "{scheme} with {policy}");
+        }
+    }
 }
 
 #[test]
@@ -104,11 +119,13 @@ fn a_campaign_bounded_by_cuts_reports_the_same_on_any_number_of_threads() {
 
 #[test]
 fn a_replay_code_names_its_script() {
-    for text in ["remap-ssd:3:9f2c41d0", "nlog:11:0:commit", "flog:0:ffffffff"] {
+    for text in ["remap-ssd:3:9f2c41d0", "nlog:11:0:commit", "flog:0:ffffffff", "nlog/cost-benefit:1:a"] {
         let code: Code = text.parse().expect(text);
         assert_eq!(code.to_string(), text);
     }
-    for text in ["", "remap-ssd:3", "remap-ssd:x:1", "remap-ssd:1:xyz", "nothing:1:1", "nlog:1:1:commit:more"] {
+    for text in
+        ["", "remap-ssd:3", "remap-ssd:x:1", "remap-ssd:1:xyz", "nothing:1:1", "nlog:1:1:commit:more", "nlog/lazy:1:1"]
+    {
         assert!(text.parse::<Code>().is_err(), "{text}");
     }
 }

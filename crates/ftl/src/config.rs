@@ -4,6 +4,7 @@
 //! Absent: latencies (the device's).
 
 use crate::guard::Guards;
+use crate::policy::GcPolicy;
 use crate::scheme::SchemeKind;
 use remap_ssd_media::Geometry;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,8 @@ pub struct Config {
     pub count_max: u8,
     /// Remaps are refused while more than this share of the entries' room is valid.
     pub watermark: f64,
+    /// What garbage collection collects, and where it puts it.
+    pub gc_policy: GcPolicy,
     /// Garbage collection starts when at most this share of the superblocks is free.
     pub gc_free: f64,
     /// A superblock whose erase count is this far below the mean is collected to level wear; 0 is off.
@@ -71,6 +74,7 @@ impl Default for Config {
             dedup: true,
             count_max: 15,
             watermark: 0.95,
+            gc_policy: GcPolicy::Greedy,
             gc_free: 0.10,
             wear_gap: 64,
             dealloc_slots: 4096,
@@ -109,9 +113,10 @@ impl Config {
         self.lpns.div_ceil(CHUNK_LPNS)
     }
 
-    /// Superblocks kept free so that garbage collection and a flash log can always go on.
+    /// Superblocks kept free so that garbage collection and a flash log can always go on: a victim's pages may open
+    /// one in every zone before the victim is erased, and an atomic command takes two without collecting.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
-        3 + crate::scheme::superblocks_needed(self, geometry)
+        2 + self.gc_policy.zones() as u32 + crate::scheme::superblocks_needed(self, geometry)
     }
 
     /// Free superblocks at which garbage collection starts.
@@ -137,10 +142,10 @@ impl Config {
         }
         let data = u64::from(Self::data_pages(geometry));
         let needed_pages = u64::from(self.lpns) + u64::from(self.chunks());
-        // Open superblocks (host, GC) and the reserve hold no closed data; one more gives GC something to gain.
+        // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives GC something to gain.
         // So does a log on flash.
         let log = crate::scheme::superblocks_needed(self, geometry);
-        let busy = u64::from(self.reserve(geometry) + log) + 3;
+        let busy = u64::from(self.reserve(geometry) + log) + 2 + self.gc_policy.zones() as u64;
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
             let have = u64::from(geometry.superblocks()).saturating_sub(busy) * data;

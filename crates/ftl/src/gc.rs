@@ -8,22 +8,22 @@
 //! Cut before 3: the victim is a witness as before, and says the same as the copies. After 3: the copies do.
 //!
 //! Invariants: a job gains space (its victim has garbage, and its references' entries fit into the reserve); the
-//! pages of the victim that the host remaps onto while the job runs are in `late`. Absent: the choice (`victim`).
+//! pages of the victim that the host remaps onto while the job runs are in `late`. Absent: the choices (`policy`).
 
 use crate::command::Refusal;
 use crate::config::EntrySize;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
+use crate::policy::{Candidate, GcPolicy, least_worn};
 use crate::scheme::{OwnerRef, Remapping};
 use crate::superblock::{State, Stream, Taken};
-use crate::victim::{Candidate, greedy, least_worn};
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 
 /// Pages of a stretch.
 pub const STRETCH: u32 = 256;
 /// What a page holds whose data could not be read when it had to move: reads of it are media errors.
 pub const LOST: &[u8] = b"lost";
-/// Collections between two looks at wear.
+/// Collections between two looks at wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
 const NONE: u32 = u32::MAX;
 
@@ -76,8 +76,9 @@ impl Ftl {
         )
     }
 
-    fn choose_victim(&mut self) -> Option<Candidate> {
-        if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + WEAR_PERIOD {
+    fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
+        let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
+        if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
             self.gc.runs_at_wear_check = self.core.stats.gc_runs;
             let total: u64 = self.core.blocks.iter().map(|(_, sb)| u64::from(sb.life.incarnation())).sum();
             let mean = total as f64 / f64::from(self.core.geometry.superblocks());
@@ -86,12 +87,15 @@ impl Ftl {
                 return Some(worn);
             }
         }
-        greedy(self.candidates())
+        match host_waits {
+            false => self.core.config.gc_policy.victim(self.candidates(), self.core.wsn),
+            true => GcPolicy::victim_in_need(self.candidates()),
+        }
     }
 
-    /// Starts a job if there is something to gain.
-    fn begin_job(&mut self) -> bool {
-        let Some(victim) = self.choose_victim() else { return false };
+    /// Starts a job if there is something to gain; `host_waits` for free superblocks, or they are made ahead of need.
+    fn begin_job(&mut self, host_waits: bool) -> bool {
+        let Some(victim) = self.choose_victim(host_waits) else { return false };
         self.begin_job_on(victim.sb, victim.garbage().max(1));
         true
     }
@@ -119,7 +123,7 @@ impl Ftl {
     pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
         let Some(job) = &self.gc.job else {
             if self.core.blocks.free() <= self.gc_start {
-                self.begin_job();
+                self.begin_job(false);
             }
             return Ok(());
         };
@@ -141,7 +145,7 @@ impl Ftl {
                 return Err(Refusal::CapacityExceeded);
             }
             rounds -= 1;
-            if self.gc.job.is_none() && !self.begin_job() {
+            if self.gc.job.is_none() && !self.begin_job(true) {
                 if self.scheme.give_back(&mut self.core) {
                     continue;
                 }
@@ -162,7 +166,7 @@ impl Ftl {
 
     /// One step of collection in idle time; `false` if there is nothing to do.
     pub fn background(&mut self) -> bool {
-        if self.gc.job.is_none() && (self.core.blocks.free() > self.gc_start || !self.begin_job()) {
+        if self.gc.job.is_none() && (self.core.blocks.free() > self.gc_start || !self.begin_job(false)) {
             return false;
         }
         self.step_job().is_ok()
@@ -264,7 +268,7 @@ impl Ftl {
             return self.move_shared(sb, page, owners, first);
         }
         assert!(page.owns && self.core.counts.get(from) == 1, "owners found and counted of {from:?}");
-        let to = self.copy_moved((page.lpn, page.wsn), from)?;
+        let to = self.copy_moved((page.lpn, page.wsn), from, 0)?;
         self.core.move_page((sb, from), (to.sb, to.ppn()), page.lpn, false);
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to.ppn());
@@ -291,7 +295,9 @@ impl Ftl {
         let others = chain.filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
         assert_eq!(found, self.core.counts.get(from), "owners found and counted of {from:?}");
-        let taken = self.copy_moved(primary, from)?;
+        let zone = self.core.config.gc_policy.zone(found);
+        self.core.stats.gc_zoned += u64::from(zone > 0);
+        let taken = self.copy_moved(primary, from, zone)?;
         let to = taken.ppn();
         self.core.move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
         for owner in others {
@@ -302,7 +308,7 @@ impl Ftl {
                 self.core.move_reference(from, to, owner.lpn);
             } else {
                 self.core.stats.gc_copies += 1;
-                let copy = self.copy_moved((owner.lpn, owner.wsn), from)?;
+                let copy = self.copy_moved((owner.lpn, owner.wsn), from, 0)?;
                 self.core.split_reference(from, to, copy.ppn(), owner.lpn);
             }
         }
@@ -328,12 +334,12 @@ impl Ftl {
         if page.owns { self.move_page(sb, page, &[], NONE) } else { Ok(()) }
     }
 
-    /// Copies a page into GC's own superblock.
+    /// Copies a page into GC's own superblock of a zone.
     #[inline(always)]
-    fn copy_moved(&mut self, (lpn, wsn): (u32, u64), from: Ppn) -> Result<Taken, Refusal> {
+    fn copy_moved(&mut self, (lpn, wsn): (u32, u64), from: Ppn, zone: usize) -> Result<Taken, Refusal> {
         loop {
-            let Some(taken) = self.core.blocks.take(Stream::Gc) else {
-                self.open_for_gc()?;
+            let Some(taken) = self.core.blocks.take(Stream::ZONES[zone]) else {
+                self.open_for_gc(zone)?;
                 continue;
             };
             self.core.stats.gc_programs += 1;
@@ -351,9 +357,10 @@ impl Ftl {
     }
 
     #[cold]
-    fn open_for_gc(&mut self) -> Result<(), Refusal> {
-        self.core.blocks.close(&mut self.core.media, Stream::Gc);
-        match self.core.blocks.open_next(&mut self.core.media, Stream::Gc, &mut self.core.wsn) {
+    fn open_for_gc(&mut self, zone: usize) -> Result<(), Refusal> {
+        let (stream, wear) = (Stream::ZONES[zone], self.core.config.gc_policy.wear(zone));
+        self.core.blocks.close(&mut self.core.media, stream);
+        match self.core.blocks.open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn) {
             true => Ok(()),
             false => Err(Refusal::CapacityExceeded),
         }

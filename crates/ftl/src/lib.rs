@@ -16,16 +16,17 @@ pub mod guard;
 mod layout;
 mod life;
 mod map;
+pub mod policy;
 pub mod recovery;
 pub mod scheme;
 mod stats;
 mod superblock;
-pub mod victim;
 
 pub use command::{Refusal, Remap};
 pub use config::{Config, ConfigError, EntrySize};
 pub use ftl::Ftl;
 pub use guard::{Guard, Guards};
+pub use policy::GcPolicy;
 pub use recovery::{RecoveryError, RecoveryReport};
 pub use scheme::{GroupInfo, SchemeKind, Usage};
 pub use stats::{Demotion, Stats};

@@ -53,6 +53,8 @@ counters! {
     host_programs,
     /// Programs by garbage collection and wear levelling.
     gc_programs,
+    /// Of those, pages that the policy keeps apart: moved to its second or third zone.
+    gc_zoned,
     /// References that GC had to copy because their metadata found no room.
     gc_copies,
     /// Programs of heads, tails, deallocation maps and pages of a log on flash.

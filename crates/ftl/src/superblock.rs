@@ -11,6 +11,7 @@
 use crate::config::{Config, TAIL_RECORDS};
 use crate::guard::{Guard, Guards};
 use crate::life::{Life, LifeRecord};
+use crate::policy::{Wear, ZONES_MAX};
 use remap_ssd_media::{After, Geometry, Media, Oob, Ppn, Purpose, SbId, Slot, Stored};
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -25,11 +26,17 @@ pub enum Stream {
     Gc = 1,
     /// A scheme's log on flash.
     Log = 2,
+    /// Pages moved by garbage collection that a policy keeps apart: its second zone.
+    GcShared = 3,
+    /// Its third zone.
+    GcMany = 4,
 }
 
 impl Stream {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Host, Self::Gc, Self::Log];
+    pub const ALL: [Self; 5] = [Self::Host, Self::Gc, Self::Log, Self::GcShared, Self::GcMany];
+    /// Those of garbage collection, by zone.
+    pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];
 
     /// Reads the persisted form.
     pub fn from_u8(value: u8) -> Option<Self> {
@@ -156,7 +163,7 @@ pub struct Superblocks {
     geometry: Geometry,
     guards: Guards,
     table: Vec<Superblock>,
-    open: [Option<Open>; 3],
+    open: [Option<Open>; Stream::ALL.len()],
     free: u32,
     remapped_total: u64,
     /// Programs of metadata done here.
@@ -186,7 +193,7 @@ impl Superblocks {
             geometry,
             guards,
             table: vec![blank; geometry.superblocks() as usize],
-            open: [None, None, None],
+            open: [const { None }; Stream::ALL.len()],
             free: 0,
             remapped_total: 0,
             meta_programs: 0,
@@ -293,18 +300,25 @@ impl Superblocks {
         (good * self.geometry.pages_per_block()).saturating_sub(1 + Config::tail_pages(&self.geometry))
     }
 
-    /// The free superblock with the fewest erases.
-    fn least_worn_free(&self) -> Option<SbId> {
-        self.iter()
-            .filter(|(_, sb)| sb.state == State::Free)
-            .min_by_key(|(id, sb)| (sb.life.incarnation(), id.0))
-            .map(|(id, _)| id)
+    /// The free superblock with the fewest or the most erases, the first of several.
+    fn pick_free(&self, wear: Wear) -> Option<SbId> {
+        let free = self.iter().filter(|(_, sb)| sb.state == State::Free);
+        let picked = match wear {
+            Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
+            Wear::Most => free.min_by_key(|(id, sb)| (std::cmp::Reverse(sb.life.incarnation()), id.0)),
+        };
+        picked.map(|(id, _)| id)
     }
 
     /// Opens the least worn free superblock for a stream; `false` if none is free. `wsn` hands out numbers.
     pub fn open_next(&mut self, media: &mut Media, stream: Stream, wsn: &mut u64) -> bool {
+        self.open_worn(media, stream, Wear::Least, wsn)
+    }
+
+    /// Opens the least or the most worn free superblock for a stream.
+    pub fn open_worn(&mut self, media: &mut Media, stream: Stream, wear: Wear, wsn: &mut u64) -> bool {
         assert!(self.open[stream as usize].is_none());
-        while let Some(sb) = self.least_worn_free() {
+        while let Some(sb) = self.pick_free(wear) {
             // A superblock that says it is clean and is not (a damaged image) is erased like one that does not.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
             let bad = self.get(sb).bad;

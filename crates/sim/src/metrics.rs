@@ -185,12 +185,14 @@ impl Meters {
         let erase_min = blocks.iter().copied().min().unwrap_or(0);
         RunSummary {
             scheme: config.firmware.scheme.to_string(),
+            gc_policy: config.firmware.gc_policy.to_string(),
             bandwidth_mib_s: rate(passed.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
             iops: rate(passed.operations as f64, seconds),
             write_amplification: ratio(flash_pages, stats.host_writes),
             host_pages: stats.host_writes,
             flash_pages,
             gc_pages: stats.gc_programs,
+            gc_zoned_pages: stats.gc_zoned,
             remaps: stats.remaps,
             demotions: Demotions {
                 counter_full: stats.demoted_counter_full,

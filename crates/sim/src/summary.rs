@@ -82,6 +82,8 @@ pub struct Accounting {
 pub struct RunSummary {
     /// Scheme name: `none`, `remap-ssd`, `flog`, `nlog`, `opt` and others.
     pub scheme: String,
+    /// Policy of garbage collection: `greedy`, `cost-benefit`, `coldmap`, `cagc`.
+    pub gc_policy: String,
     /// Host bandwidth, remapped pages counted as served, MiB/s.
     pub bandwidth_mib_s: f64,
     /// Host page operations per second.
@@ -94,6 +96,8 @@ pub struct RunSummary {
     pub flash_pages: u64,
     /// Pages moved by GC.
     pub gc_pages: u64,
+    /// Of those, pages that the policy keeps apart from pages with one reference.
+    pub gc_zoned_pages: u64,
     /// Remaps done, pages.
     pub remaps: u64,
     /// Remaps that became physical copies, by cause.

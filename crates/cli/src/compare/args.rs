@@ -5,7 +5,7 @@
 
 use crate::numbers;
 use clap::ValueEnum;
-use remap_ssd_ftl::SchemeKind;
+use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_sim::trace::{Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::PathBuf;
@@ -39,6 +39,11 @@ pub struct Args {
     /// Deduplication engine of the device.
     #[arg(long, value_name = "on|off", help_heading = "Device")]
     pub dedup: Option<Switch>,
+
+    /// What garbage collection collects and where it puts it: greedy, cost-benefit, coldmap (shared pages on worn blocks)
+    /// or cagc (pages apart by reference count); a list compares them [default: the device's, greedy for a preset].
+    #[arg(long, value_delimiter = ',', value_name = "POLICY", help_heading = "Device")]
+    pub gc: Vec<GcPolicy>,
 
     /// randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%, zipf:THETA, zipfread:THETA or
     /// zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages; or fileserver, oltp, ycsb, tpcc, sysbench,
@@ -90,7 +95,7 @@ pub struct Args {
     pub no_aging: bool,
     /// Start from an image of an aged device. Where there is no such file, each scheme has its own: aged.img means
     /// aged.remap-ssd.img and so on. What recovery rebuilds may differ in details from the device that was saved.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "no_aging"], help_heading = "Run")]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "gc", "no_aging"], help_heading = "Run")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
     #[arg(long, value_name = "IMAGE", conflicts_with = "age", help_heading = "Run")]
@@ -125,5 +130,6 @@ Examples:
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --open-loop --json
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
+  remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap
   remap-ssd compare --scheme remap-ssd --save-aged aged.img
   remap-ssd compare --age aged.img --writes 100k";

@@ -19,6 +19,7 @@ use crate::output;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use job::{Done, job};
 use plan::{Plan, Start, plan};
+use remap_ssd_ftl::GcPolicy;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -78,7 +79,10 @@ fn bars(args: &Args, plan: &Plan) -> Vec<ProgressBar> {
     let bar = |start: &Start| {
         let bar = lines.add(ProgressBar::new(BAR_STEPS)).with_style(style.clone());
         let name = match start {
-            Start::New { config, .. } => config.firmware.scheme.to_string(),
+            Start::New { config, .. } => match config.firmware.gc_policy {
+                GcPolicy::Greedy => config.firmware.scheme.to_string(),
+                policy => format!("{}/{policy}", config.firmware.scheme),
+            },
             Start::Image(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         };
         bar.with_prefix(name).with_message("waiting")

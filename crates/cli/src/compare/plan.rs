@@ -8,7 +8,7 @@ use super::replay::TraceFacts;
 use crate::failure::Failure;
 use crate::output;
 use remap_ssd_device::{DeviceConfig, DeviceConfigError};
-use remap_ssd_ftl::SchemeKind;
+use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::trace::TraceOptions;
@@ -154,21 +154,24 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
 }
 
 fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start>, Failure> {
-    let schemes = schemes(args);
-    let several = schemes.len() > 1;
-    let one = |scheme: SchemeKind| {
+    let own = [base.firmware.gc_policy];
+    let policies = if args.gc.is_empty() { &own } else { &args.gc[..] };
+    let devices: Vec<(SchemeKind, GcPolicy)> =
+        schemes(args).into_iter().flat_map(|scheme| policies.iter().map(move |policy| (scheme, *policy))).collect();
+    let several = devices.len() > 1;
+    let one = |(scheme, policy): (SchemeKind, GcPolicy)| {
         let mut config = base.clone();
-        config.firmware.scheme = scheme;
+        (config.firmware.scheme, config.firmware.gc_policy) = (scheme, policy);
         let config = config.scale(scale).map_err(|error| refused(args, scheme, &error))?;
-        let mut save =
-            args.save_aged.as_deref().map(|path| if several { of_scheme(path, scheme) } else { path.into() });
+        let name = if policies.len() > 1 { format!("{scheme}.{policy}") } else { scheme.to_string() };
+        let mut save = args.save_aged.as_deref().map(|path| if several { of_scheme(path, &name) } else { path.into() });
         if several && save.is_some() && !scheme.is_durable() {
             output::note(format_args!("note: `{scheme}` keeps its remaps in DRAM, its device is not saved"));
             save = None;
         }
         Ok(Start::New { config: Box::new(config), aged: !args.no_aging, save })
     };
-    schemes.into_iter().map(one).collect()
+    devices.into_iter().map(one).collect()
 }
 
 /// A device that cannot be: the file's fault, or that of the arguments.
@@ -180,10 +183,10 @@ fn refused(args: &Args, scheme: SchemeKind, error: &DeviceConfigError) -> Failur
 }
 
 /// `aged.img` of a scheme is `aged.nlog.img`.
-fn of_scheme(path: &Path, scheme: SchemeKind) -> PathBuf {
+fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
     match path.extension() {
         Some(extension) => path.with_extension(format!("{scheme}.{}", extension.display())),
-        None => path.with_extension(scheme.name()),
+        None => path.with_extension(scheme),
     }
 }
 
@@ -194,7 +197,9 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
         }
         return Ok(vec![Start::Image(image.into())]);
     }
-    let found = |scheme| Some(of_scheme(image, scheme)).filter(|path| !args.scheme.is_empty() || path.exists());
+    let found = |scheme: SchemeKind| {
+        Some(of_scheme(image, scheme.name())).filter(|path| !args.scheme.is_empty() || path.exists())
+    };
     let starts: Vec<Start> = schemes(args).into_iter().filter_map(found).map(Start::Image).collect();
     match starts.is_empty() {
         false => Ok(starts),
@@ -202,7 +207,7 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
             image.display(),
             format_args!(
                 "no such file, nor one of a scheme such as {}",
-                of_scheme(image, SchemeKind::RemapSsd).display()
+                of_scheme(image, SchemeKind::RemapSsd.name()).display()
             ),
         )),
     }

@@ -204,12 +204,14 @@ impl Ftl {
         witnesses.write(core, oob.lpn(), core.geometry.page(sb, offset), oob.wsn());
     }
 
-    /// The youngest superblock of each stream that has room goes on being filled, holes first.
+    /// The youngest superblock of each stream that has room goes on being filled, holes first. One of a zone that the
+    /// policy does not have (it was another policy's) counts as closed.
     pub(super) fn resume_streams(&mut self, open: &[SbId]) {
         let core = &mut self.core;
+        let unused = &Stream::ZONES[core.config.gc_policy.zones()..];
         for &sb in open.iter().rev() {
             let entry = *core.blocks.get(sb);
-            if core.blocks.open(entry.stream).is_some() {
+            if core.blocks.open(entry.stream).is_some() || unused.contains(&entry.stream) {
                 continue;
             }
             let skipped = entry.bad | entry.failing;

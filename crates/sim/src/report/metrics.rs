@@ -14,6 +14,9 @@ pub const BASELINE: &str = "none";
 /// The scheme that can't be built: an upper bound, not a contender.
 pub const IDEAL: &str = "opt";
 
+/// The policy of garbage collection that needs no mention.
+const POLICY: &str = "greedy";
+
 /// A column of the overview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -43,19 +46,25 @@ pub struct Section {
     pub rows: Vec<(&'static str, String)>,
 }
 
-/// A label for each run: the scheme's name, numbered where it occurs again.
+/// A label for each run: the scheme's name, the policy's if it is not the common one, numbered where it occurs again.
 pub fn labels(runs: &[RunSummary]) -> Vec<String> {
-    let name = |run: &RunSummary| match one_line(&run.scheme) {
-        name if name.trim().is_empty() => "(unnamed)".to_owned(),
-        name => name,
+    let name = |run: &RunSummary| {
+        let scheme = match one_line(&run.scheme) {
+            name if name.trim().is_empty() => "(unnamed)".to_owned(),
+            name => name,
+        };
+        match one_line(&run.gc_policy).as_str() {
+            "" | POLICY => scheme,
+            policy => format!("{scheme}/{policy}"),
+        }
     };
-    runs.iter()
-        .enumerate()
-        .map(|(i, run)| match occurrence(runs, i) {
-            0 => name(run),
-            earlier => format!("{} #{}", name(run), earlier + 1),
-        })
-        .collect()
+    let names: Vec<String> = runs.iter().map(name).collect();
+    let earlier = |i: usize| names[..i].iter().filter(|name| **name == names[i]).count();
+    let label = |(i, name): (usize, &String)| match earlier(i) {
+        0 => name.clone(),
+        earlier => format!("{name} #{}", earlier + 1),
+    };
+    names.iter().enumerate().map(label).collect()
 }
 
 /// How many runs before this one have the same scheme.
@@ -182,6 +191,7 @@ fn flash_programs(run: &RunSummary) -> Section {
         rows: vec![
             ("host data", exact(run.host_programs)),
             ("moved by GC", exact(run.gc_pages)),
+            ("of those kept apart by the policy", exact(run.gc_zoned_pages)),
             ("metadata", exact(run.metadata_pages)),
             ("all programs", exact(run.flash_pages)),
             ("writes saved by deduplication", exact(run.dedup_hits)),

@@ -27,6 +27,11 @@ use std::collections::VecDeque;
 /// power cut interrupted.
 const SLACK: usize = 4;
 
+/// A victim's entries go to the groups of two superblocks, an old and a new one, in every zone of shared pages.
+fn slack(config: &Config) -> usize {
+    SLACK + 2 * config.gc_policy.zones().saturating_sub(2)
+}
+
 /// The scheme's DRAM state.
 pub struct RemapSsd {
     base: usize,
@@ -44,6 +49,8 @@ pub struct RemapSsd {
     watermark: u64,
     /// No superblock has more remapped LPNs than this.
     fullest: u32,
+    /// Free segments beyond what migrating the fullest group takes.
+    slack: usize,
     /// Active GC gains nothing before so many entries are invalid.
     hopeless_below: u64,
     largest_group: u32,
@@ -62,11 +69,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         )));
     }
     let segments = config.log_bytes / bytes as u64;
-    if segments < SLACK as u64 + 4 {
+    let slack = slack(config);
+    if segments < slack as u64 + 4 {
         return Err(ConfigError(format!(
             "log_bytes = {} is smaller than one segment per open superblock and what GC needs: use at least {} bytes or smaller segments",
             config.log_bytes,
-            (SLACK + 4) * bytes
+            (slack + 4) * bytes
         )));
     }
     Ok(())
@@ -89,6 +97,7 @@ impl RemapSsd {
             entries: 0,
             watermark: (config.watermark * f64::from(segments) * (segment_words / entry_words - 1) as f64) as u64,
             fullest: 0,
+            slack: slack(config),
             hopeless_below: 0,
             largest_group: 0,
             scratch: Vec::new(),
@@ -108,7 +117,7 @@ impl RemapSsd {
 
     /// Free segments that only GC may use.
     fn reserve(&self) -> usize {
-        self.fullest.div_ceil(self.slots) as usize + SLACK
+        self.fullest.div_ceil(self.slots) as usize + self.slack
     }
 
     fn has_slot(&self, sb: SbId) -> bool {

@@ -1,4 +1,4 @@
-//! Which superblock to collect: a pure choice, so that policies can be added and tested without a device.
+//! What a policy may know of a superblock, and the one choice that all policies share: levelling wear.
 
 use remap_ssd_media::SbId;
 
@@ -22,13 +22,6 @@ impl Candidate {
     pub fn garbage(&self) -> u32 {
         self.capacity.saturating_sub(self.live)
     }
-}
-
-/// Greedy: the superblock with the most unreferenced pages, the oldest of several (FAST'21 §4.4).
-pub fn greedy(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
-    candidates
-        .filter(|candidate| candidate.garbage() > 0)
-        .max_by_key(|candidate| (candidate.garbage(), std::cmp::Reverse(candidate.opened)))
 }
 
 /// Static wear levelling: the least worn superblock, if it is `gap` erases or more below the mean; its cold data

@@ -1,0 +1,129 @@
+//! Policies of garbage collection: what they choose, and what that costs, counted.
+
+mod kit;
+
+use kit::{Random, content, device, recovered, small_config, small_geometry};
+use remap_ssd_ftl::policy::{Candidate, Wear};
+use remap_ssd_ftl::{Config, Ftl, GcPolicy, SchemeKind, State, Stream};
+use remap_ssd_media::SbId;
+use std::collections::BTreeMap;
+
+fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
+    Candidate { sb: SbId(sb), capacity: 100, live, erases: 0, opened }
+}
+
+fn chosen(policy: GcPolicy, candidates: &[Candidate], now: u64) -> Option<u32> {
+    policy.victim(candidates.iter().copied(), now).map(|victim| victim.sb.0)
+}
+
+#[test]
+fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others_do_not() {
+    let candidates = [candidate(0, 60, 100), candidate(1, 50, 9_900), candidate(2, 100, 0)];
+    for policy in GcPolicy::ALL {
+        let wanted = if policy == GcPolicy::CostBenefit { 0 } else { 1 };
+        assert_eq!(chosen(policy, &candidates, 10_000), Some(wanted), "{policy}");
+        assert_eq!(chosen(policy, &candidates[2..], 10_000), None, "{policy} collects nothing where nothing is gained");
+        let empty = [candidate(3, 99, 0), candidate(4, 0, 9_999)];
+        assert_eq!(chosen(policy, &empty, 10_000), Some(4), "{policy} takes an empty superblock first");
+    }
+    let in_need = GcPolicy::victim_in_need(candidates.into_iter()).expect("there is garbage");
+    assert_eq!(in_need.sb, SbId(1), "a host that waits needs the most space");
+}
+
+#[test]
+fn a_page_with_one_reference_goes_to_the_first_zone_and_zones_grow_with_references() {
+    for policy in GcPolicy::ALL {
+        let zones: Vec<usize> = (1..20).map(|references| policy.zone(references)).collect();
+        assert_eq!(zones[0], 0, "{policy}");
+        assert!(zones.is_sorted() && zones[18] == policy.zones() - 1, "{policy}: {zones:?}");
+        assert_eq!(policy.wear(0), Wear::Least, "{policy}");
+        assert_eq!(policy.name().parse(), Ok(policy));
+    }
+    assert_eq!(GcPolicy::Coldmap.wear(1), Wear::Most);
+    assert!("lazy".parse::<GcPolicy>().is_err());
+}
+
+fn worked(policy: GcPolicy) -> Ftl {
+    let config = Config { gc_policy: policy, count_max: 8, ..small_config(SchemeKind::RemapSsd) };
+    let mut ftl = device(small_geometry(), &config);
+    let mut random = Random(5);
+    for _ in 0..20_000 {
+        let lpn = random.below(600) as u32;
+        ftl.write(lpn, &content(1 + random.below(300))).expect("there is room");
+        ftl.media_mut().ops.clear();
+    }
+    ftl.check().expect("consistent");
+    ftl
+}
+
+/// Where pages are by their reference count when garbage collection has placed them: no zone holds what belongs into
+/// another at the time it was moved, each page is moved once, and everything is the same after recovery.
+#[test]
+fn zones_hold_what_belongs_there_and_outlive_power() {
+    for policy in GcPolicy::ALL {
+        let ftl = worked(policy);
+        let stats = ftl.stats();
+        assert!(stats.gc_runs > 100 && stats.gc_copies == 0, "{policy}: {stats:?}");
+        assert_eq!(stats.gc_zoned > 0, policy.zones() > 1, "{policy}");
+        let streams = |ftl: &Ftl| {
+            let mut streams: BTreeMap<u8, u32> = BTreeMap::new();
+            for (_, sb) in ftl.superblocks().filter(|(_, sb)| matches!(sb.state, State::Open | State::Closed)) {
+                *streams.entry(sb.stream as u8).or_default() += 1;
+            }
+            streams
+        };
+        let before = streams(&ftl);
+        let zones = Stream::ZONES.iter().filter(|stream| before.contains_key(&(**stream as u8))).count();
+        assert_eq!(zones, policy.zones(), "{policy}: {before:?}");
+        let reads = |ftl: &mut Ftl| (0..600).map(|lpn| ftl.read(lpn)).collect::<Vec<_>>();
+        let mut ftl = ftl;
+        let read = reads(&mut ftl);
+        let (mut ftl, _) = recovered(ftl);
+        assert_eq!((streams(&ftl), reads(&mut ftl)), (before, read), "{policy}");
+    }
+}
+
+/// Under Coldmap a shared page and a single one of the same victim part; the shared one goes to the most worn of the
+/// free superblocks, the single one to the least worn.
+#[test]
+fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
+    let mut ftl = worked(GcPolicy::Coldmap);
+    let mut random = Random(11);
+    let mut opened = 0;
+    for _ in 0..20_000 {
+        let free = |ftl: &Ftl| {
+            let free = ftl.superblocks().filter(|(_, sb)| sb.state == State::Free);
+            free.map(|(id, sb)| (sb.life.incarnation(), id)).collect::<Vec<_>>()
+        };
+        let (before, cold) = (free(&ftl), open_of(&ftl, Stream::GcShared));
+        ftl.write(random.below(600) as u32, &content(1 + random.below(500))).expect("there is room");
+        ftl.media_mut().ops.clear();
+        let now = open_of(&ftl, Stream::GcShared);
+        if let Some(sb) = now.filter(|_| now != cold)
+            && let Some((erases, _)) = before.iter().find(|(_, id)| *id == sb)
+        {
+            opened += 1;
+            let most = before.iter().map(|(erases, _)| *erases).max().expect("one was free");
+            assert_eq!(*erases, most, "{sb:?} of {before:?}");
+        }
+    }
+    assert!(opened > 5, "opened {opened} times");
+}
+
+fn open_of(ftl: &Ftl, stream: Stream) -> Option<SbId> {
+    ftl.superblocks().find(|(_, sb)| sb.state == State::Open && sb.stream == stream).map(|(id, _)| id)
+}
+
+/// A policy with zones costs more open superblocks, and nothing else.
+#[test]
+fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
+    let geometry = small_geometry();
+    let most = |policy| {
+        let fits = |lpns| Config { lpns, gc_policy: policy, ..small_config(SchemeKind::None) }.check(&geometry).is_ok();
+        (1..geometry.pages()).take_while(|lpns| fits(*lpns)).last().expect("one page fits")
+    };
+    let data = Config::data_pages(&geometry);
+    assert_eq!(most(GcPolicy::Greedy), most(GcPolicy::CostBenefit));
+    assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Coldmap), 2 * data);
+    assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Cagc), 4 * data);
+}
