@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remap_ssd_crash::{Code, Options, Report, replay, run};
+use remap_ssd_crash::{Code, Options, Report, replay, run, scheme_of};
 use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
@@ -93,7 +93,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 fn schemes(args: &Args) -> Vec<SchemeKind> {
     match (args.scheme.is_empty(), args.mutant) {
         (false, _) => args.scheme.clone(),
-        (true, Some(_)) => vec![SchemeKind::RemapSsd],
+        (true, Some(guard)) => vec![scheme_of(guard)],
         (true, None) => SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()).collect(),
     }
 }

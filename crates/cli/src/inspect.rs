@@ -227,6 +227,13 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
 
 fn usage_line(usage: &Usage) -> String {
     match usage.capacity_bytes {
+        0 if usage.p2l_bytes > 0 => format!(
+            "tables of {} (L2P) and {} (P2L), {} of it taken, {} valid",
+            bytes(usage.l2p_bytes),
+            bytes(usage.p2l_bytes),
+            bytes(usage.used_bytes),
+            bytes(usage.valid_bytes)
+        ),
         0 => "without limit".into(),
         capacity => format!(
             "{} of {} used ({}), {} valid",

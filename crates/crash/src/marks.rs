@@ -39,6 +39,7 @@ marks! {
     host_writes, host_deallocations, remaps, dedup_hits, no_effect, demoted_counter_full, demoted_nvram_full,
     demoted_watermark, copies, gc_programs, gc_zoned, gc_copies, meta_programs, gc_runs, wear_runs, metadata_gc_runs,
     blocks_retired, dealloc_flushes, program_failures, atomic_commands, lost_references,
+    demoted_degree_full, slots_reused, slot_clears,
     }
     campaign {
     /// Commands submitted.

@@ -150,6 +150,7 @@ impl Setup {
             log_bytes: u64::from(profile.segments * profile.segment_bytes),
             segment_bytes: profile.segment_bytes,
             entry: profile.entry,
+            degree: u32::from(profile.count_max).clamp(2, 4) - 1,
             dedup: profile.dedup,
             count_max: profile.count_max,
             watermark: profile.watermark,
@@ -185,10 +186,20 @@ impl Setup {
             Guard::Commit | Guard::AbortedStay => self.atomic(),
             Guard::RelocatedSources => self.mix == Mix::MOVES || self.mix == Mix::TRIMS || self.mix == Mix::REMAPS,
             Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 8,
+            // What an erased superblock's slots say is mostly older than what is known otherwise.
+            Guard::StaleSegments if self.config.scheme == SchemeKind::Pebble => self.config.dealloc_slots <= 4,
             Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => self.mix != Mix::WRITES,
             // Slow, and no guard needs it.
             _ => self.steps >= 200,
         }
+    }
+}
+
+/// The scheme under which the absence of a guard shows.
+pub fn scheme_of(guard: Guard) -> SchemeKind {
+    match guard {
+        Guard::SlotReuse => SchemeKind::Pebble,
+        _ => SchemeKind::RemapSsd,
     }
 }
 
@@ -202,6 +213,7 @@ fn enough(config: &mut Config, dies: u32, superblocks: u32, pages_per_block: u32
             let geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
             // A device of one data superblock's LPNs leaves nothing to test.
             config.lpns = Config::data_pages(&geometry) * 2;
+            config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             if config.check(&geometry).is_ok() {
                 return geometry;
             }
@@ -209,6 +221,11 @@ fn enough(config: &mut Config, dies: u32, superblocks: u32, pages_per_block: u32
         }
     }
     panic!("{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages", config.scheme);
+}
+
+/// NVRAM for the scheme's tables, however many LPNs there will be.
+fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
+    Config { lpns: geometry.pages(), ..config.clone() }.tables_bytes(geometry)
 }
 
 /// The most LPNs that the firmware accepts.

@@ -63,7 +63,8 @@ pub const PRESETS: &[Preset] = &[
             "flash: SLC at 50 us, 300 us and 3 ms, 10 us a transfer (the paper says less than 100 us, several \
              hundred us, several ms); 100,000 cycles",
             "NVRAM: battery-backed DRAM, 50 ns per 64 bytes; 10^15 writes",
-            "remapping metadata updated in place, 512 MiB: scheme `opt`",
+            "NVRAM: 2 GiB for L2P and for P2L with two slots of 8 bytes a page (the paper has one of 4 or 8 bytes); two, \
+             since a page that moves twice must not lose the one entry that tells of it",
             "effective link bandwidth 3,200 MiB/s, 1 us a command; no deduplication, contents not stored",
             "addressable share 0.9, queue depth 32, background collection after 1 ms of idleness",
         ],
@@ -155,6 +156,6 @@ fn pebble() -> DeviceConfig {
         hash: Hash { latency_ns: 0, interval_ns: 0 },
         link: ASSUMED_LINK,
         background: Background { lookup_stalls_dies: false, idle_after_ns: 1_000_000 },
-        firmware: Config { lpns, log_bytes: 512 << 20, scheme: SchemeKind::Opt, dedup: false, ..Config::default() },
+        firmware: Config { lpns, log_bytes: 2 << 30, scheme: SchemeKind::Pebble, dedup: false, ..Config::default() },
     }
 }

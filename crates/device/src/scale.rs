@@ -11,6 +11,8 @@
 //! - segments: as they are while a superblock's share of the NVRAM is 16 of them or more, then the power of
 //!   two that it is, at least 256 bytes (or the given size, if smaller); the metadata is a multiple of it.
 //!
+//! - tables that fit into the NVRAM still do: they shrink a little less.
+//!
 //! Latencies, counters, watermarks and the number of dies stay. Invariant: what is returned has been checked.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
@@ -80,7 +82,11 @@ impl DeviceConfig {
         let share = log_bytes / u64::from(small.superblocks()) / SEGMENTS_PER_SUPERBLOCK;
         let wanted = share.max(1).next_power_of_two().min(firmware.segment_bytes.into()) as u32;
         firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN.min(firmware.segment_bytes));
+        let tables_fit = firmware.log_bytes >= firmware.tables_bytes(&large);
         firmware.log_bytes = log_bytes - log_bytes % u64::from(firmware.segment_bytes);
+        if tables_fit {
+            firmware.log_bytes = firmware.log_bytes.max(firmware.tables_bytes(&small));
+        }
         self.geometry = small;
         Ok(())
     }

@@ -12,6 +12,12 @@ fn every_preset_works_at_every_scale_under_every_scheme() {
             for scheme in SchemeKind::ALL {
                 let mut config = preset.config();
                 config.firmware.scheme = scheme;
+                let tables = config.firmware.tables_bytes(&config.geometry);
+                if config.firmware.log_bytes < tables {
+                    let error = config.clone().scale(parse_scale(scale).unwrap()).unwrap_err().to_string();
+                    assert!(error.contains("both mapping tables in NVRAM"), "{error}");
+                    config.firmware.log_bytes = tables;
+                }
                 let scaled = config.scale(parse_scale(scale).unwrap());
                 scaled.unwrap_or_else(|error| panic!("{} at {scale} with {scheme}: {error}", preset.name));
             }

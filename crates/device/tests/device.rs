@@ -7,6 +7,7 @@ use remap_ssd_media::{Page, Payload};
 fn small(scheme: SchemeKind) -> DeviceConfig {
     let mut config = DeviceConfig::preset("fast21-32g").unwrap();
     config.firmware.scheme = scheme;
+    config.firmware.log_bytes = config.firmware.log_bytes.max(config.firmware.tables_bytes(&config.geometry));
     config.scale(1.0 / 64.0).unwrap()
 }
 

@@ -338,6 +338,7 @@ impl Ftl {
                 self.core.fail_block_of(ppn);
                 continue;
             }
+            self.core.programmed(ppn, Purpose::Host);
             self.core.unlink(lpn);
             self.core.link(lpn, ppn, false);
             if let (Some(dedup), Some(fingerprint)) = (&mut self.dedup, fingerprint) {
@@ -406,6 +407,7 @@ impl Ftl {
                 self.core.fail_block_of(ppn);
                 continue;
             }
+            self.core.programmed(ppn, Purpose::Meta);
             self.core.unlink(lpn);
             self.core.link(lpn, ppn, false);
             return Ok(());

@@ -38,12 +38,15 @@ pub struct Config {
     pub lpns: u32,
     /// How remaps are made durable.
     pub scheme: SchemeKind,
-    /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog.
+    /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog, NVRAM for both
+    /// mapping tables for PebbleSSD.
     pub log_bytes: u64,
     /// Bytes of an NVRAM segment.
     pub segment_bytes: u32,
     /// Size of a remapping entry.
     pub entry: EntrySize,
+    /// Slots of a flash page: the LPNs that may be remapped to it at a time, where a scheme has a fixed number.
+    pub degree: u32,
     /// Is the deduplication engine on?
     pub dedup: bool,
     /// Largest reference count of a page: 15 for 4-bit counters.
@@ -71,6 +74,7 @@ impl Default for Config {
             log_bytes: 80 << 20,
             segment_bytes: 1024,
             entry: EntrySize::Bytes16,
+            degree: 2,
             dedup: true,
             count_max: 15,
             watermark: 0.95,

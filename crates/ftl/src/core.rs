@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::map::{Map, Mapping};
 use crate::stats::Stats;
 use crate::superblock::Superblocks;
-use remap_ssd_media::{Geometry, Media, Ppn, SbId};
+use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Media and DRAM tables.
 pub struct Core {
@@ -31,6 +31,8 @@ pub struct Core {
     pub wsn: u64,
     /// Counters.
     pub stats: Stats,
+    /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in DRAM.
+    pub table_bytes: u32,
 }
 
 impl Core {
@@ -45,6 +47,7 @@ impl Core {
             blocks: Superblocks::new(geometry, config.guards),
             wsn: 0,
             stats: Stats::default(),
+            table_bytes: 0,
             config,
             media,
         }
@@ -101,6 +104,21 @@ impl Core {
         self.counts.sub(to);
         self.map.set(lpn, None);
         self.link(lpn, copy, false);
+    }
+
+    /// A page has been programmed: tables in NVRAM name it after that.
+    #[inline(always)]
+    pub fn programmed(&mut self, ppn: Ppn, purpose: Purpose) {
+        if self.table_bytes > 0 {
+            self.charge_tables(ppn, self.table_bytes, purpose);
+        }
+    }
+
+    /// Charges stores to mapping tables that recovery does not read.
+    #[inline]
+    pub fn charge_tables(&mut self, ppn: Ppn, bytes: u32, purpose: Purpose) {
+        self.media.counts.nv_bytes_written += u64::from(bytes);
+        self.media.charge(OpKind::NvWrite, bytes, purpose, After::page(ppn));
     }
 
     /// A program of this page failed: its block is used no more.

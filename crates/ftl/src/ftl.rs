@@ -47,7 +47,7 @@ impl Ftl {
         Ok(Self {
             gc_start: config.gc_start(&geometry),
             reserve: config.reserve(&geometry),
-            core: Core::new(config, media),
+            core: Core { table_bytes: scheme.table_bytes(), ..Core::new(config, media) },
             scheme,
             dedup,
             dealloc: DeallocLog::default(),
@@ -177,7 +177,7 @@ impl Ftl {
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
             && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), &core.media, &core.counts)
         {
-            self.scheme.look_ahead(core, core.geometry.superblock(ppn));
+            self.scheme.look_ahead(core, ppn);
         }
     }
 }

@@ -350,6 +350,7 @@ impl Ftl {
                 EntrySize::Bytes24 => taken.after.and(After::FENCE),
             };
             if self.core.media.copy(from, taken.slot, oob, LOST, Purpose::Gc, after).is_ok() {
+                self.core.programmed(taken.ppn(), Purpose::Gc);
                 return Ok(taken);
             }
             self.core.fail_block_of(taken.ppn());

@@ -60,6 +60,8 @@ guards! {
     Commit = "commit",
     /// Aborted atomic remaps stay aborted.
     AbortedStay = "aborted-stay",
+    /// The slot of a superseded entry is overwritten only after what superseded it is durable.
+    SlotReuse = "slot-reuse",
     /// Virtual time resumes above everything found on the media.
     TimeResumes = "time-resumes",
 }

@@ -45,7 +45,7 @@ impl Layout {
         let dealloc_slots = config.dealloc_slots as usize;
         // The scheme's region starts at a multiple of 64 bytes, as its segments do.
         let scheme = (dealloc + 2 * dealloc_slots * DEALLOC_WORDS).next_multiple_of(8);
-        let words = scheme + crate::scheme::nvram_words(config);
+        let words = scheme + crate::scheme::nvram_words(config, geometry);
         Self { atomic, aborted, dealloc, dealloc_slots, scheme, words }
     }
 }
@@ -54,5 +54,10 @@ impl Config {
     /// Words of NVRAM that the media must have.
     pub fn nvram_words(&self, geometry: &Geometry) -> usize {
         Layout::new(self, geometry).words
+    }
+
+    /// Bytes of mapping tables that the scheme keeps in NVRAM; `log_bytes` must be as large.
+    pub fn tables_bytes(&self, geometry: &Geometry) -> u64 {
+        crate::scheme::tables_bytes(self, geometry)
     }
 }

@@ -12,6 +12,8 @@ pub enum Demotion {
     NvramFull,
     /// Too large a share of the entries is valid.
     Watermark,
+    /// The page's slots are all taken.
+    DegreeFull,
 }
 
 macro_rules! counters {
@@ -47,6 +49,8 @@ counters! {
     demoted_nvram_full,
     /// Remaps turned into copies: above the watermark.
     demoted_watermark,
+    /// Remaps turned into copies: all slots of the page taken.
+    demoted_degree_full,
     /// Remaps that a scheme without remapping served as copies.
     copies,
     /// Programs that carried host data, demoted remaps included.
@@ -65,6 +69,10 @@ counters! {
     wear_runs,
     /// Reclaims of remapping metadata that were not part of a flash GC.
     metadata_gc_runs,
+    /// Slots whose superseded entry was overwritten.
+    slots_reused,
+    /// Rooms of slots cleared when their superblock was erased.
+    slot_clears,
     /// Blocks retired because they failed.
     blocks_retired,
     /// Writes of deallocation bitmaps.
@@ -84,12 +92,13 @@ impl Stats {
             Demotion::CounterFull => self.demoted_counter_full += 1,
             Demotion::NvramFull => self.demoted_nvram_full += 1,
             Demotion::Watermark => self.demoted_watermark += 1,
+            Demotion::DegreeFull => self.demoted_degree_full += 1,
         }
     }
 
     /// Demotions of every cause.
     pub fn demoted(&self) -> u64 {
-        self.demoted_counter_full + self.demoted_nvram_full + self.demoted_watermark
+        self.demoted_counter_full + self.demoted_nvram_full + self.demoted_watermark + self.demoted_degree_full
     }
 
     /// Every program.

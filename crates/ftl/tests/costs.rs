@@ -5,7 +5,7 @@ mod kit;
 use kit::{content, device, recovered, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{Geometry, Op, OpKind};
+use remap_ssd_media::{After, Geometry, Op, OpKind, Purpose};
 
 fn ops_of(ftl: &mut Ftl, act: impl FnOnce(&mut Ftl)) -> Vec<Op> {
     ftl.media_mut().ops.clear();
@@ -72,6 +72,95 @@ fn opt_remaps_for_nothing() {
     let mut ftl = small(SchemeKind::Opt);
     ftl.write(0, &content(7)).unwrap();
     assert!(ops_of(&mut ftl, |ftl| ftl.remap(&remap(1, 0, 1)).unwrap()).iter().all(|op| op.kind == OpKind::Wait));
+}
+
+/// With two slots a page: an entry in place, L2P beside it; a page written changes both tables as well.
+#[test]
+fn a_remap_in_place_is_one_store_and_one_to_l2p() {
+    let mut ftl = small(SchemeKind::Pebble);
+    let write = ops_of(&mut ftl, |ftl| ftl.write(0, &content(1)).unwrap());
+    let host = write.iter().filter(|op| op.kind == OpKind::NvWrite && op.purpose == Purpose::Host);
+    assert_eq!(host.map(|op| op.amount).sum::<u32>(), 16, "a word of L2P and one of P2L");
+    ftl.remap(&remap(1, 0, 1)).unwrap(); // Writes the head of the superblock's room.
+    let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(2, 0, 1)).unwrap());
+    assert_eq!((bytes(&ops, OpKind::NvWrite), count(&ops, OpKind::NvWrite)), (16, 2));
+    assert_eq!(count(&ops, OpKind::Program) + count(&ops, OpKind::Read) + count(&ops, OpKind::NvRead), 0);
+    // Both slots are taken: the third remap is a copy.
+    let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(3, 0, 1)).unwrap());
+    assert_eq!((count(&ops, OpKind::Read), count(&ops, OpKind::Program), ftl.stats().demoted_degree_full), (1, 1, 1));
+    // One of the owners is gone: its slot is taken over.
+    ftl.write(1, &content(9)).unwrap();
+    let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(4, 0, 1)).unwrap());
+    assert_eq!((bytes(&ops, OpKind::NvWrite), count(&ops, OpKind::Program), ftl.stats().slots_reused), (16, 0, 1));
+}
+
+/// A page that moves on and on needs two slots: the new entry must not take the place of the one it supersedes.
+#[test]
+fn a_chain_of_moves_programs_nothing() {
+    let mut ftl = small(SchemeKind::Pebble);
+    ftl.write(0, &content(1)).unwrap();
+    ftl.remap(&Remap { relocate: true, ..remap(1, 0, 1) }).unwrap();
+    for lpn in 1..100 {
+        let ops = ops_of(&mut ftl, |ftl| ftl.remap(&Remap { relocate: true, ..remap(lpn + 1, lpn, 1) }).unwrap());
+        // An entry, L2P of both LPNs, and the record that the source is gone; now and then bitmaps of such records.
+        let host = ops.iter().filter(|op| op.kind == OpKind::NvWrite && op.purpose == Purpose::Host);
+        assert_eq!(host.map(|op| op.amount).sum::<u32>(), 8 + 16 + 16);
+    }
+    assert_eq!((ftl.stats().remaps, ftl.stats().demoted(), ftl.stats().host_programs), (100, 0, 1));
+    let (mut ftl, _) = recovered(ftl);
+    assert_eq!(ftl.read(100), Ok(remap_ssd_media::Page::Identity(1)));
+    assert!((0..100).all(|lpn| !ftl.is_mapped(lpn)));
+}
+
+#[test]
+fn collecting_a_superblock_reads_its_live_pages_slots_and_zeroes_all() {
+    let mut ftl = small(SchemeKind::Pebble);
+    let mut random = kit::Random(3);
+    let (mut lookups, mut cleared) = (0, 0);
+    for _ in 0..6000 {
+        let identity = 1 + random.below(500);
+        let lpn = random.below(600) as u32;
+        let live: Vec<u32> = ftl.superblocks().map(|(_, sb)| sb.live).collect();
+        let ops = ops_of(&mut ftl, |ftl| ftl.write(lpn, &content(identity)).unwrap());
+        for clear in ops.iter().filter(|op| op.kind == OpKind::NvClear && op.amount != 16 * 16) {
+            assert_eq!(clear.amount, 64 * 16, "two slots for each of 64 pages");
+            cleared += 1;
+        }
+        if let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) {
+            let end = ops.iter().position(|op| op.kind == OpKind::LookupEnd).expect("ends");
+            let read = bytes(&ops[begin..end], OpKind::NvRead);
+            assert!(read == 0 || live.contains(&(read / 16)), "{read} bytes for one of {live:?} live pages");
+            lookups += 1;
+        }
+    }
+    assert!(lookups > 20 && cleared > 20, "{lookups} lookups, {cleared} rooms zeroed");
+    let words = ftl.media().nvram_words() as u64;
+    let (_, report) = recovered(ftl);
+    assert_eq!(report.nvram_bytes, words * 8);
+}
+
+/// An age has 32 bits. Time leaps here, as a damaged life record can make it do.
+#[test]
+fn a_remap_whose_age_cannot_be_told_is_a_copy() {
+    let mut ftl = small(SchemeKind::Pebble);
+    ftl.write(0, &content(1)).unwrap();
+    ftl.remap(&remap(1, 0, 1)).unwrap();
+    let far = 1u64 << 33;
+    ftl.media_mut().store(23 * 3, far, Purpose::Meta, After::NOTHING); // The last superblock, which is free.
+    let (mut ftl, _) = recovered(ftl);
+    assert!(ftl.wsn() >= far);
+    ftl.remap(&remap(2, 0, 1)).unwrap();
+    assert_eq!((ftl.stats().demoted_nvram_full, ftl.stats().remaps), (1, 0));
+    ftl.remap(&remap(3, 2, 1)).unwrap();
+    assert_eq!(ftl.stats().remaps, 0, "the copy is in the same superblock");
+    for lpn in 10..200 {
+        ftl.write(lpn, &content(1000 + u64::from(lpn))).unwrap();
+    }
+    ftl.remap(&remap(4, 199, 1)).unwrap();
+    assert_eq!(ftl.stats().remaps, 1, "a younger superblock can tell");
+    let (mut ftl, _) = recovered(ftl);
+    let read = [0, 1, 2, 3, 4].map(|lpn| ftl.read(lpn).unwrap());
+    assert_eq!(read, [1, 1, 1, 1, 1199].map(remap_ssd_media::Page::Identity));
 }
 
 #[test]

@@ -142,3 +142,43 @@ fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first()
     assert_eq!(reads, [Page::Identity(11), Page::Zeroes, Page::Zeroes, Page::Zeroes, Page::Zeroes]);
     assert_eq!(ftl.stats().lost_references, 3);
 }
+
+/// The word of the slot that names LPN 2, after `with_a_remap` on slots.
+fn with_a_slot() -> (Ftl, usize) {
+    let mut ftl = small(SchemeKind::Pebble);
+    ftl.write(1, &content(11)).unwrap();
+    ftl.write(2, &content(22)).unwrap();
+    let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+    ftl.remap(&Remap { target: 2, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
+    let at = (0..before.len()).rev().find(|at| ftl.media().peek(*at) != before[*at]).expect("a slot was filled");
+    (ftl, at)
+}
+
+#[test]
+fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
+    for (flips, outcome) in [(1u64 << 20, true), (0b11 << 20, false)] {
+        let (mut ftl, at) = with_a_slot();
+        ftl.media_mut().plant(|faults| {
+            faults.flips.insert(at, flips);
+        });
+        let config = ftl.config().clone();
+        match Ftl::recover(ftl.into_media(), config) {
+            Ok((mut ftl, _)) => {
+                assert!(outcome);
+                assert_eq!(ftl.read(2), Ok(Page::Identity(11)));
+            }
+            Err(error) => assert!(!outcome && error == RecoveryError::NvramDamaged { word: at }, "{error}"),
+        }
+    }
+    let (mut ftl, at) = with_a_slot();
+    ftl.media_mut().plant(|faults| {
+        faults.flips.insert(at, 0b11 << 20);
+    });
+    for lpn in 10..600 {
+        ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap();
+    }
+    churn(&mut ftl, &[1, 2], 10_000);
+    let (mut ftl, report) = recovered(ftl);
+    assert_eq!(report.lost, 0);
+    assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Ok(Page::Identity(11))));
+}

@@ -526,6 +526,11 @@ impl Media {
         (!self.faulty).then_some(&self.nvram)
     }
 
+    /// A word as it was stored, damaged or not: for checks, not for firmware.
+    pub fn peek(&self, word: usize) -> u64 {
+        self.nvram[word]
+    }
+
     /// Stores many words as part of a bulk rewrite that is charged as a whole; only while the media is plain, so that
     /// the order of the stores cannot matter.
     pub fn copy_words_plain(&mut self, to: usize, values: &[u64]) {

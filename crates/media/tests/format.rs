@@ -30,6 +30,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         "crates/ftl/src/scheme/nlog.rs",
         &["const UNIT_ENTRIES_MAX", "const UNITS_MIN", "const SLOT_WORDS", "struct UnitHead", "fn word"],
     ),
+    ("crates/ftl/src/scheme/pebble.rs", &["struct RoomHead", "struct Slot", "fn nvram_words", "fn slot_word"]),
     ("crates/ftl/src/scheme/flog.rs", &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape", "fn word"]),
 ];
 

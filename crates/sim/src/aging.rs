@@ -2,7 +2,8 @@
 //!
 //! 1. Random writes until garbage collection has run (FAST'21 section 5.2).
 //! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page remapped for
-//!    the second time leaves an entry that no longer counts. A device without remapping skips this step.
+//!    the second time leaves an entry that no longer counts. A device without remapping skips this step, and
+//!    so does one whose tables have a place for every page: it has nothing to fill.
 //! 3. If asked for, writes of some times the addressable pages, until its state is steady.
 //!
 //! No virtual time passes. Invariants: every loop is bounded, and one that gets nowhere is an error that says
@@ -176,7 +177,8 @@ impl Aging<'_> {
     /// Remaps random written pages until the metadata is as full as wanted. Returns how many.
     fn remap(&mut self, options: &AgingOptions) -> Result<u64, AgingError> {
         let config = &self.device.config().firmware;
-        if config.scheme == SchemeKind::None || options.nvram_used <= 0.0 || self.lpns.len() < 2 {
+        let has_tables = self.device.ftl().usage().p2l_bytes > 0;
+        if config.scheme == SchemeKind::None || has_tables || options.nvram_used <= 0.0 || self.lpns.len() < 2 {
             return Ok(0);
         }
         let entry_bytes = 8 * config.entry.words() as u64;

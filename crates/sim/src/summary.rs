@@ -33,6 +33,9 @@ pub struct Demotions {
     pub nvram_full: u64,
     /// Valid entries above the high watermark.
     pub watermark: u64,
+    /// The page had no slot left for one more owner.
+    #[serde(default)]
+    pub degree_full: u64,
 }
 
 /// One point of the time series; all rates are over `[previous point, at_s)`.
@@ -135,6 +138,10 @@ pub struct RunSummary {
     pub nvram_valid: f64,
     /// Largest segment group seen, bytes.
     pub largest_group_bytes: u64,
+    /// The table from logical to physical pages, where it is kept in NVRAM, bytes.
+    pub l2p_bytes: u64,
+    /// The table from physical to logical pages, where it is kept in NVRAM, bytes.
+    pub p2l_bytes: u64,
     /// Virtual time spent finding the owners of victims' pages, seconds.
     pub p2l_lookup_s: f64,
     /// Superblocks reclaimed.

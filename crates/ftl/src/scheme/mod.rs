@@ -14,6 +14,7 @@ mod log_entry;
 mod nlog;
 mod none;
 mod opt;
+mod pebble;
 pub mod remap_ssd;
 
 use crate::config::{Config, ConfigError};
@@ -47,11 +48,15 @@ pub enum SchemeKind {
     /// L2P only, without consistency of the reverse direction (JFTL, ANViL): loses mappings to GC and power cuts.
     #[serde(rename = "unsafe")]
     Unsafe,
+    /// PebbleSSD (MEMSYS'17): slots for each flash page in NVRAM, updated in place.
+    #[serde(rename = "pebble")]
+    Pebble,
 }
 
 impl SchemeKind {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt, Self::Unsafe];
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt, Self::Unsafe, Self::Pebble];
     /// Those that FAST'21 compares: what is run unless told otherwise.
     pub const FAST21: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
 
@@ -69,6 +74,7 @@ impl SchemeKind {
             Self::NLog => "nlog",
             Self::Opt => "opt",
             Self::Unsafe => "unsafe",
+            Self::Pebble => "pebble",
         }
     }
 }
@@ -130,6 +136,10 @@ pub struct Usage {
     pub largest_group_bytes: u64,
     /// Largest segment group since power-on.
     pub largest_group_seen_bytes: u64,
+    /// The table from logical to physical pages, where it is kept in NVRAM.
+    pub l2p_bytes: u64,
+    /// The table from physical to logical pages, where it is kept in NVRAM.
+    pub p2l_bytes: u64,
 }
 
 /// How remaps are made durable.
@@ -187,9 +197,14 @@ pub trait RemapScheme: Send {
     /// What does not fit.
     fn check(&self, core: &Core) -> Result<(), String>;
 
-    /// A remap into this superblock is coming soon.
+    /// Bytes of mapping tables in NVRAM that change when a page is programmed; the core charges them.
+    fn table_bytes(&self) -> u32 {
+        0
+    }
+
+    /// A remap to this page is coming soon.
     #[inline]
-    fn look_ahead(&self, _core: &Core, _sb: SbId) {}
+    fn look_ahead(&self, _core: &Core, _ppn: Ppn) {}
 
     /// Lists what an inspection shows of one superblock: segments or entries.
     fn describe(&self, _sb: SbId) -> Option<GroupInfo> {
@@ -215,15 +230,25 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
         SchemeKind::NLog => Box::new(nlog::NLog::new(config, geometry)),
         SchemeKind::Opt => Box::new(opt::Opt::new(geometry)),
         SchemeKind::Unsafe => Box::new(l2p_only::L2pOnly::new(geometry)),
+        SchemeKind::Pebble => Box::new(pebble::Pebble::new(config, geometry)),
     }
 }
 
 /// Words of NVRAM the configured scheme needs.
-pub fn nvram_words(config: &Config) -> usize {
+pub fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
     match config.scheme {
         SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => 0,
         SchemeKind::RemapSsd | SchemeKind::NLog => (config.log_bytes / 8) as usize,
         SchemeKind::FLog => flog::BUFFER_WORDS,
+        SchemeKind::Pebble => pebble::nvram_words(config, geometry),
+    }
+}
+
+/// Bytes of mapping tables that the configured scheme keeps in NVRAM, whatever is remapped.
+pub fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
+    match config.scheme {
+        SchemeKind::Pebble => pebble::tables_bytes(config, geometry),
+        _ => 0,
     }
 }
 
@@ -245,5 +270,6 @@ pub fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
         SchemeKind::RemapSsd => remap_ssd::check(config),
         SchemeKind::NLog => nlog::check(config),
         SchemeKind::FLog => flog::check(config, geometry),
+        SchemeKind::Pebble => pebble::check(config, geometry),
     }
 }

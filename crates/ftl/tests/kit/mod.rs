@@ -12,7 +12,10 @@ pub fn small_geometry() -> Geometry {
 }
 
 pub fn small_config(scheme: SchemeKind) -> Config {
-    Config { lpns: 600, scheme, log_bytes: 8 << 10, segment_bytes: 128, dealloc_slots: 16, ..Config::default() }
+    let config =
+        Config { lpns: 600, scheme, log_bytes: 8 << 10, segment_bytes: 128, dealloc_slots: 16, ..Config::default() };
+    let tables = config.tables_bytes(&small_geometry());
+    Config { log_bytes: config.log_bytes.max(tables), ..config }
 }
 
 pub fn device(geometry: Geometry, config: &Config) -> Ftl {

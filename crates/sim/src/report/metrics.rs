@@ -84,8 +84,8 @@ pub fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
 
 /// Pages whose remap became a copy, all causes.
 pub fn demoted(demotions: &Demotions) -> u64 {
-    let Demotions { counter_full, nvram_full, watermark } = *demotions;
-    counter_full.saturating_add(nvram_full).saturating_add(watermark)
+    let Demotions { counter_full, nvram_full, watermark, degree_full } = *demotions;
+    counter_full.saturating_add(nvram_full).saturating_add(watermark).saturating_add(degree_full)
 }
 
 /// Pages that were to be remapped, demoted ones included.
@@ -201,7 +201,7 @@ fn flash_programs(run: &RunSummary) -> Section {
 }
 
 fn remapping(run: &RunSummary) -> Section {
-    let Demotions { counter_full, nvram_full, watermark } = run.demotions;
+    let Demotions { counter_full, nvram_full, watermark, degree_full } = run.demotions;
     Section {
         title: "Remaps, pages",
         rows: vec![
@@ -210,6 +210,7 @@ fn remapping(run: &RunSummary) -> Section {
             ("because the counter was full", exact(counter_full)),
             ("because NVRAM was full", exact(nvram_full)),
             ("because of the watermark", exact(watermark)),
+            ("because the page's slots were full", exact(degree_full)),
             ("LPNs that lost their data", exact(run.lost_references)),
             ("P2L lookup time", seconds(run.p2l_lookup_s)),
             ("P2L share of the run", optional(share(run.p2l_lookup_s, run.seconds_simulated), percent)),
@@ -224,6 +225,8 @@ fn remapping_metadata(run: &RunSummary) -> Section {
             ("room in use", percent(run.nvram_used)),
             ("of that valid", percent(run.nvram_valid)),
             ("largest segment group", bytes(run.largest_group_bytes)),
+            ("L2P table in NVRAM", bytes(run.l2p_bytes)),
+            ("P2L table in NVRAM", bytes(run.p2l_bytes)),
             ("NVRAM bytes written", bytes(run.nvram_bytes_written)),
             ("projected NVRAM life", years(run.nvram_life_years)),
         ],

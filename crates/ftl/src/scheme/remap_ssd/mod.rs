@@ -294,6 +294,7 @@ impl RemapScheme for RemapSsd {
             valid_bytes: core.blocks.remapped_total() * entry,
             largest_group_bytes: largest as u64 * segment,
             largest_group_seen_bytes: u64::from(self.largest_group) * segment,
+            ..Usage::default()
         }
     }
 
@@ -302,7 +303,8 @@ impl RemapScheme for RemapSsd {
     }
 
     #[inline]
-    fn look_ahead(&self, core: &Core, sb: SbId) {
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
         core.media.prefetch_word(self.groups[sb.0 as usize].end);
     }
 

@@ -87,11 +87,11 @@ impl<'a> Series<'a> {
 
     /// Remaps that became copies, by cause.
     pub(super) fn demotions(&self) -> Figure {
-        const NAMES: [&str; 3] = ["reference counter full", "NVRAM full", "watermark"];
+        const NAMES: [&str; 4] = ["reference counter full", "NVRAM full", "watermark", "slots full"];
         let bars = self.bars(|run, _| {
             let tried = attempted(run) as f64;
             let d = &run.demotions;
-            let parts = [d.counter_full, d.nvram_full, d.watermark]
+            let parts = [d.counter_full, d.nvram_full, d.watermark, d.degree_full]
                 .into_iter()
                 .enumerate()
                 .map(|(i, pages)| {

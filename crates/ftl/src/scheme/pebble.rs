@@ -1,0 +1,425 @@
+//! PebbleSSD (MEMSYS'17 §4.2.1): the table from physical to logical pages lies in NVRAM and is updated in place.
+//!
+//! Each flash page has `degree` slots of 8 bytes at a place that follows from its number. The LPN that the page was
+//! written for stands in its OOB as ever; a slot names one more, that it was remapped to. A remap is one atomic store.
+//! A page whose slots are all taken is copied instead (P-type remapping: the degree is bounded).
+//!
+//! A slot tells the number of its remap as an age: how far it is above the `base` of the superblock's room. The base
+//! stands in the room's head, one word a superblock, with the incarnation that the slots are of. A page whose room is
+//! older than an age can tell (2^32 numbers, 16 TiB of writes) is copied too. GC's entries get new numbers if theirs
+//! are older than the base: a reference in force has the newest number of its LPN, and may as well have a newer one.
+//!
+//! Invariants: a remapped LPN in force has a slot of its page that says so; a slot that is not empty is overwritten
+//! only by a newer entry of its own LPN, or after what superseded its entry is durable; no slot is used before it has
+//! been zeroed since the room's last incarnation.
+//! Absent: L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs and slots.
+
+use super::{OwnerRef, RemapScheme, Remapping, Usage};
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::layout::Layout;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::stats::Demotion;
+use bitfield_struct::bitfield;
+use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+use std::collections::BTreeSet;
+
+/// Ages that a slot can tell.
+const AGES: u64 = 1 << 32;
+/// Bytes of an L2P entry (MEMSYS'17 §6.5).
+const L2P_BYTES: u64 = 4;
+/// Most slots a page: reference counters have four bits, and the page's first owner has none.
+const DEGREE_MAX: u32 = 14;
+/// Stored when the mapping of a page changes: a word of L2P.
+const L2P_WORD_BYTES: u32 = 8;
+
+/// The head of a superblock's room.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+struct RoomHead {
+    /// Is there one?
+    valid: bool,
+    /// The superblock's incarnation that the slots are of.
+    #[bits(21)]
+    incarnation: u32,
+    /// Sequence number of age 0.
+    #[bits(42)]
+    base: u64,
+}
+
+/// A slot; all zeroes is an empty one.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+struct Slot {
+    /// Is it taken?
+    valid: bool,
+    /// LPN that was remapped to this page.
+    #[bits(31)]
+    lpn: u32,
+    /// Sequence number of the remap less the room's base.
+    #[bits(32)]
+    age: u32,
+}
+
+/// The slots of one superblock.
+#[derive(Clone, Copy, Default)]
+struct Room {
+    /// Sequence number of age 0, once the head is written.
+    base: Option<u64>,
+    /// The zeroing that its first entry waits for.
+    clear: ClearId,
+    /// Slots taken.
+    taken: u32,
+}
+
+/// The scheme's DRAM state.
+pub(super) struct Pebble {
+    /// First word of the heads, and of the slots.
+    heads: usize,
+    slots: usize,
+    degree: usize,
+    rooms: Vec<Room>,
+    tables: Tables,
+}
+
+/// Bytes of the two tables.
+#[derive(Clone, Copy)]
+struct Tables {
+    l2p: u64,
+    p2l: u64,
+}
+
+impl Tables {
+    fn of(config: &Config, geometry: &Geometry) -> Self {
+        let lpns = u64::from(config.lpns) + u64::from(config.chunks());
+        Self { l2p: lpns * L2P_BYTES, p2l: nvram_words(config, geometry) as u64 * 8 }
+    }
+}
+
+/// Words of the scheme's region: heads and slots.
+pub(super) fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
+    geometry.superblocks() as usize + geometry.pages() as usize * config.degree as usize
+}
+
+/// NVRAM that both tables take.
+pub(super) fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
+    let Tables { l2p, p2l } = Tables::of(config, geometry);
+    l2p + p2l
+}
+
+/// Checks the parameters.
+pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
+    if !(1..=DEGREE_MAX).contains(&config.degree) {
+        return Err(ConfigError(format!("degree = {} must be 1 to {DEGREE_MAX}", config.degree)));
+    }
+    let Tables { l2p, p2l } = Tables::of(config, geometry);
+    if config.log_bytes < l2p + p2l {
+        return Err(ConfigError(format!(
+            "log_bytes = {} is too small for both mapping tables in NVRAM, {l2p} bytes for L2P and {p2l} for P2L at \
+             degree {}: use at least {} bytes",
+            config.log_bytes,
+            config.degree,
+            l2p + p2l
+        )));
+    }
+    Ok(())
+}
+
+impl Pebble {
+    /// All slots empty.
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let heads = Layout::new(config, geometry).scheme;
+        Self {
+            heads,
+            slots: heads + geometry.superblocks() as usize,
+            degree: config.degree as usize,
+            rooms: vec![Room::default(); geometry.superblocks() as usize],
+            tables: Tables::of(config, geometry),
+        }
+    }
+
+    fn head_word(&self, sb: SbId) -> usize {
+        self.heads + sb.0 as usize
+    }
+
+    /// First slot of a page.
+    fn slot_word(&self, ppn: Ppn) -> usize {
+        self.slots + ppn.0 as usize * self.degree
+    }
+
+    /// A slot of a page for one more entry, and what overwriting it must wait for. `lpn`: the slot that names it
+    /// already is the first choice. `reuse`: may a slot be taken whose entry has been superseded?
+    fn choose(&self, core: &mut Core, ppn: Ppn, lpn: Option<u32>, reuse: bool) -> Option<(usize, After)> {
+        let (mut empty, mut stale) = (None, None);
+        let first = self.slot_word(ppn);
+        for at in first..first + self.degree {
+            // What a damaged slot says nobody knows: it stays as it is.
+            let Ok(word) = core.media.load(at) else { continue };
+            if word == 0 {
+                empty = empty.or(Some(at));
+                continue;
+            }
+            let slot = Slot::from_bits(word);
+            // In force; or an older entry of the same mapping, while the newer one may be of an aborted command.
+            if !reuse || core.map.is_remapped_at(slot.lpn(), ppn) {
+                continue;
+            }
+            if lpn == Some(slot.lpn()) {
+                // The store is atomic and says something newer of the same LPN: no cut can lose either.
+                return Some((at, self.entry_after(core, ppn)));
+            }
+            stale = stale.or(Some((at, slot.lpn())));
+        }
+        let empty = empty.map(|at| (at, self.entry_after(core, ppn)));
+        empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(core, ppn, old))))
+    }
+
+    /// Nothing is stored to a room before its slots are zero.
+    fn zeroed(&self, core: &Core, sb: SbId) -> After {
+        match core.config.guards.has(Guard::SegmentZeroed) {
+            true => After::clear(self.rooms[sb.0 as usize].clear),
+            false => After::NOTHING,
+        }
+    }
+
+    /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
+    fn entry_after(&self, core: &Core, ppn: Ppn) -> After {
+        let after = self.zeroed(core, core.geometry.superblock(ppn));
+        match core.config.guards.has(Guard::EntryAfterPage) {
+            true => after.and(After::page(ppn)),
+            false => after,
+        }
+    }
+
+    /// What overwriting the stale entry of `old` waits for.
+    fn superseded(&self, core: &Core, ppn: Ppn, old: u32) -> After {
+        if !core.config.guards.has(Guard::SlotReuse) {
+            return self.entry_after(core, ppn);
+        }
+        // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a record of a
+        //    deallocation; the commit, if it is of an atomic command)  2. the new entry. Cut before 2: the old entry is
+        // still there, and it may be the newest durable one. The fence covers the old entry too, and so the page.
+        let written = (old < core.map.len()).then(|| core.map.get(old)).flatten().filter(|mapping| !mapping.remapped);
+        written.map_or(After::FENCE, |mapping| After::FENCE.and(After::page(mapping.ppn)))
+    }
+
+    /// Age 0 of a superblock's room is `base`, if the room has no head yet.
+    fn open_room(&mut self, core: &mut Core, sb: SbId, base: u64, purpose: Purpose) -> u64 {
+        if let Some(base) = self.rooms[sb.0 as usize].base {
+            return base;
+        }
+        // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any, is of an earlier
+        // incarnation and no slot counts. A head that came first would vouch for the slots of that incarnation.
+        let after = self.zeroed(core, sb);
+        let incarnation = core.blocks.get(sb).life.incarnation();
+        let head = RoomHead::new().with_valid(true).with_incarnation(incarnation).with_base(base);
+        core.media.store(self.head_word(sb), head.into(), purpose, after);
+        core.media.fence();
+        self.rooms[sb.0 as usize].base = Some(base);
+        base
+    }
+
+    /// Stores an entry in the slot chosen; `false` if its age cannot be told.
+    fn fill(&mut self, core: &mut Core, (at, after): (usize, After), remapping: &Remapping, purpose: Purpose) -> bool {
+        let sb = core.geometry.superblock(remapping.ppn);
+        let base = self.open_room(core, sb, remapping.wsn, purpose);
+        let Ok(age) = u32::try_from(remapping.wsn - base) else { return false };
+        match core.media.load(at) {
+            Ok(0) => self.rooms[sb.0 as usize].taken += 1,
+            _ => core.stats.slots_reused += 1,
+        }
+        // 1. the page  2. the entry, whole or not at all. An entry before its page would name whatever is programmed
+        // there next.
+        let slot = Slot::new().with_valid(true).with_lpn(remapping.lpn).with_age(age);
+        core.media.store_record(at, &[slot.into()], purpose, after);
+        // L2P of the target, and of the source if that loses the page.
+        core.charge_tables(remapping.ppn, L2P_WORD_BYTES * (1 + u32::from(remapping.source.is_some())), purpose);
+        true
+    }
+
+    fn is_too_old(&self, core: &Core, sb: SbId) -> bool {
+        // Two numbers of slack: the entry's own, and that of a head on the way.
+        self.rooms[sb.0 as usize].base.is_some_and(|base| core.wsn + 2 - base >= AGES)
+    }
+
+    /// Appends the owners that the slots of one page name, the newest last.
+    fn push_page(offset: u32, base: u64, slots: impl Iterator<Item = u64>, out: &mut Vec<OwnerRef>) {
+        let first = out.len();
+        out.extend(slots.filter(|word| *word != 0).map(|word| {
+            let slot = Slot::from_bits(word);
+            OwnerRef { offset, lpn: slot.lpn(), wsn: base + u64::from(slot.age()), source: None }
+        }));
+        if out.len() > first + 1 {
+            out[first..].sort_unstable_by_key(|owner| owner.wsn);
+        }
+    }
+}
+
+impl RemapScheme for Pebble {
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        if self.is_too_old(core, core.geometry.superblock(ppn)) {
+            return Err(Demotion::NvramFull);
+        }
+        // An atomic command overwrites nothing: what it supersedes counts again if it is aborted.
+        self.choose(core, ppn, None, may_reclaim).map(drop).ok_or(Demotion::DegreeFull)
+    }
+
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        let reuse = remapping.atomic.is_none();
+        let place = self.choose(core, remapping.ppn, Some(remapping.lpn), reuse).expect("a slot was secured");
+        assert!(self.fill(core, place, remapping, purpose), "the room is young enough");
+    }
+
+    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        let sb = core.geometry.superblock(remapping.ppn);
+        if self.is_too_old(core, sb) {
+            return false;
+        }
+        let Some(place) = self.choose(core, remapping.ppn, None, false) else { return false };
+        let base = self.rooms[sb.0 as usize].base.unwrap_or(core.wsn);
+        let wsn = if remapping.wsn < base { core.tick() } else { remapping.wsn };
+        self.open_room(core, sb, base, Purpose::Gc);
+        self.fill(core, place, &Remapping { wsn, ..*remapping }, Purpose::Gc)
+    }
+
+    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        let Room { base: Some(base), taken, .. } = self.rooms[sb.0 as usize] else { return };
+        if taken == 0 {
+            return;
+        }
+        let bytes = core.blocks.get(sb).live * self.degree as u32 * 8;
+        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        let (start, mut lost) = (out.len(), false);
+        for offset in 0..core.geometry.pages_per_superblock() {
+            let ppn = core.geometry.page(sb, offset);
+            if core.counts.is_zero(ppn) {
+                continue;
+            }
+            let at = self.slot_word(ppn);
+            match core.media.words() {
+                Some(words) => Self::push_page(offset, base, words[at..at + self.degree].iter().copied(), out),
+                None => {
+                    let slots = (at..at + self.degree).map(|at| {
+                        core.media.load(at).unwrap_or_else(|_| {
+                            lost = true;
+                            0
+                        })
+                    });
+                    Self::push_page(offset, base, slots, out);
+                }
+            }
+        }
+        if lost {
+            find_lost(core, sb, start, out);
+        }
+    }
+
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
+        let room = &mut self.rooms[sb.0 as usize];
+        if room.base.is_none() {
+            return; // Still zero, or being zeroed.
+        }
+        // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between: the head is of an
+        // incarnation that does not count, and recovery zeroes the slots before they are used again.
+        let after = if core.config.guards.has(Guard::ClearWaits) { After::FENCE } else { After::NOTHING };
+        let len = core.geometry.pages_per_superblock() as usize * self.degree;
+        *room = Room { clear: core.media.clear(self.slots + sb.0 as usize * len, len, after), ..Room::default() };
+        core.stats.slot_clears += 1;
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        witnesses.report.nvram_bytes += self.tables.p2l;
+        let damaged = |word| RecoveryError::NvramDamaged { word };
+        let len = core.geometry.pages_per_superblock() as usize * self.degree;
+        for index in 0..core.geometry.superblocks() {
+            let sb = SbId(index);
+            let first = self.slots + index as usize * len;
+            let at = self.head_word(sb);
+            core.media.charge(OpKind::NvRead, 8 * (len as u32 + 1), Purpose::Meta, After::NOTHING);
+            let head = RoomHead::from_bits(core.media.load(at).map_err(|_| damaged(at))?);
+            let present = head.incarnation() == core.blocks.get(sb).life.incarnation();
+            let counts = head.valid() && (present || !core.config.guards.has(Guard::StaleSegments));
+            if !counts || !witnesses.is_live(sb) {
+                if (first..first + len).any(|at| core.media.load(at) != Ok(0)) {
+                    self.rooms[index as usize].clear = core.media.clear(first, len, After::NOTHING);
+                }
+                continue;
+            }
+            witnesses.saw(head.base());
+            let mut taken = 0;
+            for at in first..first + len {
+                let word = core.media.load(at).map_err(|_| damaged(at))?;
+                taken += u32::from(word != 0);
+                let slot = Slot::from_bits(word);
+                if slot.valid() {
+                    let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
+                    witnesses.remap(core, slot.lpn(), ppn, head.base() + u64::from(slot.age()), None);
+                }
+            }
+            self.rooms[index as usize] = Room { base: Some(head.base()), taken, clear: ClearId::default() };
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, _: &mut Core) -> bool {
+        true
+    }
+
+    fn usage(&self, core: &Core) -> Usage {
+        let Tables { l2p, p2l } = self.tables;
+        Usage {
+            used_bytes: self.rooms.iter().map(|room| u64::from(room.taken) * 8).sum(),
+            valid_bytes: core.blocks.remapped_total() * 8,
+            l2p_bytes: l2p,
+            p2l_bytes: p2l,
+            ..Usage::default()
+        }
+    }
+
+    fn table_bytes(&self) -> u32 {
+        // A word of L2P and one of P2L: "the write and remap commands always update [both] tables together".
+        L2P_WORD_BYTES + 8
+    }
+
+    fn check(&self, core: &Core) -> Result<(), String> {
+        for lpn in 0..core.map.len() {
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let at = self.slot_word(mapping.ppn);
+            let says = |at| Slot::from_bits(core.media.peek(at)).lpn() == lpn && core.media.peek(at) != 0;
+            let room = self.rooms[core.geometry.superblock(mapping.ppn).0 as usize];
+            if room.base.is_none() || !(at..at + self.degree).any(says) {
+                return Err(format!("LPN {lpn} is remapped to {:?} and no slot says so", mapping.ppn));
+            }
+        }
+        for (index, room) in self.rooms.iter().enumerate() {
+            let len = core.geometry.pages_per_superblock() as usize * self.degree;
+            let first = self.slots + index * len;
+            let found = (first..first + len).filter(|at| core.media.peek(*at) != 0).count();
+            if found != room.taken as usize {
+                return Err(format!("superblock {index} has {found} slots taken and counts {}", room.taken));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        core.media.prefetch_word(self.slot_word(ppn));
+    }
+}
+
+/// A slot could not be read: asks the L2P table which remapped LPNs of the superblock are not in `out[start..]`. They
+/// get a new number: it is the mapping in force.
+#[cold]
+fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<OwnerRef>) {
+    let known: BTreeSet<(u32, u32)> = out[start..].iter().map(|owner| (owner.lpn, owner.offset)).collect();
+    for lpn in 0..core.map.len() {
+        let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+        let offset = core.geometry.offset(mapping.ppn);
+        if core.geometry.superblock(mapping.ppn) == sb && !known.contains(&(lpn, offset)) {
+            let wsn = core.tick();
+            out.push(OwnerRef { offset, lpn, wsn, source: None });
+        }
+    }
+}
