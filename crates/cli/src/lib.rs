@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod compare;
 pub mod crash;
+pub mod experiment;
 pub mod failure;
 pub mod inspect;
 pub mod numbers;
@@ -43,6 +44,8 @@ pub enum Command {
     Compare(Box<compare::Args>),
     /// Cuts the power of small, nearly full devices and checks that nothing acknowledged is lost.
     Crash(crash::Args),
+    /// Runs the papers' experiments again and lays our figures beside their claims.
+    Experiment(experiment::Args),
     /// Measures the speed and the memory of the simulator itself.
     Bench(bench::Args),
     /// Shows what a device image holds, and checks it; the file is not changed.
@@ -75,6 +78,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Compare(args) => compare::command(&args),
         Command::Crash(args) => crash::command(&args),
+        Command::Experiment(args) => experiment::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Inspect(args) => inspect::command(&args),
         Command::Presets(args) => presets::command(&args),

@@ -3,6 +3,7 @@
 mod arguments;
 mod campaign;
 mod comparison;
+mod experiments;
 mod images;
 mod kit;
 mod measuring;

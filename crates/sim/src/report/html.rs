@@ -19,7 +19,8 @@ use super::metrics::{self, Overview, Section};
 use super::palette::{Paint, paints};
 use crate::summary::RunSummary;
 
-const STYLE: &str = include_str!("page.css");
+/// The style sheet of the page, for others that shall look like it.
+pub const STYLE: &str = include_str!("page.css");
 
 /// The report of several runs as one page.
 ///

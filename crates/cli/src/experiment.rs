@@ -1,0 +1,285 @@
+//! `experiment`: the published figures, run again and held against what the papers claim.
+//!
+//! Invariants: whatever is wrong with a name, a folder or a run is said before anything runs (exit code 2); claims that
+//! differ are a result, not a failure. Absent: experiments (`remap_ssd_lab` and `experiments/`).
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::output::{self, counted};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remap_ssd_lab::claim::{Claim, Verdict};
+use remap_ssd_lab::folder::built_in;
+use remap_ssd_lab::queue::Limits;
+use remap_ssd_lab::store::Store;
+use remap_ssd_lab::study::{Concluded, Event, Planned};
+use remap_ssd_lab::{Form, LabError, Options, Shelf, Study};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Runs experiments of the papers again and lays our figures beside every claim.
+///
+/// An experiment is a folder of text: which devices, schemes and workloads, and what the paper found. Results are kept
+/// run by run: give the same command again after an interruption, and it goes on where it stopped.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// `list`, names of experiments, or `all`.
+    #[arg(required = true, value_name = "list | all | NAME")]
+    pub names: Vec<String>,
+
+    /// Scaled devices and shorter runs: minutes.
+    #[arg(long)]
+    pub quick: bool,
+    /// Tiny devices, seconds: shows that everything runs; the figures mean nothing.
+    #[arg(long, conflicts_with = "quick")]
+    pub smoke: bool,
+    /// Folder for results; those of an earlier command are used again.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub out: PathBuf,
+    /// Folder with experiments of your own, NAME/experiment.toml, and papers/NAME.toml; they replace built-in ones of
+    /// their names.
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+    /// Make every run again, whatever is in the results folder.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Runs at the same time [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Memory that runs at the same time may take together.
+    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = numbers::size)]
+    pub memory: u64,
+    /// Print the claims, or the list, as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd experiment list
+  remap-ssd experiment all --quick
+  remap-ssd experiment all --out results
+  remap-ssd experiment fast21-fig5 fast21-fig7 --json
+  remap-ssd experiment my-own --from my-experiments
+
+The results folder holds report.html, claims.json, findings.json, a folder for each experiment with results.csv,
+results.parquet and its figures as SVG, and runs/ with the result of each run.";
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Wrong(text) => Self::Usage(text),
+            LabError::Failed(text) | LabError::Disk(text) => Self::Failed(text),
+        }
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What does not fit together, cannot be run, or cannot be written.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let mut shelf = built_in();
+    if let Some(directory) = &args.from {
+        shelf.lay_over(directory)?;
+    }
+    let form = match (args.quick, args.smoke) {
+        (true, _) => Form::Quick,
+        (_, true) => Form::Smoke,
+        _ => Form::Full,
+    };
+    let list = args.names == ["list"];
+    let names = names(args, &shelf, list)?;
+    let study = Study::plan(&shelf, &names, form)?;
+    if list {
+        return show_list(args, &study);
+    }
+    let concluded = run(args, &study)?;
+    match args.json {
+        true => output::json(&json!({
+            "form": form.to_string(),
+            "out": args.out,
+            "claims": concluded.iter().flat_map(|one| &one.claims).collect::<Vec<_>>(),
+            "findings": concluded.iter().flat_map(|one| &one.findings).collect::<Vec<_>>(),
+        })),
+        false => output::text(&text(args, form, &concluded)),
+    }
+}
+
+/// The experiments asked for, each once.
+fn names(args: &Args, shelf: &Shelf, list: bool) -> Result<Vec<String>, Failure> {
+    let all = || shelf.folders.iter().map(|folder| folder.name.clone()).collect();
+    if list || args.names == ["all"] {
+        return Ok(all());
+    }
+    if let Some(word) = args.names.iter().find(|name| ["all", "list"].contains(&name.as_str())) {
+        return Err(Failure::usage(format_args!("`{word}` stands alone: leave the other names out")));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for name in &args.names {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    Ok(names)
+}
+
+fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
+    let ids = |planned: &Planned| {
+        let mut ids: Vec<&str> = planned.expectation.claim.iter().map(|claim| claim.id.as_str()).collect();
+        ids.dedup();
+        ids.join(" ")
+    };
+    if args.json {
+        let one = |planned: &Planned| {
+            json!({
+                "name": planned.name,
+                "title": planned.experiment.title,
+                "paper": planned.paper.title,
+                "claims": ids(planned).split_whitespace().collect::<Vec<_>>(),
+                "runs": planned.runs.len(),
+            })
+        };
+        return output::json(&json!(study.planned.iter().map(one).collect::<Vec<_>>()));
+    }
+    let row = |planned: &Planned| {
+        vec![planned.name.clone(), planned.runs.len().to_string(), ids(planned), planned.experiment.title.clone()]
+    };
+    let rows: Vec<Vec<String>> = study.planned.iter().map(row).collect();
+    output::text(&left_table(&["name", "runs", "claims", "shows"], &rows))
+}
+
+/// A table of words: all columns to the left.
+fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let chars = |text: &str| text.chars().count();
+    let width = |column: usize| rows.iter().map(|row| chars(&row[column])).max().unwrap_or(0).max(chars(head[column]));
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let cells: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    let mut text = line(&mut head.iter().copied());
+    rows.iter().for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
+    text
+}
+
+fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let threads = args.threads.unwrap_or_else(cores) as usize;
+    let options = Options { form: study.form, limits: Limits { threads, memory: args.memory }, fresh: args.fresh };
+    let store = Store::open(&args.out, &program())?;
+    let progress = Progress::new(args.json);
+    let done = study.run(&store, &options, &|event| progress.tell(&event));
+    progress.bar.finish_and_clear();
+    done?;
+    Ok(study.conclude(&store)?)
+}
+
+/// Names this build, so that results of another one are noticed.
+fn program() -> String {
+    let digest = std::env::current_exe().and_then(std::fs::read).map(|bytes| remap_ssd_lab::store::digest(&bytes));
+    digest.unwrap_or_else(|_| env!("CARGO_PKG_VERSION").into())
+}
+
+/// Steps of a full bar.
+const STEPS: u64 = 10_000;
+
+/// One bar for all runs, with the time that remains.
+struct Progress {
+    bar: ProgressBar,
+    state: Mutex<Worked>,
+}
+
+struct Worked {
+    began: Instant,
+    weight: f64,
+    done: f64,
+    runs: usize,
+    runs_done: usize,
+}
+
+impl Progress {
+    fn new(hidden: bool) -> Self {
+        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let style =
+            ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}  {msg}").expect("the template is valid");
+        let bar = ProgressBar::with_draw_target(Some(STEPS), target).with_style(style);
+        bar.enable_steady_tick(Duration::from_millis(500));
+        let state = Worked { began: Instant::now(), weight: 0.0, done: 0.0, runs: 0, runs_done: 0 };
+        Self { bar, state: Mutex::new(state) }
+    }
+
+    fn tell(&self, event: &Event<'_>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Begun { missing, runs, others, weight } => {
+                (state.weight, state.runs) = (*weight, *missing);
+                if missing < runs {
+                    output::note(format_args!(
+                        "{} of {} are there already",
+                        runs - missing,
+                        counted(*runs as u64, "run")
+                    ));
+                }
+                if *others > 0 {
+                    output::note(format_args!(
+                        "note: {} of them were made by another build of the program; --fresh makes them again",
+                        others
+                    ));
+                }
+            }
+            Event::Worked(weight) => state.done += weight,
+            Event::Done(_) => state.runs_done += 1,
+        }
+        let share = if state.weight > 0.0 { (state.done / state.weight).min(1.0) } else { 0.0 };
+        self.bar.set_position((share * STEPS as f64) as u64);
+        let remains = match share > 0.0 {
+            true => remaining(state.began.elapsed().mul_f64((1.0 - share) / share)),
+            false => "?".into(),
+        };
+        self.bar.set_message(format!("{} of {} runs, {remains} remaining", state.runs_done, state.runs));
+    }
+}
+
+fn remaining(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// The table of claims, and where everything is.
+fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
+    let mut text = String::new();
+    let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
+    let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
+    for list in [&claims, &findings] {
+        if !list.is_empty() {
+            text.push_str(&table(list));
+            text.push('\n');
+        }
+    }
+    let of = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    if !claims.is_empty() {
+        text.push_str(&format!(
+            "{}: {} hold, {} show the same direction, {} differ\n",
+            counted(claims.len() as u64, "claim"),
+            of(Verdict::Holds),
+            of(Verdict::SameDirection),
+            of(Verdict::Differs)
+        ));
+    }
+    if form == Form::Smoke {
+        text.push_str("smoke form: the figures mean nothing\n");
+    }
+    text + &format!("report: {}\n", args.out.join("report.html").display())
+}
+
+fn table(claims: &[&Claim]) -> String {
+    let row = |claim: &&Claim| {
+        let part = if claim.part.is_empty() { claim.text.clone() } else { claim.part.clone() };
+        vec![claim.id.clone(), part, claim.paper_text.clone(), claim.ours_text.clone(), claim.verdict.name().to_owned()]
+    };
+    let rows: Vec<Vec<String>> = claims.iter().map(row).collect();
+    left_table(&["claim", "", "paper", "ours", "verdict"], &rows)
+}

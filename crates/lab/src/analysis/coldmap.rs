@@ -1,0 +1,79 @@
+//! Coldmap's figures 5 to 8: collections, IOPS, write amplification and lifetime, normalised to the baseline.
+
+use super::{Found, mean};
+use crate::LabError;
+use crate::plot::{Panel, Plot, Shape};
+use crate::table::{Ask, Row, Table};
+
+/// A metric of a run.
+type Metric = fn(&Row) -> Result<f64, LabError>;
+
+/// Name, figure, title and metric; a count is at least one, so that a short run has a ratio too.
+const METRICS: [(&str, &str, &str, Metric); 4] = [
+    ("gc", "fig5", "Collections", |row| Ok(row.number("gc_runs")?.max(1.0))),
+    ("iops", "fig6", "IOPS", |row| row.number("iops")),
+    ("wa", "fig7", "Write amplification", |row| row.number("write_amplification")),
+    ("life", "fig8", "Lifetime: the inverse of erases", |row| Ok(1.0 / row.number("erases")?.max(1.0))),
+];
+
+pub fn analyse(table: &Table) -> Result<Found, LabError> {
+    let mut found = Found::default();
+    let workloads = table.distinct(|run| run.workload.as_str());
+    for (name, figure, title, metric) in METRICS {
+        let (mut remap_none, mut cold_none, mut cold_remap) = (Vec::new(), Vec::new(), Vec::new());
+        let mut groups = Vec::new();
+        for workload in &workloads {
+            let of = |scheme, gc| {
+                metric(table.row(Ask {
+                    scheme: Some(scheme),
+                    gc: Some(gc),
+                    workload: Some(workload),
+                    ..Ask::default()
+                })?)
+            };
+            let (none, remap, cold) = (of("none", "greedy")?, of("remap-ssd", "greedy")?, of("remap-ssd", "coldmap")?);
+            remap_none.push(remap / none);
+            cold_none.push(cold / none);
+            cold_remap.push(cold / remap);
+            let bars = [("none", 1.0), ("remap-ssd", remap / none), ("coldmap", cold / none)];
+            let short = workload.split(',').next().unwrap_or(workload);
+            found.measure(format!("{name}_coldmap_over_remap {short}"), cold / remap);
+            found.measure(format!("{name}_coldmap_over_none {short}"), cold / none);
+            groups.push((short.to_owned(), bars.map(|(name, value)| (name.to_owned(), value)).to_vec()));
+        }
+        found.measure(format!("{name}_remap_over_none"), mean(&remap_none));
+        found.measure(format!("{name}_coldmap_over_none"), mean(&cold_none));
+        found.measure(format!("{name}_coldmap_over_remap"), mean(&cold_remap));
+        found.plots.push(Plot {
+            name: figure.into(),
+            title: title.into(),
+            reading: format!("{title}, normalised to the device without remapping."),
+            y: "times the baseline".into(),
+            shape: Shape::Bars(vec![Panel { title: "workload".into(), groups }], Some(1.0)),
+        });
+    }
+    zoned(table, &workloads, &mut found)?;
+    Ok(found)
+}
+
+/// How much of what collection moves has several references: all that a cold zone can act on.
+fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
+    let (mut shares, mut plain) = (Vec::new(), Vec::new());
+    for workload in workloads {
+        let of = |scheme, gc| {
+            table.row(Ask { scheme: Some(scheme), gc: Some(gc), workload: Some(workload), ..Ask::default() })
+        };
+        let cold = of("remap-ssd", "coldmap")?;
+        let short = workload.split(',').next().unwrap_or(workload);
+        shares.push(cold.number("gc_zoned_pages")? / cold.number("gc_pages")?.max(1.0));
+        found.measure(format!("shared_share_of_moves {short}"), shares[shares.len() - 1]);
+        let none = of("none", "greedy")?;
+        plain.push(none.number("write_amplification")?);
+        found.measure(format!("none_wa {short}"), plain[plain.len() - 1]);
+        let remap = of("remap-ssd", "greedy")?;
+        found.measure(format!("remap_wa {short}"), remap.number("write_amplification")?);
+    }
+    found.measure("shared_share_of_moves", mean(&shares));
+    found.measure("none_wa", mean(&plain));
+    Ok(())
+}

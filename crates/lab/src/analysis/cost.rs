@@ -1,0 +1,55 @@
+//! FAST'21 section 4.6: what NVRAM costs against the flash it saves, and how long it lasts beside that flash.
+//!
+//! Every valid entry stands for a page that needs no flash. PCRAM costs five times as much a bit as flash.
+
+use super::{Found, least, mean};
+use crate::LabError;
+use crate::plot::{Panel, Plot, Shape};
+use crate::table::{Ask, Table};
+
+const PCRAM_OVER_FLASH: f64 = 5.0;
+const ENTRY: f64 = 16.0;
+const PAGE: f64 = 4096.0;
+
+pub fn analyse(table: &Table) -> Result<Found, LabError> {
+    let mut found = Found::default();
+    found.measure("entry_over_page_cost", ENTRY * PCRAM_OVER_FLASH / PAGE);
+    found.measure("rmm_mib_per_gib", 1024.0 / PAGE * ENTRY);
+    let (mut paid, mut whole, mut lives) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut cost_groups, mut life_groups) = (Vec::new(), Vec::new());
+    for log in table.logs() {
+        let (mut costs, mut life) = (Vec::new(), Vec::new());
+        for row in table.rows(Ask { scheme: Some("remap-ssd"), log_mib: Some(log), ..Ask::default() }) {
+            let saved = row.number("usage.valid_bytes")? / ENTRY * PAGE;
+            let (used, capacity) = (row.number("usage.used_bytes")?, row.number("usage.capacity_bytes")?);
+            paid.push(used * PCRAM_OVER_FLASH / saved);
+            whole.push(capacity * PCRAM_OVER_FLASH / saved);
+            let name = super::content_name(&row.run.content);
+            costs.push((format!("{} {name}", row.run.workload), whole[whole.len() - 1] * 100.0));
+            // Years of NVRAM for each year of flash, both at the rate of this run; no erases, no wear of flash.
+            if let (Ok(nvram), Ok(flash)) = (row.number("nvram_life_years"), row.number("lifetime_years")) {
+                lives.push(nvram / flash);
+                life.push((format!("{} {name}", row.run.workload), nvram / flash));
+            }
+        }
+        cost_groups.push((format!("{log} MiB"), costs));
+        life_groups.push((format!("{log} MiB"), life));
+    }
+    found.measure("used_nvram_over_saved_flash", mean(&paid));
+    found.measure("all_nvram_over_saved_flash", mean(&whole));
+    found.measure("nvram_life_over_flash_life_least", least(&lives));
+    found.measure("nvram_life_over_flash_life_mean", mean(&lives));
+    for (name, title, y, groups) in [
+        ("cost", "Cost of the NVRAM against the flash it saves", "% of the saved flash's cost", cost_groups),
+        ("life", "Life of the NVRAM against the flash's, at the run's rate", "times the flash's", life_groups),
+    ] {
+        found.plots.push(Plot {
+            name: name.into(),
+            title: title.into(),
+            reading: "Remap-SSD, a bar for each workload and content, a group for each size of NVRAM.".into(),
+            y: y.into(),
+            shape: Shape::Bars(vec![Panel { title: "NVRAM".into(), groups }], None),
+        });
+    }
+    Ok(found)
+}

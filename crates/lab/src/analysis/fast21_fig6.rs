@@ -1,0 +1,70 @@
+//! FAST'21 figure 6: traces on a large device, bandwidth over Opt's.
+
+use super::{Found, least, mean, most};
+use crate::LabError;
+use crate::plot::{Panel, Plot, Shape};
+use crate::table::{Ask, Row, Table};
+
+pub fn analyse(table: &Table) -> Result<Found, LabError> {
+    let mut found = Found::default();
+    let workloads = table.distinct(|run| run.workload.as_str());
+    let logs = table.logs();
+    let row = |scheme, workload, log_mib| {
+        table.row(Ask { scheme: Some(scheme), workload: Some(workload), log_mib, ..Ask::default() })
+    };
+    let speed = |row: &Row| row.number("bandwidth_mib_s");
+    let (mut below, mut over_none) = (Vec::new(), Vec::new());
+    for log in &logs {
+        for global in ["flog", "nlog"] {
+            let (mut gains, mut scanning) = (Vec::new(), Vec::new());
+            for workload in &workloads {
+                let (ours, theirs) = (row("remap-ssd", workload, Some(*log))?, row(global, workload, Some(*log))?);
+                gains.push(speed(ours)? / speed(theirs)?);
+                found.measure(format!("over_{global}_{log} {workload}"), gains[gains.len() - 1]);
+                scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
+            }
+            found.measure(format!("over_{global}_{log}"), mean(&gains));
+            found.measure(format!("{global}_lookup_share_{log}"), mean(&scanning));
+        }
+        for workload in &workloads {
+            let ours = row("remap-ssd", workload, Some(*log))?;
+            below.push(1.0 - speed(ours)? / speed(row("opt", workload, None)?)?);
+            found.measure(format!("below_opt_{log} {workload}"), below[below.len() - 1]);
+            found.measure(format!("demoted_{log} {workload}"), ours.demoted()?);
+            for scheme in ["flog", "nlog", "remap-ssd"] {
+                over_none.push(speed(row(scheme, workload, Some(*log))?)? / speed(row("none", workload, None)?)?);
+            }
+        }
+    }
+    for workload in &workloads {
+        let (opt, none) = (row("opt", workload, None)?, row("none", workload, None)?);
+        over_none.push(speed(opt)? / speed(none)?);
+        found.measure(format!("opt_over_none {workload}"), speed(opt)? / speed(none)?);
+        found.measure(format!("none_wa {workload}"), none.number("write_amplification")?);
+        found.measure(format!("opt_wa {workload}"), opt.number("write_amplification")?);
+    }
+    found.measure("below_opt_mean", mean(&below));
+    found.measure("below_opt_most", most(&below));
+    found.measure("over_none_least", least(&over_none));
+    found.measure("over_none_most", most(&over_none));
+    for (letter, workload) in ['a', 'b', 'c', 'd'].into_iter().zip(&workloads) {
+        let mut groups = Vec::new();
+        let opt = speed(row("opt", workload, None)?)?;
+        for log in &logs {
+            let mut bars = Vec::new();
+            for scheme in ["flog", "nlog", "remap-ssd", "opt"] {
+                let log = (scheme != "opt").then_some(*log);
+                bars.push((scheme.to_owned(), speed(row(scheme, workload, log)?)? / opt));
+            }
+            groups.push((format!("{log} MiB"), bars));
+        }
+        found.plots.push(Plot {
+            name: format!("fig6{letter}"),
+            title: format!("Bandwidth in {workload}"),
+            reading: "Shares of Opt's bandwidth, by the size of log or NVRAM.".into(),
+            y: "share of Opt's bandwidth".into(),
+            shape: Shape::Bars(vec![Panel { title: (*workload).to_owned(), groups }], Some(1.0)),
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,79 @@
+//! From an experiment's runs to figures: one small file a paper's figure.
+//!
+//! Invariants: an analysis takes results and nothing else; a measure is a ratio or a share unless its name ends in a
+//! unit; means over ratios are arithmetic, as the papers' "on average". Absent: verdicts (`claim`).
+
+mod coldmap;
+mod cost;
+mod fast21_fig5;
+mod fast21_fig6;
+mod fast21_fig7;
+mod pebble_bam;
+mod recovery;
+
+use crate::LabError;
+use crate::claim::Measures;
+use crate::plot::Plot;
+use crate::table::Table;
+
+/// What an analysis finds.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Measured figures by name.
+    pub measures: Measures,
+    /// Figures in the paper's arrangement.
+    pub plots: Vec<Plot>,
+}
+
+impl Found {
+    /// Adds a measured figure.
+    pub fn measure(&mut self, name: impl Into<String>, value: f64) {
+        self.measures.insert(name.into(), value);
+    }
+}
+
+/// From runs to figures.
+pub type Analysis = fn(&Table) -> Result<Found, LabError>;
+
+const ALL: &[(&str, Analysis)] = &[
+    ("table", |_| Ok(Found::default())),
+    ("fast21-fig5", fast21_fig5::analyse),
+    ("fast21-fig6", fast21_fig6::analyse),
+    ("fast21-fig7", fast21_fig7::analyse),
+    ("coldmap-figs5-8", coldmap::analyse),
+    ("pebble-bam", pebble_bam::analyse),
+    ("recovery", recovery::analyse),
+    ("cost", cost::analyse),
+];
+
+/// An analysis by its name.
+///
+/// # Errors
+/// Lists the names there are.
+pub fn find(name: &str) -> Result<Analysis, LabError> {
+    ALL.iter().find(|one| one.0 == name).map(|one| one.1).ok_or_else(|| {
+        let known = ALL.iter().map(|one| one.0).collect::<Vec<_>>().join(", ");
+        LabError::Wrong(format!("no analysis is named `{name}`; there are {known}"))
+    })
+}
+
+/// The mean; not a number if there is nothing.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The smallest; infinite if there is nothing.
+pub fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// The largest; minus infinity if there is nothing.
+pub fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// A content as the papers call it: `papers:0.3` is "30 % duplicates".
+pub fn content_name(content: &str) -> String {
+    let share = content.strip_prefix("papers:").and_then(|rest| rest.split(':').next()?.parse::<f64>().ok());
+    share.map_or_else(|| content.to_owned(), |share| format!("{:.0} % duplicates", share * 100.0))
+}

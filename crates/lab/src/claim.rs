@@ -1,0 +1,312 @@
+//! A paper's claim, our figure, and the one rule that compares them.
+//!
+//! A figure is compared by its *effect*: its distance from the value that would mean "no effect" (1 for a ratio, 0 for
+//! a share). The claim *holds* if our effect is within 25 % of the claimed one; it shows the *same direction* if ours is
+//! at least half of it, more than claimed included; else it *differs*. Of a claim "up to x", ours may be anything below:
+//! it holds up to 25 % above, and has the same direction while the claimed effect is at least half of ours. A claim of
+//! *no* effect has no size to compare with: its yardstick is an effect of 10 %, so that it holds within 2.5 % and has
+//! the same direction within 5 %.
+//!
+//! Invariant: the verdict is a function of these numbers alone. Absent: how ours was found (`analysis`).
+
+use crate::LabError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How a claim compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Within a quarter of the claimed effect.
+    #[serde(rename = "holds")]
+    Holds,
+    /// At least half of it.
+    #[serde(rename = "same direction")]
+    SameDirection,
+    /// Neither.
+    #[serde(rename = "differs")]
+    Differs,
+}
+
+impl Verdict {
+    /// As a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::SameDirection => "same direction",
+            Self::Differs => "differs",
+        }
+    }
+}
+
+/// What a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// The figure itself.
+    Figure,
+    /// "Up to" it.
+    AtMost,
+}
+
+/// The effect by which a claim of no effect is judged.
+pub const NOTICEABLE: f64 = 0.10;
+
+/// The rule.
+///
+/// ```
+/// use remap_ssd_lab::claim::{Reading, Verdict, verdict};
+/// // "20 % faster" as a ratio: the effect is 0.2.
+/// assert_eq!(verdict(1.2, 1.0, Reading::Figure, 1.16), Verdict::Holds);
+/// assert_eq!(verdict(1.2, 1.0, Reading::Figure, 1.11), Verdict::SameDirection);
+/// assert_eq!(verdict(1.2, 1.0, Reading::Figure, 0.9), Verdict::Differs);
+/// ```
+pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict {
+    let (claimed, found) = (paper - neutral, ours - neutral);
+    let (holds, direction) = if claimed == 0.0 {
+        (found.abs() <= 0.25 * NOTICEABLE, found.abs() <= 0.5 * NOTICEABLE)
+    } else {
+        let share = found / claimed;
+        // Floating point must not decide what is exactly on the border.
+        let (from, to) = (share + 1e-9, share - 1e-9);
+        match reading {
+            Reading::Figure => (from >= 0.75 && to <= 1.25, from >= 0.5),
+            Reading::AtMost => (to <= 1.25, to <= 2.0),
+        }
+    };
+    match (holds, direction) {
+        (true, _) => Verdict::Holds,
+        (_, true) => Verdict::SameDirection,
+        // What is no number differs.
+        _ => Verdict::Differs,
+    }
+}
+
+/// How figures are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// A share, written in percent.
+    #[serde(rename = "%")]
+    Percent,
+    /// A change, written in percent with its sign; the figure is a ratio.
+    #[serde(rename = "+%")]
+    Change,
+    /// A ratio.
+    #[serde(rename = "x")]
+    Times,
+}
+
+impl Unit {
+    /// A figure in words.
+    pub fn show(self, value: f64) -> String {
+        let digits = |value: f64| if value.abs() >= 99.95 { format!("{value:.0}") } else { format!("{value:.1}") };
+        match self {
+            _ if !value.is_finite() => "-".into(),
+            Self::Percent => format!("{} %", digits(value * 100.0)),
+            Self::Change => {
+                let change = (value - 1.0) * 100.0;
+                format!("{}{} %", if change >= 0.0 { "+" } else { "" }, digits(change))
+            }
+            Self::Times => format!("{value:.2}x"),
+        }
+    }
+
+    /// The value that means "no effect".
+    pub fn neutral(self) -> f64 {
+        match self {
+            Self::Percent => 0.0,
+            Self::Change | Self::Times => 1.0,
+        }
+    }
+
+    /// A figure from a paper's text: `20.2` percent of change is a ratio of 1.202.
+    fn read(self, written: f64) -> f64 {
+        match self {
+            Self::Percent => written / 100.0,
+            Self::Change => 1.0 + written / 100.0,
+            Self::Times => written,
+        }
+    }
+}
+
+/// One entry of an `expectation.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// The claim's name.
+    pub id: String,
+    /// Which of several figures of one claim.
+    #[serde(default)]
+    pub part: String,
+    /// What is claimed, in words.
+    pub text: String,
+    /// The paper's figure, in its unit.
+    pub paper: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// The figure, or "up to".
+    #[serde(default = "figure")]
+    pub reading: Reading,
+    /// Which of the analysis' figures is held against it.
+    pub measure: String,
+    /// Why ours is another, with `{measure}` where a measured figure belongs.
+    #[serde(default)]
+    pub why: String,
+}
+
+fn figure() -> Reading {
+    Reading::Figure
+}
+
+/// An `expectation.toml`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Expectation {
+    /// Claims that have a name in the list of claims.
+    pub claim: Vec<Expected>,
+    /// What else the papers' texts say, or we do.
+    pub finding: Vec<Expected>,
+}
+
+impl Expectation {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn read(about: &str, text: &str) -> Result<Self, LabError> {
+        toml::from_str(text).map_err(|error| LabError::wrong(about, crate::config::sentence(&error, text)))
+    }
+}
+
+/// A claim that has been held against a measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// The claim's name.
+    pub id: String,
+    /// Which of several figures of one claim; empty if there is only one.
+    pub part: String,
+    /// The paper's figure: a ratio or a share.
+    pub paper: f64,
+    /// Ours.
+    pub ours: f64,
+    /// By the rule.
+    pub verdict: Verdict,
+    /// Why ours is another.
+    pub why: String,
+    /// What is claimed, in words.
+    pub text: String,
+    /// How figures are written.
+    pub unit: Unit,
+    /// The paper's figure in words.
+    pub paper_text: String,
+    /// Ours in words.
+    pub ours_text: String,
+    /// The experiment it comes from.
+    pub experiment: String,
+}
+
+/// A measured figure, in the terms of the claims: ratios and shares.
+pub type Measures = BTreeMap<String, f64>;
+
+/// Holds what was expected against what was measured.
+///
+/// # Errors
+/// An expectation asks for a figure that the analysis does not have.
+pub fn judge(experiment: &str, expected: &[Expected], measures: &Measures) -> Result<Vec<Claim>, LabError> {
+    let one = |expected: &Expected| {
+        let ours = *measures.get(&expected.measure).ok_or_else(|| {
+            let known = measures.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let what = format!("claim {} wants the measure `{}`; there are {known}", expected.id, expected.measure);
+            LabError::wrong(format_args!("{experiment}/expectation.toml"), what)
+        })?;
+        let (unit, paper) = (expected.unit, expected.unit.read(expected.paper));
+        let verdict = verdict(paper, unit.neutral(), expected.reading, ours);
+        let up_to = if expected.reading == Reading::AtMost { "up to " } else { "" };
+        Ok(Claim {
+            id: expected.id.clone(),
+            part: expected.part.clone(),
+            paper,
+            ours,
+            verdict,
+            why: if verdict == Verdict::Holds { String::new() } else { filled(&expected.why, measures) },
+            text: expected.text.clone(),
+            unit,
+            paper_text: format!("{up_to}{}", unit.show(paper)),
+            ours_text: unit.show(ours),
+            experiment: experiment.into(),
+        })
+    };
+    expected.iter().map(one).collect()
+}
+
+/// Puts measured figures where a reason names them: `{name}` as a number, `{name%}` in percent, `{name+}` as a change.
+fn filled(text: &str, measures: &Measures) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        out.push_str(before);
+        let Some((name, behind)) = after.split_once('}') else { break };
+        let (name, show): (&str, fn(f64) -> String) = match name.strip_suffix('%') {
+            Some(name) => (name, |value| Unit::Percent.show(value)),
+            None => match name.strip_suffix('+') {
+                Some(name) => (name, |value| Unit::Change.show(value)),
+                None => (name, remap_ssd_sim::report::format::number),
+            },
+        };
+        out.push_str(&measures.get(name).map_or_else(|| "-".into(), |value| show(*value)));
+        rest = behind;
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // Straight from the sentence: a quarter, a half, for gains, losses and shares alike.
+    proptest! {
+        #[test]
+        fn the_verdict_depends_on_the_share_of_the_claimed_effect_alone(
+            neutral in prop_oneof![Just(0.0), Just(1.0)],
+            effect in prop_oneof![-0.9..-0.01, 0.01..40.0],
+            share in -1.0..3.0f64,
+        ) {
+            let ours = neutral + effect * share;
+            let expected = match share {
+                s if (0.75..=1.25).contains(&s) => Verdict::Holds,
+                s if s >= 0.5 => Verdict::SameDirection,
+                _ => Verdict::Differs,
+            };
+            prop_assert_eq!(verdict(neutral + effect, neutral, Reading::Figure, ours), expected);
+            let bounded = match share {
+                s if s <= 1.25 => Verdict::Holds,
+                s if s <= 2.0 => Verdict::SameDirection,
+                _ => Verdict::Differs,
+            };
+            prop_assert_eq!(verdict(neutral + effect, neutral, Reading::AtMost, ours), bounded);
+        }
+    }
+
+    #[test]
+    fn borders_belong_to_the_better_verdict_and_what_is_no_number_differs() {
+        assert_eq!(verdict(1.4, 1.0, Reading::Figure, 1.3), Verdict::Holds);
+        assert_eq!(verdict(1.4, 1.0, Reading::Figure, 1.5), Verdict::Holds);
+        assert_eq!(verdict(1.4, 1.0, Reading::Figure, 1.2), Verdict::SameDirection);
+        assert_eq!(verdict(0.6, 1.0, Reading::Figure, 0.5), Verdict::Holds);
+        assert_eq!(verdict(1.4, 1.0, Reading::Figure, f64::NAN), Verdict::Differs);
+        assert_eq!(verdict(0.0, 0.0, Reading::Figure, f64::NAN), Verdict::Differs);
+    }
+
+    #[test]
+    fn no_effect_is_judged_by_a_noticeable_one() {
+        assert_eq!(verdict(1.0, 1.0, Reading::Figure, 0.98), Verdict::Holds);
+        assert_eq!(verdict(1.0, 1.0, Reading::Figure, 1.04), Verdict::SameDirection);
+        assert_eq!(verdict(0.0, 0.0, Reading::Figure, 0.06), Verdict::Differs);
+    }
+
+    #[test]
+    fn reasons_carry_measured_figures() {
+        let measures = Measures::from([("a".to_owned(), 0.125), ("b".to_owned(), 1.5)]);
+        assert_eq!(filled("{a%} and {b+}, {b} and {c}.", &measures), "12.5 % and +50.0 %, 1.50 and -.");
+    }
+}

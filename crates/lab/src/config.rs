@@ -1,0 +1,195 @@
+//! An experiment as its folder says it, and the one table of parameters that all experiments of a paper share.
+//!
+//! ```toml
+//! # experiments/NAME/experiment.toml
+//! title = "Intra-SSD deduplication"
+//! paper = "fast21"                  # experiments/papers/fast21.toml
+//! analysis = "fast21-fig5"          # which figures are drawn and measured
+//! [[runs]]                          # every combination of the lists is a run
+//! setup = "a"                       # of the paper's table
+//! scheme = ["none", "remap-ssd"]
+//! workload = ["randwrite"]          # as `compare --workload` has them, or "trace:FILE"; `,span=SHARE`: on that share of it
+//! content = ["papers:0.3"]          # as `compare --content` has them; "own": the workload's
+//! gc = ["greedy"]                   # left out: the setup's
+//! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
+//! ```
+//! Invariants: a key that means nothing is an error; nothing here can change a latency, a size or aging for one
+//! figure alone: those are the paper's table. Absent: combining the lists (`grid`).
+
+use crate::LabError;
+use remap_ssd_ftl::GcPolicy;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How large an experiment is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// As published.
+    Full,
+    /// Scaled, in minutes.
+    Quick,
+    /// In seconds, to see that everything runs: its figures mean nothing.
+    Smoke,
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Quick => "quick",
+            Self::Smoke => "smoke",
+        })
+    }
+}
+
+/// An `experiment.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// What is shown, in a line.
+    pub title: String,
+    /// Whose table of parameters.
+    pub paper: String,
+    /// Which figures are drawn and measured.
+    pub analysis: String,
+    /// Grids of runs; none for pure arithmetic.
+    #[serde(default)]
+    pub runs: Vec<Grid>,
+}
+
+/// What is done with a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Aged, then measured under a workload.
+    #[default]
+    Workload,
+    /// Aged, switched off, recovered.
+    Recovery,
+}
+
+/// A grid of runs: every combination of its lists.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// What is done.
+    #[serde(default)]
+    pub kind: Kind,
+    /// Setup in the paper's table.
+    pub setup: String,
+    /// Schemes.
+    pub scheme: Vec<String>,
+    /// Workloads.
+    #[serde(default)]
+    pub workload: Vec<String>,
+    /// Policies of garbage collection; the setup's if there are none.
+    #[serde(default)]
+    pub gc: Vec<GcPolicy>,
+    /// Contents; `own` are those that the workload's source had.
+    #[serde(default)]
+    pub content: Vec<String>,
+    /// Remapping metadata in MiB, before scaling.
+    #[serde(default)]
+    pub log_mib: Vec<f64>,
+    /// NVRAM segments in bytes.
+    #[serde(default)]
+    pub segment_bytes: Vec<u32>,
+    /// In the quick form, run at this size instead: where scaling would change what is looked at.
+    #[serde(default)]
+    pub quick_as: Option<Form>,
+    /// Share of the setup's size, where size is what is looked at.
+    #[serde(default)]
+    pub capacity: Vec<f64>,
+}
+
+/// A paper's table of parameters: `experiments/papers/NAME.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// The paper.
+    pub title: String,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Its devices, as they are measured.
+    pub setup: BTreeMap<String, Setup>,
+}
+
+/// One device of a paper, how it is aged, and how much is measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// In words.
+    pub about: String,
+    /// A device of `remap-ssd presets`.
+    pub preset: String,
+    /// What is otherwise than in the preset: keys of a device file.
+    #[serde(default)]
+    pub device: toml::Table,
+    /// How the device is filled before anything is measured.
+    #[serde(default)]
+    pub fill: Fill,
+    /// Share of the remapping metadata in use after aging.
+    pub nvram_used: f64,
+    /// Share of that which is valid.
+    pub nvram_valid: f64,
+    /// What aging writes, where it is not what the run writes.
+    #[serde(default)]
+    pub aging_content: Option<String>,
+    /// As published.
+    pub full: Extent,
+    /// In minutes.
+    pub quick: Extent,
+    /// In seconds.
+    pub smoke: Extent,
+}
+
+/// How a device is filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fill {
+    /// Random writes until garbage collection has run.
+    #[default]
+    Random,
+    /// Every addressable page once, in order, no content twice.
+    Sequential,
+}
+
+/// How much of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Extent {
+    /// Share of the device, such as "1/16".
+    pub scale: String,
+    /// Pages measured, in multiples of the addressable ones.
+    pub rounds: f64,
+}
+
+impl Setup {
+    /// How much of it.
+    pub fn extent(&self, form: Form) -> &Extent {
+        match form {
+            Form::Full => &self.full,
+            Form::Quick => &self.quick,
+            Form::Smoke => &self.smoke,
+        }
+    }
+}
+
+/// Reads one of the folder's files.
+///
+/// # Errors
+/// One sentence: file, line, what is wrong.
+pub fn read<T: serde::de::DeserializeOwned>(about: &str, text: &str) -> Result<T, LabError> {
+    toml::from_str(text).map_err(|error| LabError::wrong(about, sentence(&error, text)))
+}
+
+/// What the reader says, on one line.
+pub(crate) fn sentence(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message().trim().replace('\n', ", ");
+    match error.span() {
+        Some(span) => format!("line {}: {message}", text[..span.start.min(text.len())].matches('\n').count() + 1),
+        None => message,
+    }
+}

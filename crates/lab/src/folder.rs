@@ -1,0 +1,111 @@
+//! The experiments' folders: those built into the program, and others on disk over them.
+//!
+//! Invariant: a folder on disk replaces the built-in one of its name whole. Absent: what is in the texts (`config`).
+
+use crate::LabError;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One experiment's texts.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    /// The folder's name: the experiment's.
+    pub name: String,
+    /// `experiment.toml`.
+    pub experiment: String,
+    /// `expectation.toml`.
+    pub expectation: String,
+    /// `README.md`.
+    pub readme: String,
+}
+
+/// All folders, and the papers' tables.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    /// In the order in which they are listed.
+    pub folders: Vec<Folder>,
+    /// Tables of parameters by paper.
+    pub papers: BTreeMap<String, String>,
+}
+
+macro_rules! shelf {
+    (papers: $($paper:literal),*; folders: $($name:literal),*;) => {
+        /// The folders that the program was built with.
+        pub fn built_in() -> Shelf {
+            Shelf {
+                papers: BTreeMap::from([$((
+                    $paper.to_owned(),
+                    include_str!(concat!("../../../experiments/papers/", $paper, ".toml")).to_owned(),
+                )),*]),
+                folders: vec![$(Folder {
+                    name: $name.to_owned(),
+                    experiment: include_str!(concat!("../../../experiments/", $name, "/experiment.toml")).to_owned(),
+                    expectation: include_str!(concat!("../../../experiments/", $name, "/expectation.toml")).to_owned(),
+                    readme: include_str!(concat!("../../../experiments/", $name, "/README.md")).to_owned(),
+                }),*],
+            }
+        }
+    };
+}
+
+shelf! {
+    papers: "fast21", "coldmap", "pebble";
+    folders: "fast21-fig5", "fast21-fig6", "fast21-fig7", "coldmap-figs5-8", "pebble-bam", "recovery", "cost";
+}
+
+impl Shelf {
+    /// Lays the folders of a directory over these.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no experiment.
+    pub fn lay_over(&mut self, directory: &Path) -> Result<(), LabError> {
+        let about = |path: &Path, error: std::io::Error| LabError::wrong(path.display(), error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(directory).map_err(|error| about(directory, error))? {
+            names.push(entry.map_err(|error| about(directory, error))?.path());
+        }
+        names.sort();
+        let papers = directory.join("papers");
+        if papers.is_dir() {
+            for entry in std::fs::read_dir(&papers).map_err(|error| about(&papers, error))? {
+                let path = entry.map_err(|error| about(&papers, error))?.path();
+                if let (Some(stem), true) = (path.file_stem(), path.extension().is_some_and(|e| e == "toml")) {
+                    let text = std::fs::read_to_string(&path).map_err(|error| about(&path, error))?;
+                    self.papers.insert(stem.to_string_lossy().into_owned(), text);
+                }
+            }
+        }
+        let mut found = false;
+        for path in names.iter().filter(|path| path.join("experiment.toml").is_file()) {
+            let read = |file: &str| {
+                let path = path.join(file);
+                std::fs::read_to_string(&path).map_err(|error| about(&path, error))
+            };
+            let optional = |file: &str| if path.join(file).is_file() { read(file) } else { Ok(String::new()) };
+            let folder = Folder {
+                name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                experiment: read("experiment.toml")?,
+                expectation: optional("expectation.toml")?,
+                readme: optional("README.md")?,
+            };
+            self.folders.retain(|other| other.name != folder.name);
+            self.folders.push(folder);
+            found = true;
+        }
+        match found {
+            true => Ok(()),
+            false => Err(LabError::wrong(directory.display(), "holds no folder with an experiment.toml")),
+        }
+    }
+
+    /// A folder by its name.
+    ///
+    /// # Errors
+    /// Lists the names there are.
+    pub fn folder(&self, name: &str) -> Result<&Folder, LabError> {
+        self.folders.iter().find(|folder| folder.name == name).ok_or_else(|| {
+            let names = self.folders.iter().map(|folder| folder.name.as_str()).collect::<Vec<_>>().join(", ");
+            LabError::Wrong(format!("no experiment is named `{name}`; there are {names}, and `all`"))
+        })
+    }
+}

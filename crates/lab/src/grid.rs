@@ -1,0 +1,261 @@
+//! From an experiment's grids to its runs: every combination, each with all that decides its result.
+//!
+//! Invariants: a run that cannot be is said here, before any runs; equal runs of different experiments have equal keys
+//! and are run once; a scheme whose remapping metadata has no limit is not run once a size.
+//! Absent: doing it (`perform`).
+
+use crate::LabError;
+use crate::config::{Experiment, Extent, Fill, Form, Grid, Kind, Paper, Setup};
+use crate::perform;
+use remap_ssd_device::{DeviceConfig, parse_scale};
+use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
+use serde::{Deserialize, Serialize};
+
+/// All that decides a run's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What is done.
+    pub kind: Kind,
+    /// Whose table of parameters.
+    pub paper: String,
+    /// Which device of it.
+    pub setup: String,
+    /// Scheme.
+    pub scheme: String,
+    /// Policy of garbage collection.
+    pub gc: String,
+    /// Workload; empty if there is none.
+    pub workload: String,
+    /// Contents; empty if there are none.
+    pub content: String,
+    /// What aging writes.
+    pub aging_content: String,
+    /// Remapping metadata in MiB before scaling; 0 for a scheme without limit.
+    pub log_mib: f64,
+    /// NVRAM segments before scaling, bytes.
+    pub segment_bytes: u32,
+    /// Share of the setup's size.
+    pub scale: f64,
+    /// Pages measured.
+    pub pages: u64,
+    /// How the device is filled.
+    pub fill: Fill,
+    /// Share of the remapping metadata in use after aging.
+    pub nvram_used: f64,
+    /// Share of that which is valid.
+    pub nvram_valid: f64,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// The device.
+    pub device: DeviceConfig,
+}
+
+impl Run {
+    /// Names its result: the same for the same run, another for any other.
+    pub fn key(&self) -> String {
+        let text = serde_json::to_string(self).expect("a run can be written as JSON");
+        blake3::hash(text.as_bytes()).to_hex()[..24].to_owned()
+    }
+
+    /// A line for people.
+    pub fn title(&self) -> String {
+        let mut text = self.scheme.clone();
+        let mut add = |word: &str| {
+            if !word.is_empty() {
+                text.push(' ');
+                text.push_str(word);
+            }
+        };
+        add(&self.workload);
+        add(&self.content);
+        add(&self.gc);
+        if self.log_mib > 0.0 {
+            add(&format!("{} MiB", self.log_mib));
+        }
+        text
+    }
+
+    /// Memory it takes at its peak, about.
+    pub fn memory_bytes(&self) -> u64 {
+        let pages = u64::from(self.device.geometry.pages());
+        let page = if self.device.firmware.dedup { 44 } else { 24 };
+        let twice = if self.kind == Kind::Recovery { 2 } else { 1 };
+        (pages * page + self.device.firmware.log_bytes) * twice + (64 << 20)
+    }
+
+    /// Time it takes, in any unit.
+    pub fn weight(&self) -> f64 {
+        let pages = f64::from(self.device.geometry.pages());
+        match self.kind {
+            Kind::Workload => 0.4 * pages + if self.scheme == "none" { 0.7 } else { 1.0 } * self.pages as f64,
+            Kind::Recovery => 1.2 * pages,
+        }
+    }
+}
+
+/// All runs of an experiment at one size, each once, in the order of the grids.
+///
+/// # Errors
+/// One sentence: what cannot be.
+pub fn runs(name: &str, experiment: &Experiment, paper: &Paper, form: Form) -> Result<Vec<Run>, LabError> {
+    let mut all: Vec<Run> = Vec::new();
+    for grid in &experiment.runs {
+        for run in combine(name, &experiment.paper, grid, paper, form)? {
+            if !all.contains(&run) {
+                all.push(run);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The values of a list, or one that stands for "as it is".
+fn or_default<T: Clone>(list: &[T], default: T) -> Vec<T> {
+    if list.is_empty() { vec![default] } else { list.to_vec() }
+}
+
+fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form) -> Result<Vec<Run>, LabError> {
+    let about = format!("{name}/experiment.toml");
+    let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
+    let setup = paper.setup.get(&grid.setup).ok_or_else(|| {
+        let known = paper.setup.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        wrong(&format_args!("papers/{paper_name}.toml has no setup `{}`; there are {known}", grid.setup))
+    })?;
+    if grid.scheme.is_empty() {
+        return Err(wrong(&"a grid of runs needs at least one scheme"));
+    }
+    if grid.kind == Kind::Workload && (grid.workload.is_empty() || grid.content.is_empty()) {
+        return Err(wrong(&"runs under a workload need `workload` and `content`"));
+    }
+    let base = device(setup).map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
+    let form = match (form, grid.quick_as) {
+        (Form::Quick, Some(other)) => other,
+        _ => form,
+    };
+    let extent = setup.extent(form);
+    let workloads = or_default(&grid.workload, String::new());
+    let contents = or_default(&grid.content, String::new());
+    let logs = or_default(&grid.log_mib, base.firmware.log_bytes as f64 / f64::from(1 << 20));
+    let mut cells = vec![Cell {
+        capacity: 1.0,
+        workload: "",
+        content: "",
+        gc: base.firmware.gc_policy,
+        log_mib: 0.0,
+        segment_bytes: base.firmware.segment_bytes,
+        scheme: "",
+    }];
+    times(&mut cells, &or_default(&grid.capacity, 1.0), |cell, value| cell.capacity = *value);
+    times(&mut cells, &workloads, |cell, value| cell.workload = value);
+    times(&mut cells, &contents, |cell, value| cell.content = value);
+    times(&mut cells, &logs, |cell, value| cell.log_mib = *value);
+    times(&mut cells, &grid.segment_bytes, |cell, value| cell.segment_bytes = *value);
+    times(&mut cells, &grid.gc, |cell, value| cell.gc = *value);
+    times(&mut cells, &grid.scheme, |cell, value| cell.scheme = value);
+    let table = Terms { about: &about, paper: paper_name, grid, setup, extent, base: &base, seed: paper.seed };
+    cells.iter().map(|cell| one(&table, cell)).collect()
+}
+
+/// Every cell with every value; as they are if there are no values.
+fn times<'a, C: Copy, T>(cells: &mut Vec<C>, values: &'a [T], set: impl Fn(&mut C, &'a T)) {
+    if values.is_empty() {
+        return;
+    }
+    let with = |cell: &C, value: &'a T| {
+        let mut cell = *cell;
+        set(&mut cell, value);
+        cell
+    };
+    *cells = cells.iter().flat_map(|cell| values.iter().map(|value| with(cell, value)).collect::<Vec<_>>()).collect();
+}
+
+/// The setup's device as published.
+fn device(setup: &Setup) -> Result<DeviceConfig, String> {
+    let mut table = setup.device.clone();
+    table.insert("preset".into(), setup.preset.clone().into());
+    DeviceConfig::from_toml(&table.to_string()).map_err(|error| error.to_string())
+}
+
+/// One combination of a grid's values.
+#[derive(Clone, Copy)]
+struct Cell<'a> {
+    capacity: f64,
+    workload: &'a str,
+    content: &'a str,
+    gc: GcPolicy,
+    log_mib: f64,
+    segment_bytes: u32,
+    scheme: &'a str,
+}
+
+/// What all combinations share.
+struct Terms<'a> {
+    about: &'a str,
+    paper: &'a str,
+    grid: &'a Grid,
+    setup: &'a Setup,
+    extent: &'a Extent,
+    base: &'a DeviceConfig,
+    seed: u64,
+}
+
+fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
+    let Terms { about, paper, grid, setup, extent, base, seed } = *terms;
+    let scheme = cell.scheme;
+    let wrong = |what: &dyn std::fmt::Display| LabError::wrong(about, what);
+    let kind: SchemeKind = scheme.parse().map_err(|error: String| wrong(&error))?;
+    let limited = is_limited(kind);
+    let mut device = base.clone();
+    (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
+    if limited {
+        device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
+        device.firmware.segment_bytes = cell.segment_bytes;
+    }
+    let scale = parse_scale(&extent.scale).map_err(|error| wrong(&error))?;
+    let scale = if grid.capacity.is_empty() { scale } else { scale * cell.capacity };
+    let device = device.scale(scale).map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
+    let content = match cell.content {
+        "own" => {
+            let workload: NamedWorkload = cell.workload.parse().map_err(|error| wrong(&error))?;
+            workload.content_default().to_string()
+        }
+        content => content.to_owned(),
+    };
+    // Contents of the published model are there already when the measured run begins; others are its own.
+    let aging_content = setup.aging_content.clone().unwrap_or_else(|| match content.starts_with("papers:") {
+        true => content.clone(),
+        false => "unique".into(),
+    });
+    aging_content.parse::<ContentModel>().map_err(|error| wrong(&error))?;
+    let pages = match grid.kind {
+        Kind::Workload => (f64::from(device.addressable_lpns()) * extent.rounds) as u64,
+        Kind::Recovery => 0,
+    };
+    let run = Run {
+        kind: grid.kind,
+        paper: paper.into(),
+        setup: grid.setup.clone(),
+        scheme: scheme.into(),
+        gc: cell.gc.to_string(),
+        workload: cell.workload.into(),
+        content,
+        aging_content,
+        log_mib: if limited { cell.log_mib } else { 0.0 },
+        segment_bytes: if limited { cell.segment_bytes } else { 0 },
+        scale,
+        pages,
+        fill: setup.fill,
+        nvram_used: setup.nvram_used,
+        nvram_valid: setup.nvram_valid,
+        seed,
+        device,
+    };
+    perform::check(&run).map_err(|error| wrong(&error))?;
+    Ok(run)
+}
+
+/// Does the size of its remapping metadata decide how much it can remap?
+pub fn is_limited(scheme: SchemeKind) -> bool {
+    !matches!(scheme, SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe)
+}

@@ -1,0 +1,144 @@
+//! One run: a device, aged, measured or recovered, and what came of it as JSON.
+//!
+//! Invariants: the result follows from the run alone, so the same run gives the same bytes on any machine; real time
+//! is left out for that reason. Absent: files, other runs.
+
+use crate::config::{Fill, Kind};
+use crate::grid::Run;
+use crate::recovery;
+use remap_ssd_device::Device;
+use remap_ssd_media::Payload;
+use remap_ssd_sim::aging::{AgingOptions, age};
+use remap_ssd_sim::run::{Progress, RunOptions, run};
+use remap_ssd_sim::source::Source;
+use remap_ssd_sim::trace::{TraceOptions, TraceReader, stat};
+use remap_ssd_sim::workload::{ContentModel, NamedWorkload, Pattern, Workload, WorkloadConfig};
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Contents of a run that are not those of aging have identities above this one.
+const OWN_CONTENTS: u64 = 1 << 40;
+
+/// Can it be run, as far as can be told beforehand?
+///
+/// # Errors
+/// One sentence: why not.
+pub fn check(run: &Run) -> Result<(), String> {
+    match (run.kind, run.workload.strip_prefix("trace:")) {
+        (Kind::Recovery, _) if !run.device.firmware.scheme.is_durable() => {
+            Err(format!("scheme `{}` keeps its remaps in DRAM: there is nothing to recover", run.scheme))
+        }
+        (Kind::Recovery, _) => Ok(()),
+        (Kind::Workload, Some(path)) => {
+            let options = TraceOptions::new(run.device.addressable_lpns());
+            stat(Path::new(path), None, options).map(drop).map_err(|error| error.to_string())
+        }
+        (Kind::Workload, None) => source(run).map(drop),
+    }
+}
+
+/// What the run is fed.
+fn source(run: &Run) -> Result<Box<dyn Source>, String> {
+    let addressable = run.device.addressable_lpns();
+    if let Some(path) = run.workload.strip_prefix("trace:") {
+        let options = TraceOptions { content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) };
+        let reader = TraceReader::open(path, None, options).map_err(|error| error.to_string())?;
+        return Ok(Box::new(reader));
+    }
+    let (workload, addressable) = spanned(&run.workload, addressable)?;
+    let workload: NamedWorkload = workload.parse().map_err(|error| format!("{error}"))?;
+    let content: ContentModel = run.content.parse().map_err(|error| format!("{error}"))?;
+    // The published model's contents are those that aging wrote; others are new.
+    let base = if matches!(content, ContentModel::Papers { .. }) { 0 } else { OWN_CONTENTS };
+    let source = workload.source(content, addressable, run.seed, base).map_err(|error| error.to_string())?;
+    Ok(source)
+}
+
+/// A workload without its `,span=SHARE`, and that share of the addressable pages.
+fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
+    let Some((before, after)) = workload.split_once(",span=") else { return Ok((workload.into(), addressable)) };
+    let (share, rest) = after.split_once(',').map_or((after, ""), |(share, rest)| (share, rest));
+    let span = share.parse::<f64>().ok().filter(|span| *span > 0.0 && *span <= 1.0);
+    let span = span.ok_or_else(|| format!("`span={share}` in `{workload}` is not a share above 0 and at most 1"))?;
+    let workload = if rest.is_empty() { before.into() } else { format!("{before},{rest}") };
+    Ok((workload, ((f64::from(addressable) * span) as u32).max(1)))
+}
+
+/// Does it. `tell` learns how much of it is done, from 0 to 1.
+///
+/// # Errors
+/// Why there is no result.
+pub fn perform(run: &Run, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+    let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
+    aged(run, &mut device)?;
+    match run.kind {
+        Kind::Workload => measured(run, &mut device, tell),
+        Kind::Recovery => recovery::recovered(run, device),
+    }
+}
+
+/// Puts the device into the state in which the paper measures.
+fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
+    let content: ContentModel = run.aging_content.parse().map_err(|error| format!("{error}"))?;
+    let mut workload = WorkloadConfig {
+        pattern: Pattern::Random,
+        read_percent: 0,
+        request_pages: 1,
+        content,
+        addressable: run.device.addressable_lpns(),
+        // Other addresses than the measured run's, in the same contents.
+        seed: run.seed ^ 0x6167_696e_6700_0000,
+        content_base: 0,
+    };
+    if run.fill == Fill::Sequential {
+        workload.pattern = Pattern::Sequential;
+        return fill(device, workload);
+    }
+    let mut writes = Workload::new(workload).map_err(|error| error.to_string())?;
+    let options = AgingOptions {
+        seed: run.seed,
+        nvram_used: run.nvram_used,
+        nvram_valid: run.nvram_valid,
+        ..AgingOptions::default()
+    };
+    age(device, &mut writes, &options).map(drop).map_err(|error| error.to_string())
+}
+
+/// Every addressable page once, in order.
+fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
+    let mut writes = Workload::new(workload).map_err(|error| error.to_string())?;
+    let (mut pages, mut left) = (Vec::new(), workload.addressable as usize);
+    while left > 0 {
+        pages.clear();
+        writes.fill(&mut pages, left.min(4096)).map_err(|error| error.to_string())?;
+        left -= pages.len().min(left);
+        for page in &pages {
+            let payload = Payload::Identity(page.content);
+            let written = device.untimed(|ftl| ftl.write(page.lpn, &payload));
+            written.map_err(|refusal| format!("the device refused a page while it was filled: {refusal}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn measured(what: &Run, device: &mut Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+    let mut source = source(what)?;
+    let endless = !what.workload.starts_with("trace:");
+    let options = RunOptions {
+        pages: endless.then_some(what.pages),
+        queue_depth: what.device.queue_depth,
+        ..RunOptions::default()
+    };
+    let mut progress = |progress: &Progress| {
+        tell(progress.pages as f64 / progress.pages_total.unwrap_or(what.pages).max(1) as f64);
+        ControlFlow::Continue(())
+    };
+    let mut summary = run(device, &mut *source, &options, &mut progress).map_err(|error| error.to_string())?;
+    summary.wall_s = 0.0;
+    // Enough of the series and of the distribution for a figure; the rest of them is large and looked at by nobody.
+    summary.latency_cdf.clear();
+    let mut value = serde_json::to_value(&summary).map_err(|error| error.to_string())?;
+    value["usage"] = json!(device.ftl().usage());
+    Ok(value)
+}

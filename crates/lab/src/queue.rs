@@ -1,0 +1,135 @@
+//! Runs on all cores, as many at a time as memory allows.
+//!
+//! The longest runs begin first, so that no core is left with one at the end. A run begins when its memory fits beside
+//! that of those under way; one that is larger than the whole limit runs alone.
+//! Invariants: what is computed does not depend on the order; after a failure nothing new begins, and what is under
+//! way is finished and kept. Absent: what a run is.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What the queue must know of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// Bytes.
+    pub memory: u64,
+    /// Time, in any unit.
+    pub weight: f64,
+}
+
+/// What jobs may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// At the same time.
+    pub threads: usize,
+    /// Bytes.
+    pub memory: u64,
+}
+
+struct State {
+    /// Jobs not begun, the longest last.
+    waiting: Vec<usize>,
+    memory: u64,
+    running: usize,
+    failed: bool,
+}
+
+/// Does every job by `work`, and returns the first failure, by the order in which jobs were given.
+///
+/// # Errors
+/// What `work` said.
+pub fn run_all<E: Send>(
+    demands: &[Demand],
+    limits: Limits,
+    work: impl Fn(usize) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let mut waiting: Vec<usize> = (0..demands.len()).collect();
+    waiting.sort_by(|a, b| demands[*a].weight.total_cmp(&demands[*b].weight).then(b.cmp(a)));
+    let state = Mutex::new(State { waiting, memory: 0, running: 0, failed: false });
+    let changed = Condvar::new();
+    let failures: Mutex<Vec<(usize, E)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..limits.threads.clamp(1, demands.len().max(1)) {
+            scope.spawn(|| {
+                while let Some(job) = begin(demands, limits, &state, &changed) {
+                    let result = work(job);
+                    let mut now = locked(&state);
+                    now.running -= 1;
+                    now.memory -= demands[job].memory;
+                    if let Err(error) = result {
+                        now.failed = true;
+                        locked(&failures).push((job, error));
+                    }
+                    changed.notify_all();
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.sort_by_key(|(job, _)| *job);
+    failures.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// The longest waiting job that fits, once one does; nothing if none is left.
+fn begin(demands: &[Demand], limits: Limits, state: &Mutex<State>, changed: &Condvar) -> Option<usize> {
+    let mut now = locked(state);
+    loop {
+        if now.failed || now.waiting.is_empty() {
+            return None;
+        }
+        let fits = |job: &usize| now.running == 0 || now.memory + demands[*job].memory <= limits.memory;
+        if let Some(at) = now.waiting.iter().rposition(fits) {
+            let job = now.waiting.remove(at);
+            now.memory += demands[job].memory;
+            now.running += 1;
+            return Some(job);
+        }
+        now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    proptest! {
+        #[test]
+        fn every_job_is_done_once_and_memory_stays_within_its_limit(
+            sizes in proptest::collection::vec(1u64..10, 0..40),
+            threads in 1usize..6,
+        ) {
+            let demands: Vec<Demand> =
+                sizes.iter().map(|size| Demand { memory: *size, weight: *size as f64 }).collect();
+            let (used, most) = (AtomicU64::new(0), AtomicU64::new(0));
+            let done: Vec<AtomicU64> = sizes.iter().map(|_| AtomicU64::new(0)).collect();
+            let result: Result<(), ()> = run_all(&demands, Limits { threads, memory: 12 }, |job| {
+                let now = used.fetch_add(sizes[job], Ordering::SeqCst) + sizes[job];
+                most.fetch_max(now, Ordering::SeqCst);
+                std::thread::yield_now();
+                used.fetch_sub(sizes[job], Ordering::SeqCst);
+                done[job].fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            });
+            prop_assert!(result.is_ok());
+            prop_assert!(done.iter().all(|count| count.load(Ordering::SeqCst) == 1));
+            prop_assert!(most.load(Ordering::SeqCst) <= 12);
+        }
+    }
+
+    #[test]
+    fn a_job_larger_than_the_limit_runs_alone_and_a_failure_stops_what_has_not_begun() {
+        let demands = [Demand { memory: 100, weight: 1.0 }; 8];
+        let begun = AtomicU64::new(0);
+        let result = run_all(&demands, Limits { threads: 4, memory: 10 }, |job| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            if job == 3 { Err(job) } else { Ok(()) }
+        });
+        assert_eq!(result, Err(3));
+        assert_eq!(begun.load(Ordering::SeqCst), 4, "the jobs are equally long: they begin in order");
+    }
+}

@@ -1,0 +1,77 @@
+//! Recovery: what is read of a device that lost power, and how long that takes; really, and by a model of it.
+//!
+//! The model counts what recovery reads of an aged device: a head page of every superblock, the tail pages of those in
+//! use, the OOB areas of two that are open (half full each), the NVRAM whole or a log on flash whole. The really recovered
+//! devices say how good it is; then it goes where no device fits into memory.
+//! Invariants: pages are read from all dies at a time, NVRAM by one port; the model and the measurement turn counts into
+//! time by one function. Absent: rebuilding the tables in DRAM, which takes processor time that no paper gives.
+
+use crate::grid::Run;
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::{Config, SchemeKind};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What recovery reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Reads {
+    /// Flash pages, and OOB areas, which take as long.
+    pub flash_pages: f64,
+    /// NVRAM.
+    pub nvram_bytes: f64,
+}
+
+impl Reads {
+    /// How long that takes on a device.
+    pub fn seconds(&self, device: &DeviceConfig) -> f64 {
+        let flash_ns = self.flash_pages / f64::from(device.geometry.dies()) * device.flash.read_ns as f64;
+        let nvram_ns = self.nvram_bytes / 64.0 * device.nvram.read_ns as f64;
+        (flash_ns + nvram_ns) / 1e9
+    }
+
+    /// Bytes, an OOB area counted as the page it is read with.
+    pub fn bytes(&self) -> f64 {
+        self.flash_pages * 4096.0 + self.nvram_bytes
+    }
+}
+
+/// What recovery will read of an aged device.
+pub fn model(device: &DeviceConfig) -> Reads {
+    let (firmware, geometry) = (&device.firmware, &device.geometry);
+    let superblocks = f64::from(geometry.superblocks());
+    let used = superblocks * (1.0 - firmware.gc_free);
+    let tails = used * f64::from(Config::tail_pages(geometry));
+    // Two superblocks are open, one for the host and one for collection, each half full on average.
+    let open = f64::from(geometry.pages_per_superblock());
+    let log = firmware.log_bytes as f64;
+    let (log_pages, nvram_bytes) = match firmware.scheme {
+        SchemeKind::FLog => (log / 4096.0, 0.0),
+        SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => (0.0, 0.0),
+        _ => (0.0, log),
+    };
+    Reads { flash_pages: superblocks + tails + open + log_pages, nvram_bytes }
+}
+
+/// Switches an aged device off and on again.
+///
+/// # Errors
+/// It cannot be recovered.
+pub fn recovered(run: &Run, device: Device) -> Result<Value, String> {
+    let usage = device.ftl().usage();
+    let entry = 8 * run.device.firmware.entry.words() as u64;
+    let media = device.into_media();
+    let (device, report) = Device::recover(media, run.device.clone()).map_err(|error| error.to_string())?;
+    device.ftl().check()?;
+    let pages = report.head_pages + report.tail_pages + report.oob_pages + report.bitmap_pages + report.log_pages;
+    let reads = Reads { flash_pages: pages as f64, nvram_bytes: report.nvram_bytes as f64 };
+    let model = model(&run.device);
+    Ok(json!({
+        "report": report,
+        "seconds": reads.seconds(&run.device),
+        "bytes": reads.bytes(),
+        "model_seconds": model.seconds(&run.device),
+        "model_bytes": model.bytes(),
+        "remapped_bytes": usage.valid_bytes / entry * 4096,
+        "logical_bytes": u64::from(run.device.firmware.lpns) * 4096,
+    }))
+}

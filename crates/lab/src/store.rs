@@ -1,0 +1,124 @@
+//! The results folder: a file a run, named by its key, and what is made of them.
+//!
+//! ```text
+//! DIR/runs/KEY.json             a run and its result
+//! DIR/EXPERIMENT/results.csv    all its runs; results.parquet; figures as SVG
+//! DIR/claims.json               DIR/findings.json   DIR/report.html
+//! ```
+//! Invariants: a file is there whole or not at all (written under another name, then renamed); a file that does not
+//! hold exactly the run it is named after is as good as none. Absent: what the results mean.
+
+use crate::LabError;
+use crate::grid::Run;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A short name for these bytes.
+pub fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..16].to_owned()
+}
+
+/// A run's file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// Which build of the program made it.
+    program: String,
+    run: Run,
+    result: Value,
+}
+
+/// A results folder.
+#[derive(Clone, Debug)]
+pub struct Store {
+    directory: PathBuf,
+    program: String,
+}
+
+/// A result found in the folder.
+#[derive(Debug)]
+pub struct Found {
+    /// What came of the run.
+    pub result: Value,
+    /// Made by the program that asks?
+    pub same_program: bool,
+}
+
+impl Store {
+    /// Opens a folder, making it if it is not there. `program` names the build that makes results.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn open(directory: &Path, program: &str) -> Result<Self, LabError> {
+        let store = Self { directory: directory.into(), program: program.into() };
+        store.make(&store.directory.join("runs"))?;
+        Ok(store)
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The result of a run, if it is there and whole.
+    pub fn load(&self, run: &Run) -> Option<Found> {
+        let text = std::fs::read_to_string(self.path(run)).ok()?;
+        let kept: Kept = serde_json::from_str(&text).ok()?;
+        // The device has parts that are not written down; what was written must be the same.
+        let same = kept.run.key() == run.key();
+        same.then(|| Found { result: kept.result, same_program: kept.program == self.program })
+    }
+
+    /// Keeps the result of a run.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self, run: &Run, result: &Value) -> Result<(), LabError> {
+        let kept = Kept { program: self.program.clone(), run: run.clone(), result: result.clone() };
+        let text = serde_json::to_string_pretty(&kept).expect("a result can be written as JSON");
+        self.whole(&self.path(run), text.as_bytes())
+    }
+
+    /// Writes one of the files made of the results.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+        let path = self.directory.join(name);
+        if let Some(parent) = path.parent() {
+            self.make(parent)?;
+        }
+        self.whole(&path, bytes)
+    }
+
+    fn path(&self, run: &Run) -> PathBuf {
+        self.directory.join("runs").join(format!("{}.json", run.key()))
+    }
+
+    fn make(&self, path: &Path) -> Result<(), LabError> {
+        std::fs::create_dir_all(path).map_err(|error| self.disk(path, &error))
+    }
+
+    fn whole(&self, path: &Path, bytes: &[u8]) -> Result<(), LabError> {
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(format!(".{}.part", std::process::id()));
+        let unfinished = PathBuf::from(unfinished);
+        let written = std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, path));
+        written.map_err(|error| {
+            // Whether this works or not, the first reason is the one to tell.
+            let _ = std::fs::remove_file(&unfinished);
+            self.disk(path, &error)
+        })
+    }
+
+    fn disk(&self, path: &Path, error: &std::io::Error) -> LabError {
+        let kept = std::fs::read_dir(self.directory.join("runs")).map_or(0, |files| {
+            files.flatten().filter(|file| file.path().extension().is_some_and(|e| e == "json")).count()
+        });
+        LabError::Disk(format!(
+            "{}: {error}; {kept} finished runs are kept in {}: make room and give the same command again to go on from there",
+            path.display(),
+            self.directory.join("runs").display()
+        ))
+    }
+}

@@ -1,0 +1,216 @@
+//! Several experiments from their folders to claims, figures and a page.
+//!
+//! ```text
+//! plan: every folder read, every run checked -> run: what is not in the store -> conclude: analyses, files, page
+//! ```
+//! Invariants: nothing runs before everything has been checked; what is written depends on the runs' results alone, not
+//! on which of them were made now. Absent: the terminal.
+
+use crate::LabError;
+use crate::analysis::{self, Analysis};
+use crate::claim::{Claim, Expectation, judge};
+use crate::config::{self, Experiment, Form, Paper};
+use crate::folder::Shelf;
+use crate::grid::{Run, runs};
+use crate::queue::{self, Demand, Limits};
+use crate::store::Store;
+use crate::table::{Row, Table};
+use crate::{export, page, perform};
+use std::collections::BTreeMap;
+
+/// How to go about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How large.
+    pub form: Form,
+    /// What runs may take.
+    pub limits: Limits,
+    /// Make every run again, whatever there is.
+    pub fresh: bool,
+}
+
+/// An experiment with its runs.
+pub struct Planned {
+    /// Its name.
+    pub name: String,
+    /// What its folder says.
+    pub experiment: Experiment,
+    /// What it is held against.
+    pub expectation: Expectation,
+    /// What it is about.
+    pub readme: String,
+    /// Its paper.
+    pub paper: Paper,
+    /// Its runs.
+    pub runs: Vec<Run>,
+    analysis: Analysis,
+}
+
+/// Experiments, ready to run.
+pub struct Study {
+    /// In the order asked for.
+    pub planned: Vec<Planned>,
+    /// How large.
+    pub form: Form,
+}
+
+/// What is told while runs are made.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// So many of all runs have to be made, which is so much work.
+    Begun {
+        /// To be made.
+        missing: usize,
+        /// In all.
+        runs: usize,
+        /// Of those that are there, made by another build of the program.
+        others: usize,
+        /// Work to do.
+        weight: f64,
+    },
+    /// More of the work of one run has been done.
+    Worked(f64),
+    /// A run has been made and kept.
+    Done(&'a Run),
+}
+
+/// An experiment's outcome.
+#[derive(Debug)]
+pub struct Concluded {
+    /// Its name.
+    pub name: String,
+    /// What is shown.
+    pub title: String,
+    /// What it is about.
+    pub readme: String,
+    /// Its paper.
+    pub paper: String,
+    /// Claims of the papers' list.
+    pub claims: Vec<Claim>,
+    /// What else was expected.
+    pub findings: Vec<Claim>,
+    /// All that was measured for them.
+    pub measures: BTreeMap<String, f64>,
+    /// Figures.
+    pub plots: Vec<crate::plot::Plot>,
+    /// Runs.
+    pub runs: usize,
+}
+
+impl Study {
+    /// Reads and checks everything.
+    ///
+    /// # Errors
+    /// One sentence: what cannot be.
+    pub fn plan(shelf: &Shelf, names: &[String], form: Form) -> Result<Self, LabError> {
+        let mut planned = Vec::new();
+        for name in names {
+            let folder = shelf.folder(name)?;
+            let experiment: Experiment = config::read(&format!("{name}/experiment.toml"), &folder.experiment)?;
+            let text = shelf.papers.get(&experiment.paper).ok_or_else(|| {
+                let known = shelf.papers.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                LabError::wrong(
+                    format_args!("{name}/experiment.toml"),
+                    format_args!("there is no papers/{}.toml; there are {known}", experiment.paper),
+                )
+            })?;
+            let paper: Paper = config::read(&format!("papers/{}.toml", experiment.paper), text)?;
+            let expectation = Expectation::read(&format!("{name}/expectation.toml"), &folder.expectation)?;
+            let analysis = analysis::find(&experiment.analysis)
+                .map_err(|error| LabError::wrong(format_args!("{name}/experiment.toml"), error))?;
+            let runs = runs(name, &experiment, &paper, form)?;
+            let readme = folder.readme.clone();
+            planned.push(Planned { name: name.clone(), experiment, expectation, readme, paper, runs, analysis });
+        }
+        Ok(Self { planned, form })
+    }
+
+    /// All runs, each once.
+    fn all_runs(&self) -> Vec<&Run> {
+        let mut seen = BTreeMap::new();
+        let mut all = Vec::new();
+        for run in self.planned.iter().flat_map(|planned| &planned.runs) {
+            if seen.insert(run.key(), ()).is_none() {
+                all.push(run);
+            }
+        }
+        all
+    }
+
+    /// Makes the runs that are not in the store.
+    ///
+    /// # Errors
+    /// A run has no result, or it cannot be kept; what was made is kept.
+    pub fn run(&self, store: &Store, options: &Options, tell: &(dyn Fn(Event<'_>) + Sync)) -> Result<(), LabError> {
+        let all = self.all_runs();
+        let (mut missing, mut others) = (Vec::new(), 0);
+        for run in &all {
+            match if options.fresh { None } else { store.load(run) } {
+                Some(found) => others += usize::from(!found.same_program),
+                None => missing.push(*run),
+            }
+        }
+        let demands: Vec<Demand> =
+            missing.iter().map(|run| Demand { memory: run.memory_bytes(), weight: run.weight() }).collect();
+        let weight = demands.iter().map(|demand| demand.weight).sum();
+        tell(Event::Begun { missing: missing.len(), runs: all.len(), others, weight });
+        queue::run_all(&demands, options.limits, |job| {
+            let (run, weight) = (missing[job], demands[job].weight);
+            // Aging is not told of: its share comes with the first page measured.
+            let mut told = 0.0;
+            let mut more = |share: f64| {
+                let now = (share * weight).clamp(told, weight);
+                tell(Event::Worked(now - told));
+                told = now;
+            };
+            let result = perform::perform(run, &mut more)
+                .map_err(|error| LabError::Failed(format!("run `{}`: {error}", run.title())))?;
+            more(1.0);
+            store.save(run, &result)?;
+            tell(Event::Done(run));
+            Ok(())
+        })
+    }
+
+    /// Turns the store's results into claims and figures, and writes all files.
+    ///
+    /// # Errors
+    /// A result is missing, or a file cannot be written.
+    pub fn conclude(&self, store: &Store) -> Result<Vec<Concluded>, LabError> {
+        let mut concluded = Vec::new();
+        for planned in &self.planned {
+            let rows = planned.runs.iter().map(|run| match store.load(run) {
+                Some(found) => Ok(Row { run: run.clone(), result: found.result }),
+                None => Err(LabError::Failed(format!("the result of run `{}` is not there", run.title()))),
+            });
+            let table = Table { rows: rows.collect::<Result<_, _>>()? };
+            let found = (planned.analysis)(&table)?;
+            let columns = export::columns(&table);
+            if !table.rows.is_empty() {
+                store.write(&format!("{}/results.csv", planned.name), export::csv(&columns).as_bytes())?;
+                store.write(&format!("{}/results.parquet", planned.name), &export::parquet(&columns))?;
+            }
+            for plot in &found.plots {
+                store.write(&format!("{}/{}.svg", planned.name, plot.name), plot.svg().as_bytes())?;
+            }
+            concluded.push(Concluded {
+                name: planned.name.clone(),
+                title: planned.experiment.title.clone(),
+                readme: planned.readme.clone(),
+                paper: planned.paper.title.clone(),
+                claims: judge(&planned.name, &planned.expectation.claim, &found.measures)?,
+                findings: judge(&planned.name, &planned.expectation.finding, &found.measures)?,
+                measures: found.measures,
+                plots: found.plots,
+                runs: planned.runs.len(),
+            });
+        }
+        let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
+        let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
+        let json = |list: &[&Claim]| serde_json::to_string_pretty(list).expect("claims can be written as JSON") + "\n";
+        store.write("claims.json", json(&claims).as_bytes())?;
+        store.write("findings.json", json(&findings).as_bytes())?;
+        store.write("report.html", page::page(&concluded, self.form).as_bytes())?;
+        Ok(concluded)
+    }
+}
