@@ -1,0 +1,124 @@
+//! Admin commands, fabrics ones among them.
+
+use super::association::{Association, EVENTS_MAX};
+use super::features::Features;
+use super::identify::IDENTIFY_BYTES;
+use super::request::Transfer;
+use super::{TRANSFER_BYTES_MAX, logs};
+use crate::spec::command::Sqe;
+use crate::spec::fabrics::{ConnectData, kind};
+use crate::spec::log::lid;
+use crate::spec::opcode::admin;
+use crate::spec::status::Status;
+
+/// How an admin command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminOutcome {
+    /// With a status and the completion's dwords 0 and 1.
+    Done(Status, u64),
+    /// Not yet: it is an asynchronous event request.
+    Waits,
+}
+
+/// Type of a fabrics command.
+pub fn fabrics_kind(sqe: &Sqe) -> Option<u8> {
+    (sqe.head().opcode() == admin::FABRICS).then_some(sqe.nsid as u8)
+}
+
+/// The data that an admin command moves.
+///
+/// # Errors
+/// The status to answer.
+pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
+    if let Some(kind) = fabrics_kind(sqe) {
+        let connect = kind == kind::CONNECT;
+        return Ok(if connect { Transfer::FromHost(size_of::<ConnectData>() as u32) } else { Transfer::None });
+    }
+    Ok(match sqe.head().opcode() {
+        admin::IDENTIFY => Transfer::ToHost(IDENTIFY_BYTES as u32),
+        admin::GET_LOG_PAGE => match logs::bytes_wanted(sqe) {
+            bytes if bytes > u64::from(TRANSFER_BYTES_MAX) => return Err(Status::INVALID_FIELD),
+            bytes => Transfer::ToHost(bytes as u32),
+        },
+        admin::GET_FEATURES | admin::SET_FEATURES => match (Features::data_bytes(sqe), sqe.head().opcode()) {
+            (0, _) => Transfer::None,
+            (bytes, admin::GET_FEATURES) => Transfer::ToHost(bytes),
+            (bytes, _) => Transfer::FromHost(bytes),
+        },
+        _ => Transfer::None,
+    })
+}
+
+impl Association {
+    /// Executes an admin command other than Connect. What goes to the host is appended to `out`.
+    pub fn admin(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) -> AdminOutcome {
+        let before = out.len();
+        let result = self.admin_parts(sqe, data, out);
+        match result {
+            Ok(Some(result)) => AdminOutcome::Done(Status::SUCCESS, result),
+            Ok(None) => AdminOutcome::Waits,
+            Err(status) => {
+                out.truncate(before);
+                self.log_error(0, sqe, status);
+                AdminOutcome::Done(status, 0)
+            }
+        }
+    }
+
+    fn admin_parts(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, Status> {
+        match fabrics_kind(sqe) {
+            Some(kind::PROPERTY_GET) => return self.property_get(sqe).map(Some),
+            Some(kind::PROPERTY_SET) => return self.property_set(sqe).map(|()| Some(0)),
+            Some(_) => return Err(Status::INVALID_FIELD),
+            None => {}
+        }
+        if sqe.head().fuse() != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        if !self.is_enabled() {
+            return Err(Status::SEQUENCE);
+        }
+        match sqe.head().opcode() {
+            admin::IDENTIFY => self.identify(sqe, out).map(|()| Some(0)),
+            admin::GET_LOG_PAGE => self.log_page(sqe, out).map(|()| Some(0)),
+            admin::KEEP_ALIVE => Ok(Some(0)),
+            admin::GET_FEATURES => {
+                let state = self.state();
+                state.features.get(sqe, state.keep_alive_ms, out).map(Some)
+            }
+            admin::SET_FEATURES => {
+                let state = &mut *self.state();
+                state.features.set(sqe, &mut state.keep_alive_ms, data).map(Some)
+            }
+            admin::ASYNC_EVENT => {
+                let mut state = self.state();
+                if state.event_requests.len() >= EVENTS_MAX {
+                    return Err(Status::ASYNC_EVENT_LIMIT);
+                }
+                state.event_requests.push_back(sqe.head().cid());
+                Ok(None)
+            }
+            // Commands are executed when they arrive, so there is nothing left to abort.
+            admin::ABORT => Ok(Some(1)),
+            _ => Err(Status::INVALID_OPCODE),
+        }
+    }
+
+    /// An asynchronous event that is due: the request it answers, and its result.
+    pub fn event(&self) -> Option<(u16, u64)> {
+        if self.discovery || self.state().event_requests.is_empty() {
+            return None;
+        }
+        let warning = logs::smart(&self.subsystem, 0).critical_warning;
+        let mut state = self.state();
+        let new = warning & !state.reported & state.features.smart_events();
+        if new == 0 {
+            return None;
+        }
+        state.reported |= new;
+        let cid = state.event_requests.pop_front()?;
+        // Type 1, SMART: information 2, spare below threshold, or 0, reliability; see log page 2.
+        let information = if new & 1 == 1 { 2u64 } else { 0 };
+        Some((cid, 1 | information << 8 | u64::from(lid::SMART) << 16))
+    }
+}

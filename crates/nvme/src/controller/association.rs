@@ -1,0 +1,253 @@
+//! One host's controller: made by Connect on an admin queue, joined by Connects of I/O queues.
+//!
+//! Invariants: commands other than fabrics ones are refused until the host has enabled the controller; an association
+//! from which nothing was heard for its keep-alive time is dead, on all its queues.
+//! Absent: connections (`tcp`).
+
+use super::features::Features;
+use super::subsystem::Subsystem;
+use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
+use crate::spec::command::Sqe;
+use crate::spec::fabrics::{Cap, Cc, ConnectCdw11, ConnectData, Csts, DISCOVERY_NQN, property};
+use crate::spec::join;
+use crate::spec::log::ErrorEntry;
+use crate::spec::status::Status;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Errors kept for the error log.
+pub(super) const ERRORS: usize = 64;
+/// Asynchronous event requests outstanding.
+pub(super) const EVENTS_MAX: usize = 4;
+/// Version 2.0.
+pub(super) const VERSION: u32 = 0x0002_0000;
+
+pub(super) struct State {
+    cc: Cc,
+    csts: Csts,
+    pub(super) keep_alive_ms: u32,
+    heard_ns: u64,
+    closed: bool,
+    pub(super) features: Features,
+    /// Identifiers of asynchronous event requests that wait.
+    pub(super) event_requests: VecDeque<u16>,
+    /// Warnings that have been reported.
+    pub(super) reported: u8,
+    pub(super) errors: VecDeque<ErrorEntry>,
+    pub(super) error_count: u64,
+    queues: u64,
+}
+
+/// One host's controller.
+pub struct Association {
+    pub(super) subsystem: Arc<Subsystem>,
+    pub(super) cntlid: u16,
+    pub(super) discovery: bool,
+    /// Where the host reached us: what discovery tells it.
+    pub(super) address: SocketAddr,
+    hostnqn: String,
+    hostid: [u8; 16],
+    state: Mutex<State>,
+}
+
+/// Text of a fixed field; `None` if it does not end or is no text.
+fn name(field: &[u8; 256]) -> Option<&str> {
+    let len = field.iter().position(|byte| *byte == 0)?;
+    std::str::from_utf8(&field[..len]).ok().filter(|text| text.len() <= 223 && text.starts_with("nqn."))
+}
+
+/// Checks what every Connect must say; its queue and data.
+fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), Status> {
+    // Record format 0 in bits 15:0 of dword 10, the queue in 31:16.
+    let (format, qid) = (sqe.cdw10 as u16, (sqe.cdw10 >> 16) as u16);
+    let sqsize_z = ConnectCdw11::from_bits(sqe.cdw11).sqsize_z();
+    if format != 0 {
+        return Err(Status::CONNECT_FORMAT);
+    }
+    if !(1..QUEUE_ENTRIES_MAX).contains(&sqsize_z) || name(&data.hostnqn).is_none() {
+        return Err(Status::CONNECT_INVALID);
+    }
+    Ok((qid, sqsize_z + 1))
+}
+
+impl Association {
+    /// Connect on an admin queue: a new controller and the entries of the queue.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub fn connect(
+        subsystem: &Arc<Subsystem>,
+        sqe: &Sqe,
+        data: &ConnectData,
+        address: SocketAddr,
+        now: u64,
+    ) -> Result<(Arc<Self>, u16), Status> {
+        let (qid, entries) = checked(sqe, data)?;
+        let wanted = name(&data.subnqn).ok_or(Status::CONNECT_INVALID)?;
+        let discovery = wanted == DISCOVERY_NQN;
+        if qid != 0 || data.cntlid != 0xffff || !(discovery || wanted == subsystem.nqn()) {
+            return Err(Status::CONNECT_INVALID);
+        }
+        let state = State {
+            cc: Cc::new(),
+            csts: Csts::new(),
+            keep_alive_ms: sqe.cdw12,
+            heard_ns: now,
+            closed: false,
+            features: Features::new(subsystem.volatile_cache()),
+            event_requests: VecDeque::new(),
+            reported: 0,
+            errors: VecDeque::new(),
+            error_count: 0,
+            queues: 0,
+        };
+        let association = Self {
+            subsystem: subsystem.clone(),
+            cntlid: subsystem.new_cntlid(),
+            discovery,
+            address,
+            hostnqn: name(&data.hostnqn).expect("checked").into(),
+            hostid: data.hostid,
+            state: Mutex::new(state),
+        };
+        Ok((Arc::new(association), entries))
+    }
+
+    /// Connect on an I/O queue: its number and entries.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), Status> {
+        let (qid, entries) = checked(sqe, data)?;
+        let same_host = data.hostid == self.hostid && name(&data.hostnqn) == Some(&self.hostnqn);
+        if data.cntlid != self.cntlid || !same_host || name(&data.subnqn) != Some(self.subsystem.nqn()) {
+            return Err(Status::CONNECT_INVALID);
+        }
+        let mut state = self.state();
+        if !state.cc.en() || state.closed {
+            return Err(Status::SEQUENCE);
+        }
+        if self.discovery || qid == 0 || qid > IO_QUEUES_MAX.min(state.features.queues()) {
+            return Err(Status::CONNECT_INVALID);
+        }
+        if state.queues >> (qid - 1) & 1 == 1 {
+            return Err(Status::SEQUENCE);
+        }
+        state.queues |= 1 << (qid - 1);
+        Ok((qid, entries))
+    }
+
+    /// An I/O queue's connection has ended.
+    pub fn leave(&self, qid: u16) {
+        if (1..=IO_QUEUES_MAX).contains(&qid) {
+            self.state().queues &= !(1 << (qid - 1));
+        }
+    }
+
+    /// The number by which I/O queues ask for it.
+    pub fn cntlid(&self) -> u16 {
+        self.cntlid
+    }
+    /// The host's name.
+    pub fn hostnqn(&self) -> &str {
+        &self.hostnqn
+    }
+    /// Only for discovery?
+    pub fn is_discovery(&self) -> bool {
+        self.discovery
+    }
+    /// The subsystem.
+    pub fn subsystem(&self) -> &Arc<Subsystem> {
+        &self.subsystem
+    }
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing under this lock can fail")
+    }
+    /// Has the host enabled it?
+    pub fn is_enabled(&self) -> bool {
+        self.state().cc.en()
+    }
+    /// May writes stay in a volatile cache?
+    pub fn cache_enabled(&self) -> bool {
+        self.state().features.cache_enabled()
+    }
+
+    /// Something was heard from the host.
+    pub fn heard(&self, now: u64) {
+        self.state().heard_ns = now;
+    }
+    /// Has nothing been heard for too long, or has its admin queue ended?
+    pub fn is_dead(&self, now: u64) -> bool {
+        let state = self.state();
+        // Hosts are given as much again, for what lies between us.
+        let silence_max = u64::from(state.keep_alive_ms) * 2_000_000;
+        state.closed || (silence_max > 0 && now.saturating_sub(state.heard_ns) > silence_max)
+    }
+    /// The admin queue's connection has ended: so does everything else.
+    pub fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Property Get.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub(super) fn property_get(&self, sqe: &Sqe) -> Result<u64, Status> {
+        let wide = sqe.cdw10 & 7 == 1;
+        let state = self.state();
+        match (sqe.cdw11, wide) {
+            (property::CAP, true) => {
+                let cap = Cap::new().with_mqes_z(QUEUE_ENTRIES_MAX - 1).with_cqr(true).with_to(20).with_css_nvm(true);
+                Ok(cap.into_bits())
+            }
+            (property::VS, false) => Ok(VERSION.into()),
+            (property::CC, false) => Ok(state.cc.into_bits().into()),
+            (property::CSTS, false) => Ok(state.csts.into_bits().into()),
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    /// Property Set.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub(super) fn property_set(&self, sqe: &Sqe) -> Result<(), Status> {
+        if sqe.cdw11 != property::CC || sqe.cdw10 & 7 != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let cc = Cc::from_bits(join(sqe.cdw12, sqe.cdw13) as u32);
+        // Page size 4 KiB, the NVM command set, entries of 64 and 16 bytes.
+        let possible = cc.mps() == 0 && cc.css() == 0 && cc.ams() == 0;
+        let sized = self.discovery || (cc.iosqes() == 6 && cc.iocqes() == 4);
+        let mut state = self.state();
+        if cc.en() && !state.cc.en() && !(possible && sized) {
+            state.csts.set_cfs(true);
+            return Err(Status::INVALID_FIELD);
+        }
+        if state.cc.en() && !cc.en() {
+            // A reset: what the host had asked for is gone.
+            state.event_requests.clear();
+            state.features = Features::new(self.subsystem.volatile_cache());
+        }
+        state.cc = cc;
+        state.csts.set_rdy(cc.en());
+        state.csts.set_shst(if cc.shn() != 0 { 2 } else { 0 });
+        Ok(())
+    }
+
+    /// Remembers an error for the log.
+    pub fn log_error(&self, qid: u16, sqe: &Sqe, status: Status) {
+        let mut state = self.state();
+        state.error_count += 1;
+        let mut entry: ErrorEntry = crate::spec::identify::blank();
+        entry.error_count = state.error_count;
+        (entry.sqid, entry.cid) = (qid, sqe.head().cid());
+        entry.status = status.into_bits() << 1;
+        entry.parameter_location = 0xffff;
+        entry.lba = if qid == 0 { 0 } else { join(sqe.cdw10, sqe.cdw11) };
+        (entry.nsid, entry.trtype) = (sqe.nsid, 3);
+        state.errors.push_front(entry);
+        state.errors.truncate(ERRORS);
+    }
+}

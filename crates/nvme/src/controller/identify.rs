@@ -1,0 +1,187 @@
+//! Identify: what the device says of itself. Everything here is true of the firmware below it.
+
+use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
+use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::{COPY_BLOCKS_MAX, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX};
+use crate::spec::command::{IdentifyCdw10, Sqe};
+use crate::spec::fabrics::DISCOVERY_NQN;
+use crate::spec::identify::{
+    Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController, blank, cns, nidt, oncs,
+    text,
+};
+use crate::spec::status::Status;
+use zerocopy::IntoBytes;
+
+/// Bytes of every structure.
+pub(super) const IDENTIFY_BYTES: usize = 4096;
+/// For all namespaces.
+const ALL: u32 = 0xffff_ffff;
+
+impl Association {
+    /// Identify.
+    pub(super) fn identify(&self, sqe: &Sqe, out: &mut Vec<u8>) -> Result<(), Status> {
+        let wanted = IdentifyCdw10::from_bits(sqe.cdw10).cns();
+        // Command set identifier, bits 31:24.
+        let csi = (sqe.cdw11 >> 24) as u8;
+        let subsystem = &*self.subsystem;
+        if wanted == cns::CONTROLLER {
+            out.extend_from_slice(self.identify_controller().as_bytes());
+            return Ok(());
+        }
+        if self.discovery {
+            return Err(Status::INVALID_FIELD);
+        }
+        let namespace = || subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE);
+        let command_set = || if csi == 0 { Ok(()) } else { Err(Status::INVALID_FIELD) };
+        let start = out.len();
+        match wanted {
+            cns::NAMESPACE if sqe.nsid == ALL => {
+                let mut common: IdentifyNamespace = blank();
+                formats(&mut common, PAGE_SHIFT);
+                out.extend_from_slice(common.as_bytes());
+            }
+            cns::NAMESPACE => out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes()),
+            cns::ACTIVE_NAMESPACES => active(subsystem, sqe.nsid, out)?,
+            cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, namespace()?, out),
+            cns::COMMAND_SET_NAMESPACE => {
+                command_set()?;
+                // Nothing beyond the base structure: no protection, no storage tags.
+                namespace()?;
+            }
+            cns::COMMAND_SET_CONTROLLER => {
+                command_set()?;
+                let mut limits: NvmController = blank();
+                // Verify and Write Zeroes of any length, ranges of Dataset Management of any number and size.
+                limits.dmrl = 0;
+                out.extend_from_slice(limits.as_bytes());
+            }
+            cns::COMMAND_SET_NAMESPACES => {
+                command_set()?;
+                active(subsystem, sqe.nsid, out)?;
+            }
+            cns::INDEPENDENT_NAMESPACE => {
+                namespace()?;
+                let mut independent: IndependentNamespace = blank();
+                (independent.nmic, independent.nstat) = (1, 1);
+                out.extend_from_slice(independent.as_bytes());
+            }
+            cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
+            _ => return Err(Status::INVALID_FIELD),
+        }
+        out.resize(start + IDENTIFY_BYTES, 0);
+        Ok(())
+    }
+
+    fn identify_controller(&self) -> Controller {
+        let subsystem = &*self.subsystem;
+        let mut id: Controller = blank();
+        id.sn = text(subsystem.serial());
+        id.mn = text("remap-ssd");
+        id.fr = text(env!("CARGO_PKG_VERSION"));
+        id.mdts = MDTS;
+        id.cntlid = self.cntlid;
+        id.ver = VERSION;
+        id.cntrltype = if self.discovery { 2 } else { 1 };
+        // More than one controller may have the subsystem.
+        id.cmic = 1 << 1;
+        id.acl_z = 3;
+        id.aerl_z = EVENTS_MAX as u8 - 1;
+        // One read-only firmware slot.
+        id.frmw = 1 | 1 << 1;
+        // Effects log, extended Get Log Page.
+        id.lpa = 1 << 1 | 1 << 2;
+        id.elpe_z = ERRORS as u8 - 1;
+        (id.wctemp, id.cctemp) = (343, 353);
+        id.tnvmcap = u128::from(subsystem.capacity_bytes()).to_le_bytes();
+        // Keep alive in steps of 1 s.
+        id.kas = 10;
+        id.maxcmd = QUEUE_ENTRIES_MAX;
+        // SGLs, data and offsets in capsules.
+        id.sgls = 1 | 1 << 20;
+        let nqn = if self.discovery { DISCOVERY_NQN } else { subsystem.nqn() };
+        id.subnqn[..nqn.len()].copy_from_slice(nqn.as_bytes());
+        id.ioccsz = (64 + IN_CAPSULE_BYTES) / 16;
+        id.iorcsz = 1;
+        id.msdbd = 1;
+        if self.discovery {
+            return id;
+        }
+        (id.sqes, id.cqes) = (0x66, 0x44);
+        id.nn = subsystem.namespaces().len() as u32;
+        id.mnan = id.nn;
+        id.oncs = oncs::COMPARE
+            | oncs::DATASET_MANAGEMENT
+            | oncs::WRITE_ZEROES
+            | oncs::FEATURE_SELECT
+            | oncs::VERIFY
+            | oncs::COPY;
+        // Flush of all namespaces is supported; present only if a crash of the machine can lose what was acknowledged.
+        id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
+        // A page is old or new, whatever fails: one block, 0's based. More are not promised.
+        (id.awun_z, id.awupf_z) = (0, 0);
+        id.ocfs = if id.nn > 1 { 1 | 1 << 2 } else { 1 };
+        id
+    }
+}
+
+fn formats(id: &mut IdentifyNamespace, lba_shift: u8) {
+    id.nlbaf_z = 1;
+    id.lbaf[0] = LbaFormat { ms: 0, lbads: 12, rp: 0 };
+    // Parts of pages are read, changed and written.
+    id.lbaf[1] = LbaFormat { ms: 0, lbads: 9, rp: 2 };
+    id.flbas = u8::from(lba_shift == 9);
+}
+
+fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyNamespace {
+    let mut id: IdentifyNamespace = blank();
+    let blocks = namespace.size_blocks();
+    (id.nsze, id.ncap, id.nuse) = (blocks, blocks, blocks);
+    let page_blocks = 1u16 << (PAGE_SHIFT - namespace.lba_shift);
+    // Preferred sizes are given: a page.
+    id.nsfeat = 1 << 4;
+    (id.npwg_z, id.npwa_z, id.npdg_z, id.npda_z) = (page_blocks - 1, page_blocks - 1, page_blocks - 1, page_blocks - 1);
+    formats(&mut id, namespace.lba_shift);
+    // Several controllers may use it at once.
+    id.nmic = 1;
+    // Deallocated blocks read as zeroes, by Write Zeroes too.
+    id.dlfeat = 1 | 1 << 3;
+    id.nvmcap = (u128::from(namespace.pages) << PAGE_SHIFT).to_le_bytes();
+    id.mssrl = COPY_RANGE_BLOCKS_MAX;
+    id.mcl = COPY_BLOCKS_MAX;
+    id.msrc_z = (COPY_RANGES_MAX - 1) as u8;
+    (id.nguid, id.eui64) = names(subsystem, namespace);
+    id
+}
+
+/// Identifiers that depend on the subsystem's name and the namespace's number alone.
+fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
+    let digest = |salt: u8| {
+        let crc = crc32c::crc32c(subsystem.nqn().as_bytes());
+        crc32c::crc32c_append(crc, &[&namespace.nsid.to_be_bytes()[..], &[salt]].concat()).to_be_bytes()
+    };
+    let mut nguid = [0; 16];
+    nguid.as_chunks_mut::<4>().0.iter_mut().zip(0..).for_each(|(bytes, salt)| *bytes = digest(salt));
+    let mut eui64 = [0; 8];
+    eui64.copy_from_slice(&nguid[8..]);
+    (nguid, eui64)
+}
+
+fn active(subsystem: &Subsystem, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
+    if after >= 0xffff_fffe {
+        return Err(Status::INVALID_NAMESPACE);
+    }
+    let larger = subsystem.namespaces().iter().filter(|namespace| namespace.nsid > after);
+    larger.take(IDENTIFY_BYTES / 4).for_each(|namespace| out.extend(namespace.nsid.to_le_bytes()));
+    Ok(())
+}
+
+fn descriptors(subsystem: &Subsystem, namespace: &Namespace, out: &mut Vec<u8>) {
+    let (nguid, eui64) = names(subsystem, namespace);
+    let mut put = |kind: u8, bytes: &[u8]| {
+        out.extend_from_slice(&[kind, bytes.len() as u8, 0, 0]);
+        out.extend_from_slice(bytes);
+    };
+    put(nidt::EUI64, &eui64);
+    put(nidt::NGUID, &nguid);
+    put(nidt::CSI, &[0]);
+}

@@ -1,0 +1,338 @@
+//! I/O commands on the device, page by page.
+//!
+//! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole, so
+//! each page is old or new. Copies between pages are remaps; copies that are not aligned to pages move bytes.
+//! Invariant: ranges have been checked. Absent: how data reach the host.
+
+use super::request::{Blocks, IoRequest, copy_ranges, dsm_ranges};
+use super::subsystem::{Latency, Namespace, PAGE_SHIFT, Subsystem};
+use crate::spec::status::Status;
+use remap_ssd_device::{Completion, Device};
+use remap_ssd_ftl::{Refusal, Remap};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{Page, Payload};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Status.
+    pub status: Status,
+    /// Dwords 0 and 1 of the completion.
+    pub result: u64,
+    /// When the timing model completes it, in the clock of `now`.
+    pub done_at: u64,
+}
+
+/// A command under way: when its parts are done.
+struct Run<'a> {
+    device: &'a mut Device,
+    latency: Latency,
+    now: u64,
+    done_at: u64,
+}
+
+/// A part of one page.
+struct Piece {
+    lpn: u32,
+    /// First byte in the page.
+    start: usize,
+    len: usize,
+}
+
+/// The pages that a range of blocks covers, whole or in part.
+fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Item = Piece> + use<> {
+    let (first_lpn, shift) = (u64::from(namespace.first_lpn), namespace.lba_shift);
+    let mut at = blocks.slba << shift;
+    let end = at + (u64::from(blocks.count) << shift);
+    std::iter::from_fn(move || {
+        let start = (at as usize) & (PAGE_BYTES - 1);
+        let len = (PAGE_BYTES - start).min((end - at) as usize);
+        let piece = (at < end).then_some(Piece { lpn: (first_lpn + (at >> PAGE_SHIFT)) as u32, start, len });
+        at += len as u64;
+        piece
+    })
+}
+
+fn status_of(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::OutOfRange => Status::LBA_RANGE,
+        Refusal::MediaError => Status::UNRECOVERED_READ,
+        Refusal::CapacityExceeded => Status::CAPACITY,
+        Refusal::AtomicTooLarge | Refusal::AtomicUnsupported => Status::NOT_ATOMIC,
+    }
+}
+
+impl Run<'_> {
+    fn done(&mut self, completion: Completion) -> Result<(), Status> {
+        self.done_at = self.done_at.max(completion.done_at);
+        completion.result.map_err(status_of)
+    }
+
+    fn read(&mut self, lpn: u32) -> Result<Page, Status> {
+        let (done_at, page) = match self.latency {
+            Latency::None => (self.now, self.device.untimed(|ftl| ftl.read(lpn))),
+            Latency::Emulated => self.device.read(self.now, lpn),
+        };
+        self.done(Completion { done_at, result: Ok(()) })?;
+        page.map_err(status_of)
+    }
+
+    fn append(&mut self, piece: &Piece, out: &mut Vec<u8>) -> Result<(), Status> {
+        match self.read(piece.lpn)? {
+            Page::Zeroes => out.resize(out.len() + piece.len, 0),
+            Page::Bytes(bytes) => out.extend_from_slice(&bytes[piece.start..piece.start + piece.len]),
+            Page::Unknown | Page::Identity(_) => return Err(Status::INTERNAL),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, piece: &Piece, data: &[u8]) -> Result<(), Status> {
+        let payload = match data.first_chunk::<PAGE_BYTES>() {
+            Some(page) if piece.len == PAGE_BYTES => Arc::new(*page),
+            _ => {
+                let mut old = Vec::with_capacity(PAGE_BYTES);
+                self.append(&Piece { lpn: piece.lpn, start: 0, len: PAGE_BYTES }, &mut old)?;
+                old[piece.start..piece.start + piece.len].copy_from_slice(&data[..piece.len]);
+                Arc::new(old.try_into().expect("a whole page was read"))
+            }
+        };
+        let payload = Payload::Bytes(payload);
+        let completion = match self.latency {
+            Latency::None => {
+                let result = self.device.untimed(|ftl| ftl.write(piece.lpn, &payload));
+                Completion { done_at: self.now, result }
+            }
+            Latency::Emulated => self.device.write(self.now, piece.lpn, &payload),
+        };
+        self.done(completion)
+    }
+
+    fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &[u8]) -> Result<(), Status> {
+        let mut data = data;
+        for piece in pieces(namespace, blocks) {
+            self.write(&piece, data)?;
+            data = &data[piece.len..];
+        }
+        Ok(())
+    }
+
+    fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, out: &mut Vec<u8>) -> Result<(), Status> {
+        pieces(namespace, blocks).try_for_each(|piece| self.append(&piece, out))
+    }
+
+    /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must read so.
+    fn deallocate(&mut self, namespace: &Namespace, blocks: Blocks, must_be_zero: bool) -> Result<(), Status> {
+        let mut whole: Option<(u32, u32)> = None;
+        let mut parts = Vec::new();
+        for piece in pieces(namespace, blocks) {
+            if piece.len < PAGE_BYTES {
+                parts.push(piece);
+            } else {
+                let (_, len) = whole.get_or_insert((piece.lpn, 0));
+                *len += 1;
+            }
+        }
+        if let Some((lpn, len)) = whole {
+            let completion = match self.latency {
+                Latency::None => {
+                    let result = self.device.untimed(|ftl| ftl.deallocate(lpn, len));
+                    Completion { done_at: self.now, result }
+                }
+                Latency::Emulated => self.device.deallocate(self.now, lpn, len),
+            };
+            self.done(completion)?;
+        }
+        parts.iter().filter(|_| must_be_zero).try_for_each(|piece| self.write(piece, &[0; PAGE_BYTES]))
+    }
+
+    fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
+        let completion = match self.latency {
+            Latency::None => {
+                let result = self.device.untimed(|ftl| ftl.remap(remap));
+                Completion { done_at: self.now, result }
+            }
+            Latency::Emulated => self.device.remap(self.now, remap),
+        };
+        self.done(completion)
+    }
+
+    /// Copies blocks; a remap where pages match pages.
+    fn copy(&mut self, to: (&Namespace, u64), from: (&Namespace, u64), count: u32) -> Result<(), Status> {
+        let page_of = |(namespace, slba): (&Namespace, u64)| {
+            let at = slba << namespace.lba_shift;
+            let whole = at.is_multiple_of(PAGE_BYTES as u64);
+            whole.then_some((u64::from(namespace.first_lpn) + (at >> PAGE_SHIFT)) as u32)
+        };
+        let bytes = u64::from(count) << from.0.lba_shift;
+        if let (Some(target), Some(source), true) =
+            (page_of(to), page_of(from), bytes.is_multiple_of(PAGE_BYTES as u64))
+        {
+            let len = (bytes >> PAGE_SHIFT) as u32;
+            return self.remap(&Remap { target, source, len, relocate: false, atomic: false });
+        }
+        let mut data = Vec::new();
+        let mut done = 0;
+        // In pieces of at most 1 MiB; the specification leaves open in which order overlapping ranges are copied.
+        let step = (1 << 20) >> from.0.lba_shift;
+        while done < count {
+            let count = (count - done).min(step);
+            data.clear();
+            self.read_all(from.0, Blocks { slba: from.1 + u64::from(done), count }, &mut data)?;
+            self.write_all(to.0, Blocks { slba: to.1 + u64::from(done), count }, &data)?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Status> {
+        self.device.sync().map_err(|_| Status::WRITE_FAULT)
+    }
+}
+
+impl Subsystem {
+    /// Executes a checked command. `data` is what the host sent; what goes to the host is appended to `out`.
+    ///
+    /// `device` is this subsystem's, locked by the caller for one command or for a batch of them.
+    pub fn execute(
+        &self,
+        device: &mut Device,
+        nsid: u32,
+        request: &IoRequest,
+        data: &[u8],
+        out: &mut Vec<u8>,
+        now: u64,
+        cache_enabled: bool,
+    ) -> Outcome {
+        let before = out.len();
+        let mut run = Run { device, latency: self.latency(), now, done_at: now };
+        let (status, result) = match self.execute_parts(&mut run, nsid, request, data, out, cache_enabled) {
+            Ok(()) => (Status::SUCCESS, 0),
+            Err((status, result)) => {
+                out.truncate(before);
+                (status, result)
+            }
+        };
+        let status = match run.device.ftl().media().broken() {
+            Some(_) => Status::WRITE_FAULT,
+            None => status,
+        };
+        if status.kind() == 2 {
+            self.counters.media_errors.fetch_add(1, Relaxed);
+        }
+        Outcome { status, result, done_at: run.done_at }
+    }
+
+    fn execute_parts(
+        &self,
+        run: &mut Run<'_>,
+        nsid: u32,
+        request: &IoRequest,
+        data: &[u8],
+        out: &mut Vec<u8>,
+        cache_enabled: bool,
+    ) -> Result<(), (Status, u64)> {
+        if *request == IoRequest::Flush {
+            return run.sync().map_err(plain);
+        }
+        let namespace = self.namespace(nsid).ok_or((Status::INVALID_NAMESPACE, 0))?;
+        let write_through = self.volatile_cache() && !cache_enabled;
+        let count = |blocks: &Blocks| u64::from(blocks.count) << (namespace.lba_shift - 9);
+        let force = match *request {
+            IoRequest::Flush => false,
+            IoRequest::Read { blocks, fua } => {
+                self.counters.read_commands.fetch_add(1, Relaxed);
+                self.counters.sectors_read.fetch_add(count(&blocks), Relaxed);
+                run.read_all(namespace, blocks, out).map_err(plain)?;
+                fua
+            }
+            IoRequest::Write { blocks, fua } => {
+                self.counters.write_commands.fetch_add(1, Relaxed);
+                self.counters.sectors_written.fetch_add(count(&blocks), Relaxed);
+                run.write_all(namespace, blocks, data).map_err(plain)?;
+                fua || write_through
+            }
+            IoRequest::Compare { blocks } => {
+                self.counters.read_commands.fetch_add(1, Relaxed);
+                let mut stored = Vec::with_capacity(data.len());
+                run.read_all(namespace, blocks, &mut stored).map_err(plain)?;
+                if stored != data {
+                    return Err((Status::COMPARE_FAILURE, 0));
+                }
+                false
+            }
+            IoRequest::Verify { blocks } => {
+                for piece in pieces(namespace, blocks) {
+                    run.read(piece.lpn).map_err(plain)?;
+                }
+                false
+            }
+            IoRequest::WriteZeroes { blocks, fua } => {
+                run.deallocate(namespace, blocks, true).map_err(plain)?;
+                fua || write_through
+            }
+            IoRequest::DatasetManagement { deallocate, .. } => {
+                let ranges: Vec<_> = dsm_ranges(data).filter(|range| range.blocks > 0).collect();
+                let checked: Result<Vec<Blocks>, Status> =
+                    ranges.iter().map(|range| namespace.blocks(range.slba, range.blocks)).collect();
+                for blocks in checked.map_err(plain)?.into_iter().filter(|_| deallocate) {
+                    run.deallocate(namespace, blocks, false).map_err(plain)?;
+                }
+                write_through
+            }
+            IoRequest::Copy { target, with_namespaces, fua, .. } => {
+                self.copy(run, namespace, target, with_namespaces, data)?;
+                fua || write_through
+            }
+            IoRequest::Remap { target, source, relocate, atomic, fua } => {
+                let pages = |slba: u64| (slba << namespace.lba_shift).is_multiple_of(PAGE_BYTES as u64);
+                let lpn = |slba: u64| namespace.first_lpn + ((slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
+                if !pages(target.slba) || !pages(source) || !pages(u64::from(target.count)) {
+                    return Err((Status::INVALID_FIELD, 0));
+                }
+                let len = lpn(u64::from(target.count)) - namespace.first_lpn;
+                let remap = Remap { target: lpn(target.slba), source: lpn(source), len, relocate, atomic };
+                run.remap(&remap).map_err(plain)?;
+                fua || write_through
+            }
+        };
+        if force { run.sync().map_err(plain) } else { Ok(()) }
+    }
+
+    /// Copies the ranges one after the other. If one fails, the result is how many were copied.
+    fn copy(
+        &self,
+        run: &mut Run<'_>,
+        namespace: &Namespace,
+        target: u64,
+        with_namespaces: bool,
+        data: &[u8],
+    ) -> Result<(), (Status, u64)> {
+        let ranges = copy_ranges(data).map_err(plain)?;
+        let mut to = target;
+        let mut checked = Vec::with_capacity(ranges.len());
+        for range in &ranges {
+            let from = match with_namespaces {
+                false => namespace,
+                true => self.namespace(range.snsid).ok_or((Status::INVALID_NAMESPACE, 0))?,
+            };
+            if from.lba_shift != namespace.lba_shift {
+                return Err((Status::INVALID_NAMESPACE, 0));
+            }
+            let count = u32::from(range.nlb_z) + 1;
+            from.blocks(range.slba, count).map_err(plain)?;
+            namespace.blocks(to, count).map_err(plain)?;
+            checked.push((from, to, range.slba, count));
+            to += u64::from(count);
+        }
+        for (index, (from, to, slba, count)) in checked.into_iter().enumerate() {
+            run.copy((namespace, to), (from, slba), count).map_err(|status| (status, index as u64))?;
+        }
+        Ok(())
+    }
+}
+
+fn plain(status: Status) -> (Status, u64) {
+    (status, 0)
+}

@@ -1,0 +1,145 @@
+//! Get Log Page: every page is built whole, then the part asked for is sent.
+
+use super::association::{Association, ERRORS};
+use super::statistics;
+use super::subsystem::Subsystem;
+use crate::spec::command::{LogCdw10, Sqe};
+use crate::spec::fabrics::DiscoveryEntry;
+use crate::spec::identify::{blank, text};
+use crate::spec::join;
+use crate::spec::log::{ErrorEntry, Smart, effects, lid};
+use crate::spec::opcode::{admin, io};
+use crate::spec::status::Status;
+use zerocopy::IntoBytes;
+
+/// Spare blocks below this share, in percent, are worth a warning.
+const SPARE_THRESHOLD: u8 = 10;
+/// A flash array in software is as warm as we say: 300 K.
+const TEMPERATURE_K: u16 = 300;
+
+/// Bytes that a Get Log Page asks for.
+pub(super) fn bytes_wanted(sqe: &Sqe) -> u64 {
+    let low = LogCdw10::from_bits(sqe.cdw10).numdl();
+    let dwords = u64::from(low) | u64::from(sqe.cdw11 as u16) << 16;
+    (dwords + 1) * 4
+}
+
+impl Association {
+    /// Get Log Page.
+    pub(super) fn log_page(&self, sqe: &Sqe, out: &mut Vec<u8>) -> Result<(), Status> {
+        let wanted = LogCdw10::from_bits(sqe.cdw10).lid();
+        let (bytes, offset) = (bytes_wanted(sqe) as usize, join(sqe.cdw12, sqe.cdw13));
+        if !offset.is_multiple_of(4) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let page = match (wanted, self.discovery) {
+            (lid::DISCOVERY, true) => self.discovery_page(),
+            (lid::SUPPORTED, false) => supported(),
+            (lid::ERROR, _) => self.error_page(),
+            (lid::SMART, false) => smart(&self.subsystem, self.state().error_count).as_bytes().to_vec(),
+            (lid::FIRMWARE, false) => firmware(),
+            (lid::CHANGED_NAMESPACES, false) => vec![0; 4096],
+            (lid::EFFECTS, false) => command_effects(),
+            (lid::STATISTICS, false) => statistics::page(&self.subsystem.device()),
+            _ => return Err(Status::INVALID_LOG_PAGE),
+        };
+        if offset > page.len() as u64 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let rest = &page[offset as usize..];
+        let start = out.len();
+        out.extend_from_slice(&rest[..rest.len().min(bytes)]);
+        // Behind the end of a page there are zeroes.
+        out.resize(start + bytes, 0);
+        Ok(())
+    }
+
+    fn error_page(&self) -> Vec<u8> {
+        let state = self.state();
+        let entries = state.errors.iter().flat_map(|entry| entry.as_bytes().to_vec());
+        let mut page: Vec<u8> = entries.collect();
+        page.resize(ERRORS * size_of::<ErrorEntry>(), 0);
+        page
+    }
+
+    fn discovery_page(&self) -> Vec<u8> {
+        let mut page = vec![0; 1024];
+        // Generation 1, one record.
+        page[0] = 1;
+        page[8] = 1;
+        page.extend_from_slice(DiscoveryEntry::tcp(&self.address, self.subsystem.nqn()).as_bytes());
+        page
+    }
+}
+
+fn supported() -> Vec<u8> {
+    let mut page = vec![0; 1024];
+    for lid in
+        [lid::SUPPORTED, lid::ERROR, lid::SMART, lid::FIRMWARE, lid::CHANGED_NAMESPACES, lid::EFFECTS, lid::STATISTICS]
+    {
+        page[usize::from(lid) * 4] = 1;
+    }
+    page
+}
+
+fn firmware() -> Vec<u8> {
+    let mut page = vec![0; 512];
+    page[0] = 1;
+    page[8..16].copy_from_slice(&text::<8>(env!("CARGO_PKG_VERSION")));
+    page
+}
+
+fn command_effects() -> Vec<u8> {
+    let mut page = vec![0; 4096];
+    let mut put = |at: usize, value: u32| page[at * 4..at * 4 + 4].copy_from_slice(&value.to_le_bytes());
+    for opcode in [
+        admin::GET_LOG_PAGE,
+        admin::IDENTIFY,
+        admin::ABORT,
+        admin::SET_FEATURES,
+        admin::GET_FEATURES,
+        admin::ASYNC_EVENT,
+        admin::KEEP_ALIVE,
+    ] {
+        put(usize::from(opcode), effects::SUPPORTED);
+    }
+    for opcode in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY] {
+        put(256 + usize::from(opcode), effects::SUPPORTED);
+    }
+    for opcode in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY, io::REMAP] {
+        put(256 + usize::from(opcode), effects::SUPPORTED | effects::CHANGES_BLOCKS);
+    }
+    page
+}
+
+/// SMART, from the wear of the flash and what was counted.
+pub(super) fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
+    let health = subsystem.health();
+    let device = subsystem.device();
+    let (config, ftl) = (device.config(), device.ftl());
+    let counts = ftl.media().erase_counts();
+    let mean = counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
+    let used = (mean * 100.0 / config.flash.endurance as f64).min(255.0) as u8;
+    let bad: u32 = ftl.superblocks().map(|(_, sb)| sb.bad.count_ones()).sum();
+    let spare_pages = config.geometry.pages() - config.firmware.lpns;
+    let spare_blocks = (spare_pages / config.geometry.pages_per_block()).max(1);
+    let spare = 100u32.saturating_sub(bad * 100 / spare_blocks) as u8;
+    let mut smart: Smart = blank();
+    let low_spare = u8::from(spare < SPARE_THRESHOLD);
+    let read_only = u8::from(ftl.media().broken().is_some()) << 3;
+    smart.critical_warning = low_spare | read_only;
+    smart.composite_temperature = TEMPERATURE_K;
+    (smart.available_spare, smart.available_spare_threshold) = (spare, SPARE_THRESHOLD);
+    smart.percentage_used = used;
+    // Thousands of 512 bytes, rounded up.
+    smart.data_units_read = u128::from(health.sectors_read.div_ceil(1000));
+    smart.data_units_written = u128::from(health.sectors_written.div_ceil(1000));
+    smart.host_read_commands = health.read_commands.into();
+    smart.host_write_commands = health.write_commands.into();
+    smart.power_cycles = health.power_cycles.into();
+    smart.power_on_hours = u128::from(health.power_on_seconds / 3600);
+    smart.unsafe_shutdowns = health.unsafe_shutdowns.into();
+    smart.media_errors = health.media_errors.into();
+    smart.error_log_entries = errors.into();
+    smart
+}

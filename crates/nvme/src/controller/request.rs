@@ -1,0 +1,136 @@
+//! I/O commands, parsed once: what they ask for, in bounds, or the status that says why not.
+
+use super::subsystem::Namespace;
+use super::{COPY_BLOCKS_MAX, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, TRANSFER_BYTES_MAX};
+use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe};
+use crate::spec::join;
+use crate::spec::opcode::io;
+use crate::spec::status::Status;
+use zerocopy::FromBytes;
+
+/// Logical blocks of one namespace, in bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// First.
+    pub slba: u64,
+    /// How many, at least one.
+    pub count: u32,
+}
+
+/// What data a command moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// None.
+    None,
+    /// So many bytes from the host.
+    FromHost(u32),
+    /// So many bytes to the host.
+    ToHost(u32),
+}
+
+/// A checked I/O command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are the commands' own")]
+pub enum IoRequest {
+    Flush,
+    Read { blocks: Blocks, fua: bool },
+    Write { blocks: Blocks, fua: bool },
+    Compare { blocks: Blocks },
+    Verify { blocks: Blocks },
+    WriteZeroes { blocks: Blocks, fua: bool },
+    DatasetManagement { ranges: u32, deallocate: bool },
+    Copy { target: u64, ranges: u32, with_namespaces: bool, fua: bool },
+    Remap { target: Blocks, source: u64, relocate: bool, atomic: bool, fua: bool },
+}
+
+impl IoRequest {
+    /// Checks a command against its namespace.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub fn parse(sqe: &Sqe, namespace: &Namespace, several_namespaces: bool) -> Result<Self, Status> {
+        let head = sqe.head();
+        if head.fuse() != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let slba = join(sqe.cdw10, sqe.cdw11);
+        let rw = RwCdw12::from_bits(sqe.cdw12);
+        let blocks = |count: u32| namespace.blocks(slba, count);
+        let transferred = || {
+            let blocks = blocks(u32::from(rw.nlb_z()) + 1)?;
+            match u64::from(blocks.count) << namespace.lba_shift {
+                bytes if bytes > u64::from(TRANSFER_BYTES_MAX) => Err(Status::INVALID_FIELD),
+                _ => Ok(blocks),
+            }
+        };
+        if matches!(head.opcode(), io::READ | io::WRITE | io::COMPARE | io::VERIFY | io::WRITE_ZEROES)
+            && rw.prinfo() != 0
+        {
+            // No protection information: neither checks nor actions.
+            return Err(Status::INVALID_FIELD);
+        }
+        Ok(match head.opcode() {
+            io::FLUSH => Self::Flush,
+            io::READ => Self::Read { blocks: transferred()?, fua: rw.fua() },
+            io::WRITE => Self::Write { blocks: transferred()?, fua: rw.fua() },
+            io::COMPARE => Self::Compare { blocks: transferred()? },
+            io::VERIFY => Self::Verify { blocks: blocks(u32::from(rw.nlb_z()) + 1)? },
+            io::WRITE_ZEROES => Self::WriteZeroes { blocks: blocks(u32::from(rw.nlb_z()) + 1)?, fua: rw.fua() },
+            io::DATASET_MANAGEMENT => Self::DatasetManagement {
+                ranges: u32::from(DsmCdw10::from_bits(sqe.cdw10).nr_z()) + 1,
+                deallocate: DsmCdw11::from_bits(sqe.cdw11).ad(),
+            },
+            io::COPY => {
+                let copy = CopyCdw12::from_bits(sqe.cdw12);
+                let known = copy.format() == 0 || (copy.format() == 2 && several_namespaces);
+                if !known || copy.prinfor() != 0 || copy.prinfow() != 0 {
+                    return Err(Status::INVALID_FIELD);
+                }
+                blocks(1)?;
+                let ranges = u32::from(copy.nr_z()) + 1;
+                Self::Copy { target: slba, ranges, with_namespaces: copy.format() == 2, fua: copy.fua() }
+            }
+            io::REMAP => {
+                let remap = RemapCdw12::from_bits(sqe.cdw12);
+                let target = blocks(remap.nlb_z() + 1)?;
+                let source = join(sqe.cdw14, sqe.cdw15);
+                namespace.blocks(source, target.count)?;
+                let (relocate, atomic) = (remap.relocate(), remap.atomic());
+                Self::Remap { target, source, relocate, atomic, fua: remap.fua() }
+            }
+            _ => return Err(Status::INVALID_OPCODE),
+        })
+    }
+
+    /// The data it moves.
+    pub fn transfer(&self, lba_shift: u8) -> Transfer {
+        let bytes = |blocks: &Blocks| blocks.count << lba_shift;
+        match self {
+            Self::Read { blocks, .. } => Transfer::ToHost(bytes(blocks)),
+            Self::Write { blocks, .. } | Self::Compare { blocks } => Transfer::FromHost(bytes(blocks)),
+            Self::DatasetManagement { ranges, .. } => Transfer::FromHost(ranges * size_of::<DsmRange>() as u32),
+            Self::Copy { ranges, .. } => Transfer::FromHost(ranges * size_of::<CopyRange>() as u32),
+            Self::Flush | Self::Verify { .. } | Self::WriteZeroes { .. } | Self::Remap { .. } => Transfer::None,
+        }
+    }
+}
+
+/// Ranges of Dataset Management.
+pub fn dsm_ranges(data: &[u8]) -> impl Iterator<Item = DsmRange> + '_ {
+    data.chunks_exact(size_of::<DsmRange>()).filter_map(|bytes| DsmRange::read_from_bytes(bytes).ok())
+}
+
+/// Source ranges of Copy, within the limits that Identify states.
+///
+/// # Errors
+/// The status to answer.
+pub fn copy_ranges(data: &[u8]) -> Result<Vec<CopyRange>, Status> {
+    let ranges: Vec<CopyRange> =
+        data.chunks_exact(size_of::<CopyRange>()).filter_map(|bytes| CopyRange::read_from_bytes(bytes).ok()).collect();
+    let total: u64 = ranges.iter().map(|range| u64::from(range.nlb_z) + 1).sum();
+    let too_long = ranges.iter().any(|range| range.nlb_z >= COPY_RANGE_BLOCKS_MAX);
+    if ranges.len() as u32 > COPY_RANGES_MAX || total > u64::from(COPY_BLOCKS_MAX) || too_long {
+        return Err(Status::SIZE_LIMIT);
+    }
+    Ok(ranges)
+}

@@ -1,0 +1,236 @@
+//! What all connections share: the device, its namespaces, its health.
+//!
+//! Invariants: namespaces do not overlap and lie within the device; whoever holds a `Session` has the device for
+//! itself. Absent: hosts (`association`).
+
+use super::request::Blocks;
+use crate::spec::status::Status;
+use remap_ssd_device::Device;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// log2 of a flash page.
+pub(super) const PAGE_SHIFT: u8 = PAGE_BYTES.trailing_zeros() as u8;
+
+/// When completions are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// As soon as the machine has done it.
+    None,
+    /// When the timing model says.
+    Emulated,
+}
+
+/// A namespace to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceSpec {
+    /// Flash pages.
+    pub pages: u32,
+    /// log2 of the logical block size: 9 or 12.
+    pub lba_shift: u8,
+}
+
+/// A namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its number, from 1.
+    pub nsid: u32,
+    /// First logical page of the device.
+    pub first_lpn: u32,
+    /// Logical pages.
+    pub pages: u32,
+    /// log2 of the logical block size: 9 or 12.
+    pub lba_shift: u8,
+}
+
+impl Namespace {
+    /// Logical blocks.
+    pub fn size_blocks(&self) -> u64 {
+        u64::from(self.pages) << (PAGE_SHIFT - self.lba_shift)
+    }
+
+    /// A range, if it lies within the namespace.
+    ///
+    /// # Errors
+    /// LBA Out of Range.
+    pub fn blocks(&self, slba: u64, count: u32) -> Result<Blocks, Status> {
+        match slba.checked_add(u64::from(count)) {
+            Some(end) if end <= self.size_blocks() => Ok(Blocks { slba, count }),
+            _ => Err(Status::LBA_RANGE),
+        }
+    }
+}
+
+/// What SMART counts, over all power cycles if the caller keeps it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Health {
+    /// Blocks of 512 bytes read by hosts.
+    pub sectors_read: u64,
+    /// Blocks of 512 bytes written by hosts.
+    pub sectors_written: u64,
+    /// Read and Compare commands.
+    pub read_commands: u64,
+    /// Write commands.
+    pub write_commands: u64,
+    /// Power cycles.
+    pub power_cycles: u64,
+    /// Power cycles that did not end in good order.
+    pub unsafe_shutdowns: u64,
+    /// Commands answered with a media error.
+    pub media_errors: u64,
+    /// Seconds of service.
+    pub power_on_seconds: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub sectors_read: AtomicU64,
+    pub sectors_written: AtomicU64,
+    pub read_commands: AtomicU64,
+    pub write_commands: AtomicU64,
+    pub media_errors: AtomicU64,
+}
+
+/// Why there can be no such subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SubsystemError(String);
+
+/// An NVM subsystem.
+pub struct Subsystem {
+    device: Mutex<Device>,
+    namespaces: Vec<Namespace>,
+    nqn: String,
+    serial: String,
+    latency: Latency,
+    volatile_cache: bool,
+    before: Health,
+    pub(super) counters: Counters,
+    next_cntlid: AtomicU16,
+    capacity_bytes: u64,
+}
+
+impl Subsystem {
+    /// A subsystem over a device. `volatile_cache`: what is acknowledged may be lost if this machine crashes before a
+    /// flush. No namespaces given: one of 4 KiB blocks over all pages.
+    ///
+    /// # Errors
+    /// Namespaces that do not fit, or a device without bytes.
+    pub fn new(
+        device: Device,
+        nqn: &str,
+        specs: &[NamespaceSpec],
+        latency: Latency,
+        volatile_cache: bool,
+        health: Health,
+    ) -> Result<Self, SubsystemError> {
+        let lpns = device.config().firmware.lpns;
+        if device.config().content != remap_ssd_media::ContentMode::Bytes {
+            return Err(SubsystemError("a device that hosts use must store bytes: content = \"bytes\"".into()));
+        }
+        let whole = [NamespaceSpec { pages: lpns, lba_shift: PAGE_SHIFT }];
+        let specs = if specs.is_empty() { &whole } else { specs };
+        let mut namespaces = Vec::new();
+        let mut first_lpn = 0u32;
+        for (index, spec) in specs.iter().enumerate() {
+            let end = first_lpn.checked_add(spec.pages).filter(|end| *end <= lpns && spec.pages > 0);
+            let Some(end) = end else {
+                return Err(SubsystemError(format!("namespace {} does not fit on {lpns} pages", index + 1)));
+            };
+            if !matches!(spec.lba_shift, 9 | 12) {
+                return Err(SubsystemError(format!(
+                    "namespace {}: blocks of 512 or 4096 bytes are possible",
+                    index + 1
+                )));
+            }
+            let NamespaceSpec { pages, lba_shift } = *spec;
+            namespaces.push(Namespace { nsid: index as u32 + 1, first_lpn, pages, lba_shift });
+            first_lpn = end;
+        }
+        if nqn.is_empty() || nqn.len() > 223 || !nqn.starts_with("nqn.") {
+            return Err(SubsystemError(format!(
+                "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
+            )));
+        }
+        // The same name, the same serial number.
+        let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
+        Ok(Self {
+            device: Mutex::new(device),
+            namespaces,
+            nqn: nqn.into(),
+            serial,
+            latency,
+            volatile_cache,
+            before: health,
+            counters: Counters::default(),
+            next_cntlid: AtomicU16::new(1),
+            capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
+        })
+    }
+
+    /// Its name.
+    pub fn nqn(&self) -> &str {
+        &self.nqn
+    }
+    pub(super) fn serial(&self) -> &str {
+        &self.serial
+    }
+    pub(super) fn volatile_cache(&self) -> bool {
+        self.volatile_cache
+    }
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+    /// When completions are due.
+    pub fn latency(&self) -> Latency {
+        self.latency
+    }
+    /// All namespaces.
+    pub fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+    /// A namespace by its number.
+    pub fn namespace(&self, nsid: u32) -> Option<&Namespace> {
+        self.namespaces.get((nsid as usize).checked_sub(1)?)
+    }
+    pub(super) fn new_cntlid(&self) -> u16 {
+        loop {
+            let id = self.next_cntlid.fetch_add(1, Ordering::Relaxed);
+            // 0 reads like "none", and from 0xfff0 on numbers are reserved.
+            if (1..0xfff0).contains(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// The device, for one thread at a time. A firmware that has failed an assertion serves nobody any more.
+    pub fn device(&self) -> MutexGuard<'_, Device> {
+        self.device.lock().expect("the firmware has not failed")
+    }
+
+    /// Has the firmware failed, or the disk under it?
+    pub fn is_broken(&self) -> bool {
+        self.device.lock().map_or(true, |device| device.ftl().media().broken().is_some())
+    }
+
+    /// Gives the device back.
+    pub fn into_device(self) -> Option<Device> {
+        self.device.into_inner().ok()
+    }
+
+    /// What SMART counts, with what was counted before.
+    pub fn health(&self) -> Health {
+        let sum = |before: u64, now: &AtomicU64| before + now.load(Ordering::Relaxed);
+        let (before, now) = (&self.before, &self.counters);
+        Health {
+            sectors_read: sum(before.sectors_read, &now.sectors_read),
+            sectors_written: sum(before.sectors_written, &now.sectors_written),
+            read_commands: sum(before.read_commands, &now.read_commands),
+            write_commands: sum(before.write_commands, &now.write_commands),
+            media_errors: sum(before.media_errors, &now.media_errors),
+            ..*before
+        }
+    }
+}

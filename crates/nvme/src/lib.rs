@@ -1,0 +1,12 @@
+//! The device as NVMe: bits, a controller, and the TCP transport.
+//!
+//! ```text
+//! spec        records and bits as the specifications draw them, nothing else
+//! controller  commands in, statuses and data out; no I/O, no clock
+//! tcp         NVMe/TCP: target and client; sockets at the edge
+//! ```
+//! Absent: how remaps are persisted, and anything a host can say that would be trusted.
+
+pub mod controller;
+pub mod spec;
+pub mod tcp;

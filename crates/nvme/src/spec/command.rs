@@ -1,0 +1,263 @@
+//! Submission and completion queue entries, and the dwords of the commands we know.
+
+use super::status::Status;
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Command dword 0 (Base 2.0 figure 87).
+#[bitfield(u32)]
+pub struct Cdw0 {
+    /// Opcode.
+    pub opcode: u8,
+    /// Fused operation.
+    #[bits(2)]
+    pub fuse: u8,
+    #[bits(4)]
+    __: u8,
+    /// PRP or SGL: 1 is SGL.
+    #[bits(2)]
+    pub psdt: u8,
+    /// Command identifier.
+    pub cid: u16,
+}
+
+/// An SGL descriptor (Base 2.0 §4.1.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Sgl {
+    /// Address, or offset in the capsule.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    reserved: [u8; 3],
+    /// Type in the high nibble, subtype in the low one.
+    pub identifier: u8,
+}
+
+impl Sgl {
+    /// Data block, offset: in the capsule.
+    pub const IN_CAPSULE: u8 = 0x01;
+    /// Transport data block.
+    pub const TRANSPORT: u8 = 0x5a;
+
+    /// A descriptor.
+    pub fn new(identifier: u8, address: u64, length: u32) -> Self {
+        Self { address, length, reserved: [0; 3], identifier }
+    }
+}
+
+/// Submission queue entry.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Sqe {
+    /// Opcode and identifier: `Cdw0`.
+    pub cdw0: u32,
+    /// Namespace.
+    pub nsid: u32,
+    /// Dwords 2 and 3.
+    pub cdw2: [u32; 2],
+    /// Metadata pointer.
+    pub mptr: u64,
+    /// Data.
+    pub sgl: Sgl,
+    /// Dwords 10 to 15.
+    pub cdw10: u32,
+    /// Dword 11.
+    pub cdw11: u32,
+    /// Dword 12.
+    pub cdw12: u32,
+    /// Dword 13.
+    pub cdw13: u32,
+    /// Dword 14.
+    pub cdw14: u32,
+    /// Dword 15.
+    pub cdw15: u32,
+}
+
+const _: () = assert!(size_of::<Sqe>() == 64);
+
+impl Sqe {
+    /// Dword 0.
+    #[inline]
+    pub fn head(&self) -> Cdw0 {
+        Cdw0::from_bits(self.cdw0)
+    }
+}
+
+/// Completion queue entry.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Cqe {
+    /// Dwords 0 and 1: the command's own.
+    pub result: u64,
+    /// Submission queue head.
+    pub sqhd: u16,
+    /// Submission queue.
+    pub sqid: u16,
+    /// Command identifier.
+    pub cid: u16,
+    /// Status in bits 15:1.
+    pub status: u16,
+}
+
+const _: () = assert!(size_of::<Cqe>() == 16);
+
+impl Cqe {
+    /// The status.
+    pub fn status(&self) -> Status {
+        Status::from_bits(self.status >> 1)
+    }
+}
+
+/// Dword 12 of Read, Write, Compare, Verify, Write Zeroes (NVM 1.0 §3.2).
+#[bitfield(u32)]
+pub struct RwCdw12 {
+    /// Logical blocks less one.
+    pub nlb_z: u16,
+    #[bits(9)]
+    __: u16,
+    /// Deallocate (Write Zeroes).
+    pub deac: bool,
+    /// Protection information.
+    #[bits(4)]
+    pub prinfo: u8,
+    /// Force unit access.
+    pub fua: bool,
+    /// Limited retry.
+    pub lr: bool,
+}
+
+/// Dword 10 of Dataset Management (NVM 1.0 §3.2.3).
+#[bitfield(u32)]
+pub struct DsmCdw10 {
+    /// Ranges less one.
+    pub nr_z: u8,
+    #[bits(24)]
+    __: u32,
+}
+
+/// Dword 11 of Dataset Management.
+#[bitfield(u32)]
+pub struct DsmCdw11 {
+    /// Integral dataset for read.
+    pub idr: bool,
+    /// Integral dataset for write.
+    pub idw: bool,
+    /// Deallocate.
+    pub ad: bool,
+    #[bits(29)]
+    __: u32,
+}
+
+/// A range of Dataset Management.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct DsmRange {
+    /// Attributes.
+    pub attributes: u32,
+    /// Logical blocks.
+    pub blocks: u32,
+    /// First.
+    pub slba: u64,
+}
+
+const _: () = assert!(size_of::<DsmRange>() == 16);
+
+/// Dword 12 of Copy (NVM 1.0 §3.2.2).
+#[bitfield(u32)]
+pub struct CopyCdw12 {
+    /// Ranges less one.
+    pub nr_z: u8,
+    /// Descriptor format.
+    #[bits(4)]
+    pub format: u8,
+    /// Protection information, read.
+    #[bits(4)]
+    pub prinfor: u8,
+    #[bits(10)]
+    __: u16,
+    /// Protection information, write.
+    #[bits(4)]
+    pub prinfow: u8,
+    /// Force unit access.
+    pub fua: bool,
+    /// Limited retry.
+    pub lr: bool,
+}
+
+/// A source range of Copy, format 0 or 2.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct CopyRange {
+    /// Format 2: source namespace; format 0: reserved.
+    pub snsid: u32,
+    reserved: u32,
+    /// First logical block.
+    pub slba: u64,
+    /// Logical blocks less one.
+    pub nlb_z: u16,
+    reserved_2: [u8; 14],
+}
+
+const _: () = assert!(size_of::<CopyRange>() == 32);
+
+impl CopyRange {
+    /// A range of the namespace copied to.
+    pub fn new(slba: u64, nlb_z: u16) -> Self {
+        Self { slba, nlb_z, ..Self::default() }
+    }
+}
+
+/// Dword 12 of our Remap.
+#[bitfield(u32)]
+pub struct RemapCdw12 {
+    /// Logical blocks less one.
+    #[bits(28)]
+    pub nlb_z: u32,
+    #[bits(1)]
+    __: u8,
+    /// Force unit access.
+    pub fua: bool,
+    /// The sources lose their blocks.
+    pub relocate: bool,
+    /// All blocks or none survive a power cut.
+    pub atomic: bool,
+}
+
+/// Dword 10 of Get Log Page (Base 2.0 §5.16).
+#[bitfield(u32)]
+pub struct LogCdw10 {
+    /// Log page.
+    pub lid: u8,
+    /// Specific to it.
+    #[bits(7)]
+    pub lsp: u8,
+    /// Retain the asynchronous event.
+    pub rae: bool,
+    /// Dwords less one, low half.
+    pub numdl: u16,
+}
+
+/// Dword 10 of Identify (Base 2.0 §5.17).
+#[bitfield(u32)]
+pub struct IdentifyCdw10 {
+    /// Which structure.
+    pub cns: u8,
+    __: u8,
+    /// Controller.
+    pub cntid: u16,
+}
+
+/// Dword 10 of Get and Set Features (Base 2.0 §5.15, §5.27).
+#[bitfield(u32)]
+pub struct FeatureCdw10 {
+    /// Feature.
+    pub fid: u8,
+    /// Get: current, default, saved, capabilities.
+    #[bits(3)]
+    pub sel: u8,
+    #[bits(20)]
+    __: u32,
+    /// Set: save.
+    pub sv: bool,
+}

@@ -1,0 +1,201 @@
+//! Fabrics commands and properties (Base 2.0 §3.1.3, §6).
+
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Type of a fabrics command, in byte 4 of the entry.
+pub mod kind {
+    /// Property Set.
+    pub const PROPERTY_SET: u8 = 0x00;
+    /// Connect.
+    pub const CONNECT: u8 = 0x01;
+    /// Property Get.
+    pub const PROPERTY_GET: u8 = 0x04;
+    /// Disconnect.
+    pub const DISCONNECT: u8 = 0x08;
+}
+
+/// Offsets of properties.
+pub mod property {
+    /// Capabilities, 8 bytes.
+    pub const CAP: u32 = 0x00;
+    /// Version.
+    pub const VS: u32 = 0x08;
+    /// Configuration.
+    pub const CC: u32 = 0x14;
+    /// Status.
+    pub const CSTS: u32 = 0x1c;
+}
+
+/// The discovery service (Fabrics 1.1 §5).
+pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+/// Data of Connect.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct ConnectData {
+    /// Host identifier.
+    pub hostid: [u8; 16],
+    /// Controller asked for; 0xffff for a new one.
+    pub cntlid: u16,
+    reserved: [u8; 238],
+    /// Subsystem.
+    pub subnqn: [u8; 256],
+    /// Host.
+    pub hostnqn: [u8; 256],
+    reserved_2: [u8; 256],
+}
+
+const _: () = assert!(size_of::<ConnectData>() == 1024);
+
+impl ConnectData {
+    /// What a host sends.
+    pub fn new(hostid: [u8; 16], cntlid: u16, subnqn: &str, hostnqn: &str) -> Self {
+        let field = |text: &str| {
+            let mut bytes = [0; 256];
+            bytes[..text.len().min(223)].copy_from_slice(&text.as_bytes()[..text.len().min(223)]);
+            bytes
+        };
+        let (subnqn, hostnqn) = (field(subnqn), field(hostnqn));
+        Self { hostid, cntlid, reserved: [0; 238], subnqn, hostnqn, reserved_2: [0; 256] }
+    }
+}
+
+/// Dword 11 of Connect.
+#[bitfield(u32)]
+pub struct ConnectCdw11 {
+    /// Submission queue entries less one.
+    pub sqsize_z: u16,
+    /// Attributes: bit 2 disables flow control.
+    pub cattr: u8,
+    __: u8,
+}
+
+/// Controller capabilities (Base 2.0 §3.1.3.1).
+#[bitfield(u64)]
+pub struct Cap {
+    /// Entries of a queue less one.
+    pub mqes_z: u16,
+    /// Queues are contiguous.
+    pub cqr: bool,
+    #[bits(2)]
+    pub ams: u8,
+    #[bits(5)]
+    __: u8,
+    /// Time to become ready, in half seconds.
+    pub to: u8,
+    #[bits(4)]
+    pub dstrd: u8,
+    /// Subsystem reset.
+    pub nssrs: bool,
+    /// NVM command set.
+    pub css_nvm: bool,
+    #[bits(5)]
+    __: u8,
+    /// I/O command sets by Identify.
+    pub css_iocs: bool,
+    /// Admin only.
+    pub css_admin: bool,
+    #[bits(19)]
+    __: u32,
+}
+
+/// Controller configuration (Base 2.0 §3.1.3.5).
+#[bitfield(u32)]
+pub struct Cc {
+    /// Enable.
+    pub en: bool,
+    #[bits(3)]
+    __: u8,
+    /// Command sets.
+    #[bits(3)]
+    pub css: u8,
+    /// Page size.
+    #[bits(4)]
+    pub mps: u8,
+    #[bits(3)]
+    pub ams: u8,
+    /// Shutdown notification.
+    #[bits(2)]
+    pub shn: u8,
+    /// Submission entry size.
+    #[bits(4)]
+    pub iosqes: u8,
+    /// Completion entry size.
+    #[bits(4)]
+    pub iocqes: u8,
+    __: u8,
+}
+
+/// Controller status (Base 2.0 §3.1.3.6).
+#[bitfield(u32)]
+pub struct Csts {
+    /// Ready.
+    pub rdy: bool,
+    /// Fatal.
+    pub cfs: bool,
+    /// Shutdown: 0 none, 1 under way, 2 complete.
+    #[bits(2)]
+    pub shst: u8,
+    #[bits(28)]
+    __: u32,
+}
+
+/// An entry of the discovery log.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct DiscoveryEntry {
+    /// Transport: 3 is TCP.
+    pub trtype: u8,
+    /// Address family: 1 IPv4, 2 IPv6.
+    pub adrfam: u8,
+    /// 2 is an NVM subsystem.
+    pub subtype: u8,
+    /// Transport requirements.
+    pub treq: u8,
+    /// Port.
+    pub portid: u16,
+    /// 0xffff: dynamic controllers.
+    pub cntlid: u16,
+    /// Admin queue entries.
+    pub asqsz: u16,
+    reserved: [u8; 22],
+    /// Port as text.
+    pub trsvcid: [u8; 32],
+    reserved_2: [u8; 192],
+    /// Subsystem.
+    pub subnqn: [u8; 256],
+    /// Address as text.
+    pub traddr: [u8; 256],
+    /// Transport specific.
+    pub tsas: [u8; 256],
+}
+
+const _: () = assert!(size_of::<DiscoveryEntry>() == 1024);
+
+impl DiscoveryEntry {
+    /// A subsystem behind an address.
+    pub fn tcp(address: &std::net::SocketAddr, subnqn: &str) -> Self {
+        fn field<const N: usize>(text: &str) -> [u8; N] {
+            let mut bytes = [0; N];
+            let len = text.len().min(N - 1);
+            bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+            bytes
+        }
+        Self {
+            trtype: 3,
+            adrfam: if address.is_ipv4() { 1 } else { 2 },
+            subtype: 2,
+            treq: 2,
+            portid: 1,
+            cntlid: 0xffff,
+            asqsz: 32,
+            reserved: [0; 22],
+            trsvcid: field(&address.port().to_string()),
+            reserved_2: [0; 192],
+            subnqn: field(subnqn),
+            traddr: field(&address.ip().to_string()),
+            tsas: [0; 256],
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Log pages (Base 2.0 §5.16.1).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Log page identifiers.
+pub mod lid {
+    /// Supported log pages.
+    pub const SUPPORTED: u8 = 0x00;
+    /// Errors.
+    pub const ERROR: u8 = 0x01;
+    /// SMART / health.
+    pub const SMART: u8 = 0x02;
+    /// Firmware slots.
+    pub const FIRMWARE: u8 = 0x03;
+    /// Changed namespaces.
+    pub const CHANGED_NAMESPACES: u8 = 0x04;
+    /// Commands supported and effects.
+    pub const EFFECTS: u8 = 0x05;
+    /// Discovery.
+    pub const DISCOVERY: u8 = 0x70;
+    /// Vendor: statistics of the translation layer.
+    pub const STATISTICS: u8 = 0xc0;
+}
+
+/// SMART / Health Information.
+#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, packed)]
+#[allow(missing_docs, reason = "the specification's names")]
+pub struct Smart {
+    pub critical_warning: u8,
+    pub composite_temperature: u16,
+    pub available_spare: u8,
+    pub available_spare_threshold: u8,
+    pub percentage_used: u8,
+    pub endurance_group_critical_warning: u8,
+    reserved_7: [u8; 25],
+    pub data_units_read: u128,
+    pub data_units_written: u128,
+    pub host_read_commands: u128,
+    pub host_write_commands: u128,
+    pub controller_busy_time: u128,
+    pub power_cycles: u128,
+    pub power_on_hours: u128,
+    pub unsafe_shutdowns: u128,
+    pub media_errors: u128,
+    pub error_log_entries: u128,
+    reserved_192: [u8; 320],
+}
+
+const _: () = assert!(size_of::<Smart>() == 512);
+
+/// An entry of the error log.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, packed)]
+#[allow(missing_docs, reason = "the specification's names")]
+pub struct ErrorEntry {
+    pub error_count: u64,
+    pub sqid: u16,
+    pub cid: u16,
+    pub status: u16,
+    pub parameter_location: u16,
+    pub lba: u64,
+    pub nsid: u32,
+    pub vendor: u8,
+    pub trtype: u8,
+    reserved: [u8; 2],
+    pub command_specific: u64,
+    pub transport_specific: u16,
+    reserved_42: [u8; 22],
+}
+
+const _: () = assert!(size_of::<ErrorEntry>() == 64);
+
+/// Effects of a command.
+pub mod effects {
+    /// Supported.
+    pub const SUPPORTED: u32 = 1 << 0;
+    /// Changes logical blocks.
+    pub const CHANGES_BLOCKS: u32 = 1 << 1;
+}

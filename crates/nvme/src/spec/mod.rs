@@ -1,0 +1,15 @@
+//! Bits and records of NVMe Base 2.0, NVM Command Set 1.0, NVMe over Fabrics and NVMe/TCP 1.0. No behaviour.
+
+pub mod command;
+pub mod fabrics;
+pub mod identify;
+pub mod log;
+pub mod opcode;
+pub mod pdu;
+pub mod status;
+
+/// A block address or length that is 64 bits in two dwords.
+#[inline]
+pub fn join(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}

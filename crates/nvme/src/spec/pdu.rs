@@ -1,0 +1,141 @@
+//! PDUs of NVMe/TCP (TCP Transport 1.0 §3.6).
+
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Types.
+pub mod kind {
+    /// Initialize Connection Request.
+    pub const IC_REQ: u8 = 0x00;
+    /// Initialize Connection Response.
+    pub const IC_RESP: u8 = 0x01;
+    /// Host to controller terminate.
+    pub const H2C_TERM: u8 = 0x02;
+    /// Controller to host terminate.
+    pub const C2H_TERM: u8 = 0x03;
+    /// Command capsule.
+    pub const CAPSULE_CMD: u8 = 0x04;
+    /// Response capsule.
+    pub const CAPSULE_RESP: u8 = 0x05;
+    /// Host to controller data.
+    pub const H2C_DATA: u8 = 0x06;
+    /// Controller to host data.
+    pub const C2H_DATA: u8 = 0x07;
+    /// Ready to transfer.
+    pub const R2T: u8 = 0x09;
+}
+
+/// Flags of a PDU.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Flags {
+    /// A header digest follows the header.
+    pub hdgst: bool,
+    /// A data digest follows the data.
+    pub ddgst: bool,
+    /// Last data of the command.
+    pub last: bool,
+    /// The command was successful, no response follows.
+    pub success: bool,
+    #[bits(4)]
+    __: u8,
+}
+
+/// Common header.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Common {
+    /// Type.
+    pub kind: u8,
+    /// Flags.
+    pub flags: Flags,
+    /// Header bytes.
+    pub hlen: u8,
+    /// Where the data begin.
+    pub pdo: u8,
+    /// All bytes.
+    pub plen: u32,
+}
+
+/// Bytes of the common header.
+pub const COMMON_BYTES: usize = size_of::<Common>();
+const _: () = assert!(COMMON_BYTES == 8);
+
+/// ICReq and ICResp behind the common header.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Ic {
+    /// Version, 0.
+    pub pfv: u16,
+    /// Alignment of data asked for, in dwords less one.
+    pub pda: u8,
+    /// Bit 0 header digests, bit 1 data digests.
+    pub digest: u8,
+    /// ICReq: R2Ts outstanding, less one. ICResp: bytes of data in one H2CData.
+    pub max: u32,
+    reserved: [u8; 112],
+}
+
+/// Bytes of ICReq and ICResp.
+pub const IC_BYTES: usize = COMMON_BYTES + size_of::<Ic>();
+const _: () = assert!(IC_BYTES == 128);
+
+impl Ic {
+    /// A request or a response.
+    pub fn new(pda: u8, digest: u8, max: u32) -> Self {
+        Self { pfv: 0, pda, digest, max, reserved: [0; 112] }
+    }
+}
+
+/// H2CData, C2HData and R2T behind the common header.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Data {
+    /// Command.
+    pub cid: u16,
+    /// Transfer tag: the controller's name of the transfer.
+    pub ttag: u16,
+    /// Offset in the command's data.
+    pub offset: u32,
+    /// Bytes.
+    pub length: u32,
+    reserved: u32,
+}
+
+/// Header bytes of H2CData, C2HData and R2T.
+pub const DATA_HEADER_BYTES: usize = COMMON_BYTES + size_of::<Data>();
+const _: () = assert!(DATA_HEADER_BYTES == 24);
+
+impl Data {
+    /// A piece of a command's data.
+    pub fn new(cid: u16, ttag: u16, offset: u32, length: u32) -> Self {
+        Self { cid, ttag, offset, length, reserved: 0 }
+    }
+}
+
+/// Header bytes of a command capsule and of a response capsule.
+pub const CAPSULE_CMD_BYTES: usize = COMMON_BYTES + 64;
+/// Response capsule.
+pub const CAPSULE_RESP_BYTES: usize = COMMON_BYTES + 16;
+/// Bytes of a digest.
+pub const DIGEST_BYTES: usize = 4;
+/// Header bytes of a termination request.
+pub const TERM_HEADER_BYTES: usize = 24;
+
+/// Fatal errors of a termination request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum FatalError {
+    /// Invalid PDU Header Field.
+    HeaderField = 1,
+    /// PDU Sequence Error.
+    Sequence = 2,
+    /// Header Digest Error.
+    HeaderDigest = 3,
+    /// Data Transfer Out of Range.
+    OutOfRange = 4,
+    /// Data Transfer Limit Exceeded.
+    LimitExceeded = 5,
+    /// Unsupported Parameter.
+    Unsupported = 6,
+}

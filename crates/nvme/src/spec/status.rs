@@ -1,0 +1,99 @@
+//! Status codes: type in bits 10:8, code in bits 7:0 (Base 2.0 §3.3.3.2), and "do not retry".
+
+use bitfield_struct::bitfield;
+
+/// A status as completions carry it, without the phase bit.
+#[bitfield(u16)]
+#[derive(PartialEq, Eq)]
+pub struct Status {
+    /// Status code.
+    pub code: u8,
+    /// Status code type.
+    #[bits(3)]
+    pub kind: u8,
+    /// Command retry delay.
+    #[bits(2)]
+    pub retry_delay: u8,
+    /// More in the error log.
+    pub more: bool,
+    /// Do not retry.
+    pub dnr: bool,
+    __: bool,
+}
+
+const fn generic(code: u8) -> Status {
+    Status::new().with_code(code).with_dnr(true)
+}
+const fn specific(code: u8) -> Status {
+    Status::new().with_code(code).with_kind(1).with_dnr(true)
+}
+const fn media(code: u8) -> Status {
+    Status::new().with_code(code).with_kind(2).with_dnr(true)
+}
+
+impl Status {
+    /// Done.
+    pub const SUCCESS: Self = Self::new();
+    /// Invalid Command Opcode.
+    pub const INVALID_OPCODE: Self = generic(0x01);
+    /// Invalid Field in Command.
+    pub const INVALID_FIELD: Self = generic(0x02);
+    /// Command ID Conflict.
+    pub const ID_CONFLICT: Self = generic(0x03);
+    /// Data Transfer Error.
+    pub const DATA_TRANSFER: Self = generic(0x04);
+    /// Internal Error; a retry may help.
+    pub const INTERNAL: Self = generic(0x06).with_dnr(false);
+    /// Command Abort Requested.
+    pub const ABORT_REQUESTED: Self = generic(0x07);
+    /// Invalid Namespace or Format.
+    pub const INVALID_NAMESPACE: Self = generic(0x0b);
+    /// Command Sequence Error.
+    pub const SEQUENCE: Self = generic(0x0c);
+    /// Data SGL Length Invalid.
+    pub const SGL_LENGTH: Self = generic(0x0f);
+    /// SGL Descriptor Type Invalid.
+    pub const SGL_TYPE: Self = generic(0x11);
+    /// Keep Alive Timeout Invalid.
+    pub const KEEP_ALIVE_INVALID: Self = generic(0x18);
+    /// LBA Out of Range.
+    pub const LBA_RANGE: Self = generic(0x80);
+    /// Capacity Exceeded.
+    pub const CAPACITY: Self = generic(0x81);
+    /// Asynchronous Event Request Limit Exceeded.
+    pub const ASYNC_EVENT_LIMIT: Self = specific(0x05);
+    /// Invalid Log Page.
+    pub const INVALID_LOG_PAGE: Self = specific(0x09);
+    /// Feature Not Saveable.
+    pub const NOT_SAVEABLE: Self = specific(0x0d);
+    /// Feature Not Changeable.
+    pub const NOT_CHANGEABLE: Self = specific(0x0e);
+    /// Fabrics: Incompatible Format.
+    pub const CONNECT_FORMAT: Self = specific(0x80);
+    /// Fabrics: Controller Busy.
+    pub const CONNECT_BUSY: Self = specific(0x81).with_dnr(false);
+    /// Fabrics: Connect Invalid Parameters.
+    pub const CONNECT_INVALID: Self = specific(0x82);
+    /// Fabrics: Connect Invalid Host.
+    pub const CONNECT_HOST: Self = specific(0x84);
+    /// NVM: Command Size Limit Exceeded (Copy).
+    pub const SIZE_LIMIT: Self = specific(0x83);
+    /// Vendor: the device cannot make commands atomic, or not this large.
+    pub const NOT_ATOMIC: Self = specific(0xc0);
+    /// Write Fault.
+    pub const WRITE_FAULT: Self = media(0x80);
+    /// Unrecovered Read Error.
+    pub const UNRECOVERED_READ: Self = media(0x81);
+    /// Compare Failure.
+    pub const COMPARE_FAILURE: Self = media(0x85);
+
+    /// Done?
+    pub fn is_success(self) -> bool {
+        self.code() == 0 && self.kind() == 0
+    }
+
+    /// Type and code as one number, as tools print it.
+    pub fn number(self) -> u16 {
+        u16::from(self.kind()) << 8 | u16::from(self.code())
+    }
+}
