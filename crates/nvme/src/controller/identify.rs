@@ -50,10 +50,8 @@ impl Association {
             }
             cns::COMMAND_SET_CONTROLLER => {
                 command_set()?;
-                let mut limits: NvmController = blank();
-                // Verify and Write Zeroes of any length, ranges of Dataset Management of any number and size.
-                limits.dmrl = 0;
-                out.extend_from_slice(limits.as_bytes());
+                // Verify and Write Zeroes of any length, Dataset Management of any number and size of ranges: no limits.
+                out.extend_from_slice(blank::<NvmController>().as_bytes());
             }
             cns::COMMAND_SET_NAMESPACES => {
                 command_set()?;

@@ -14,6 +14,21 @@ use remap_ssd_media::{Page, Payload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// A checked command with all it comes with.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Namespace.
+    pub nsid: u32,
+    /// What to do.
+    pub request: &'a IoRequest,
+    /// What the host sent.
+    pub data: &'a [u8],
+    /// The time.
+    pub now: u64,
+    /// May writes stay in a volatile cache?
+    pub cache_enabled: bool,
+}
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -187,27 +202,22 @@ impl Run<'_> {
     }
 
     fn sync(&mut self) -> Result<(), Status> {
+        if self.latency == Latency::Emulated {
+            let completion = self.device.flush(self.now);
+            self.done(completion)?;
+        }
         self.device.sync().map_err(|_| Status::WRITE_FAULT)
     }
 }
 
 impl Subsystem {
-    /// Executes a checked command. `data` is what the host sent; what goes to the host is appended to `out`.
+    /// Executes a checked command. What goes to the host is appended to `out`.
     ///
     /// `device` is this subsystem's, locked by the caller for one command or for a batch of them.
-    pub fn execute(
-        &self,
-        device: &mut Device,
-        nsid: u32,
-        request: &IoRequest,
-        data: &[u8],
-        out: &mut Vec<u8>,
-        now: u64,
-        cache_enabled: bool,
-    ) -> Outcome {
+    pub fn execute(&self, device: &mut Device, job: &Job<'_>, out: &mut Vec<u8>) -> Outcome {
         let before = out.len();
-        let mut run = Run { device, latency: self.latency(), now, done_at: now };
-        let (status, result) = match self.execute_parts(&mut run, nsid, request, data, out, cache_enabled) {
+        let mut run = Run { device, latency: self.latency(), now: job.now, done_at: job.now };
+        let (status, result) = match self.execute_parts(&mut run, job, out) {
             Ok(()) => (Status::SUCCESS, 0),
             Err((status, result)) => {
                 out.truncate(before);
@@ -224,15 +234,8 @@ impl Subsystem {
         Outcome { status, result, done_at: run.done_at }
     }
 
-    fn execute_parts(
-        &self,
-        run: &mut Run<'_>,
-        nsid: u32,
-        request: &IoRequest,
-        data: &[u8],
-        out: &mut Vec<u8>,
-        cache_enabled: bool,
-    ) -> Result<(), (Status, u64)> {
+    fn execute_parts(&self, run: &mut Run<'_>, job: &Job<'_>, out: &mut Vec<u8>) -> Result<(), (Status, u64)> {
+        let Job { nsid, request, data, cache_enabled, .. } = *job;
         if *request == IoRequest::Flush {
             return run.sync().map_err(plain);
         }

@@ -21,7 +21,7 @@ mod subsystem;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::Association;
-pub use io::Outcome;
+pub use io::{Job, Outcome};
 pub use request::{IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 
@@ -39,5 +39,5 @@ pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
 pub const COPY_RANGES_MAX: u32 = 256;
 /// Blocks of one range of Copy.
 pub const COPY_RANGE_BLOCKS_MAX: u16 = u16::MAX;
-/// Blocks of one Copy: 4 GiB of 4 KiB blocks.
-pub const COPY_BLOCKS_MAX: u32 = 1 << 20;
+/// Blocks of one Copy: 2 GiB of 512-byte blocks, 16 GiB of 4 KiB ones.
+pub const COPY_BLOCKS_MAX: u32 = 1 << 22;

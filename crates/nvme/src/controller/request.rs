@@ -128,7 +128,7 @@ pub fn copy_ranges(data: &[u8]) -> Result<Vec<CopyRange>, Status> {
     let ranges: Vec<CopyRange> =
         data.chunks_exact(size_of::<CopyRange>()).filter_map(|bytes| CopyRange::read_from_bytes(bytes).ok()).collect();
     let total: u64 = ranges.iter().map(|range| u64::from(range.nlb_z) + 1).sum();
-    let too_long = ranges.iter().any(|range| range.nlb_z >= COPY_RANGE_BLOCKS_MAX);
+    let too_long = ranges.iter().any(|range| u32::from(range.nlb_z) + 1 > u32::from(COPY_RANGE_BLOCKS_MAX));
     if ranges.len() as u32 > COPY_RANGES_MAX || total > u64::from(COPY_BLOCKS_MAX) || too_long {
         return Err(Status::SIZE_LIMIT);
     }

@@ -1,0 +1,350 @@
+//! Sockets, threads and the clock around the target.
+//!
+//! One thread a connection: it reads what is there, has it executed, sends what came of it in one piece, and sleeps until
+//! more arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins.
+//! Invariants: a host that has not connected a queue holds a small buffer and only so long; a host that does not read is
+//! dropped; the number of connections is bounded, and the oldest that have not connected make room for new ones.
+
+use super::target::{Connection, End, PDU_BYTES_MAX, Port};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Connections that have connected a queue.
+const CONNECTED_MAX: usize = 512;
+/// Connections that have not.
+const HALF_OPEN_MAX: usize = 64;
+/// How long a connection may take to connect a queue.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long a host may take to read what it asked for.
+const SEND_WITHIN: Duration = Duration::from_secs(10);
+/// How often the clock alone is a reason to look.
+const TICK: Duration = Duration::from_millis(250);
+/// How long in-flight commands may take when the service ends.
+const FINISH_WITHIN: Duration = Duration::from_secs(3);
+/// Sleeping ends this much before a completion is due.
+const SPIN_NS: u64 = 60_000;
+/// Buffer of a connection without a queue: ICReq and Connect.
+const SMALL_BUFFER: usize = 4096;
+
+/// What a server tells of itself.
+pub trait Log: Send + Sync + 'static {
+    /// One line about a connection.
+    fn connection(&self, peer: SocketAddr, text: &str);
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    port: Arc<Port>,
+    log: Box<dyn Log>,
+    stop: AtomicBool,
+    epoch: Instant,
+    connected: AtomicUsize,
+    threads: AtomicUsize,
+    half_open: Mutex<VecDeque<(u64, TcpStream)>>,
+}
+
+/// Stops a server.
+#[derive(Clone)]
+pub struct Stopper(Arc<Shared>, SocketAddr);
+
+impl Stopper {
+    /// No new connections; commands under way are finished.
+    pub fn stop(&self) {
+        self.0.stop.store(true, Ordering::SeqCst);
+        // Wakes the listener.
+        let _ = TcpStream::connect_timeout(&self.1, Duration::from_millis(200));
+    }
+}
+
+impl Server {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// The address is in use, or the system's reason.
+    pub fn bind(address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let shared = Shared {
+            port: Arc::new(port),
+            log,
+            stop: AtomicBool::new(false),
+            epoch: Instant::now(),
+            connected: AtomicUsize::new(0),
+            threads: AtomicUsize::new(0),
+            half_open: Mutex::default(),
+        };
+        Ok(Self { listener, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Something to stop it with.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn stopper(&self) -> io::Result<Stopper> {
+        let mut address = self.address()?;
+        if address.ip().is_unspecified() {
+            address.set_ip(if address.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        Ok(Stopper(self.shared.clone(), address))
+    }
+
+    /// Serves until stopped; all connections have ended then.
+    ///
+    /// # Errors
+    /// The firmware or the disk under it has failed.
+    pub fn run(self) -> io::Result<()> {
+        let mut number = 0;
+        while !self.shared.stop.load(Ordering::SeqCst) {
+            let Ok((stream, peer)) = self.listener.accept() else {
+                // Out of descriptors, say: the listener is not at fault.
+                std::thread::sleep(Duration::from_millis(50));
+                continue;
+            };
+            if self.shared.stop.load(Ordering::SeqCst) {
+                break;
+            }
+            number += 1;
+            if self.shared.admit(&stream, peer, number) {
+                let shared = self.shared.clone();
+                shared.threads.fetch_add(1, Ordering::SeqCst);
+                let spawned = std::thread::Builder::new().name(format!("nvme {peer}")).stack_size(512 << 10).spawn({
+                    let shared = shared.clone();
+                    move || {
+                        let _one = Counted(&shared.threads);
+                        shared.serve(stream, peer, number);
+                    }
+                });
+                if spawned.is_err() {
+                    shared.threads.fetch_sub(1, Ordering::SeqCst);
+                }
+            }
+            if self.shared.port.subsystem().is_broken() {
+                break;
+            }
+        }
+        drop(self.listener);
+        let until = Instant::now() + FINISH_WITHIN + TICK;
+        while self.shared.threads.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        match self.shared.port.subsystem().is_broken() {
+            true => Err(io::Error::other("the firmware or the disk under it has failed")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Counts down when dropped, by a panic too.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
+        if !self.port.allowed().address(peer.ip()) || self.connected.load(Ordering::SeqCst) >= CONNECTED_MAX {
+            return false;
+        }
+        let Ok(handle) = stream.try_clone() else { return false };
+        let mut half_open = self.half_open.lock().expect("nothing under this lock can fail");
+        half_open.push_back((number, handle));
+        if half_open.len() > HALF_OPEN_MAX
+            && let Some((_, oldest)) = half_open.pop_front()
+        {
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        true
+    }
+
+    fn no_longer_half_open(&self, number: u64) {
+        let mut half_open = self.half_open.lock().expect("nothing under this lock can fail");
+        half_open.retain(|(other, _)| *other != number);
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64) {
+        let began = Instant::now();
+        let result = self.converse(stream, peer, number);
+        self.no_longer_half_open(number);
+        match result {
+            Ok(Some((queue, why))) => {
+                let seconds = began.elapsed().as_secs_f64();
+                self.log.connection(peer, &format!("queue {queue} ended after {seconds:.1} s: {why}"));
+            }
+            Ok(None) => {}
+            Err(error) => self.log.connection(peer, &format!("dropped: {error}")),
+        }
+    }
+
+    /// Until either end has had enough; the queue it was and why it ended, if it had been connected.
+    fn converse(&self, mut stream: TcpStream, peer: SocketAddr, number: u64) -> io::Result<Option<(u16, String)>> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(SEND_WITHIN))?;
+        let local = stream.local_addr()?;
+        let mut connection = Connection::new(self.port.clone(), peer, local);
+        let mut counted = None;
+        let mut buffer = Buffer::new(SMALL_BUFFER);
+        let mut out = Vec::new();
+        let began = Instant::now();
+        let mut next_tick = self.now();
+        let mut stopping: Option<Instant> = None;
+        loop {
+            let now = self.now();
+            connection.due(now, &mut out);
+            if now >= next_tick {
+                next_tick = now + TICK.as_nanos() as u64;
+                if connection.tick(now, &mut out).is_err() {
+                    return Ok(ended(&connection, "nothing was heard from its host"));
+                }
+                if self.port.subsystem().is_broken() {
+                    return Ok(ended(&connection, "the device has failed"));
+                }
+                if connection.connected().is_none() && began.elapsed() > CONNECT_WITHIN {
+                    return Err(io::Error::other("no queue was connected in time"));
+                }
+            }
+            let received = connection.receive(now, buffer.filled(), &mut out);
+            if !out.is_empty() {
+                stream.write_all(&out)?;
+                out.clear();
+            }
+            let consumed = match received {
+                Ok(consumed) => consumed,
+                Err(end) => {
+                    let _ = stream.shutdown(Shutdown::Both);
+                    return Ok(ended(&connection, &why(end)));
+                }
+            };
+            buffer.consume(consumed);
+            if counted.is_none()
+                && let Some((association, qid)) = connection.connected()
+            {
+                self.connected.fetch_add(1, Ordering::SeqCst);
+                counted = Some(Counted(&self.connected));
+                self.no_longer_half_open(number);
+                buffer.grow(2 * PDU_BYTES_MAX);
+                let kind = if association.is_discovery() { "discovery" } else { "queue" };
+                self.log.connection(peer, &format!("{kind} {qid} connected by {}", association.hostnqn()));
+            }
+            if consumed > 0 {
+                continue;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                let until = *stopping.get_or_insert_with(|| Instant::now() + FINISH_WITHIN);
+                if connection.is_idle() || Instant::now() > until {
+                    return Ok(ended(&connection, "the service ends"));
+                }
+            }
+            if buffer.is_full() {
+                // What is there is less than a PDU, or waits for completions to be due.
+                if connection.next_deadline().is_none() {
+                    return Err(io::Error::other("a PDU that does not end"));
+                }
+                self.sleep(&stream, &connection, false);
+                continue;
+            }
+            if self.sleep(&stream, &connection, true) && buffer.read(&mut stream)? == 0 {
+                return Ok(ended(&connection, "its host closed the connection"));
+            }
+        }
+    }
+
+    /// Sleeps until there is input, a completion is due, or it is time to look; `true` if there is input.
+    fn sleep(&self, stream: &TcpStream, connection: &Connection, input: bool) -> bool {
+        let now = self.now();
+        let until = connection.next_deadline().unwrap_or(u64::MAX);
+        let wait = until.saturating_sub(now).saturating_sub(SPIN_NS).min(TICK.as_nanos() as u64);
+        let mut fds = [PollFd::new(stream, if input { PollFlags::IN } else { PollFlags::empty() })];
+        let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => {}
+            Ok(_) if input => return true,
+            Ok(_) | Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+        while wait == 0 && self.now() < until {
+            std::hint::spin_loop();
+        }
+        false
+    }
+}
+
+fn ended(connection: &Connection, why: &str) -> Option<(u16, String)> {
+    connection.connected().map(|(_, qid)| (qid, why.to_owned()))
+}
+
+fn why(end: End) -> String {
+    match end {
+        End::Closed => "closed".into(),
+        End::Fatal(error) => format!("protocol error: {error:?}"),
+    }
+}
+
+/// Bytes that have arrived and not been used.
+struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    fn new(size: usize) -> Self {
+        Self { bytes: vec![0; size], start: 0, end: 0 }
+    }
+    fn filled(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+    fn consume(&mut self, len: usize) {
+        self.start += len;
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+    fn is_full(&self) -> bool {
+        self.start == 0 && self.end == self.bytes.len()
+    }
+    fn grow(&mut self, size: usize) {
+        self.bytes.resize(size, 0);
+    }
+    /// Reads what is there; 0 at the end.
+    fn read(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+        if self.end == self.bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        match stream.read(&mut self.bytes[self.end..]) {
+            Ok(read) => {
+                self.end += read;
+                Ok(read)
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}

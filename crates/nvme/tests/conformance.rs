@@ -1,0 +1,293 @@
+//! Our client against our target, over real sockets: every command does what it says, and nothing more.
+
+mod kit;
+
+use kit::{NQN, Rig, device};
+use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, RwCdw12, Sqe};
+use remap_ssd_nvme::spec::identify::{self, cns};
+use remap_ssd_nvme::spec::log::{ErrorEntry, lid};
+use remap_ssd_nvme::spec::opcode::{admin, io};
+use remap_ssd_nvme::spec::status::Status;
+use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, Options, Queue, entry};
+use std::time::Instant;
+use zerocopy::{FromBytes, IntoBytes};
+
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut numbers = Numbers(seed);
+    (0..len).map(|_| numbers.below(256) as u8).collect()
+}
+
+/// Writes, copies, remaps and trims at random against a model in memory.
+fn soak(client: &mut Client, blocks: u64, steps: u64, seed: u64) {
+    let shift = client.lba_shift();
+    let mut model = vec![0u8; (blocks as usize) << shift];
+    let mut numbers = Numbers(seed);
+    let at = |block: u64| (block as usize) << shift;
+    client.trim(0, blocks).expect("served");
+    for step in 0..steps {
+        let len = 1 + numbers.below(if step % 7 == 0 { 300 } else { 20 }).min(blocks - 1);
+        let start = numbers.below(blocks - len + 1);
+        let source = numbers.below(blocks - len + 1);
+        match numbers.below(6) {
+            0 | 1 => {
+                let data = bytes(step, at(len));
+                client.write(start, &data).expect("served");
+                model[at(start)..at(start + len)].copy_from_slice(&data);
+            }
+            2 => {
+                client.copy(source, start, len).expect("served");
+                model.copy_within(at(source)..at(source + len), at(start));
+            }
+            3 if shift == 12 => {
+                client.remap(source, start, len as u32, false, false).expect("served");
+                model.copy_within(at(source)..at(source + len), at(start));
+            }
+            4 => {
+                client.trim(start, len).expect("served");
+                // Parts of pages keep what they hold.
+                let page = 4096 >> shift;
+                let (first, last) = (start.next_multiple_of(page), (start + len) / page * page);
+                if first < last {
+                    model[at(first)..at(last)].fill(0);
+                }
+            }
+            _ => {
+                let read = client.read(start, len).expect("served");
+                assert!(read == model[at(start)..at(start + len)], "step {step}: blocks {start}, {len}");
+            }
+        }
+    }
+    assert!(client.read(0, blocks).expect("served") == model);
+}
+
+#[test]
+fn what_is_written_copied_remapped_and_trimmed_reads_back() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    assert_eq!(client.subnqn(), NQN);
+    soak(&mut client, 2000, 400, 1);
+    let mut digests =
+        Client::connect(rig.address, Options { digests: true, ..Options::default() }).expect("it listens");
+    soak(&mut digests, 1000, 200, 2);
+    drop((client, digests));
+    rig.stop();
+}
+
+#[test]
+fn several_namespaces_have_their_own_blocks_and_sizes() {
+    let specs = [NamespaceSpec { pages: 1000, lba_shift: 9 }, NamespaceSpec { pages: 2000, lba_shift: 12 }];
+    let rig = Rig::with(device(32 << 20, true), &specs, Latency::None);
+    let connect = |nsid| Client::connect(rig.address, Options { nsid, ..Options::default() }).expect("it listens");
+    let (mut small, mut large) = (connect(1), connect(2));
+    assert_eq!((small.lba_shift(), large.lba_shift()), (9, 12));
+    large.write(1999, &bytes(7, 4096)).expect("served");
+    soak(&mut small, 1500, 300, 3);
+    soak(&mut large, 1000, 200, 4);
+    let beyond = small.read(8000, 1).expect_err("refused");
+    assert!(matches!(beyond, ClientError::Status { status: Status::LBA_RANGE, .. }), "{beyond}");
+    small.trim(0, 8000).expect("served");
+    assert!(large.read(1999, 1).expect("served") == bytes(7, 4096));
+    assert!(Client::connect(rig.address, Options { nsid: 3, ..Options::default() }).is_err());
+    // Copy between them: format 2 names the source's namespace; the block sizes differ, so it is refused.
+    drop((small, large));
+    rig.stop();
+    let specs = [NamespaceSpec { pages: 1000, lba_shift: 12 }, NamespaceSpec { pages: 1000, lba_shift: 12 }];
+    let rig = Rig::with(device(32 << 20, false), &specs, Latency::None);
+    let connect = |nsid| Client::connect(rig.address, Options { nsid, ..Options::default() }).expect("it listens");
+    let (mut one, mut two) = (connect(1), connect(2));
+    one.write(10, &bytes(8, 8192)).expect("served");
+    let mut range = CopyRange::new(10, 1);
+    range.snsid = 1;
+    let mut sqe = entry(io::COPY, 2);
+    sqe.cdw10 = 500;
+    sqe.cdw12 = CopyCdw12::new().with_format(2).into_bits();
+    let call = Call { sqe, send: range.as_bytes(), receive: 0 };
+    two.queue(|queue| queue.call("copy", &call)).expect("served");
+    assert!(two.read(500, 2).expect("served") == bytes(8, 8192));
+    drop((one, two));
+    rig.stop();
+}
+
+#[test]
+fn a_copy_of_many_pages_programs_none_and_either_side_changes_alone() {
+    let rig = Rig::with(device(256 << 20, false), &[], Latency::None);
+    let mut client = rig.client();
+    let blocks = 20_000;
+    for start in (0..blocks).step_by(1000) {
+        client.write(start, &bytes(start, 1000 << 12)).expect("served");
+    }
+    let value = |client: &mut Client, name| {
+        let all = client.statistics().expect("served");
+        all.iter().find(|(known, _)| *known == name).expect("a name").1
+    };
+    let (before, remaps) = (value(&mut client, "flash_pages"), value(&mut client, "remaps"));
+    client.copy(0, 30_000, blocks).expect("served");
+    assert_eq!(value(&mut client, "flash_pages"), before, "a copy programs nothing");
+    assert_eq!(value(&mut client, "remaps"), remaps + blocks);
+    client.write(30_000, &bytes(5, 4096)).expect("served");
+    client.write(1, &bytes(6, 4096)).expect("served");
+    assert!(client.read(0, 1).expect("served") == bytes(0, 1000 << 12)[..4096]);
+    assert!(client.read(30_001, 1).expect("served") == bytes(0, 1000 << 12)[4096..8192]);
+    assert!(client.read(49_000, 1000).expect("served") == bytes(19_000, 1000 << 12));
+    client.flush().expect("served");
+    assert_eq!(client.smart().expect("served").critical_warning, 0);
+    drop(client);
+    rig.stop();
+}
+
+fn status(result: Result<impl Sized, ClientError>) -> Status {
+    match result {
+        Ok(_) => Status::SUCCESS,
+        Err(ClientError::Status { status, .. }) => status,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_right_status() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    let mut try_one = |sqe: Sqe, send: &[u8], receive| {
+        let call = Call { sqe, send, receive };
+        status(client.queue(|queue| queue.call("test", &call)))
+    };
+    let rw = |opcode, slba: u64, blocks: u32| {
+        let mut sqe = entry(opcode, 1);
+        (sqe.cdw10, sqe.cdw11) = (slba as u32, (slba >> 32) as u32);
+        sqe.cdw12 = RwCdw12::new().with_nlb_z((blocks - 1) as u16).into_bits();
+        sqe
+    };
+    assert_eq!(try_one(rw(io::READ, 8191, 1), &[], 4096), Status::SUCCESS);
+    assert_eq!(try_one(rw(io::READ, 8192, 1), &[], 4096), Status::LBA_RANGE);
+    assert_eq!(try_one(rw(io::READ, u64::MAX, 1), &[], 4096), Status::LBA_RANGE);
+    assert_eq!(try_one(rw(io::READ, 0, 257), &[], 257 << 12), Status::INVALID_FIELD);
+    assert_eq!(try_one(rw(io::READ, 0, 2), &[], 4096), Status::SGL_LENGTH);
+    assert_eq!(try_one(rw(io::WRITE, 0, 2), &[0; 4096], 0), Status::SGL_LENGTH);
+    assert_eq!(try_one(rw(io::VERIFY, 0, 65_536), &[], 0), Status::LBA_RANGE);
+    assert_eq!(try_one(rw(io::WRITE_ZEROES, 8000, 192), &[], 0), Status::SUCCESS);
+    assert_eq!(try_one(Sqe { nsid: 2, ..rw(io::READ, 0, 1) }, &[], 4096), Status::INVALID_NAMESPACE);
+    assert_eq!(try_one(entry(0x55, 1), &[], 0), Status::INVALID_OPCODE);
+    assert_eq!(try_one(Sqe { cdw0: u32::from(io::FLUSH) | 1 << 8, ..entry(0, 1) }, &[], 0), Status::INVALID_FIELD);
+    assert_eq!(try_one(Sqe { nsid: u32::MAX, ..entry(io::FLUSH, 0) }, &[], 0), Status::SUCCESS);
+    assert_eq!(try_one(rw(io::WRITE, 5, 1), &[7; 4096], 0), Status::SUCCESS);
+    assert_eq!(try_one(rw(io::COMPARE, 5, 1), &[7; 4096], 0), Status::SUCCESS);
+    assert_eq!(try_one(rw(io::COMPARE, 5, 1), &[8; 4096], 0), Status::COMPARE_FAILURE);
+    let copy = |ranges: &[CopyRange], format| {
+        let mut sqe = rw(io::COPY, 100, 1);
+        sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).with_format(format).into_bits();
+        sqe
+    };
+    let one = [CopyRange::new(0, 0)];
+    assert_eq!(try_one(copy(&one, 0), one.as_bytes(), 0), Status::SUCCESS);
+    assert_eq!(try_one(copy(&one, 1), one.as_bytes(), 0), Status::INVALID_FIELD);
+    assert_eq!(try_one(copy(&one, 2), one.as_bytes(), 0), Status::INVALID_FIELD);
+    let beyond = [CopyRange::new(8191, 1)];
+    assert_eq!(try_one(copy(&beyond, 0), beyond.as_bytes(), 0), Status::LBA_RANGE);
+    let long = [CopyRange::new(0, u16::MAX)];
+    assert_eq!(try_one(copy(&long, 0), long.as_bytes(), 0), Status::SIZE_LIMIT);
+    let mut queue = Queue::open(rig.address, &Options::default()).expect("it listens");
+    assert_eq!(
+        status(queue.call("read", &Call { sqe: rw(io::READ, 0, 1), send: &[], receive: 4096 })),
+        Status::SEQUENCE
+    );
+    drop(client);
+    rig.stop();
+}
+
+#[test]
+fn the_controller_says_what_linux_needs_to_hear() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    let id = client.controller().clone();
+    assert_eq!({ id.ver }, 0x0002_0000);
+    assert!({ id.kas } > 0 && { id.sgls } & 1 == 1 && { id.ioccsz } >= 4 && id.vwc & 1 == 1 && id.cntrltype == 1);
+    let namespace = client.namespace().clone();
+    assert_eq!({ namespace.nsze }, 8192);
+    let copies = u64::from(namespace.msrc_z) + 1;
+    assert!(u64::from(namespace.mssrl) * copies >= 1 << 18 && { namespace.mcl } >= 1 << 18, "1 GiB in one Copy");
+    // Every structure and log page that Linux or nvme-cli reads, by hand, on an admin queue of its own.
+    let mut admin_queue = |sqe: Sqe, receive| {
+        let call = Call { sqe, send: &[], receive };
+        client.queue(|_| Ok(())).expect("connected");
+        client.admin(|queue| queue.call("admin", &call))
+    };
+    for wanted in [
+        cns::NAMESPACE,
+        cns::CONTROLLER,
+        cns::ACTIVE_NAMESPACES,
+        cns::NAMESPACE_DESCRIPTORS,
+        cns::COMMAND_SET_NAMESPACE,
+        cns::COMMAND_SET_CONTROLLER,
+        cns::COMMAND_SET_NAMESPACES,
+        cns::INDEPENDENT_NAMESPACE,
+        cns::COMMAND_SETS,
+    ] {
+        let nsid = u32::from(!matches!(wanted, cns::ACTIVE_NAMESPACES | cns::COMMAND_SET_NAMESPACES));
+        let answer = admin_queue(Sqe { cdw10: wanted.into(), ..entry(admin::IDENTIFY, nsid) }, 4096).expect("served");
+        assert_eq!(answer.data.len(), 4096, "CNS {wanted:#x}");
+        let may_be_zero = matches!(wanted, cns::COMMAND_SET_NAMESPACE | cns::COMMAND_SET_CONTROLLER);
+        assert_ne!(may_be_zero, answer.data.iter().any(|byte| *byte != 0), "CNS {wanted:#x}");
+    }
+    let unknown = admin_queue(Sqe { cdw10: 0x44, ..entry(admin::IDENTIFY, 1) }, 4096);
+    assert_eq!(status(unknown), Status::INVALID_FIELD);
+    let log =
+        |lid: u8, bytes: u32| Sqe { cdw10: u32::from(lid) | (bytes / 4 - 1) << 16, ..entry(admin::GET_LOG_PAGE, 0) };
+    for page in
+        [lid::SUPPORTED, lid::ERROR, lid::SMART, lid::FIRMWARE, lid::CHANGED_NAMESPACES, lid::EFFECTS, lid::STATISTICS]
+    {
+        assert_eq!(admin_queue(log(page, 512), 512).expect("served").data.len(), 512, "log page {page:#x}");
+    }
+    assert_eq!(status(admin_queue(log(0x33, 512), 512)), Status::INVALID_LOG_PAGE);
+    let errors = admin_queue(log(lid::ERROR, 64), 64).expect("served").data;
+    let newest = ErrorEntry::read_from_bytes(&errors).expect("64 bytes");
+    assert_eq!({ newest.status } >> 1, Status::INVALID_LOG_PAGE.into_bits());
+    let features = |opcode, fid: u32, value: u32| Sqe { cdw10: fid, cdw11: value, ..entry(opcode, 0) };
+    let queues = admin_queue(features(admin::SET_FEATURES, 7, 0x0003_0003), 0).expect("served");
+    assert_eq!(queues.result, 0x0003_0003);
+    assert_eq!(admin_queue(features(admin::GET_FEATURES, 6, 0), 0).expect("served").result, 1, "the cache is on");
+    admin_queue(features(admin::SET_FEATURES, 6, 0), 0).expect("served");
+    assert_eq!(admin_queue(features(admin::GET_FEATURES, 6, 0), 0).expect("served").result, 0);
+    assert_eq!(status(admin_queue(features(admin::GET_FEATURES, 0x70, 0), 0)), Status::INVALID_FIELD);
+    assert_eq!(admin_queue(entry(admin::ABORT, 0), 0).expect("served").result, 1);
+    assert_eq!(size_of::<identify::Controller>(), 4096);
+    drop(client);
+    rig.stop();
+}
+
+#[test]
+fn emulated_completions_come_when_the_model_says() {
+    let rig = Rig::with(device(32 << 20, false), &[], Latency::Emulated);
+    let mut client = rig.client();
+    client.write(0, &bytes(1, 4096)).expect("served");
+    let began = Instant::now();
+    for _ in 0..20 {
+        client.read(0, 1).expect("served");
+    }
+    // 50 us of flash each at the least; how much more depends on the machine.
+    assert!(began.elapsed().as_micros() > 20 * 50);
+    soak(&mut client, 300, 40, 5);
+    drop(client);
+    rig.stop();
+}
+
+#[test]
+fn a_client_connects_again_when_its_connection_breaks() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    client.write(3, &bytes(3, 4096)).expect("served");
+    let broken = client.queue(|queue| queue.abandon());
+    assert!(broken.is_ok());
+    assert!(client.read(3, 1).expect("served again") == bytes(3, 4096));
+    drop(client);
+    rig.stop();
+}

@@ -1,0 +1,63 @@
+//! A server on the loopback for one test.
+
+#![allow(dead_code)]
+
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+pub const NQN: &str = "nqn.2026-11.test:remap-ssd";
+
+/// Lines a server has logged.
+#[derive(Clone, Default)]
+pub struct Lines(pub Arc<Mutex<Vec<String>>>);
+
+impl Log for Lines {
+    fn connection(&self, _: SocketAddr, text: &str) {
+        self.0.lock().expect("nothing fails here").push(text.into());
+    }
+}
+
+pub struct Rig {
+    pub address: SocketAddr,
+    pub lines: Lines,
+    stopper: Stopper,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+pub fn device(bytes: u64, dedup: bool) -> Device {
+    Device::format(DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, dedup).expect("possible")).expect("possible")
+}
+
+impl Rig {
+    pub fn with(device: Device, namespaces: &[NamespaceSpec], latency: Latency) -> Self {
+        let subsystem = Subsystem::new(device, NQN, namespaces, latency, true, Health::default()).expect("possible");
+        let port = Port::new(Arc::new(subsystem), Allowed { anybody: true, ..Allowed::default() });
+        let lines = Lines::default();
+        let local = "127.0.0.1:0".parse().expect("an address");
+        let server = Server::bind(local, port, Box::new(lines.clone())).expect("a free port");
+        let (address, stopper) = (server.address().expect("bound"), server.stopper().expect("bound"));
+        let thread = Some(std::thread::spawn(|| server.run()));
+        Self { address, lines, stopper, thread }
+    }
+
+    pub fn new() -> Self {
+        Self::with(device(32 << 20, false), &[], Latency::None)
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address, Options::default()).expect("it listens")
+    }
+
+    /// Ends the service; it must not have failed.
+    pub fn stop(mut self) {
+        self.stopper.stop();
+        self.thread.take().expect("running").join().expect("no thread panicked").expect("the device works");
+    }
+}
