@@ -65,14 +65,18 @@ impl Device {
     /// # Errors
     /// The folder holds no device, one in use, or one that cannot be recovered.
     pub fn open_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
-        let text = match std::fs::read_to_string(dir.join(CONFIG)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ImageError::NotAnImage.into()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(OpenError::NotText),
-            Err(error) => return Err(ImageError::from(error).into()),
-        };
-        let config = DeviceConfig::from_toml(&text)?;
+        let config = read_config(dir)?;
         let (media, _) = Media::open_folder(dir)?;
+        Self::recover(media, config)
+    }
+
+    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done with it.
+    ///
+    /// # Errors
+    /// As `open_in_folder`.
+    pub fn look_into_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
+        let config = read_config(dir)?;
+        let (media, _) = Media::look_into_folder(dir)?;
         Self::recover(media, config)
     }
 
@@ -90,6 +94,15 @@ impl Device {
     /// As `sync`.
     pub fn close(mut self) -> io::Result<()> {
         self.untimed(|ftl| ftl.media_mut().tidy())
+    }
+}
+
+fn read_config(dir: &Path) -> Result<DeviceConfig, OpenError> {
+    match std::fs::read_to_string(dir.join(CONFIG)) {
+        Ok(text) => Ok(DeviceConfig::from_toml(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ImageError::NotAnImage.into()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(OpenError::NotText),
+        Err(error) => Err(ImageError::from(error).into()),
     }
 }
 

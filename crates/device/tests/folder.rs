@@ -147,6 +147,14 @@ fn survives(scheme: SchemeKind, dedup: bool) {
     let (mut again, _) = Device::open_in_folder(live.path()).expect("recoverable");
     (0..LPNS).for_each(|lpn| assert_eq!(read(&mut again, lpn), oracle.now(lpn), "the process died, not the machine"));
     again.close().expect("the disk works");
+    let before = files(live.path());
+    let (mut copy, _) = Device::look_into_folder(live.path()).expect("recoverable");
+    for lpn in 0..LPNS {
+        assert_eq!(read(&mut copy, lpn), oracle.now(lpn));
+        copy.write(0, lpn, &payload(1)).result.expect("there is room");
+    }
+    drop(copy);
+    assert!(before == files(live.path()), "looking changes nothing");
 }
 
 #[test]

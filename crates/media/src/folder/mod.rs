@@ -153,6 +153,15 @@ impl Folder {
     }
 
     fn open(dir: &Path) -> Result<(Self, NandArray, Slab<u64>, ReplayReport), ImageError> {
+        let (mut folder, nand, nvram, report) = Self::load(dir, false)?;
+        // Records behind the last that counts must not come back: the journal is not gone on with.
+        folder.header.generation += 1;
+        folder.write_state(&nand, &nvram)?;
+        Ok((folder, nand, nvram, report))
+    }
+
+    /// Reads everything; nothing is written, and contents changed later stay in memory if `private`.
+    fn load(dir: &Path, private: bool) -> Result<(Self, NandArray, Slab<u64>, ReplayReport), ImageError> {
         let lock = lock(dir)?;
         let states = [open_file(&dir.join(STATES[0]), 0)?, open_file(&dir.join(STATES[1]), 0)?];
         let header = newest_state(&states)?;
@@ -165,15 +174,15 @@ impl Folder {
         if header.journal_bytes < JOURNAL_BYTES_MIN {
             return Err(damaged("a journal of no possible size"));
         }
-        let pages = MappedPages::map(&contents, geometry.pages())?;
+        let pages = match private {
+            true => MappedPages::map_private(&contents, geometry.pages())?,
+            false => MappedPages::map(&contents, geometry.pages())?,
+        };
         let (mut nand, mut nvram) = state::read(&states[slot(header.generation)], &header, pages)?;
         let journals =
             [map_journal(&journals[0], header.journal_bytes)?, map_journal(&journals[1], header.journal_bytes)?];
         let mut folder = Self { _lock: lock, states, journals, header, unsynced: false, broken: None, syncs: 0 };
         let report = folder.replay(&mut nand, &mut nvram)?;
-        // Records behind the last that counts must not come back: the journal is not gone on with.
-        folder.header.generation += 1;
-        folder.write_state(&nand, &nvram)?;
         Ok((folder, nand, nvram, report))
     }
 
@@ -362,6 +371,15 @@ impl Media {
     pub fn open_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
         let (folder, nand, nvram, report) = Folder::open(dir)?;
         Ok((Self::in_folder(folder, nand, nvram), report))
+    }
+
+    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done with it.
+    ///
+    /// # Errors
+    /// As `open_folder`.
+    pub fn look_into_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
+        let (_, nand, nvram, report) = Folder::load(dir, true)?;
+        Ok((Self::assemble(nand, nvram), report))
     }
 
     /// Names of the files that `create_folder` makes.

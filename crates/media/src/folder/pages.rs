@@ -26,6 +26,13 @@ impl MappedPages {
         Ok(Self { map })
     }
 
+    /// What is written stays in memory.
+    pub(super) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
+        // SAFETY: as in `map`.
+        let map = unsafe { memmap2::MmapOptions::new().len(pages as usize * PAGE_BYTES).map_copy(file)? };
+        Ok(Self { map })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.map.len() / PAGE_BYTES
     }
