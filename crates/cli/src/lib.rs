@@ -14,6 +14,7 @@ pub mod inspect;
 pub mod numbers;
 pub mod output;
 pub mod presets;
+pub mod trace;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -52,6 +53,8 @@ pub enum Command {
     Inspect(inspect::Args),
     /// Lists the ready-made devices, or prints one as a file to start from.
     Presets(presets::Args),
+    /// Writes workloads as traces, and says what a trace or a workload does.
+    Trace(trace::Args),
 }
 
 /// Runs the program on the arguments of the process.
@@ -82,5 +85,6 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Bench(args) => bench::command(&args),
         Command::Inspect(args) => inspect::command(&args),
         Command::Presets(args) => presets::command(&args),
+        Command::Trace(args) => trace::command(&args),
     }
 }

@@ -11,7 +11,7 @@ use crate::inflight::InFlight;
 use crate::metrics::{Meters, Passed};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::summary::{Accounting, RunSummary};
-use remap_ssd_device::{Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
+use remap_ssd_device::{Completion, Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
 use remap_ssd_ftl::Refusal;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -104,9 +104,11 @@ pub fn run(
         request: None,
         entered: start,
         ended: start,
+        trim: None,
     };
     let mut feed = Feed::default();
-    while run.tally.passed.operations < limit && feed.refill(source)? {
+    // A request that has begun is brought to its end.
+    while (run.request.is_some() || run.tally.passed.operations < limit) && feed.refill(source)? {
         feed.drain(&mut run, limit);
         let told = Progress {
             pages: run.tally.passed.operations,
@@ -211,6 +213,8 @@ struct Run<'a> {
     meters: Meters,
     tally: Tally,
     request: Option<Request>,
+    /// Pages of the request under way that are to be deallocated: the first one, and how many.
+    trim: Option<(u32, u32)>,
     /// When the latest request entered, and the latest end of any.
     entered: u64,
     ended: u64,
@@ -226,7 +230,10 @@ impl Run<'_> {
                 Request { kind: page.kind, done_at: self.entered, result: Ok(()) }
             }
         };
-        let completion = self.device.submit(self.entered, &command(page));
+        let completion = match page.kind {
+            PageKind::Trim => self.trim(page),
+            _ => self.device.submit(self.entered, &command(page)),
+        };
         self.tally.page(page.kind);
         request.done_at = request.done_at.max(completion.done_at);
         request.result = request.result.and(completion.result);
@@ -238,6 +245,27 @@ impl Run<'_> {
         } else {
             self.request = Some(request);
         }
+    }
+
+    /// Adjacent pages that one request deallocates are one command, as hosts send it.
+    fn trim(&mut self, page: &HostPage) -> Completion {
+        let mut whole = Completion { done_at: self.entered, result: Ok(()) };
+        let mut submit = |device: &mut Device, (lpn, len): (u32, u32)| {
+            let part = device.deallocate(self.entered, lpn, len);
+            whole = Completion { done_at: whole.done_at.max(part.done_at), result: whole.result.and(part.result) };
+        };
+        let extent = match self.trim.take() {
+            Some((lpn, len)) if lpn + len == page.lpn => (lpn, len + 1),
+            before => {
+                before.into_iter().for_each(|extent| submit(self.device, extent));
+                (page.lpn, 1)
+            }
+        };
+        match page.last {
+            true => submit(self.device, extent),
+            false => self.trim = Some(extent),
+        }
+        whole
     }
 
     #[inline(always)]

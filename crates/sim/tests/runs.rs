@@ -126,6 +126,35 @@ fn every_request_is_accounted_for() {
     assert_eq!(summary.host_pages, 130);
 }
 
+/// Pages of one request: the last one ends it.
+fn request(kind: PageKind, lpns: std::ops::Range<u32>) -> Vec<HostPage> {
+    let last = lpns.end - 1;
+    lpns.map(|lpn| page(kind, lpn, lpn == last)).collect()
+}
+
+#[test]
+fn a_request_that_deallocates_adjacent_pages_is_one_command_and_one_record() {
+    let mut device = device(SchemeKind::None);
+    go(&mut device, &mut Fixed(writes(0..1000)), &RunOptions::default()).unwrap();
+    let before = device.ftl().stats();
+    let mut pages = request(PageKind::Trim, 0..500);
+    pages.extend(request(PageKind::Trim, 600..900));
+    // Not adjacent: two records.
+    pages.extend([page(PageKind::Trim, 950, false), page(PageKind::Trim, 949, true)]);
+    let summary = go(&mut device, &mut Fixed(pages), &RunOptions::default()).unwrap();
+    assert_eq!(summary.requests.trims, 3);
+    assert_eq!((device.ftl().stats() - before).host_deallocations, 802);
+    assert_eq!(summary.nvram_bytes_written, 4 * 16);
+}
+
+#[test]
+fn a_run_that_has_enough_pages_still_ends_the_request_it_is_in() {
+    let mut device = device(SchemeKind::None);
+    let pages: Vec<HostPage> = (0..10).flat_map(|_| request(PageKind::Write, 0..5000)).collect();
+    let summary = go(&mut device, &mut Fixed(pages), &options(100, 4)).unwrap();
+    assert_eq!((summary.requests.submitted, summary.host_pages), (1, 5000));
+}
+
 #[test]
 fn a_read_modify_write_reads_before_it_writes() {
     let mut device = device(SchemeKind::None);

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 5] = ["compare", "crash", "bench", "inspect", "presets"];
+const COMMANDS: [&str; 6] = ["compare", "crash", "bench", "inspect", "presets", "trace"];
 
 /// The examples in a help text.
 fn examples(help: &str) -> Vec<Vec<String>> {
@@ -103,6 +103,15 @@ fn mistakes_in_the_arguments_exit_with_2() {
         (&["crash", "--cuts", "none"], "count"),
         (&["presets", "--toml", "raid"], "no preset is named"),
         (&["inspect"], "IMAGE"),
+        (&["compare", "--workload", "ycsb,size=99"], "ycsb needs"),
+        (&["compare", "--workload", "oltp,files=3"], "none of size=FACTOR"),
+        (&["trace", "stat"], "<FILE>"),
+        (&["trace", "stat", "--workload", "walk"], "or a model: fileserver, oltp"),
+        (&["trace", "make", "oltp", "--out", "x"], "--requests"),
+        (&["trace", "make", "oltp", "--requests", "10"], "--out"),
+        (&["trace", "make", "oltp", "--requests", "10", "--out", "x", "--format", "pcap"], "unknown trace format"),
+        (&["trace", "make", "ycsb", "--requests", "10", "--out", "x", "--device", "1MiB"], "ycsb needs"),
+        (&["trace", "make", "oltp", "--requests", "10", "--out", "x", "--device", "99TiB"], "4KiB to 8TiB"),
         (&["bench", "--preset", "raid"], "no preset is named"),
     ];
     for (args, word) in mistakes {

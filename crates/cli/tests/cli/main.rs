@@ -7,4 +7,5 @@ mod experiments;
 mod images;
 mod kit;
 mod measuring;
+mod models;
 mod traces;

@@ -27,6 +27,7 @@ mod profile;
 mod record;
 mod stat;
 mod vscsi;
+mod write;
 
 use std::path::Path;
 
@@ -35,6 +36,7 @@ pub use blkparse::Action;
 pub use format::{Format, UnknownName};
 pub use profile::{Duplicates, Pages, Profile, Profiler, Requests, Skew, profile};
 pub use stat::{TraceStat, stat};
+pub use write::TraceWriter;
 
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use identity::Identities;

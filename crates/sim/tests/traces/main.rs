@@ -7,3 +7,4 @@ mod excerpts;
 mod formats;
 mod kit;
 mod oracle;
+mod writing;

@@ -1,0 +1,129 @@
+//! `trace`: workloads written as traces, and what traces and workloads do.
+//!
+//! Absent: replaying a trace (`compare --trace`).
+
+mod make;
+mod stat;
+
+use crate::failure::Failure;
+use crate::numbers;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::workload::{ContentModel, Endless, NamedWorkload};
+use std::time::{Duration, Instant};
+
+/// Writes workloads as traces, and says what a trace or a workload does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be done with traces.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Writes the requests of a workload to a file.
+    Make(make::Args),
+    /// Says what is in traces: requests, sizes, working set, duplicates by each definition, skew.
+    Stat(stat::Args),
+    /// Lists the workloads that are models of applications and of traces, with their sources.
+    Models,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd trace make fiu-homes --requests 100k --out homes.fiu
+  remap-ssd trace stat homes.fiu
+  remap-ssd trace stat --workload ycsb --device 4GiB --requests 200k
+  remap-ssd trace make fileserver --requests 20k --seed 7 --format blkparse --out fileserver.txt
+  remap-ssd trace stat homes.fiu fileserver.txt --json
+  remap-ssd trace models";
+
+/// Runs it.
+///
+/// # Errors
+/// What cannot be read, written or made.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Make(args) => make::command(args),
+        Command::Stat(args) => stat::command(args),
+        Command::Models => stat::models(),
+    }
+}
+
+/// A workload to be looked at: how large its device is, what it writes, from which seed.
+#[derive(Debug, clap::Args)]
+pub struct Feed {
+    /// Logical size of the device, of which the workload may address all; the sets of the models shrink with it
+    /// [default: the published device's of a model, else 32GiB].
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
+    pub device: Option<u64>,
+    /// What is written: papers:SHARE, plain:SHARE, history:SHARE or unique [default: papers:0.3; for fiu-* their own].
+    #[arg(long, value_name = "MODEL")]
+    pub content: Option<ContentModel>,
+    /// Everything follows from it.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Feed {
+    /// Pages that the workload may address.
+    fn addressable(&self, workload: &NamedWorkload) -> Result<u32, Failure> {
+        const PAGES_DEFAULT: u32 = 8 << 20;
+        const PAGES_MAX: u64 = 1 << 31;
+        let Some(bytes) = self.device else {
+            return Ok(match workload {
+                NamedWorkload::Model(spec) => spec.kind.reference_pages(),
+                NamedWorkload::Pattern(_) => PAGES_DEFAULT,
+            });
+        };
+        let pages = bytes / PAGE_BYTES as u64;
+        u32::try_from(pages)
+            .ok()
+            .filter(|_| (1..=PAGES_MAX).contains(&pages))
+            .ok_or_else(|| Failure::usage(format_args!("--device {bytes} bytes: 4KiB to 8TiB are possible")))
+    }
+
+    fn source(&self, workload: &NamedWorkload) -> Result<Box<dyn Endless + Send>, Failure> {
+        let content = self.content.unwrap_or_else(|| workload.content_default());
+        workload.source(content, self.addressable(workload)?, self.seed, 0).map_err(Failure::usage)
+    }
+}
+
+/// A line on standard error that appears when something takes longer than two seconds.
+struct Patience {
+    line: ProgressBar,
+    began: Instant,
+    hidden: bool,
+}
+
+impl Patience {
+    /// Of so many steps, if that is known.
+    fn new(what: &str, steps: Option<u64>) -> Self {
+        let line = ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden());
+        let template = match steps {
+            Some(_) => "{prefix} {bar:40} {percent:>3} %  {elapsed}, {eta} left",
+            None => "{prefix} {human_pos} requests  {elapsed}",
+        };
+        line.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
+        line.set_prefix(what.to_owned());
+        Self { line, began: Instant::now(), hidden: true }
+    }
+
+    fn at(&mut self, step: u64) {
+        const SILENT: Duration = Duration::from_secs(2);
+        if self.hidden && self.began.elapsed() > SILENT {
+            self.line.set_draw_target(ProgressDrawTarget::stderr());
+            self.hidden = false;
+        }
+        self.line.set_position(step);
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        self.line.finish_and_clear();
+    }
+}

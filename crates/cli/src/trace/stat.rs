@@ -1,0 +1,190 @@
+//! `trace stat`: what traces and workloads do, beside each other.
+//!
+//! Absent: the counting (`remap_ssd_sim::trace::Profile`).
+
+use super::{Feed, Patience};
+use crate::failure::Failure;
+use crate::numbers;
+use crate::output;
+use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
+use remap_ssd_sim::trace::{Fold, Format, Profile, Skew, TraceOptions, TraceReader, profile};
+use remap_ssd_sim::workload::{MODELS, NamedWorkload};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Says what is in traces: requests, sizes, working set, duplicates by each definition, skew.
+///
+/// Duplicate writes (FIU) were written before in the same trace; stored ones find their content in some page; the papers'
+/// ratio is one minus the distinct contents per distinct page written. The Zipf exponent is that of the law in which two
+/// accesses meet in one page as often.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Traces (plain, or compressed by gzip, xz or zstd).
+    #[arg(value_name = "FILE", required_unless_present = "workload")]
+    pub files: Vec<PathBuf>,
+    /// Workloads by name, instead of or besides traces; each option of one follows after a comma, so give the option
+    /// again for several.
+    #[arg(long, value_name = "NAME")]
+    pub workload: Vec<NamedWorkload>,
+    /// Requests taken of each [default: all of a trace, a million of a workload].
+    #[arg(long, value_name = "N", value_parser = numbers::count)]
+    pub requests: Option<u64>,
+    /// Format of the traces: fiu, vscsi, mqsim, msr or blkparse [default: told from their content].
+    #[arg(long, requires = "files")]
+    pub format: Option<Format>,
+    /// Pages of several disks in one trace: `modulo` keeps addresses, so that the same ones of different disks are one
+    /// page; `compact` keeps disks apart, but not which pages are neighbours.
+    #[arg(long, value_name = "modulo|compact", default_value_t = Fold::Modulo, requires = "files")]
+    pub fold: Fold,
+    /// Count malformed records and go on, instead of stopping at the first.
+    #[arg(long, requires = "files")]
+    pub skip_bad: bool,
+    /// Options of workloads.
+    #[command(flatten)]
+    pub feed: Feed,
+    /// Print everything as JSON: a list.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const REQUESTS_DEFAULT: u64 = 1_000_000;
+
+/// Addresses are folded no further than this: 8 TiB.
+const WHOLE_DISK: u32 = u32::MAX >> 1;
+
+/// One trace or workload.
+struct Found {
+    name: String,
+    kind: String,
+    profile: Profile,
+    skipped: u64,
+    ignored: u64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A trace cannot be read, or a workload cannot be.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let mut found = Vec::new();
+    for path in &args.files {
+        let options = TraceOptions { fold: args.fold, skip_bad: args.skip_bad, ..TraceOptions::new(WHOLE_DISK) };
+        let mut reader = TraceReader::open(path, args.format, options).map_err(Failure::failed)?;
+        let mut patience = Patience::new(&path.display().to_string(), args.requests);
+        let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at)).map_err(Failure::failed)?;
+        found.push(Found {
+            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            kind: reader.format().to_string(),
+            profile,
+            skipped: reader.skipped(),
+            ignored: reader.ignored(),
+        });
+    }
+    for workload in &args.workload {
+        let mut source = args.feed.source(workload)?;
+        let requests = args.requests.unwrap_or(REQUESTS_DEFAULT);
+        let mut patience = Patience::new(&workload.to_string(), Some(requests));
+        let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at)).map_err(Failure::failed)?;
+        found.push(Found { name: workload.to_string(), kind: "workload".into(), profile, skipped: 0, ignored: 0 });
+    }
+    match args.json {
+        true => output::json(&found.iter().map(as_json).collect()),
+        false => output::text(&as_text(&found)),
+    }
+}
+
+/// Lists the models.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn models() -> Result<(), Failure> {
+    output::text(&output::pairs(&MODELS.map(|kind| (kind.name(), kind.about()))))
+}
+
+fn as_json(found: &Found) -> serde_json::Value {
+    json!({
+        "name": found.name,
+        "kind": found.kind,
+        "skipped": found.skipped,
+        "ignored": found.ignored,
+        "profile": found.profile,
+    })
+}
+
+/// A row of the table: what, and what it is of one profile.
+type Line = (&'static str, fn(&Found) -> String);
+
+fn as_text(found: &[Found]) -> String {
+    let lines: &[Line] = &[
+        ("format", |one| one.kind.clone()),
+        ("requests", |one| exact(one.profile.requests.all)),
+        ("  reads", |one| exact(one.profile.requests.reads)),
+        ("  writes", |one| exact(one.profile.requests.writes)),
+        ("  deallocations", |one| exact(one.profile.requests.trims)),
+        ("  sequential", |one| {
+            let requests = &one.profile.requests;
+            of(requests.sequential, requests.reads + requests.writes)
+        }),
+        ("  pages, mean", |one| format!("{:.2}", one.profile.request_pages_mean)),
+        ("pages read", |one| exact(one.profile.pages.read)),
+        ("pages written", |one| exact(one.profile.pages.written)),
+        ("  in part", |one| exact(one.profile.pages.written_in_part)),
+        ("  of read and written", |one| percent(one.profile.write_share)),
+        ("pages deallocated", |one| exact(one.profile.pages.trimmed)),
+        ("unique pages", |one| exact(one.profile.pages.unique)),
+        ("  working set", |one| bytes(one.profile.pages.unique * 4096)),
+        ("  read", |one| exact(one.profile.pages.unique_read)),
+        ("  written", |one| exact(one.profile.pages.unique_written)),
+        ("distinct contents", |one| exact(one.profile.duplicates.contents)),
+        ("duplicate writes (FIU)", |one| of(one.profile.duplicates.writes, one.profile.pages.written)),
+        ("duplicates stored", |one| of(one.profile.duplicates.stored, one.profile.pages.written)),
+        ("  in the same page", |one| of(one.profile.duplicates.unchanged, one.profile.pages.written)),
+        ("duplicate ratio (papers)", |one| percent(one.profile.duplicates.papers_ratio)),
+        ("writes: Zipf exponent", |one| exponent(&one.profile.skew_writes)),
+        ("  to the top 1 %", |one| percent(one.profile.skew_writes.top_1_percent)),
+        ("  to the top 10 %", |one| percent(one.profile.skew_writes.top_10_percent)),
+        ("  to the top 20 %", |one| percent(one.profile.skew_writes.top_20_percent)),
+        ("reads and writes: exponent", |one| exponent(&one.profile.skew_all)),
+        ("  to the top 1 %", |one| percent(one.profile.skew_all.top_1_percent)),
+        ("  to the top 10 %", |one| percent(one.profile.skew_all.top_10_percent)),
+        ("  to the top 20 %", |one| percent(one.profile.skew_all.top_20_percent)),
+        ("recorded over", |one| match one.profile.duration_ns {
+            0 => "-".into(),
+            ns => seconds(ns as f64 / 1e9),
+        }),
+        ("malformed, skipped", |one| exact(one.skipped)),
+        ("no requests", |one| exact(one.ignored)),
+    ];
+    let row = |(what, text): &Line| [(*what).to_owned()].into_iter().chain(found.iter().map(text)).collect();
+    let mut rows: Vec<Vec<String>> = lines.iter().map(row).collect();
+    let at = rows.iter().position(|row| row[0].starts_with("pages read")).unwrap_or(0);
+    rows.splice(at..at, sizes(found));
+    let head: Vec<&str> = [""].into_iter().chain(found.iter().map(|one| one.name.as_str())).collect();
+    output::table(&head, &rows)
+}
+
+/// A row for each size of requests that any has.
+fn sizes(found: &[Found]) -> Vec<Vec<String>> {
+    let mut sizes: Vec<u32> = found.iter().flat_map(|one| one.profile.request_pages.keys().copied()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let row = |&pages: &u32| {
+        let what = match pages {
+            1 => "  of 1 page".to_owned(),
+            2 => "  of 2 pages".to_owned(),
+            more => format!("  of {} to {more} pages", more / 2 + 1),
+        };
+        let count = |one: &Found| exact(one.profile.request_pages.get(&pages).copied().unwrap_or(0));
+        [what].into_iter().chain(found.iter().map(count)).collect()
+    };
+    sizes.iter().map(row).collect()
+}
+
+fn of(part: u64, whole: u64) -> String {
+    let share = part as f64 / whole.max(1) as f64;
+    format!("{} ({})", exact(part), percent(share))
+}
+
+fn exponent(skew: &Skew) -> String {
+    format!("{:.2}", skew.zipf_exponent)
+}

@@ -1,0 +1,176 @@
+//! Writing traces, in the formats that the readers know.
+//!
+//! | format | contents | deallocations |
+//! | --- | --- | --- |
+//! | `fiu` | one MD5-like digest per 4 KiB, made of the content's identity | none |
+//! | `mqsim`, `msr` | none | none |
+//! | `blkparse` | none | action `Q`, rwbs `D` |
+//! | `vscsi` | none | none |
+//!
+//! A page is eight sectors; a page written in part is its first four. Requests are a microsecond apart. What a format
+//! cannot say is left out and counted.
+//! Invariants: what is written reads back as the same requests, of pages numbered as they were; the sink is given whole
+//! records. Absent: files (the caller's), and remaps, which no format has.
+
+use std::io::{self, Write};
+
+use super::Format;
+use crate::source::{HostPage, PageKind};
+
+/// Writes requests as records of a format.
+pub struct TraceWriter<W: Write> {
+    format: Format,
+    sink: W,
+    record: Vec<u8>,
+    /// Requests written.
+    written: u64,
+    left_out: u64,
+    sequence: u64,
+}
+
+const SECTORS_PER_PAGE: u64 = 8;
+const SECTORS_OF_PART: u64 = 4;
+const REQUEST_NS: u64 = 1000;
+/// Times begin here, since some readers take 0 for none.
+const START_NS: u64 = 1_000_000_000;
+/// 2026-01-01 in the 100 ns units of Windows, in which MSR traces count.
+const START_TICKS: u64 = 134_117_856_000_000_000;
+
+impl<W: Write> TraceWriter<W> {
+    /// A writer of a trace that begins now.
+    pub fn new(format: Format, sink: W) -> Self {
+        Self { format, sink, record: Vec::new(), written: 0, left_out: 0, sequence: 0 }
+    }
+
+    /// Writes one request, all its pages; `false` if the format has no words for it.
+    ///
+    /// # Errors
+    /// The sink's.
+    ///
+    /// # Panics
+    /// If there is no page.
+    pub fn request(&mut self, pages: &[HostPage]) -> io::Result<bool> {
+        let first = pages[0];
+        let partial = first.kind == PageKind::ReadModifyWrite;
+        let verb = match first.kind {
+            PageKind::Read => Verb::Read,
+            PageKind::Write | PageKind::ReadModifyWrite => Verb::Write,
+            PageKind::Trim if self.format == Format::Blkparse => Verb::Trim,
+            PageKind::Trim | PageKind::Remap { .. } => {
+                self.left_out += 1;
+                return Ok(false);
+            }
+        };
+        // A partial page is a request of its own; of longer ones, only the models' single pages are partial.
+        let sectors = if partial { SECTORS_OF_PART } else { SECTORS_PER_PAGE * pages.len() as u64 };
+        let request =
+            Request { sequence: self.sequence, verb, sector: u64::from(first.lpn) * SECTORS_PER_PAGE, sectors };
+        self.record.clear();
+        match self.format {
+            Format::Fiu => request.fiu(pages, &mut self.record)?,
+            Format::Mqsim => request.mqsim(&mut self.record)?,
+            Format::Msr => request.msr(&mut self.record)?,
+            Format::Blkparse => request.blkparse(&mut self.record)?,
+            Format::Vscsi => request.vscsi(&mut self.record),
+        }
+        self.sink.write_all(&self.record)?;
+        self.sequence += 1;
+        self.written += 1;
+        Ok(true)
+    }
+
+    /// Requests written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Requests left out so far.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// The sink.
+    pub fn sink(&mut self) -> &mut W {
+        &mut self.sink
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Verb {
+    Read,
+    Write,
+    Trim,
+}
+
+struct Request {
+    sequence: u64,
+    verb: Verb,
+    sector: u64,
+    sectors: u64,
+}
+
+impl Request {
+    fn at_ns(&self) -> u64 {
+        START_NS + self.sequence * REQUEST_NS
+    }
+
+    fn letter(&self) -> char {
+        match self.verb {
+            Verb::Read => 'R',
+            Verb::Write => 'W',
+            Verb::Trim => 'D',
+        }
+    }
+
+    fn fiu(&self, pages: &[HostPage], record: &mut Vec<u8>) -> io::Result<()> {
+        let (at, letter) = (self.at_ns(), self.letter());
+        write!(record, "{at} 1 remap-ssd {} {} {letter} 8 0 ", self.sector, self.sectors)?;
+        for page in pages {
+            let [high, low] = digest(page.content);
+            write!(record, "{high:016x}{low:016x}")?;
+        }
+        writeln!(record)
+    }
+
+    fn mqsim(&self, record: &mut Vec<u8>) -> io::Result<()> {
+        writeln!(record, "{} 0 {} {} {}", self.at_ns(), self.sector, self.sectors, u8::from(self.verb == Verb::Read))
+    }
+
+    fn msr(&self, record: &mut Vec<u8>) -> io::Result<()> {
+        let (at, verb) = (START_TICKS + self.at_ns() / 100, if self.verb == Verb::Read { "Read" } else { "Write" });
+        writeln!(record, "{at},remap-ssd,0,{verb},{},{},0", self.sector * 512, self.sectors * 512)
+    }
+
+    fn blkparse(&self, record: &mut Vec<u8>) -> io::Result<()> {
+        let (seconds, ns) = (self.at_ns() / 1_000_000_000, self.at_ns() % 1_000_000_000);
+        let (number, letter) = (self.sequence + 1, self.letter());
+        writeln!(
+            record,
+            "  8,0    0 {number:>8} {seconds:>5}.{ns:09}     1  Q   {letter} {} + {} [remap-ssd]",
+            self.sector, self.sectors
+        )
+    }
+
+    /// A version 1 record: 32 bytes, `READ(16)` or `WRITE(16)`.
+    fn vscsi(&self, record: &mut Vec<u8>) {
+        const READ_16: u16 = 0x88;
+        const WRITE_16: u16 = 0x8a;
+        const SCATTER_ENTRIES: u32 = 1;
+        const VERSION_1: u16 = 1 << 8;
+        let opcode = if self.verb == Verb::Read { READ_16 } else { WRITE_16 };
+        let words = [self.sequence as u32 + 1, (self.sectors * 512) as u32, SCATTER_ENTRIES];
+        words.iter().for_each(|word| record.extend(word.to_le_bytes()));
+        [opcode, VERSION_1].iter().for_each(|half| record.extend(half.to_le_bytes()));
+        [self.sector, self.at_ns() / 1000].iter().for_each(|long| record.extend(long.to_le_bytes()));
+    }
+}
+
+/// 128 bits that differ whenever identities do: two permutations of 64-bit numbers (the finalizer of SplitMix64).
+fn digest(content: u64) -> [u64; 2] {
+    let mix = |mut word: u64| {
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    };
+    [mix(content.wrapping_add(0x9e37_79b9_7f4a_7c15)), mix(!content)]
+}

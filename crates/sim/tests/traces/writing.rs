@@ -1,0 +1,70 @@
+//! What is written reads back as the same requests, in every format.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use remap_ssd_sim::source::{HostPage, PageKind};
+use remap_ssd_sim::trace::{Format, TraceOptions, TraceWriter};
+
+use crate::kit::{page, replay};
+
+#[derive(Clone, Debug)]
+struct Asked {
+    kind: PageKind,
+    lpn: u32,
+    len: u32,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let kinds = [PageKind::Read, PageKind::Write, PageKind::ReadModifyWrite, PageKind::Trim];
+    (prop::sample::select(kinds.to_vec()), 0u32..1 << 30, 1u32..130).prop_map(|(kind, lpn, len)| {
+        let len = if kind == PageKind::ReadModifyWrite { 1 } else { len };
+        Asked { kind, lpn, len }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_reads_back_as_the_same_requests(
+        asked in prop::collection::vec(asked(), 1..60),
+        contents in prop::collection::vec(1u64..40, 1..50),
+    ) {
+        let mut contents = contents.into_iter().cycle();
+        for format in Format::ALL {
+            let mut writer = TraceWriter::new(format, Vec::new());
+            let (mut expected, mut left_out) = (Vec::<HostPage>::new(), 0);
+            for Asked { kind, lpn, len } in asked.clone() {
+                let of = |at: u32, content| page(0, content, lpn + at, kind, at + 1 == len);
+                let pages: Vec<HostPage> =
+                    (0..len).map(|at| of(at, if kind.writes() { contents.next().unwrap() } else { 0 })).collect();
+                match writer.request(&pages).unwrap() {
+                    true => expected.extend(pages),
+                    false => left_out += 1,
+                }
+            }
+            prop_assert_eq!(writer.left_out(), left_out);
+            prop_assert_eq!(left_out > 0, format != Format::Blkparse
+                && asked.iter().any(|asked| asked.kind == PageKind::Trim));
+            if expected.is_empty() {
+                continue;
+            }
+            let found = replay(writer.sink(), None, TraceOptions::new(u32::MAX >> 1)).unwrap();
+            prop_assert_eq!(found.len(), expected.len(), "{}", format);
+            let (mut names, mut times) = (HashMap::new(), 0);
+            for (found, expected) in found.iter().zip(&expected) {
+                let place = |page: &HostPage| (page.lpn, page.kind, page.last);
+                prop_assert_eq!(place(found), place(expected), "{}", format);
+                prop_assert!(found.at_ns >= times);
+                times = found.at_ns;
+                // Contents have other names, but the same are the same.
+                if format == Format::Fiu && found.kind == PageKind::Write {
+                    prop_assert_eq!(*names.entry(expected.content).or_insert(found.content), found.content);
+                }
+            }
+            let different: std::collections::HashSet<_> = names.values().collect();
+            prop_assert_eq!(different.len(), names.len());
+        }
+    }
+}
