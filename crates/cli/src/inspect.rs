@@ -53,6 +53,8 @@ struct Row {
     bad_blocks: u32,
     segments: usize,
     entries: u32,
+    /// Remapped pages that the entries are for.
+    entry_pages: u64,
 }
 
 /// Erases of blocks.
@@ -131,6 +133,7 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
         bad_blocks: sb.bad.count_ones(),
         segments: group.segments.len(),
         entries: group.entries,
+        entry_pages: group.pages,
     }
 }
 
@@ -164,6 +167,7 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
     let state = |state: &str| rows.iter().filter(|row| row.state == state).count() as u64;
     let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
     let (segments, entries) = (sum(|row| row.segments as u64), sum(|row| row.entries.into()));
+    let entry_pages = sum(|row| row.entry_pages);
     text.push('\n');
     text.push_str(&pairs(&[
         (
@@ -189,9 +193,10 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
         (
             "segment groups",
             format!(
-                "{}, {} entries, the largest group {}",
+                "{}, {} entries for {}, the largest group {}",
                 counted(segments, "segment"),
                 exact(entries),
+                counted(entry_pages, "page"),
                 bytes(usage.largest_group_bytes)
             ),
         ),
@@ -260,12 +265,12 @@ fn recovery_line(recovery: &RecoveryReport) -> String {
 
 fn superblock_table(rows: &[Row]) -> String {
     let head =
-        ["superblock", "state", "stream", "live", "remapped", "capacity", "erases", "bad", "segments", "entries"];
+        ["superblock", "state", "stream", "live", "remapped", "capacity", "erases", "bad", "segments", "entries", "for pages"];
     let cells = |row: &Row| {
         let numbers =
-            [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries];
+            [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries].map(u64::from);
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
-        words.into_iter().chain(numbers.map(|number| exact(number.into()))).collect()
+        words.into_iter().chain(numbers.into_iter().chain([row.entry_pages]).map(exact)).collect()
     };
     output::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

@@ -40,6 +40,7 @@ marks! {
     demoted_watermark, copies, gc_programs, gc_zoned, gc_copies, meta_programs, gc_runs, wear_runs, metadata_gc_runs,
     blocks_retired, dealloc_flushes, program_failures, atomic_commands, lost_references,
     demoted_degree_full, slots_reused, slot_clears,
+    extents, extensions, extents_split, extents_joined,
     }
     campaign {
     /// Commands submitted.

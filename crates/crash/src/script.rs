@@ -85,27 +85,35 @@ pub struct Mix {
     pub flush: u32,
     /// Steps of background work.
     pub background: u32,
+    /// Streams of writes to LPNs in a row, new contents and then the same once more elsewhere. If there are any,
+    /// remaps are longer too.
+    pub run: u32,
 }
 
 impl Mix {
     /// Some of everything.
     pub const EVEN: Self =
-        Self { write: 40, rewrite: 6, copy: 24, relocate: 14, deallocate: 10, flush: 2, background: 6 };
+        Self { write: 40, rewrite: 6, copy: 24, relocate: 14, deallocate: 10, flush: 2, background: 6, run: 0 };
     /// Most metadata per page.
     pub const REMAPS: Self =
-        Self { write: 14, rewrite: 3, copy: 52, relocate: 20, deallocate: 5, flush: 1, background: 6 };
+        Self { write: 14, rewrite: 3, copy: 52, relocate: 20, deallocate: 5, flush: 1, background: 6, run: 0 };
     /// Most garbage collection.
     pub const WRITES: Self =
-        Self { write: 74, rewrite: 4, copy: 8, relocate: 5, deallocate: 4, flush: 1, background: 10 };
+        Self { write: 74, rewrite: 4, copy: 8, relocate: 5, deallocate: 4, flush: 1, background: 10, run: 0 };
     /// Most deallocations.
     pub const TRIMS: Self =
-        Self { write: 40, rewrite: 2, copy: 10, relocate: 14, deallocate: 28, flush: 2, background: 6 };
+        Self { write: 40, rewrite: 2, copy: 10, relocate: 14, deallocate: 28, flush: 2, background: 6, run: 0 };
     /// A journal: written once, then moved home.
     pub const MOVES: Self =
-        Self { write: 30, rewrite: 2, copy: 6, relocate: 48, deallocate: 8, flush: 1, background: 6 };
+        Self { write: 30, rewrite: 2, copy: 6, relocate: 48, deallocate: 8, flush: 1, background: 6, run: 0 };
+
+    /// Files: written and copied in runs.
+    pub const RUNS: Self =
+        Self { write: 14, rewrite: 2, copy: 26, relocate: 12, deallocate: 5, flush: 1, background: 6, run: 12 };
 
     fn total(&self) -> u32 {
-        self.write + self.rewrite + self.copy + self.relocate + self.deallocate + self.flush + self.background
+        let remaps = self.copy + self.relocate;
+        self.write + self.rewrite + remaps + self.deallocate + self.flush + self.background + self.run
     }
 }
 
@@ -129,6 +137,18 @@ pub struct Generator {
     popular: u32,
     /// LPNs of the last commands: probably still in flight.
     recent: [u32; 4],
+    stream: Stream,
+    /// First LPN of the last stream of new contents.
+    fresh: u32,
+}
+
+/// Writes to LPNs in a row that are still to come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    target: u32,
+    /// They repeat what is here; `None`: new contents.
+    source: Option<u32>,
+    left: u32,
 }
 
 impl Generator {
@@ -151,6 +171,8 @@ impl Generator {
             filled: 0,
             popular,
             recent: [popular; 4],
+            stream: Stream::default(),
+            fresh: 0,
         }
     }
 
@@ -179,6 +201,10 @@ impl Generator {
         {
             return write;
         }
+        // Other commands come between its writes only now and then.
+        if self.stream.left > 0 && self.random.random_ratio(9, 10) {
+            return self.stream_on(live);
+        }
         let mix = self.mix;
         let mut draw = self.random.random_range(0..mix.total());
         let mut drawn = |weight: u32| {
@@ -200,6 +226,9 @@ impl Generator {
             self.remap(true)
         } else if drawn(mix.deallocate) {
             self.deallocation()
+        } else if drawn(mix.run) {
+            self.begin_stream();
+            self.stream_on(live)
         } else if drawn(mix.flush) {
             Command::Flush
         } else {
@@ -219,6 +248,32 @@ impl Generator {
             _ if self.atomic_pages == 0 => (remap(0, 1, 1, true, true), Refusal::AtomicUnsupported),
             _ => (remap(0, 1, self.atomic_pages + 1, true, true), Refusal::AtomicTooLarge),
         }
+    }
+
+    /// Two streams of three repeat a stretch, mostly the newest, the others are new.
+    fn begin_stream(&mut self) {
+        let len = self.random.random_range(2..(self.lpns / 2).clamp(3, 24));
+        let target = self.lpn().min(self.lpns - len);
+        let source = match self.random.random_range(0..6) {
+            0..2 => None,
+            2..5 => Some(self.fresh.min(self.lpns - len)),
+            _ => Some(self.lpn().min(self.lpns - len)),
+        };
+        if source.is_none() {
+            self.fresh = target;
+        }
+        self.stream = Stream { target, source, left: len };
+    }
+
+    fn stream_on(&mut self, live: &[Content]) -> Command {
+        let Stream { target: lpn, source, left } = self.stream;
+        self.stream = Stream { target: lpn + 1, source: source.map(|source| source + 1), left: left - 1 };
+        let repeated = source.map_or(ZEROES, |source| live[source as usize]);
+        if repeated == ZEROES {
+            self.next_unique += 1;
+            return Command::Write { lpn, content: self.next_unique };
+        }
+        Command::Write { lpn, content: repeated }
     }
 
     fn content(&mut self) -> Content {
@@ -241,6 +296,9 @@ impl Generator {
     }
 
     fn len(&mut self) -> u32 {
+        if self.mix.run > 0 && self.random.random_ratio(1, 2) {
+            return self.random.random_range(2..(self.lpns / 2).clamp(3, 49));
+        }
         let len = match self.random.random_range(0..16) {
             0..9 => 1,
             9..15 => self.random.random_range(2..8),

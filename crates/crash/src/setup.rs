@@ -132,6 +132,21 @@ const PROFILES: &[Profile] = &[
     },
     // Victims that are old rather than empty.
     Profile { policy: GcPolicy::CostBenefit, mix: Mix::WRITES, spare_pages: 6, ..COMMON },
+    // Runs: written, repeated, copied and moved.
+    Profile { shape: (2, 18, 16), segments: 24, count_max: 6, dealloc_slots: 64, mix: Mix::RUNS, ..COMMON },
+    // Runs under whole commands, hardly any NVRAM, three dies.
+    Profile {
+        shape: (3, 16, 10),
+        segment_bytes: 72,
+        segments: 10,
+        entry: EntrySize::Bytes24,
+        count_max: 15,
+        dealloc_slots: 96,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
+    // Runs, and blocks that fail.
+    Profile { shape: (4, 15, 8), segment_bytes: 192, bad_blocks: 2, dealloc_slots: 40, mix: Mix::RUNS, ..COMMON },
 ];
 
 impl Setup {
@@ -188,6 +203,7 @@ impl Setup {
             Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 8,
             // What an erased superblock's slots say is mostly older than what is known otherwise.
             Guard::StaleSegments if self.config.scheme == SchemeKind::Pebble => self.config.dealloc_slots <= 4,
+            guard if scheme_of(guard) == SchemeKind::RemapSsdX => self.mix == Mix::RUNS,
             Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => self.mix != Mix::WRITES,
             // Slow, and no guard needs it.
             _ => self.steps >= 200,
@@ -199,6 +215,11 @@ impl Setup {
 pub fn scheme_of(guard: Guard) -> SchemeKind {
     match guard {
         Guard::SlotReuse => SchemeKind::Pebble,
+        Guard::RunAfterPages
+        | Guard::ExtensionAfterPage
+        | Guard::ExtensionAfterEntry
+        | Guard::ExtensionInTime
+        | Guard::GatheredFirst => SchemeKind::RemapSsdX,
         _ => SchemeKind::RemapSsd,
     }
 }

@@ -67,6 +67,14 @@ fn remap_ssd_survives_every_cut() {
 }
 
 #[test]
+fn remap_ssd_x_survives_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::RemapSsdX);
+    happened(&marks, ALWAYS);
+    happened(&marks, REMAPPING);
+    happened(&marks, &["extents", "extensions", "extents_split", "extents_joined"]);
+}
+
+#[test]
 fn nlog_survives_every_cut() {
     let marks = keeps_its_promise(SchemeKind::NLog);
     happened(&marks, ALWAYS);

@@ -7,9 +7,11 @@
 //! at the start of a command, or of a piece of a long one. Absent: time, and which scheme makes remaps durable.
 
 use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
+use crate::core::Core;
 use crate::dedup::Fingerprint;
 use crate::ftl::Ftl;
 use crate::gc::LOST;
+use crate::guard::Guard;
 use crate::scheme::Remapping;
 use crate::stats::Demotion;
 use crate::superblock::{Stream, Taken};
@@ -105,6 +107,7 @@ impl Ftl {
             }
             match self.remap_page(lpn, ppn, None, None, true) {
                 Ok(()) => {
+                    self.scheme.issue(&mut self.core);
                     self.core.stats.dedup_hits += 1;
                     return Ok(());
                 }
@@ -176,7 +179,7 @@ impl Ftl {
                 let index = if ascending { step } else { len - 1 - step };
                 self.remap_one(command, index, None, &mut losses)
             });
-            self.lose(losses, None);
+            self.issue_and_lose(losses, None);
             result?;
             done += count;
         }
@@ -209,6 +212,7 @@ impl Ftl {
             losses.wait_all = true;
         } else if !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic) {
             losses.wait_all = true;
+            self.scheme.issue(&mut self.core);
             self.program(target, Origin::Copy(source), None, atomic)?;
         }
         losses.lpns.extend(relocated);
@@ -234,6 +238,18 @@ impl Ftl {
                 self.core.stats.demote(cause);
                 false
             }
+        }
+    }
+
+    /// Ends a piece of a remap. 1. what the scheme has gathered  2. the losses. Cut between: the pages that moved are in
+    /// both places. A loss that came first might be all that is left of them.
+    fn issue_and_lose(&mut self, losses: Losses, atomic: Option<u64>) {
+        if self.core.config.guards.has(Guard::GatheredFirst) {
+            self.scheme.issue(&mut self.core);
+            self.lose(losses, atomic);
+        } else {
+            self.lose(losses, atomic);
+            self.scheme.issue(&mut self.core);
         }
     }
 
@@ -272,7 +288,7 @@ impl Ftl {
             let index = if ascending { step } else { command.len - 1 - step };
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
-        self.lose(losses, Some(wsn));
+        self.issue_and_lose(losses, Some(wsn));
         self.atomic.commit(&mut self.core);
         self.core.stats.atomic_commands += 1;
         self.paused = false;
@@ -292,13 +308,16 @@ impl Ftl {
         if self.core.counts.get(ppn) >= u32::from(self.core.config.count_max) {
             return Err(Demotion::CounterFull);
         }
-        self.scheme.admit(&mut self.core, ppn, may_reclaim)?;
-        let (wsn, atomic) = match atomic {
-            Some((wsn, start, len)) => (wsn, Some((start, len))),
-            None => (self.core.tick(), None),
-        };
-        let remapping = Remapping { lpn, ppn, wsn, source, atomic };
-        // 1. the page (the entry waits for it)  2. the entry  3. L2P. Acknowledged after 2.
+        let command = atomic.map(|(_, start, len)| (start, len));
+        let number = |core: &Core| atomic.map_or(core.wsn + 1, |(wsn, ..)| wsn);
+        let next = Remapping { lpn, ppn, wsn: number(&self.core), source, atomic: command };
+        self.scheme.admit_remap(&mut self.core, &next, may_reclaim)?;
+        let remapping = Remapping { wsn: number(&self.core), ..next };
+        if atomic.is_none() {
+            self.core.tick();
+        }
+        // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece. Acknowledged after 2. The
+        // tables are ahead of 2 until then; nothing is reclaimed in between.
         self.scheme.persist(&mut self.core, &remapping, Purpose::Host);
         self.note_remap(&remapping);
         self.core.unlink(lpn);

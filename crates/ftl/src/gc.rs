@@ -4,7 +4,7 @@
 //! collect the pages with owners, resolve who owns them, place them, rewrite the other references.
 //!
 //! Order: 1. the pages at their new place, each with one owner in its OOB  2. entries of the other owners, each after
-//! the page it names  3. the victim is marked dead, after everything  4. erases  5. its entries are released.
+//! the pages it names  3. the victim is marked dead, after everything  4. erases  5. its entries are released.
 //! Cut before 3: the victim is a witness as before, and says the same as the copies. After 3: the copies do.
 //!
 //! Invariants: a job gains space (its victim has garbage, and its references' entries fit into the reserve); the
@@ -65,15 +65,19 @@ pub struct Gc {
 impl Ftl {
     /// Closed superblocks that hold data.
     fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        self.core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log).map(
-            |(id, sb)| Candidate {
+        let closed = self.core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
+        closed.filter_map(|(id, sb)| {
+            // A reference that must be copied takes a page, like one more page with an owner.
+            let copies = self.scheme.unplaceable(&self.core, id);
+            let live = sb.live + copies;
+            (copies == 0 || live < sb.capacity).then_some(Candidate {
                 sb: id,
                 capacity: sb.capacity,
-                live: sb.live,
+                live,
                 erases: sb.life.incarnation(),
                 opened: sb.opened,
-            },
-        )
+            })
+        })
     }
 
     fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
@@ -205,6 +209,7 @@ impl Ftl {
                 break;
             }
         }
+        self.scheme.issue(&mut self.core);
         (self.gc.live, self.gc.owners, self.gc.heads) = (live, owners, heads);
         if result.is_ok() {
             let start = job.next;

@@ -38,6 +38,16 @@ guards! {
     Incarnations = "incarnations",
     /// A remapping entry waits for the page it names.
     EntryAfterPage = "entry-after-page",
+    /// An entry of several pages waits for all of them, not only for the first.
+    RunAfterPages = "run-after-pages",
+    /// An entry is made longer only after the pages it gains.
+    ExtensionAfterPage = "extension-after-page",
+    /// An entry is made longer only after it was stored whole.
+    ExtensionAfterEntry = "extension-after-entry",
+    /// An entry grows only by a page whose number is the next one of the entry's.
+    ExtensionInTime = "extension-in-time",
+    /// What a command has gathered is stored before the deallocations of its sources.
+    GatheredFirst = "gathered-first",
     /// Entries with a torn bit missing are ignored.
     TornBits = "torn-bits",
     /// Segments are zeroed before use.

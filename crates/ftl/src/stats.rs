@@ -73,6 +73,14 @@ counters! {
     slots_reused,
     /// Rooms of slots cleared when their superblock was erased.
     slot_clears,
+    /// Entries written that name several pages.
+    extents,
+    /// Entries made longer where they stand.
+    extensions,
+    /// Further entries that an extent became when what was valid of it was rewritten.
+    extents_split,
+    /// Extents that were rewritten as part of the one before.
+    extents_joined,
     /// Blocks retired because they failed.
     blocks_retired,
     /// Writes of deallocation bitmaps.

@@ -67,12 +67,15 @@ impl RmmEntry {
     /// The entry of a remapping to a page offset.
     #[inline]
     pub fn of(remapping: &Remapping, offset: u32) -> Self {
-        let second = Second::new()
-            .with_torn(true)
-            .with_target(remapping.lpn)
-            .with_flag(remapping.source.is_some())
-            .with_source(remapping.source.unwrap_or(0));
+        let second = Second::from_bits(Self::second_of(remapping.lpn, remapping.source));
         Self { first: First::new().with_torn(true).with_offset(offset).with_wsn(remapping.wsn), second }
+    }
+
+    /// The second word of a remap of this LPN.
+    #[inline]
+    pub fn second_of(target: u32, source: Option<u32>) -> u64 {
+        let second = Second::new().with_torn(true).with_target(target);
+        second.with_flag(source.is_some()).with_source(source.unwrap_or(0)).into_bits()
     }
 
     /// Its two words.

@@ -16,6 +16,8 @@ mod none;
 mod opt;
 mod pebble;
 pub mod remap_ssd;
+mod remap_ssd_x;
+mod segments;
 
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
@@ -51,12 +53,15 @@ pub enum SchemeKind {
     /// PebbleSSD (MEMSYS'17): slots for each flash page in NVRAM, updated in place.
     #[serde(rename = "pebble")]
     Pebble,
+    /// Remap-SSD with one entry for a run of pages.
+    #[serde(rename = "remap-ssd-x")]
+    RemapSsdX,
 }
 
 impl SchemeKind {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt, Self::Unsafe, Self::Pebble];
+    pub const ALL: [Self; 8] =
+        [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt, Self::Unsafe, Self::Pebble, Self::RemapSsdX];
     /// Those that FAST'21 compares: what is run unless told otherwise.
     pub const FAST21: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
 
@@ -75,6 +80,7 @@ impl SchemeKind {
             Self::Opt => "opt",
             Self::Unsafe => "unsafe",
             Self::Pebble => "pebble",
+            Self::RemapSsdX => "remap-ssd-x",
         }
     }
 }
@@ -160,11 +166,30 @@ pub trait RemapScheme: Send {
     /// Why the core must copy instead.
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion>;
 
-    /// Makes one entry durable after its page; `admit` has just succeeded for this page.
+    /// `admit` for a remap that is known, but for its number: it has the one that it gets if nothing is reclaimed.
+    ///
+    /// # Errors
+    /// As `admit`.
+    #[inline]
+    fn admit_remap(&mut self, core: &mut Core, next: &Remapping, may_reclaim: bool) -> Result<(), Demotion> {
+        self.admit(core, next.ppn, may_reclaim)
+    }
+
+    /// Makes one entry durable after its page, now or with `issue`; `admit_remap` has just succeeded for it.
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose);
 
-    /// Makes an entry durable for a reference that GC moves; `false` if there is no room and the core must copy.
+    /// Makes an entry durable, now or with `issue`, for a reference that GC moves; `false` if there is no room and the
+    /// core must copy.
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool;
+
+    /// Stores what `persist` and `persist_moved` have gathered. Called before anything is reclaimed or deallocated.
+    #[inline]
+    fn issue(&mut self, _core: &mut Core) {}
+
+    /// References to pages of a superblock that the core may have to copy, should it collect it now.
+    fn unplaceable(&self, _core: &Core, _sb: SbId) -> u32 {
+        0
+    }
 
     /// Appends the remapped owners that pages of a superblock may have, charging the lookup. Stale ones are
     /// allowed; none may be missing. Of several with the same LPN and offset the last is the newest.
@@ -217,8 +242,10 @@ pub trait RemapScheme: Send {
 pub struct GroupInfo {
     /// Segments, oldest first.
     pub segments: Vec<u32>,
-    /// Entries in them, valid or not.
+    /// Entries in them, valid or not; slots, where entries differ in size.
     pub entries: u32,
+    /// Remapped pages that they name, valid or not.
+    pub pages: u64,
 }
 
 /// Builds the configured scheme, empty.
@@ -231,6 +258,7 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
         SchemeKind::Opt => Box::new(opt::Opt::new(geometry)),
         SchemeKind::Unsafe => Box::new(l2p_only::L2pOnly::new(geometry)),
         SchemeKind::Pebble => Box::new(pebble::Pebble::new(config, geometry)),
+        SchemeKind::RemapSsdX => Box::new(remap_ssd_x::RemapSsdX::new(config, geometry)),
     }
 }
 
@@ -238,7 +266,7 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
 pub fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
     match config.scheme {
         SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => 0,
-        SchemeKind::RemapSsd | SchemeKind::NLog => (config.log_bytes / 8) as usize,
+        SchemeKind::RemapSsd | SchemeKind::RemapSsdX | SchemeKind::NLog => (config.log_bytes / 8) as usize,
         SchemeKind::FLog => flog::BUFFER_WORDS,
         SchemeKind::Pebble => pebble::nvram_words(config, geometry),
     }
@@ -268,6 +296,7 @@ pub fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     match config.scheme {
         SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => Ok(()),
         SchemeKind::RemapSsd => remap_ssd::check(config),
+        SchemeKind::RemapSsdX => remap_ssd_x::check(config),
         SchemeKind::NLog => nlog::check(config),
         SchemeKind::FLog => flog::check(config, geometry),
         SchemeKind::Pebble => pebble::check(config, geometry),

@@ -9,7 +9,7 @@
 //! after it has been zeroed. Absent: flash pages' own owners (their OOB says).
 
 mod reclaim;
-mod segment;
+pub(super) mod segment;
 
 use super::entry::{CommandWord, RmmEntry, Second};
 use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
@@ -310,6 +310,6 @@ impl RemapScheme for RemapSsd {
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let group = &self.groups[sb.0 as usize];
-        Some(GroupInfo { segments: group.segments.clone(), entries: group.entries })
+        Some(GroupInfo { segments: group.segments.clone(), entries: group.entries, pages: group.entries.into() })
     }
 }

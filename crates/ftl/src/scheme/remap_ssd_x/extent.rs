@@ -1,0 +1,190 @@
+//! An extent, bit by bit: LPNs in a row that were remapped to pages in a row of one superblock.
+//!
+//! It is Table 2's entry with a use for the bits that are null there: where no source LPN is, there is the number of
+//! pages. So an entry of one page is bit for bit Table 2's. A relocation of several pages is followed by a second slot
+//! with its first source.
+//!
+//! Invariants: a slot counts only if both its torn bits are 1, a slot of sources only right behind the extent of its
+//! number. The pages of an extent have consecutive numbers from the entry's, or all of them the entry's.
+//! Absent: where slots are, and when an extent grows.
+
+use crate::scheme::entry::{First, RmmEntry};
+use bitfield_struct::bitfield;
+
+/// Words of a slot.
+pub(super) const SLOT_WORDS: usize = 2;
+
+/// Pages of an extent at most.
+pub(super) const PAGES_MAX: u32 = 256;
+
+/// Second word of a slot, where Table 2's remapping flag is 0.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub(super) struct Span {
+    /// Bit 64: torn bit.
+    pub torn: bool,
+    /// Bits 65-95: first target LPN; of a slot of sources, the first source.
+    #[bits(31)]
+    pub first: u32,
+    /// Bit 96: Table 2's remapping flag. If it is 1, the rest is the source LPN of a single page.
+    pub flag: bool,
+    /// Bits 97-104: pages less one.
+    pub pages_z: u8,
+    /// Bit 105: all pages have the entry's number.
+    pub one_number: bool,
+    /// Bit 106: the sources have lost the pages; they are in the next slot.
+    pub relocates: bool,
+    /// Bit 107: this slot is the sources of the extent before.
+    pub is_sources: bool,
+    #[bits(20)]
+    __: u32,
+}
+
+const _: () = assert!(size_of::<Span>() == 8 && PAGES_MAX == 1 << 8);
+
+/// What one or two slots say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// First LPN.
+    pub lpn: u32,
+    /// First page offset in the superblock.
+    pub offset: u32,
+    /// Pages.
+    pub pages: u32,
+    /// Number of the first page.
+    pub wsn: u64,
+    /// Is it the number of all?
+    pub one_number: bool,
+    /// First LPN that lost its page, for a relocation.
+    pub source: Option<u32>,
+}
+
+/// What is in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// An extent; if it relocates several pages, the next slot must tell the sources.
+    Extent(Extent, bool),
+    /// Sources of the extent before, if that has this number.
+    Sources(u32, u64),
+}
+
+impl Extent {
+    /// Slots it takes.
+    pub fn slots(&self) -> u32 {
+        1 + u32::from(self.source.is_some() && self.pages > 1)
+    }
+
+    /// Number of its page `index`.
+    pub fn wsn_of(&self, index: u32) -> u64 {
+        self.wsn + if self.one_number { 0 } else { u64::from(index) }
+    }
+
+    /// The LPN that lost page `index`.
+    pub fn source_of(&self, index: u32) -> Option<u32> {
+        self.source.map(|source| source + index)
+    }
+
+    /// Second word of its first slot.
+    pub fn span(&self) -> u64 {
+        match self.source {
+            Some(source) if self.pages == 1 => RmmEntry::second_of(self.lpn, Some(source)),
+            _ => self.span_from(self.lpn).with_relocates(self.source.is_some()).into(),
+        }
+    }
+
+    fn span_from(&self, first: u32) -> Span {
+        let several = self.pages > 1;
+        Span::new()
+            .with_torn(true)
+            .with_first(first)
+            .with_pages_z((self.pages - 1) as u8)
+            .with_one_number(several && self.one_number)
+    }
+
+    /// Its words; the last two count only if it takes two slots.
+    pub fn words(&self) -> [u64; 2 * SLOT_WORDS] {
+        let when = First::new().with_torn(true).with_wsn(self.wsn);
+        let sources = self.span_from(self.source.unwrap_or(0)).with_is_sources(true);
+        [when.with_offset(self.offset).into(), self.span(), when.into(), sources.into()]
+    }
+
+    /// Reads a slot; `None` if a torn bit is missing and `torn_bits` says that this matters.
+    pub fn read(first: u64, second: u64, torn_bits: bool) -> Option<Slot> {
+        let (when, span) = (First::from_bits(first), Span::from_bits(second));
+        if torn_bits && !(when.torn() && span.torn()) {
+            return None;
+        }
+        if !span.flag() && span.is_sources() {
+            return Some(Slot::Sources(span.first(), when.wsn()));
+        }
+        let entry = RmmEntry::from_words(first, second);
+        let (pages, one_number) = named(second);
+        let extent = Self {
+            lpn: entry.target(),
+            offset: entry.offset(),
+            pages,
+            wsn: entry.wsn(),
+            one_number,
+            source: entry.relocated_source(),
+        };
+        Some(Slot::Extent(extent, !span.flag() && span.relocates()))
+    }
+}
+
+/// The LPNs that a slot's second word names, whatever its first word says.
+pub(super) fn lpns_named(second: u64) -> std::ops::Range<u32> {
+    let span = Span::from_bits(second);
+    span.first()..span.first() + named(second).0
+}
+
+fn named(second: u64) -> (u32, bool) {
+    let span = Span::from_bits(second);
+    if span.flag() { (1, false) } else { (u32::from(span.pages_z()) + 1, span.one_number()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::Remapping;
+    use remap_ssd_media::Ppn;
+
+    fn read(extent: &Extent) -> (Option<Slot>, Option<Slot>) {
+        let [a, b, c, d] = extent.words();
+        (Extent::read(a, b, true), Extent::read(c, d, true))
+    }
+
+    #[test]
+    fn an_extent_of_one_page_is_the_entry_of_table_2() {
+        for source in [None, Some(0x7fff_fff0)] {
+            let remapping = Remapping { lpn: 0x1234_5678, ppn: Ppn(77), wsn: 1 << 41, source, atomic: None };
+            let extent =
+                Extent { lpn: remapping.lpn, offset: 77, pages: 1, wsn: 1 << 41, one_number: false, source };
+            assert_eq!(extent.words()[..2], RmmEntry::of(&remapping, 77).words());
+            assert_eq!((read(&extent).0, extent.slots()), (Some(Slot::Extent(extent, false)), 1));
+        }
+    }
+
+    #[test]
+    fn extents_of_any_length_read_back_as_they_were_written() {
+        for (pages, one_number, source) in [(2, false, None), (256, true, None), (17, true, Some(5)), (256, false, Some(9))]
+        {
+            let extent = Extent { lpn: 0x7fff_ff00, offset: 0x1f_ff00, pages, wsn: 99, one_number, source };
+            let (first, second) = read(&extent);
+            assert_eq!(first, Some(Slot::Extent(Extent { source: None, ..extent }, source.is_some())));
+            if let Some(source) = source {
+                assert_eq!((second, extent.slots()), (Some(Slot::Sources(source, 99)), 2));
+            }
+            let numbers = [extent.wsn_of(0), extent.wsn_of(pages - 1)];
+            assert_eq!(numbers, [99, if one_number { 99 } else { 98 + u64::from(pages) }]);
+            assert_eq!(lpns_named(extent.span()), extent.lpn..extent.lpn + pages);
+        }
+    }
+
+    #[test]
+    fn a_slot_with_a_torn_bit_missing_does_not_count() {
+        let [a, b, ..] = Extent { lpn: 1, offset: 2, pages: 3, wsn: 4, one_number: false, source: None }.words();
+        for (a, b) in [(0, b), (a, 0), (a & !1, b), (a, b & !1)] {
+            assert_eq!(Extent::read(a, b, true), None);
+        }
+    }
+}

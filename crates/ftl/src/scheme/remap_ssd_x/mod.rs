@@ -1,0 +1,357 @@
+//! Remap-SSD-X: Remap-SSD with one entry for a run of pages.
+//!
+//! Segments, groups and their life are Remap-SSD's; an entry is an extent. Runs come in two ways. The pages of one
+//! command, or of one stretch of garbage collection, are gathered and stored as one entry (`run`). A stream of
+//! duplicate writes grows the entry it stored last: one aligned 8-byte store replaces the number of pages, so that a
+//! cut leaves the shorter form or the longer one, both true.
+//!
+//! Invariants: what is gathered is stored before anything is reclaimed and before the command's deallocations are; an
+//! entry is durable only after all pages it names; overwriting a page of an extent changes nothing in NVRAM, its
+//! newer witness wins; whoever rewrites an extent rewrites what is valid of it, as new extents under a new number.
+//! Hosts leave free what rewriting the fullest group page by page takes (`reserve`). Rewriting may take more room than
+//! it gives back; where less than that is free, `unplaceable` says what collecting a superblock may have to copy.
+//! Absent: an index from LPNs to entries.
+
+mod extent;
+mod reclaim;
+mod run;
+
+use super::segments::{Chain, Segments};
+use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::stats::Demotion;
+use extent::{Extent, PAGES_MAX, SLOT_WORDS};
+use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+use run::Run;
+
+/// Free segments beyond what rewriting the fullest group takes: partly filled ones of a rewriting that a power cut
+/// interrupted, and of the runs being gathered.
+const SLACK: usize = 4;
+
+/// Runs gathered at a time: as many as a page that garbage collection moves has other owners, mostly.
+const RUNS_MAX: usize = 16;
+
+/// The entries of one superblock.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    chain: Chain,
+    /// The entry stored last, if it may grow.
+    open: Option<Open>,
+    /// Pages in its extents, valid or not.
+    covered: u64,
+    /// Rewriting it gains nothing before so many of them are invalid.
+    hopeless_below: u64,
+}
+
+/// An entry that may grow.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    extent: Extent,
+    at: usize,
+}
+
+/// The scheme's DRAM state.
+pub struct RemapSsdX {
+    segments: Segments,
+    groups: Vec<Group>,
+    /// Slots used in all groups, and pages covered by their extents.
+    used: u64,
+    covered: u64,
+    /// No remaps while so many slots are valid.
+    watermark: u64,
+    /// No superblock has more remapped LPNs than this.
+    fullest: u32,
+    /// Reclaiming gains nothing before so many covered pages are invalid.
+    hopeless_below: u64,
+    largest_group: usize,
+    gathered: Vec<Run>,
+    scratch: Vec<Extent>,
+}
+
+/// Checks the parameters.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let (bytes, slot) = (config.segment_bytes as usize, SLOT_WORDS * 8);
+    if !bytes.is_multiple_of(8) || bytes < 3 * slot {
+        return Err(ConfigError(format!(
+            "segment_bytes = {bytes} must be a multiple of 8 and hold a head and an entry of two slots: at least {}",
+            3 * slot
+        )));
+    }
+    if config.log_bytes / (bytes as u64) < SLACK as u64 + 4 {
+        return Err(ConfigError(format!(
+            "log_bytes = {} is smaller than one segment per open superblock and what GC needs: use at least {} bytes or smaller segments",
+            config.log_bytes,
+            (SLACK + 4) * bytes
+        )));
+    }
+    Ok(())
+}
+
+impl RemapSsdX {
+    /// All segments free and zero.
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let segments = Segments::new(config, geometry, SLOT_WORDS);
+        Self {
+            watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
+            segments,
+            groups: vec![Group::default(); geometry.superblocks() as usize],
+            used: 0,
+            covered: 0,
+            fullest: 0,
+            hopeless_below: 0,
+            largest_group: 0,
+            gathered: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Free segments that only GC may use.
+    fn reserve(&self) -> usize {
+        self.fullest.div_ceil(self.segments.slots) as usize + SLACK
+    }
+
+    /// Slots that are valid, if the extents' shares of valid pages are alike.
+    fn valid(&self, core: &Core) -> u64 {
+        match self.covered {
+            0 => 0,
+            covered => self.used * core.blocks.remapped_total().min(covered) / covered,
+        }
+    }
+
+    /// Would this remap make an entry longer, so that it needs no slot?
+    fn lengthens(&self, core: &Core, next: &Remapping, sb: SbId) -> bool {
+        let offset = core.geometry.offset(next.ppn);
+        match self.gathered.last() {
+            Some(run) => run.continues(next, sb, offset),
+            None => {
+                let run = Run::begin(next, sb, offset, Purpose::Host);
+                let open = self.groups[sb.0 as usize].open;
+                open.is_some_and(|open| open.grows_by(core, &run.close(|| next.wsn)))
+            }
+        }
+    }
+
+    /// Stores what a run has become: by making the entry before it longer if it goes on there, else as an entry.
+    fn store_run(&mut self, core: &mut Core, run: &Run) {
+        let extent = run.close(|| core.tick());
+        let Run { sb, purpose, .. } = *run;
+        match self.groups[sb.0 as usize].open {
+            Some(open) if open.grows_by(core, &extent) => self.extend(core, sb, open, extent.pages, purpose),
+            _ => self.append(core, sb, &extent, purpose),
+        }
+    }
+
+    /// Appends an entry.
+    fn append(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) {
+        let at = self.take(core, sb, extent, purpose);
+        // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry does not
+        // count, or the sources do not and the remap was a copy. An entry before one of its pages would name whatever
+        // is programmed there next.
+        let after = self.after_pages(core, sb, extent, extent.pages);
+        let words = extent.words();
+        core.media.store_record(at, &words[..extent.slots() as usize * SLOT_WORDS], purpose, after);
+        let grows = !extent.one_number && extent.source.is_none();
+        self.groups[sb.0 as usize].open = grows.then_some(Open { extent: *extent, at });
+        core.stats.extents += u64::from(extent.pages > 1);
+    }
+
+    /// Makes an entry longer.
+    fn extend(&mut self, core: &mut Core, sb: SbId, open: Open, pages: u32, purpose: Purpose) {
+        let guards = core.config.guards;
+        let old = open.extent;
+        let new = Extent { pages: old.pages + pages, ..old };
+        // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before 2: the shorter form
+        // counts. After 2: the longer one does, and both its words are there.
+        let waited = if guards.has(Guard::ExtensionAfterPage) { new.pages } else { old.pages };
+        let after = self.after_pages(core, sb, &new, waited);
+        match guards.has(Guard::ExtensionAfterEntry) {
+            true => core.media.change_record(open.at..open.at + SLOT_WORDS, open.at + 1, new.span(), purpose, after),
+            false => core.media.store_record(open.at + 1, &[new.span()], purpose, after),
+        }
+        let group = &mut self.groups[sb.0 as usize];
+        group.open = Some(Open { extent: new, ..open });
+        group.covered += u64::from(pages);
+        self.covered += u64::from(pages);
+        core.stats.extensions += 1;
+    }
+
+    /// The slots for an entry; room has been secured.
+    fn take(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) -> usize {
+        let group = &mut self.groups[sb.0 as usize];
+        let before = self.segments.used(&group.chain);
+        let at = self.segments.take(core, &mut group.chain, sb, extent.slots(), purpose);
+        self.used += u64::from(self.segments.used(&group.chain) - before);
+        group.covered += u64::from(extent.pages);
+        self.covered += u64::from(extent.pages);
+        self.largest_group = self.largest_group.max(group.chain.segments.len());
+        at
+    }
+
+    /// What an entry waits for: its segment's zeroes, and the first `pages` of its pages.
+    fn after_pages(&self, core: &Core, sb: SbId, extent: &Extent, pages: u32) -> After {
+        let after = After::clear(self.groups[sb.0 as usize].chain.clear);
+        let pages = if core.config.guards.has(Guard::RunAfterPages) { pages } else { 1 };
+        match core.config.guards.has(Guard::EntryAfterPage) {
+            true => after.and(After::pages(core.geometry.page(sb, extent.offset), pages as u16)),
+            false => after,
+        }
+    }
+}
+
+impl Open {
+    /// Does an extent go on where this one ends, in LPNs, pages and numbers?
+    fn grows_by(&self, core: &Core, next: &Extent) -> bool {
+        let Extent { lpn, offset, pages, wsn, .. } = self.extent;
+        // Another number would be that of nothing, and might lose against an older witness.
+        let in_time = next.wsn == wsn + u64::from(pages) || !core.config.guards.has(Guard::ExtensionInTime);
+        !next.one_number
+            && next.source.is_none()
+            && (next.lpn, next.offset) == (lpn + pages, offset + pages)
+            && in_time
+            && pages + next.pages <= PAGES_MAX
+    }
+}
+
+impl RemapScheme for RemapSsdX {
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        self.issue(core);
+        if self.valid(core) >= self.watermark {
+            return Err(Demotion::Watermark);
+        }
+        let sb = core.geometry.superblock(ppn);
+        self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
+        // An entry may take two slots.
+        let free = self.segments.free();
+        let has = self.segments.has(&self.groups[sb.0 as usize].chain, 2);
+        if free > self.reserve() || (has && free == self.reserve()) || self.make_room(core, sb, may_reclaim) {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
+        }
+    }
+
+    #[inline]
+    fn admit_remap(&mut self, core: &mut Core, next: &Remapping, may_reclaim: bool) -> Result<(), Demotion> {
+        let sb = core.geometry.superblock(next.ppn);
+        if self.lengthens(core, next, sb) {
+            self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
+            if self.segments.free() >= self.reserve() {
+                return Ok(());
+            }
+        }
+        self.admit(core, next.ppn, may_reclaim)
+    }
+
+    fn persist(&mut self, core: &mut Core, next: &Remapping, purpose: Purpose) {
+        let (sb, offset) = (core.geometry.superblock(next.ppn), core.geometry.offset(next.ppn));
+        match self.gathered.last_mut().filter(|run| run.continues(next, sb, offset)) {
+            Some(run) => run.add(next, offset),
+            None => {
+                self.issue(core);
+                self.gathered.push(Run::begin(next, sb, offset, purpose));
+            }
+        }
+    }
+
+    fn persist_moved(&mut self, core: &mut Core, next: &Remapping) -> bool {
+        let (sb, offset) = (core.geometry.superblock(next.ppn), core.geometry.offset(next.ppn));
+        if let Some(run) = self.gathered.iter_mut().find(|run| run.continues(next, sb, offset)) {
+            run.add(next, offset);
+            return true;
+        }
+        // Each run that is gathered takes a slot, and so perhaps a segment.
+        if self.gathered.len() == RUNS_MAX || self.segments.free() <= self.gathered.len() {
+            self.issue(core);
+        }
+        if self.segments.free() == 0 && !self.segments.has(&self.groups[sb.0 as usize].chain, 1) {
+            return false;
+        }
+        self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
+        self.gathered.push(Run::begin(next, sb, offset, Purpose::Gc));
+        true
+    }
+
+    fn issue(&mut self, core: &mut Core) {
+        let mut runs = std::mem::take(&mut self.gathered);
+        for run in runs.drain(..) {
+            self.store_run(core, &run);
+        }
+        self.gathered = runs;
+    }
+
+    fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
+        // Two superblocks may be filled, each with a segment begun.
+        let slots = self.segments.free().saturating_sub(2) as u64 * u64::from(self.segments.slots);
+        if u64::from(core.blocks.get(sb).remapped) <= slots {
+            return 0;
+        }
+        let pages = (0..core.geometry.pages_per_superblock()).map(|offset| core.geometry.page(sb, offset));
+        let others: u32 = pages.map(|ppn| core.counts.get(ppn).saturating_sub(1)).sum();
+        others.saturating_sub(slots as u32)
+    }
+
+    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        let used = self.segments.used(&self.groups[sb.0 as usize].chain);
+        if used == 0 {
+            return;
+        }
+        core.media.charge(OpKind::NvRead, used * SLOT_WORDS as u32 * 8, Purpose::Gc, After::NOTHING);
+        let mut extents = std::mem::take(&mut self.scratch);
+        self.read_group(core, sb, &mut extents);
+        for extent in &extents {
+            out.extend((0..extent.pages).map(|index| OwnerRef {
+                offset: extent.offset + index,
+                lpn: extent.lpn + index,
+                wsn: extent.wsn_of(index),
+                source: extent.source_of(index),
+            }));
+        }
+        self.scratch = extents;
+    }
+
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
+        let group = std::mem::take(&mut self.groups[sb.0 as usize]);
+        self.used -= u64::from(self.segments.used(&group.chain));
+        self.covered -= group.covered;
+        self.segments.release(core, &group.chain.segments);
+        self.hopeless_below = 0;
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        self.read_back(core, witnesses)
+    }
+
+    fn resume(&mut self, core: &mut Core) -> bool {
+        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
+        self.regain(core);
+        true
+    }
+
+    fn usage(&self, core: &Core) -> Usage {
+        let largest = self.groups.iter().map(|group| group.chain.segments.len()).max().unwrap_or(0);
+        Usage {
+            capacity_bytes: self.segments.capacity_bytes(),
+            used_bytes: self.segments.capacity_bytes() - self.segments.bytes(self.segments.free()),
+            valid_bytes: self.valid(core) * (SLOT_WORDS * 8) as u64,
+            largest_group_bytes: self.segments.bytes(largest),
+            largest_group_seen_bytes: self.segments.bytes(self.largest_group),
+        }
+    }
+
+    fn check(&self, core: &Core) -> Result<(), String> {
+        self.check_groups(core)
+    }
+
+    #[inline]
+    fn look_ahead(&self, core: &Core, sb: SbId) {
+        core.media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
+    }
+
+    fn describe(&self, sb: SbId) -> Option<GroupInfo> {
+        let Group { chain, covered, .. } = &self.groups[sb.0 as usize];
+        Some(GroupInfo { segments: chain.segments.clone(), entries: self.segments.used(chain), pages: *covered })
+    }
+}

@@ -1,0 +1,339 @@
+//! Reading the groups, NVRAM garbage collection, recovery, and the check.
+//!
+//! Reclaiming a group gathers what is valid of its extents, joins what has become neighbours, and writes that as new
+//! extents under one new number: these are the mappings in force. Invariant: a group is rewritten only if that gives a
+//! segment back, which is known before anything is written. Absent: when to reclaim for whom (`admit` decides).
+
+use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot, lpns_named};
+use super::{Group, RemapSsdX};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::recovery::{RecoveryError, Witnesses};
+use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Reclaiming pays only if more than one covered page in so many is invalid.
+const INVALID_SHARE: u64 = 20;
+
+/// Groups read in search of one that gives a segment back.
+const TRIES: usize = 4;
+
+/// Extents whose tables are asked for before they are looked at.
+const AHEAD: usize = 24;
+
+/// What a scan of a group comes across.
+enum Found {
+    Extent(Extent),
+    /// A slot whose first word cannot be read: whatever is known of these LPNs may be old.
+    Lost(Range<u32>),
+    /// A word without which nothing tells which LPNs are concerned.
+    Unknown(usize),
+}
+
+impl RemapSsdX {
+    fn invalid(&self, core: &Core) -> u64 {
+        self.covered.saturating_sub(core.blocks.remapped_total())
+    }
+
+    /// Secures two slots for `sb` without touching the reserve.
+    #[cold]
+    pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
+        if self.invalid(core) < self.hopeless_below {
+            return false;
+        }
+        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        loop {
+            let spare = self.segments.free() as i64 - self.reserve() as i64;
+            if spare > 0 || (spare == 0 && self.segments.has(&self.groups[sb.0 as usize].chain, 2)) {
+                return true;
+            }
+            if !may_reclaim {
+                return false;
+            }
+            let invalid = self.invalid(core);
+            if invalid * INVALID_SHARE <= self.covered || !self.reclaim_one(core) {
+                self.hopeless_below = invalid + 2 * u64::from(self.segments.slots);
+                return false;
+            }
+        }
+    }
+
+    /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
+    pub(super) fn regain(&mut self, core: &mut Core) {
+        while self.segments.free() < self.reserve() && self.reclaim_one(core) {}
+    }
+
+    /// Reclaims the group that promises most, of those that may give a segment back.
+    fn reclaim_one(&mut self, core: &mut Core) -> bool {
+        for _ in 0..TRIES {
+            let best = core
+                .blocks
+                .iter()
+                .filter_map(|(id, sb)| Some((self.promise(&self.groups[id.0 as usize], sb.remapped)?, id)))
+                .max_by_key(|(promise, id)| (*promise, std::cmp::Reverse(id.0)));
+            let Some((_, sb)) = best else { return false };
+            if self.reclaim(core, sb) {
+                core.stats.metadata_gc_runs += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike; `None` if no segment
+    /// can come of it.
+    fn promise(&self, group: &Group, remapped: u32) -> Option<u64> {
+        let (used, remapped) = (u64::from(self.segments.used(&group.chain)), u64::from(remapped));
+        let invalid = group.covered.saturating_sub(remapped);
+        let least = remapped.div_ceil(u64::from(PAGES_MAX)).div_ceil(u64::from(self.segments.slots));
+        let may_gain = invalid >= group.hopeless_below && least < group.chain.segments.len() as u64;
+        may_gain.then(|| used * invalid / group.covered.max(1))
+    }
+
+    /// Rewrites a group if that gives a segment back.
+    fn reclaim(&mut self, core: &mut Core, sb: SbId) -> bool {
+        let chain = &self.groups[sb.0 as usize].chain;
+        let (used, held) = (self.segments.used(chain), chain.segments.len());
+        core.media.charge(OpKind::NvRead, used * SLOT_WORDS as u32 * 8, Purpose::Gc, After::NOTHING);
+        let valid = self.valid_extents(core, sb);
+        let needed = valid.len().div_ceil(self.segments.slots as usize);
+        if needed >= held || needed > self.segments.free() {
+            // Each page that becomes invalid saves one entry at most.
+            let group = &mut self.groups[sb.0 as usize];
+            let short = valid.len().saturating_sub((held - 1) * self.segments.slots as usize).max(1);
+            let invalid = group.covered.saturating_sub(u64::from(core.blocks.get(sb).remapped));
+            group.hopeless_below = invalid + short as u64;
+            return false;
+        }
+        // 1. extents at their new place  2. zeroes at the old one (`release` waits for everything before it).
+        // Cut between: both are read, and say the same; the new ones have the larger number.
+        let old = std::mem::take(&mut self.groups[sb.0 as usize]);
+        self.used -= u64::from(used);
+        self.covered -= old.covered;
+        self.groups[sb.0 as usize].chain = old.chain.continued();
+        for extent in &valid {
+            let at = self.take(core, sb, extent, Purpose::Gc);
+            let after = self.after_pages(core, sb, extent, extent.pages);
+            core.media.store_uncharged(at, &extent.words()[..SLOT_WORDS], Purpose::Gc, after);
+        }
+        let bytes = (valid.len() * SLOT_WORDS * 8) as u32;
+        core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
+        self.segments.release(core, &old.chain.segments);
+        true
+    }
+
+    /// What is valid of a group, as extents under one new number.
+    fn valid_extents(&mut self, core: &mut Core, sb: SbId) -> Vec<Extent> {
+        let mut all = std::mem::take(&mut self.scratch);
+        self.read_group(core, sb, &mut all);
+        let base = core.geometry.page(sb, 0).0;
+        let mut pieces: Vec<Extent> = Vec::new();
+        for (index, extent) in all.iter().enumerate() {
+            if let Some(later) = all.get(index + AHEAD) {
+                core.map.prefetch(later.lpn);
+            }
+            let is_valid = |at: &u32| core.map.is_remapped_at(extent.lpn + at, Ppn(base + extent.offset + at));
+            let before = pieces.len();
+            let mut at = 0;
+            while let Some(first) = (at..extent.pages).find(is_valid) {
+                at = (first..extent.pages).find(|at| !is_valid(at)).unwrap_or(extent.pages);
+                let (lpn, offset) = (extent.lpn + first, extent.offset + first);
+                pieces.push(Extent { lpn, offset, pages: at - first, ..*extent });
+            }
+            core.stats.extents_split += (pieces.len() - before).saturating_sub(1) as u64;
+        }
+        self.scratch = all;
+        // An LPN is in force once: where pieces overlap they say the same.
+        pieces.sort_unstable_by_key(|piece| piece.lpn);
+        let wsn = core.tick();
+        let mut joined: Vec<Extent> = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let new = Extent { wsn, one_number: true, source: None, ..piece };
+            match joined.last_mut() {
+                Some(last) if last.lpn + last.pages >= new.lpn && last.joins(&new) => {
+                    core.stats.extents_joined += u64::from(last.lpn + last.pages == new.lpn);
+                    last.pages = last.pages.max(new.lpn + new.pages - last.lpn);
+                }
+                _ => joined.push(new),
+            }
+        }
+        joined.iter().flat_map(|extent| extent.parts()).collect()
+    }
+
+    /// A group's extents, oldest first.
+    pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
+        out.clear();
+        let pages = core.geometry.pages_per_superblock();
+        let mut lost = false;
+        self.scan(core, sb, |_, found| {
+            match found {
+                Found::Extent(extent) if extent.offset + extent.pages <= pages => out.push(extent),
+                Found::Extent(_) => {}
+                Found::Lost(_) | Found::Unknown(_) => lost = true,
+            }
+            Ok(())
+        })
+        .expect("a scan without objections");
+        if lost {
+            find_lost(core, sb, out);
+        }
+    }
+
+    fn scan(
+        &self,
+        core: &mut Core,
+        sb: SbId,
+        mut on: impl FnMut(&mut Core, Found) -> Result<(), RecoveryError>,
+    ) -> Result<(), RecoveryError> {
+        let chain = &self.groups[sb.0 as usize].chain;
+        let torn_bits = core.config.guards.has(Guard::TornBits);
+        for index in 0..chain.segments.len() {
+            self.segments.prefetch(core, chain, index + 2);
+            // A relocation of several pages whose sources are in the next slot.
+            let mut waiting: Option<Extent> = None;
+            for at in self.segments.places(chain, index) {
+                let found = match (core.media.load(at), core.media.load(at + 1)) {
+                    (Ok(0), Ok(0)) => None,
+                    (Ok(first), Ok(second)) => match Extent::read(first, second, torn_bits) {
+                        Some(Slot::Sources(source, wsn)) => {
+                            let extent = waiting.take();
+                            let source = extent.filter(|extent| extent.wsn == wsn).map(|_| source);
+                            extent.map(|extent| Found::Extent(Extent { source, ..extent }))
+                        }
+                        Some(Slot::Extent(extent, false)) => Some(Found::Extent(extent)),
+                        Some(Slot::Extent(extent, true)) => {
+                            if let Some(before) = waiting.replace(extent) {
+                                on(core, Found::Extent(before))?;
+                            }
+                            continue;
+                        }
+                        None => None,
+                    },
+                    (Err(_), Ok(second)) => Some(Found::Lost(lpns_named(second))),
+                    (_, Err(_)) => Some(Found::Unknown(at + 1)),
+                };
+                if let Some(before) = waiting.take() {
+                    on(core, Found::Extent(before))?;
+                }
+                if let Some(found) = found {
+                    on(core, found)?;
+                }
+            }
+            if let Some(before) = waiting {
+                on(core, Found::Extent(before))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 3 of recovery: each page of an extent is a witness of its own.
+    pub(super) fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let chains = self.segments.read_back(core, witnesses)?;
+        for (index, chain) in chains.into_iter().enumerate() {
+            let sb = SbId(index as u32);
+            let pages = core.geometry.pages_per_superblock();
+            self.used += u64::from(self.segments.used(&chain));
+            self.groups[index] = Group { chain, ..Group::default() };
+            let mut covered = 0;
+            self.scan(core, sb, |core, found| match found {
+                Found::Extent(extent) => {
+                    covered += u64::from(extent.pages);
+                    for at in (0..extent.pages).filter(|at| extent.offset + at < pages) {
+                        let ppn = core.geometry.page(sb, extent.offset + at);
+                        witnesses.remap(core, extent.lpn + at, ppn, extent.wsn_of(at), extent.source_of(at));
+                    }
+                    Ok(())
+                }
+                Found::Lost(lpns) => {
+                    lpns.for_each(|lpn| witnesses.lost(lpn));
+                    Ok(())
+                }
+                Found::Unknown(word) => Err(RecoveryError::NvramDamaged { word }),
+            })?;
+            self.groups[index].covered = covered;
+            self.covered += covered;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
+        self.segments.check(self.groups.iter().map(|group| &group.chain))?;
+        if !self.gathered.is_empty() {
+            return Err("a run is gathered and not stored".into());
+        }
+        for (id, sb) in core.blocks.iter() {
+            let group = &self.groups[id.0 as usize];
+            if u64::from(sb.remapped) > group.covered {
+                return Err(format!("{id:?} has {} remapped LPNs and extents of {}", sb.remapped, group.covered));
+            }
+        }
+        let used: u64 = self.groups.iter().map(|group| u64::from(self.segments.used(&group.chain))).sum();
+        let covered: u64 = self.groups.iter().map(|group| group.covered).sum();
+        if (used, covered) != (self.used, self.covered) {
+            return Err(format!(
+                "{used} slots and {covered} pages in groups, {} and {} counted",
+                self.used, self.covered
+            ));
+        }
+        self.check_mappings(core)
+    }
+
+    /// Every mapping made by a remap is in an extent of its superblock.
+    fn check_mappings(&self, core: &Core) -> Result<(), String> {
+        let Some(words) = core.media.words() else { return Ok(()) };
+        let mut said = BTreeSet::new();
+        for (id, group) in self.groups.iter().enumerate() {
+            let places = (0..group.chain.segments.len()).flat_map(|index| self.segments.places(&group.chain, index));
+            for at in places {
+                if let Some(Slot::Extent(extent, _)) = Extent::read(words[at], words[at + 1], true) {
+                    let first = core.geometry.page(SbId(id as u32), extent.offset).0;
+                    said.extend((0..extent.pages).map(|at| (extent.lpn + at, first + at)));
+                }
+            }
+        }
+        for lpn in 0..core.map.len() {
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            if !said.contains(&(lpn, mapping.ppn.0)) {
+                return Err(format!("LPN {lpn} is remapped to {:?} and no extent says so", mapping.ppn));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Extent {
+    /// Are the LPNs of both mapped to the same distance?
+    fn joins(&self, other: &Extent) -> bool {
+        other.offset.wrapping_sub(self.offset) == other.lpn.wrapping_sub(self.lpn)
+    }
+
+    /// Itself, in as many extents as it takes.
+    fn parts(&self) -> impl Iterator<Item = Extent> + use<> {
+        let whole = *self;
+        (0..self.pages).step_by(PAGES_MAX as usize).map(move |at| {
+            let pages = PAGES_MAX.min(whole.pages - at);
+            Extent { lpn: whole.lpn + at, offset: whole.offset + at, pages, ..whole }
+        })
+    }
+}
+
+/// An entry could not be read: asks the L2P table which remapped LPNs of the superblock are not in `out`. They get a new
+/// number: it is the mapping in force.
+#[cold]
+fn find_lost(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
+    let pages_of = |extent: &Extent| (0..extent.pages).map(|at| (extent.lpn + at, extent.offset + at)).collect::<Vec<_>>();
+    let known: BTreeSet<(u32, u32)> = out.iter().flat_map(pages_of).collect();
+    for lpn in 0..core.map.len() {
+        if let Some(mapping) = core.map.get(lpn)
+            && mapping.remapped
+            && core.geometry.superblock(mapping.ppn) == sb
+        {
+            let offset = core.geometry.offset(mapping.ppn);
+            if !known.contains(&(lpn, offset)) {
+                let wsn = core.tick();
+                out.push(Extent { lpn, offset, pages: 1, wsn, one_number: false, source: None });
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Runs: remaps of pages in a row that are gathered to become one extent.
+//!
+//! Invariants: each LPN once; the pages are neighbours in one superblock. A host's run owns consecutive numbers, or all
+//! of it the number of its atomic command, so that no other witness of its LPNs has a number between.
+//! Absent: where and when it is stored.
+
+use super::extent::{Extent, PAGES_MAX};
+use crate::scheme::Remapping;
+use remap_ssd_media::{Purpose, SbId};
+
+/// Which numbers its pages have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbers {
+    /// One after the other in the order of their coming, the last of which is told.
+    Ticks(u64),
+    /// All that of an atomic command.
+    Command,
+    /// Garbage collection gives a new one to all of them: they are the mappings in force.
+    Renewed,
+}
+
+/// Remaps that are gathered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Superblock of the pages.
+    pub sb: SbId,
+    /// On whose behalf.
+    pub purpose: Purpose,
+    extent: Extent,
+    descending: bool,
+    numbers: Numbers,
+}
+
+impl Run {
+    /// Begins with one remap of a host, or with a reference that garbage collection moves.
+    pub fn begin(next: &Remapping, sb: SbId, offset: u32, purpose: Purpose) -> Self {
+        let moved = purpose == Purpose::Gc;
+        let numbers = match (moved, next.atomic) {
+            (true, _) => Numbers::Renewed,
+            (false, Some(_)) => Numbers::Command,
+            (false, None) => Numbers::Ticks(next.wsn),
+        };
+        // The source of a reference that moves has its deallocation on record.
+        let source = next.source.filter(|_| !moved);
+        let one_number = numbers != Numbers::Ticks(next.wsn);
+        let extent = Extent { lpn: next.lpn, offset, pages: 1, wsn: next.wsn, one_number, source };
+        Self { sb, purpose, extent, descending: false, numbers }
+    }
+
+    /// Does this remap go on where the run ends, or in front of where it begins?
+    pub fn continues(&self, next: &Remapping, sb: SbId, offset: u32) -> bool {
+        let Extent { pages, wsn, .. } = self.extent;
+        let in_time = match self.numbers {
+            Numbers::Ticks(newest) => next.atomic.is_none() && next.wsn == newest + 1,
+            Numbers::Command => next.atomic.is_some() && next.wsn == wsn,
+            Numbers::Renewed => true,
+        };
+        in_time && sb == self.sb && pages < PAGES_MAX && (self.follows(next, offset) || self.precedes(next, offset))
+    }
+
+    /// The source of a reference that garbage collection moves is not told again.
+    fn source_of(&self, next: &Remapping) -> Option<u32> {
+        next.source.filter(|_| self.numbers != Numbers::Renewed)
+    }
+
+    fn follows(&self, next: &Remapping, offset: u32) -> bool {
+        let Extent { lpn, pages, source, .. } = self.extent;
+        !self.descending
+            && next.lpn == lpn + pages
+            && offset == self.extent.offset + pages
+            && self.source_of(next) == source.map(|source| source + pages)
+    }
+
+    fn precedes(&self, next: &Remapping, offset: u32) -> bool {
+        let Extent { lpn, pages, source, .. } = self.extent;
+        (self.descending || pages == 1)
+            && next.lpn + 1 == lpn
+            && offset + 1 == self.extent.offset
+            && self.source_of(next).map(|source| source + 1) == source
+    }
+
+    /// Takes one more remap, which continues it.
+    pub fn add(&mut self, next: &Remapping, offset: u32) {
+        if self.follows(next, offset) {
+            self.extent.pages += 1;
+        } else {
+            self.descending = true;
+            let source = self.extent.source.map(|source| source - 1);
+            self.extent = Extent { lpn: next.lpn, offset, pages: self.extent.pages + 1, source, ..self.extent };
+        }
+        if let Numbers::Ticks(newest) = &mut self.numbers {
+            *newest = next.wsn;
+        }
+    }
+
+    /// The extent that it becomes; `tick` hands out numbers.
+    pub fn close(&self, tick: impl FnOnce() -> u64) -> Extent {
+        match self.numbers {
+            Numbers::Renewed if self.extent.pages > 1 => Extent { wsn: tick(), ..self.extent },
+            // Numbers that fall from page to page: all get the newest, which is newer than every earlier witness of
+            // these LPNs and older than every later one, like their own.
+            Numbers::Ticks(newest) if self.descending => Extent { wsn: newest, one_number: true, ..self.extent },
+            _ => self.extent,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! NVRAM in segments of one size, each owned by one superblock while it is in use (FAST'21 §4.3).
+//!
+//! Invariants: a segment is in one chain or free; it is zeroed before use, and its head is durable before its slots;
+//! it is zeroed again only after everything that superseded its slots is durable. Absent: what the slots hold, and
+//! when to take or to release.
+
+use super::remap_ssd::segment::{SegmentHead, SegmentLink};
+use crate::config::Config;
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::layout::Layout;
+use crate::recovery::{RecoveryError, Witnesses};
+use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
+use std::collections::VecDeque;
+
+/// All segments.
+pub(super) struct Segments {
+    base: usize,
+    segment_words: usize,
+    slot_words: usize,
+    /// Slots of a segment behind its head, which takes the first.
+    pub slots: u32,
+    count: u32,
+    /// Free segments, longest free first, with the clearing to wait for.
+    free: VecDeque<(u32, ClearId)>,
+}
+
+/// The segments of one superblock, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chain {
+    pub segments: Vec<u32>,
+    /// Slots used in the last one.
+    used: u32,
+    /// Number of the next segment.
+    sequence: u32,
+    /// Zeroing of the last segment, which its slots wait for.
+    pub clear: ClearId,
+}
+
+impl Chain {
+    /// The same chain once its segments have been taken out, to be filled anew.
+    pub fn continued(&self) -> Self {
+        Self { sequence: self.sequence, ..Self::default() }
+    }
+}
+
+impl Segments {
+    /// All free and zero.
+    pub fn new(config: &Config, geometry: &Geometry, slot_words: usize) -> Self {
+        let segment_words = config.segment_bytes as usize / 8;
+        let count = (config.log_bytes / u64::from(config.segment_bytes)) as u32;
+        Self {
+            base: Layout::new(config, geometry).scheme,
+            segment_words,
+            slot_words,
+            slots: (segment_words / slot_words) as u32 - 1,
+            count,
+            free: (0..count).map(|segment| (segment, ClearId::default())).collect(),
+        }
+    }
+
+    /// Free segments.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Bytes of so many segments.
+    pub fn bytes(&self, segments: usize) -> u64 {
+        segments as u64 * self.segment_words as u64 * 8
+    }
+
+    /// Bytes of all.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.bytes(self.count as usize)
+    }
+
+    /// Slots in all.
+    pub fn capacity_slots(&self) -> u64 {
+        u64::from(self.count) * u64::from(self.slots)
+    }
+
+    fn word(&self, segment: u32) -> usize {
+        self.base + segment as usize * self.segment_words
+    }
+
+    fn slot_word(&self, segment: u32, slot: u32) -> usize {
+        self.word(segment) + (slot as usize + 1) * self.slot_words
+    }
+
+    /// Slots handed out, those left over at the end of a segment included.
+    pub fn used(&self, chain: &Chain) -> u32 {
+        match chain.segments.len() as u32 {
+            0 => 0,
+            len => (len - 1) * self.slots + chain.used,
+        }
+    }
+
+    /// Are so many slots in a row left without a new segment?
+    pub fn has(&self, chain: &Chain, slots: u32) -> bool {
+        !chain.segments.is_empty() && chain.used + slots <= self.slots
+    }
+
+    /// First word of the next slot, if there is one without a new segment.
+    pub fn next_word(&self, chain: &Chain) -> usize {
+        chain.segments.last().map_or(self.base, |last| self.slot_word(*last, chain.used.min(self.slots - 1)))
+    }
+
+    /// Takes slots in a row of one segment; their first word. Room for them has been secured.
+    pub fn take(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, slots: u32, purpose: Purpose) -> usize {
+        if !self.has(chain, slots) {
+            self.grow(core, chain, sb, purpose);
+        }
+        let last = *chain.segments.last().expect("a chain with a slot has a segment");
+        let at = self.slot_word(last, chain.used);
+        chain.used += slots;
+        at
+    }
+
+    fn grow(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, purpose: Purpose) {
+        let (segment, clear) = self.free.pop_front().expect("a free segment was secured");
+        // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that landed before the
+        // metadata would be read as another superblock's.
+        let zeroed = core.config.guards.has(Guard::SegmentZeroed);
+        let after = if zeroed { After::clear(clear) } else { After::NOTHING };
+        if let Some(&last) = chain.segments.last() {
+            // The late next-link: the successor is known only now.
+            let link = SegmentLink::of(chain.sequence - 1).with_next(segment + 1);
+            core.media.store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
+        }
+        let head = SegmentHead::new().with_torn(true).with_superblock(sb.0).with_wsn(core.wsn);
+        let link = SegmentLink::of(chain.sequence);
+        core.media.store_record(self.word(segment), &[head.into(), link.into()], purpose, after);
+        core.media.fence();
+        chain.sequence += 1;
+        chain.segments.push(segment);
+        (chain.used, chain.clear) = (0, clear);
+    }
+
+    /// Zeroes segments, after everything before, and puts them at the end of the free list.
+    pub fn release(&mut self, core: &mut Core, segments: &[u32]) {
+        let waits = core.config.guards.has(Guard::ClearWaits);
+        for &segment in segments {
+            let after = if waits { After::ALL } else { After::NOTHING };
+            let clear = core.media.clear(self.word(segment), self.segment_words, after);
+            self.free.push_back((segment, clear));
+        }
+    }
+
+    /// First words of the used slots of one segment of a chain, in order.
+    pub fn places(&self, chain: &Chain, index: usize) -> impl Iterator<Item = usize> + use<> {
+        let last = index + 1 == chain.segments.len();
+        let first = self.slot_word(chain.segments[index], 0);
+        let slots = if last { chain.used } else { self.slots } as usize;
+        (first..first + slots * self.slot_words).step_by(self.slot_words)
+    }
+
+    /// Asks for the cache lines of a chain's segment.
+    pub fn prefetch(&self, core: &Core, chain: &Chain, index: usize) {
+        if let Some(&segment) = chain.segments.get(index) {
+            for line in 0..self.segment_words.div_ceil(8) {
+                core.media.prefetch_word(self.word(segment) + line * 8);
+            }
+        }
+    }
+
+    /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed where it must be.
+    pub fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<Vec<Chain>, RecoveryError> {
+        let bytes = self.capacity_bytes();
+        witnesses.report.nvram_bytes += bytes;
+        core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        let mut found: Vec<Vec<(u32, u32)>> = vec![Vec::new(); core.geometry.superblocks() as usize];
+        self.free.clear();
+        for segment in 0..self.count {
+            if let Some((sb, sequence)) = self.owner_of(core, witnesses, segment)? {
+                found[sb.0 as usize].push((sequence, segment));
+                continue;
+            }
+            // Old entries in a free segment would come alive with its next owner.
+            let at = self.word(segment);
+            let zero = (at..at + self.segment_words).all(|word| core.media.load(word) == Ok(0));
+            let clear = match zero || !core.config.guards.has(Guard::SegmentZeroed) {
+                true => ClearId::default(),
+                false => core.media.clear(at, self.segment_words, After::NOTHING),
+            };
+            self.free.push_back((segment, clear));
+        }
+        Ok(found.into_iter().map(|segments| self.chain(core, segments)).collect())
+    }
+
+    fn chain(&self, core: &mut Core, mut segments: Vec<(u32, u32)>) -> Chain {
+        segments.sort_unstable();
+        let Some(&(sequence, last)) = segments.last() else { return Chain::default() };
+        let mut is_used = |slot: u32| {
+            let at = self.slot_word(last, slot);
+            (at..at + self.slot_words).any(|word| core.media.load(word) != Ok(0))
+        };
+        let used = (0..self.slots).rev().find(|slot| is_used(*slot)).map_or(0, |slot| slot + 1);
+        let segments = segments.into_iter().map(|(_, segment)| segment).collect();
+        Chain { segments, used, sequence: sequence + 1, clear: ClearId::default() }
+    }
+
+    /// Whose segment is it? `None` for a free one and for one of an earlier incarnation.
+    fn owner_of(
+        &self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+        segment: u32,
+    ) -> Result<Option<(SbId, u32)>, RecoveryError> {
+        let at = self.word(segment);
+        let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
+            return Err(RecoveryError::NvramDamaged { word: at });
+        };
+        let (head, link) = (SegmentHead::from_bits(first), SegmentLink::from_bits(second));
+        let torn_bits = core.config.guards.has(Guard::TornBits);
+        if torn_bits && !(head.torn() && link.torn()) || first == 0 || second == 0 {
+            return Ok(None);
+        }
+        witnesses.saw(head.wsn());
+        let sb = SbId(head.superblock());
+        let is_sane = sb.0 < core.geometry.superblocks() && link.sequence() < 1 << 30;
+        if !is_sane || !witnesses.is_live(sb) {
+            return Ok(None);
+        }
+        // A head's WSN is newer than every segment of the incarnations before.
+        let stale = head.wsn() < core.blocks.get(sb).opened;
+        if stale && core.config.guards.has(Guard::StaleSegments) {
+            return Ok(None);
+        }
+        Ok(Some((sb, link.sequence())))
+    }
+
+    /// Every segment is in one of these chains or free, and in one place only.
+    pub fn check<'a>(&self, chains: impl Iterator<Item = &'a Chain>) -> Result<(), String> {
+        let mut seen = vec![false; self.count as usize];
+        let taken: Vec<u32> = chains.flat_map(|chain| chain.segments.iter().copied()).collect();
+        for segment in taken.into_iter().chain(self.free.iter().map(|(segment, _)| *segment)) {
+            if std::mem::replace(&mut seen[segment as usize], true) {
+                return Err(format!("segment {segment} is in two places"));
+            }
+        }
+        match seen.iter().position(|seen| !seen) {
+            Some(lost) => Err(format!("segment {lost} is neither free nor in a group")),
+            None => Ok(()),
+        }
+    }
+}
