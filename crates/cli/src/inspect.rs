@@ -264,11 +264,23 @@ fn recovery_line(recovery: &RecoveryReport) -> String {
 }
 
 fn superblock_table(rows: &[Row]) -> String {
-    let head =
-        ["superblock", "state", "stream", "live", "remapped", "capacity", "erases", "bad", "segments", "entries", "for pages"];
+    let head = [
+        "superblock",
+        "state",
+        "stream",
+        "live",
+        "remapped",
+        "capacity",
+        "erases",
+        "bad",
+        "segments",
+        "entries",
+        "for pages",
+    ];
     let cells = |row: &Row| {
         let numbers =
-            [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries].map(u64::from);
+            [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries]
+                .map(u64::from);
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
         words.into_iter().chain(numbers.into_iter().chain([row.entry_pages]).map(exact)).collect()
     };

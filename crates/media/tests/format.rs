@@ -26,7 +26,10 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "struct LogEntry"]),
     ("crates/ftl/src/scheme/remap_ssd/segment.rs", &["struct SegmentHead", "struct SegmentLink"]),
     ("crates/ftl/src/scheme/remap_ssd/mod.rs", &["fn word", "fn slot_word"]),
-    ("crates/ftl/src/scheme/remap_ssd_x/extent.rs", &["const SLOT_WORDS", "const PAGES_MAX", "struct Span", "fn words"]),
+    (
+        "crates/ftl/src/scheme/remap_ssd_x/extent.rs",
+        &["const SLOT_WORDS", "const PAGES_MAX", "struct Span", "fn words"],
+    ),
     ("crates/ftl/src/scheme/segments.rs", &["fn word", "fn slot_word"]),
     (
         "crates/ftl/src/scheme/nlog.rs",

@@ -189,6 +189,37 @@ fn a_plain_share_of_writes_repeats_a_content_that_some_page_holds() {
 }
 
 #[test]
+fn runs_repeat_what_a_stretch_of_pages_holds() {
+    let content = ContentModel::Runs { duplicate_share: 0.4, pages: 64 };
+    const RUNS: usize = 5_000;
+    let mut workload = Workload::new(config("seqwrite", content, 64 * 100)).unwrap();
+    let mut present: Vec<u64> = vec![0; 64 * 100];
+    let (mut seen, mut repeated) = (HashSet::new(), 0);
+    let pages = take(&mut workload, RUNS * 64);
+    for run in pages.chunks(64) {
+        if seen.insert(run[0].content) {
+            assert!(run[1..].iter().all(|page| seen.insert(page.content)), "a new run is new throughout");
+        } else {
+            repeated += 1;
+            let at = present.iter().position(|content| *content == run[0].content).unwrap();
+            assert!(at.is_multiple_of(64));
+            for (step, page) in run.iter().enumerate() {
+                assert_eq!(page.content, present[at + step]);
+            }
+        }
+        run.iter().for_each(|page| present[page.lpn as usize] = page.content);
+    }
+    let share = f64::from(repeated) / RUNS as f64;
+    assert!((share - 0.4).abs() < 0.04, "{share}: runs of pages not yet written are new");
+    // Where the addresses do not go on, each page is a run of its own.
+    let mut workload = Workload::new(config("randwrite", content, 10_000)).unwrap();
+    let contents = take(&mut workload, 100_000);
+    let new: HashSet<u64> = contents.iter().map(|page| page.content).collect();
+    let share = 1.0 - new.len() as f64 / contents.len() as f64;
+    assert!((share - 0.36).abs() < 0.02, "{share}: in the first tenth of the writes most pages hold nothing yet");
+}
+
+#[test]
 fn unique_contents_never_repeat_and_lie_above_the_base() {
     let base = WorkloadConfig { content_base: 1 << 40, ..config("zipf:0.99", ContentModel::Unique, 100) };
     let mut workload = Workload::new(base).unwrap();
@@ -206,6 +237,7 @@ fn the_content_model_does_not_change_the_addresses() {
     let unique = addresses(ContentModel::Unique);
     assert_eq!(addresses(papers(0.1)), unique);
     assert_eq!(addresses(ContentModel::Plain { duplicate_share: 0.5 }), unique);
+    assert_eq!(addresses(ContentModel::Runs { duplicate_share: 0.5, pages: 8 }), unique);
 }
 
 // ---- addresses ----
@@ -372,7 +404,9 @@ fn specs_have_short_forms_and_wrong_ones_are_explained() {
     assert_eq!(wrong("zipf:hot"), "`hot` in `zipf:hot` is not a number in range");
     assert_eq!(wrong("randwrite,8"), "the option in `randwrite,8` is not `pages=N`");
     let model = |text: &str| text.parse::<ContentModel>().unwrap_err().to_string();
-    assert!(model("paper").contains("papers:RATIO[:EXPONENT], plain:SHARE, history:SHARE or unique"));
+    assert!(
+        model("paper").contains("papers:RATIO[:EXPONENT], plain:SHARE, runs:SHARE[:PAGES], history:SHARE or unique")
+    );
 }
 
 #[test]

@@ -12,11 +12,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::draw::{Chance, below};
+use super::runs::Runs;
 use super::{WorkloadError, Zipf};
 
 /// Where the contents of writes come from.
 ///
-/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `history:SHARE` or `unique`.
+/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `runs:SHARE[:PAGES]`, `history:SHARE` or `unique`.
 ///
 /// ```
 /// use remap_ssd_sim::workload::ContentModel;
@@ -42,6 +43,14 @@ pub enum ContentModel {
         /// 0 to 1.
         duplicate_share: f64,
     },
+    /// Writes come in runs of so many pages; this share of the runs repeats the present contents of a run of pages chosen
+    /// at random, the others are new. Needs eight bytes of memory a logical page.
+    Runs {
+        /// 0 to 1.
+        duplicate_share: f64,
+        /// Pages of a run.
+        pages: u32,
+    },
     /// This share of writes repeats the content of an earlier write, whose distance is even on a logarithmic scale up
     /// to 2^21 writes (8 GiB; fewer on a device of less than 256 GiB: a 32nd of the logical pages); the others are
     /// new. This is the share as the FIU traces are described: the content was written before, whether or not it is
@@ -57,6 +66,8 @@ pub enum ContentModel {
 impl ContentModel {
     /// The exponent of the published evaluations.
     pub const PAPERS_EXPONENT: f64 = 0.2;
+    /// Pages of a run unless told otherwise: 256 KiB.
+    pub const RUN_PAGES: u32 = 64;
 }
 
 impl fmt::Display for ContentModel {
@@ -66,6 +77,7 @@ impl fmt::Display for ContentModel {
                 write!(f, "papers:{duplicate_ratio}:{exponent}")
             }
             ContentModel::Plain { duplicate_share } => write!(f, "plain:{duplicate_share}"),
+            ContentModel::Runs { duplicate_share, pages } => write!(f, "runs:{duplicate_share}:{pages}"),
             ContentModel::History { duplicate_share } => write!(f, "history:{duplicate_share}"),
             ContentModel::Unique => f.write_str("unique"),
         }
@@ -84,6 +96,11 @@ impl FromStr for ContentModel {
         Ok(match fields[..] {
             ["unique"] => ContentModel::Unique,
             ["plain", share] => ContentModel::Plain { duplicate_share: number(share)? },
+            ["runs", share] => ContentModel::Runs { duplicate_share: number(share)?, pages: Self::RUN_PAGES },
+            ["runs", share, pages] => {
+                let wrong = |_| WorkloadError::new(format!("`{pages}` in `{text}` is not a number of pages"));
+                ContentModel::Runs { duplicate_share: number(share)?, pages: pages.parse().map_err(wrong)? }
+            }
             ["history", share] => ContentModel::History { duplicate_share: number(share)? },
             ["papers", ratio] => {
                 ContentModel::Papers { duplicate_ratio: number(ratio)?, exponent: Self::PAPERS_EXPONENT }
@@ -93,7 +110,8 @@ impl FromStr for ContentModel {
             }
             _ => {
                 return Err(WorkloadError::new(format!(
-                    "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE, history:SHARE or unique"
+                    "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE, runs:SHARE[:PAGES], \
+                     history:SHARE or unique"
                 )));
             }
         })
@@ -112,12 +130,13 @@ pub(super) struct Contents {
 enum From {
     Drawn(Zipf),
     Repeated { chance: Chance, present: Vec<u64>, newest: u64 },
+    Runs(Runs),
     Earlier { chance: Chance, history: History },
     New,
 }
 
 /// In `present`: nothing was written there yet.
-const NOTHING: u64 = 0;
+pub(super) const NOTHING: u64 = 0;
 
 impl Contents {
     pub fn new(
@@ -136,6 +155,13 @@ impl Contents {
                     present: vec![NOTHING; addressable as usize],
                     newest: NOTHING,
                 }
+            }
+            ContentModel::Runs { duplicate_share, pages } => {
+                check("duplicate share", duplicate_share)?;
+                if pages == 0 || pages > addressable {
+                    return Err(WorkloadError::new(format!("runs of {pages} pages: 1 to {addressable} are possible")));
+                }
+                From::Runs(Runs::new(Chance::of(duplicate_share), pages, addressable))
             }
             ContentModel::History { duplicate_share } => {
                 check("duplicate share", duplicate_share)?;
@@ -156,6 +182,11 @@ impl Contents {
         match &mut self.source {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
+            From::Runs(runs) => {
+                let content = runs.repeated(lpn, &mut self.rng).unwrap_or_else(|| take(&mut self.fresh));
+                runs.note(lpn, content);
+                content
+            }
             From::Earlier { chance, history } => {
                 let content = match chance.happens(&mut self.rng) && history.written > 0 {
                     true => history.draw(&mut self.rng),

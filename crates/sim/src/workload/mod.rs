@@ -16,6 +16,7 @@ mod innodb;
 mod model;
 mod named;
 mod oltp;
+mod runs;
 mod space;
 mod spec;
 mod sysbench;

@@ -157,8 +157,7 @@ mod tests {
     fn an_extent_of_one_page_is_the_entry_of_table_2() {
         for source in [None, Some(0x7fff_fff0)] {
             let remapping = Remapping { lpn: 0x1234_5678, ppn: Ppn(77), wsn: 1 << 41, source, atomic: None };
-            let extent =
-                Extent { lpn: remapping.lpn, offset: 77, pages: 1, wsn: 1 << 41, one_number: false, source };
+            let extent = Extent { lpn: remapping.lpn, offset: 77, pages: 1, wsn: 1 << 41, one_number: false, source };
             assert_eq!(extent.words()[..2], RmmEntry::of(&remapping, 77).words());
             assert_eq!((read(&extent).0, extent.slots()), (Some(Slot::Extent(extent, false)), 1));
         }
@@ -166,7 +165,8 @@ mod tests {
 
     #[test]
     fn extents_of_any_length_read_back_as_they_were_written() {
-        for (pages, one_number, source) in [(2, false, None), (256, true, None), (17, true, Some(5)), (256, false, Some(9))]
+        for (pages, one_number, source) in
+            [(2, false, None), (256, true, None), (17, true, Some(5)), (256, false, Some(9))]
         {
             let extent = Extent { lpn: 0x7fff_ff00, offset: 0x1f_ff00, pages, wsn: 99, one_number, source };
             let (first, second) = read(&extent);

@@ -16,6 +16,7 @@ mod extent;
 mod reclaim;
 mod run;
 
+use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
 use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
 use crate::config::{Config, ConfigError};
@@ -26,10 +27,6 @@ use crate::stats::Demotion;
 use extent::{Extent, PAGES_MAX, SLOT_WORDS};
 use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
 use run::Run;
-
-/// Free segments beyond what rewriting the fullest group takes: partly filled ones of a rewriting that a power cut
-/// interrupted, and of the runs being gathered.
-const SLACK: usize = 4;
 
 /// Runs gathered at a time: as many as a page that garbage collection moves has other owners, mostly.
 const RUNS_MAX: usize = 16;
@@ -56,6 +53,8 @@ struct Open {
 /// The scheme's DRAM state.
 pub struct RemapSsdX {
     segments: Segments,
+    /// Free segments beyond what rewriting the fullest group takes: partly filled ones.
+    slack: usize,
     groups: Vec<Group>,
     /// Slots used in all groups, and pages covered by their extents.
     used: u64,
@@ -80,11 +79,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             3 * slot
         )));
     }
-    if config.log_bytes / (bytes as u64) < SLACK as u64 + 4 {
+    let least = slack(config) + 4;
+    if config.log_bytes / (bytes as u64) < least as u64 {
         return Err(ConfigError(format!(
             "log_bytes = {} is smaller than one segment per open superblock and what GC needs: use at least {} bytes or smaller segments",
             config.log_bytes,
-            (SLACK + 4) * bytes
+            least * bytes
         )));
     }
     Ok(())
@@ -97,6 +97,7 @@ impl RemapSsdX {
         Self {
             watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
+            slack: slack(config),
             groups: vec![Group::default(); geometry.superblocks() as usize],
             used: 0,
             covered: 0,
@@ -110,7 +111,7 @@ impl RemapSsdX {
 
     /// Free segments that only GC may use.
     fn reserve(&self) -> usize {
-        self.fullest.div_ceil(self.segments.slots) as usize + SLACK
+        self.fullest.div_ceil(self.segments.slots) as usize + self.slack
     }
 
     /// Slots that are valid, if the extents' shares of valid pages are alike.
@@ -283,8 +284,8 @@ impl RemapScheme for RemapSsdX {
     }
 
     fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
-        // Two superblocks may be filled, each with a segment begun.
-        let slots = self.segments.free().saturating_sub(2) as u64 * u64::from(self.segments.slots);
+        // The superblocks that are filled may each have a segment begun.
+        let slots = self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
         if u64::from(core.blocks.get(sb).remapped) <= slots {
             return 0;
         }
@@ -338,6 +339,7 @@ impl RemapScheme for RemapSsdX {
             valid_bytes: self.valid(core) * (SLOT_WORDS * 8) as u64,
             largest_group_bytes: self.segments.bytes(largest),
             largest_group_seen_bytes: self.segments.bytes(self.largest_group),
+            ..Usage::default()
         }
     }
 
@@ -346,7 +348,8 @@ impl RemapScheme for RemapSsdX {
     }
 
     #[inline]
-    fn look_ahead(&self, core: &Core, sb: SbId) {
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
         core.media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
     }
 

@@ -322,7 +322,8 @@ impl Extent {
 /// number: it is the mapping in force.
 #[cold]
 fn find_lost(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
-    let pages_of = |extent: &Extent| (0..extent.pages).map(|at| (extent.lpn + at, extent.offset + at)).collect::<Vec<_>>();
+    let pages_of =
+        |extent: &Extent| (0..extent.pages).map(|at| (extent.lpn + at, extent.offset + at)).collect::<Vec<_>>();
     let known: BTreeSet<(u32, u32)> = out.iter().flat_map(pages_of).collect();
     for lpn in 0..core.map.len() {
         if let Some(mapping) = core.map.get(lpn)

@@ -1,0 +1,181 @@
+//! Remap-SSD-X: what runs cost, counted exactly, and that splitting them never leaves the device without room.
+
+mod kit;
+
+use kit::{content, device, recovered, small_config};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{Geometry, Op, OpKind, Page};
+
+/// 16 superblocks of 4 dies x 64 pages; a superblock's head takes one of the first four offsets.
+fn geometry() -> Geometry {
+    Geometry::new(Shape { channels: 2, dies: 4, superblocks: 16, pages_per_block: 64 }).expect("valid")
+}
+
+fn config() -> Config {
+    let firmware = small_config(SchemeKind::RemapSsdX);
+    Config { lpns: 2000, log_bytes: 16 << 10, segment_bytes: 256, dealloc_slots: 256, ..firmware }
+}
+
+/// LPNs 0 to 99 hold contents of their own, in pages in a row behind the head of the first superblock.
+fn with_a_file(config: &Config) -> Ftl {
+    let mut ftl = device(geometry(), config);
+    for lpn in 0..100 {
+        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+    }
+    ftl.remap(&copy(1900, 50, 1)).unwrap(); // Takes the group's first segment.
+    ftl
+}
+
+fn copy(target: u32, source: u32, len: u32) -> Remap {
+    Remap { target, source, len, relocate: false, atomic: false }
+}
+
+fn ops_of(ftl: &mut Ftl, act: impl FnOnce(&mut Ftl)) -> Vec<Op> {
+    ftl.media_mut().ops.clear();
+    act(ftl);
+    std::mem::take(&mut ftl.media_mut().ops)
+}
+
+/// Stores to NVRAM and their bytes; nothing else may have been done.
+fn stores(ops: &[Op]) -> (usize, u32) {
+    let others: Vec<_> = ops.iter().filter(|op| !matches!(op.kind, OpKind::NvWrite | OpKind::Wait)).collect();
+    assert!(others.is_empty(), "{others:?}");
+    let writes = || ops.iter().filter(|op| op.kind == OpKind::NvWrite);
+    (writes().count(), writes().map(|op| op.amount).sum())
+}
+
+#[test]
+fn a_single_page_costs_table_2s_sixteen_bytes_under_either_entry_size() {
+    for entry in [EntrySize::Bytes16, EntrySize::Bytes24] {
+        let mut ftl = with_a_file(&Config { entry, ..config() });
+        assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.remap(&copy(1000, 7, 1)).unwrap())), (1, 16));
+        assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.write(1500, &content(8)).unwrap())), (1, 16), "a duplicate");
+        // The entry, and the record of the source's deallocation.
+        let relocation = Remap { relocate: true, ..copy(1100, 9, 1) };
+        assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.remap(&relocation).unwrap())), (2, 16 + 16));
+    }
+}
+
+#[test]
+fn a_copied_run_of_64_pages_costs_one_entry() {
+    let mut ftl = with_a_file(&config());
+    assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.remap(&copy(1000, 10, 64)).unwrap())), (1, 16));
+    assert_eq!(ftl.stats().extents, 1);
+    // In the other direction, overlapping its source.
+    assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.remap(&copy(1010, 1000, 40)).unwrap())), (1, 16));
+    let (mut ftl, _) = recovered(ftl);
+    for at in 0..64 {
+        let from = if at < 10 {
+            at
+        } else if at < 50 {
+            at - 10
+        } else {
+            at
+        };
+        assert_eq!(ftl.read(1000 + at), Ok(Page::Identity(u64::from(10 + from) + 1)));
+    }
+}
+
+#[test]
+fn a_relocated_run_costs_an_entry_of_two_slots_and_a_deallocation() {
+    let mut ftl = with_a_file(&config());
+    let relocation = Remap { relocate: true, ..copy(1000, 10, 64) };
+    assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.remap(&relocation).unwrap())), (2, 32 + 16));
+}
+
+#[test]
+fn an_atomic_run_costs_an_entry_the_slot_and_the_commit() {
+    let mut ftl = with_a_file(&Config { entry: EntrySize::Bytes24, ..config() });
+    let atomic = Remap { atomic: true, ..copy(1000, 10, 64) };
+    assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.remap(&atomic).unwrap())).1, 8 + 16 + 8);
+}
+
+/// A stream of duplicates in the order of their contents: one entry, made longer by one word a page.
+#[test]
+fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
+    let mut ftl = with_a_file(&config());
+    let used = entries(&ftl);
+    let ops = ops_of(&mut ftl, |ftl| {
+        for at in 0..64 {
+            ftl.write(1000 + at, &content(u64::from(at) + 11)).unwrap();
+        }
+    });
+    assert_eq!(stores(&ops), (64, 16 + 63 * 8));
+    assert_eq!((entries(&ftl) - used, ftl.stats().extensions), (1, 63));
+    // Anything between ends it: its number is not the next one any more.
+    ftl.write(1064, &content(75)).unwrap();
+    ftl.write(1999, &content(500_000)).unwrap();
+    ftl.write(1065, &content(76)).unwrap();
+    assert_eq!(entries(&ftl) - used, 2);
+    let (mut ftl, _) = recovered(ftl);
+    for at in 0..66 {
+        assert_eq!(ftl.read(1000 + at), Ok(Page::Identity(u64::from(at) + 11)));
+    }
+}
+
+fn entries(ftl: &Ftl) -> u32 {
+    ftl.superblocks().filter_map(|(id, _)| ftl.group(id)).map(|group| group.entries).sum()
+}
+
+/// Collecting a superblock moves its copies as runs: the entries of the file's copy, once more in the new place.
+#[test]
+fn collecting_a_superblock_moves_a_run_as_one_entry() {
+    let mut ftl = with_a_file(&config());
+    ftl.deallocate(1900, 1).unwrap();
+    ftl.remap(&copy(1000, 0, 100)).unwrap();
+    let before = ftl.stats();
+    // New contents until the first superblock has been collected.
+    let mut next = 0;
+    let ops = ops_of(&mut ftl, |ftl| {
+        while ftl.stats().gc_runs == before.gc_runs {
+            ftl.write(200 + next % 700, &content(10_000 + u64::from(next))).unwrap();
+            next += 1;
+        }
+    });
+    let gc = |kind| ops.iter().filter(move |op| op.kind == kind && op.purpose == remap_ssd_media::Purpose::Gc);
+    let (mut ftl, _) = recovered(ftl);
+    for at in 0..100 {
+        assert_eq!(ftl.read(1000 + at), Ok(Page::Identity(u64::from(at) + 1)));
+    }
+    if ftl.stats().gc_programs + before.gc_programs > 0 {
+        assert!(gc(OpKind::NvWrite).count() <= 8);
+    }
+}
+
+/// Files and their copies, stored densely; then every other page of both is overwritten until all is collected. What one
+/// entry said takes an entry a page then, more than there is room for: garbage collection copies what it cannot place.
+#[test]
+fn extents_that_fall_apart_never_leave_the_device_without_room() {
+    const HALF: u32 = 1200;
+    let config = Config { lpns: 2 * HALF, log_bytes: 8 << 10, segment_bytes: 128, dedup: false, ..config() };
+    let mut ftl = device(geometry(), &config);
+    let mut random = kit::Random(5);
+    let mut expected = vec![0; 2 * HALF as usize];
+    let mut next = 1;
+    for _ in 0..12 {
+        for lpn in 0..HALF {
+            ftl.write(lpn, &content(next)).unwrap();
+            expected[lpn as usize] = next;
+            next += 1;
+        }
+        for at in (0..HALF).step_by(64) {
+            ftl.remap(&copy(HALF + at, at, 64.min(HALF - at))).unwrap();
+        }
+        expected.copy_within(0..HALF as usize, HALF as usize);
+        for _ in 0..5 * HALF {
+            let lpn = 2 * random.below(u64::from(HALF)) as u32;
+            ftl.write(lpn, &content(next)).unwrap();
+            expected[lpn as usize] = next;
+            next += 1;
+        }
+        ftl.media_mut().ops.clear();
+        ftl.check().unwrap();
+    }
+    let stats = ftl.stats();
+    assert!(stats.gc_copies > 50, "{} references found no room and were copied", stats.gc_copies);
+    let (mut ftl, _) = recovered(ftl);
+    for (lpn, content) in expected.into_iter().enumerate() {
+        assert_eq!(ftl.read(lpn as u32), Ok(Page::Identity(content)), "LPN {lpn}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Contents that repeat in runs: files that are copied, stretches of a volume that are restored.
+//!
+//! Invariants: a run ends after its pages, and where the addresses do not go on; a repeated page has the content that its
+//! source has when it is written. Absent: addresses (the pattern's): runs show in sequential ones, or in requests of as
+//! many pages.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::content::NOTHING;
+use super::draw::{Chance, below};
+
+/// The state behind `ContentModel::Runs`.
+pub(super) struct Runs {
+    chance: Chance,
+    pages: u32,
+    /// Content of each page.
+    present: Vec<u64>,
+    /// Pages of the present run still to come.
+    left: u32,
+    /// Where the next of them is repeated from; `None` if they are new.
+    source: Option<u32>,
+    next_lpn: u32,
+}
+
+impl Runs {
+    pub fn new(chance: Chance, pages: u32, addressable: u32) -> Self {
+        let present = vec![NOTHING; addressable as usize];
+        Self { chance, pages, present, left: 0, source: None, next_lpn: 0 }
+    }
+
+    /// The content that a write of `lpn` repeats, if it does.
+    pub fn repeated(&mut self, lpn: u32, rng: &mut Xoshiro256PlusPlus) -> Option<u64> {
+        if self.left == 0 || lpn != self.next_lpn {
+            let runs = (self.present.len() as u32).div_ceil(self.pages);
+            self.left = self.pages;
+            self.source = self.chance.happens(rng).then(|| below(runs, rng) * self.pages);
+        }
+        (self.left, self.next_lpn) = (self.left - 1, lpn + 1);
+        let source = self.source?;
+        self.source = Some(source + 1);
+        // Past the last page, and where nothing was written, there is nothing to repeat.
+        self.present.get(source as usize).copied().filter(|content| *content != NOTHING)
+    }
+
+    /// A page has this content now.
+    pub fn note(&mut self, lpn: u32, content: u64) {
+        self.present[lpn as usize] = content;
+    }
+}
