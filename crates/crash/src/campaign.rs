@@ -7,6 +7,7 @@
 //! Absent: threads, time, and the choice of scripts (`run`).
 
 use crate::cut::Cutter;
+use crate::files::{self, FileModel};
 use crate::line::{Failure, Line};
 use crate::marks::Marks;
 use crate::oracle::{Content, Oracle};
@@ -39,6 +40,7 @@ struct Survivor {
     image: Image,
     faults: Faults,
     oracle: Oracle,
+    files: FileModel,
     generator: Generator,
     faults_left: u32,
 }
@@ -149,6 +151,7 @@ impl<'a> Campaign<'a> {
         line.ftl.media_mut().settle_all();
         for (id, _) in line.in_flight.drain(..) {
             line.oracle.acknowledge(id);
+            line.files.acknowledge(id);
         }
         self.trail.push(Event::CaughtUp);
     }
@@ -255,6 +258,7 @@ impl<'a> Campaign<'a> {
             image,
             faults: line.ftl.media().faults().clone(),
             oracle: line.oracle.clone(),
+            files: line.files.clone(),
             generator,
             faults_left: line.faults_left,
         })?;
@@ -270,15 +274,15 @@ impl<'a> Campaign<'a> {
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
             let faults = fork.ftl.media().faults().clone();
-            let Line { oracle, generator, faults_left, .. } = fork;
-            fork = self.power_on(Survivor { image, faults, oracle, generator, faults_left })?;
+            let Line { oracle, files, generator, faults_left, .. } = fork;
+            fork = self.power_on(Survivor { image, faults, oracle, files, generator, faults_left })?;
         }
         Ok(fork)
     }
 
     /// Recovers, perhaps with cuts on the way, looks at everything, and lets the oracle judge.
     fn power_on(&mut self, survivor: Survivor) -> Result<Line, Failure> {
-        let Survivor { mut image, mut faults, oracle, generator, faults_left } = survivor;
+        let Survivor { mut image, mut faults, oracle, files, generator, faults_left } = survivor;
         let mut cuts_left = if self.chance(4) { self.random.random_range(1..=3) } else { 0 };
         let mut ftl = self.recover(&image, faults)?;
         while cuts_left > 0 && ftl.media().pending() > 0 {
@@ -290,13 +294,23 @@ impl<'a> Campaign<'a> {
         }
         // The host is served once recovery's own operations have ended: what it sees then is there to stay.
         ftl.media_mut().settle_all();
-        let mut line = Line { ftl, oracle, generator, in_flight: Vec::new(), faults_left };
+        let mut line = Line { ftl, oracle, files, generator, in_flight: Vec::new(), faults_left };
         line.check_tables()?;
         line.observe(&mut self.read)?;
         let verdict = line
             .oracle
             .judge(&self.read)
             .map_err(|misread| Failure { text: format!("after a cut, {misread}"), lpn: Some(misread.lpn) })?;
+        let listed = files::observe(&mut line.ftl).map_err(Failure::new)?;
+        let of_files = line
+            .files
+            .judge(&listed, &line.oracle, &self.read)
+            .map_err(|text| Failure::new(format!("after a cut, {text}")))?;
+        self.end.marks.file_pages_kept += of_files.kept;
+        self.end.marks.file_pages_dropped += of_files.dropped;
+        self.end.marks.file_resets_kept += of_files.resets_kept;
+        self.end.marks.file_resets_dropped += of_files.resets_dropped;
+        line.files.adopt(&listed);
         self.end.marks.atomic_committed += verdict.committed;
         self.end.marks.atomic_aborted += verdict.aborted;
         self.trail.push(Event::Seen);

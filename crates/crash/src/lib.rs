@@ -12,6 +12,7 @@
 pub mod campaign;
 pub mod code;
 pub mod cut;
+pub mod files;
 pub mod line;
 pub mod marks;
 pub mod oracle;

@@ -3,11 +3,12 @@
 //! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what their
 //! acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
 
+use crate::files::{self, FileModel};
 use crate::oracle::{CommandId, Content, Oracle, ZEROES};
 use crate::script::{Command, Generator};
 use crate::setup::Setup;
 use crate::trail::{Event, Trail};
-use remap_ssd_ftl::{Ftl, Refusal, Remap};
+use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Line {
     pub ftl: Ftl,
     /// The model.
     pub oracle: Oracle,
+    /// The model of the file map.
+    pub files: FileModel,
     /// What the host does next.
     pub generator: Generator,
     /// Submitted and not acknowledged.
@@ -58,6 +61,7 @@ impl Line {
         Ok(Self {
             ftl,
             oracle: Oracle::new(setup.config.lpns),
+            files: FileModel::default(),
             generator: Generator::new(seed, setup.config.lpns, setup.mix, atomic_pages),
             in_flight: Vec::new(),
             faults_left: setup.bad_blocks,
@@ -74,10 +78,17 @@ impl Line {
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
         self.ftl.media_mut().ops.clear();
-        result.map_err(|refusal| Failure::new(format!("the firmware refuses '{command}': {refusal}")))?;
+        let status = result.map_err(|refusal| Failure::new(format!("the firmware refuses '{command}': {refusal}")))?;
         if !matches!(command, Command::Background { .. }) {
             let id = self.oracle.submit(&command);
             trail.push(Event::Submitted(id, command));
+            match (command, status) {
+                (Command::FileWrite { lpn, page, .. }, Some(status)) => {
+                    self.files.submit(id, (page, lpn), status, self.ftl.config()).map_err(Failure::new)?;
+                }
+                (Command::FileReset, _) => self.files.reset(id),
+                _ => {}
+            }
             self.in_flight.push((id, ack));
         } else {
             trail.push(Event::Idled);
@@ -96,8 +107,12 @@ impl Line {
         }
     }
 
-    fn execute(&mut self, command: &Command) -> Result<(), Refusal> {
-        match *command {
+    fn execute(&mut self, command: &Command) -> Result<Option<FileStatus>, Refusal> {
+        let done = match *command {
+            Command::FileWrite { lpn, content, page } => {
+                return self.ftl.fs_write(lpn, &payload(self.ftl.media().mode(), content), page).map(Some);
+            }
+            Command::FileReset => self.ftl.fs_reset(),
             Command::Write { lpn, content } => self.ftl.write(lpn, &payload(self.ftl.media().mode(), content)),
             Command::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
             Command::Remap { target, source, len, relocate, atomic } => {
@@ -112,7 +127,8 @@ impl Line {
                 }
                 Ok(())
             }
-        }
+        };
+        done.map(|()| None)
     }
 
     /// The host sees the acknowledgement of command `at` of those in flight.
@@ -120,6 +136,7 @@ impl Line {
         let (id, ack) = self.in_flight.swap_remove(at);
         self.ftl.media_mut().settle(&ack);
         self.oracle.acknowledge(id);
+        self.files.acknowledge(id);
         trail.push(Event::Acknowledged(id));
     }
 
@@ -154,6 +171,10 @@ impl Line {
     /// What does not.
     pub fn verify_live(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         self.check_tables()?;
+        let (listed, live) = (files::observe(&mut self.ftl).map_err(Failure::new)?, self.files.live());
+        if listed != live {
+            return Err(Failure::new(format!("power is on, the file map lists {listed:?} and not {live:?}")));
+        }
         self.observe(read)?;
         let wrong = self.oracle.live().iter().zip(read.iter()).position(|(live, read)| live != read);
         wrong.map_or(Ok(()), |lpn| {

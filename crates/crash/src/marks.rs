@@ -41,6 +41,7 @@ marks! {
     blocks_retired, dealloc_flushes, program_failures, atomic_commands, lost_references,
     demoted_degree_full, slots_reused, slot_clears,
     extents, extensions, extents_split, extents_joined,
+    fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
     }
     campaign {
     /// Commands submitted.
@@ -59,6 +60,14 @@ marks! {
     atomic_committed,
     /// Atomic commands under way at a cut that recovery undid.
     atomic_aborted,
+    /// Pages listed in the file map after a cut although they were not acknowledged.
+    file_pages_kept,
+    /// Pages neither acknowledged nor listed after a cut.
+    file_pages_dropped,
+    /// Resets of the file map under way at a cut that happened.
+    file_resets_kept,
+    /// Resets of the file map under way at a cut that did not happen.
+    file_resets_dropped,
     /// Flipped NVRAM bits that were corrected.
     flips_corrected,
     /// Faults planted.

@@ -90,7 +90,9 @@ impl Oracle {
         self.next_id += 1;
         let mut effects = Effects { id, ..Effects::default() };
         match *command {
-            Command::Write { lpn, content } => effects.pages.push((lpn, content)),
+            Command::Write { lpn, content } | Command::FileWrite { lpn, content, .. } => {
+                effects.pages.push((lpn, content));
+            }
             Command::Deallocate { lpn, len } => effects.pages.extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),
             Command::Remap { target, source, len, relocate, atomic } if target != source => {
                 effects.atomic = atomic;
@@ -102,7 +104,7 @@ impl Oracle {
                     effects.moved.push((source + at, target + at));
                 }
             }
-            Command::Remap { .. } | Command::Flush | Command::Background { .. } => {}
+            Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => {}
         }
         for (lpn, content) in &effects.pages {
             self.live[*lpn as usize] = *content;
@@ -122,6 +124,13 @@ impl Oracle {
                 self.base[lpn] = *content;
             }
         }
+    }
+
+    /// Could an LPN that reads `content` show what command `id` put there, or a later one?
+    pub fn shows_since(&self, lpn: u32, id: CommandId, content: Content) -> bool {
+        let at = lpn as usize;
+        let shows = |effects: &Effects| effects.id >= id && effects.pages.contains(&(lpn, content));
+        (self.base_id[at] >= id && self.base[at] == content) || self.pending.iter().any(|effects| shows(effects))
     }
 
     /// What was read after a recovery becomes the truth.

@@ -9,7 +9,7 @@
 use crate::oracle::{Content, ZEROES};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use remap_ssd_ftl::Refusal;
+use remap_ssd_ftl::{FilePage, Refusal};
 use std::fmt;
 
 /// One step of a script.
@@ -22,6 +22,17 @@ pub enum Command {
         /// What.
         content: Content,
     },
+    /// One page of a file, noted in the file map.
+    FileWrite {
+        /// Where.
+        lpn: u32,
+        /// What.
+        content: Content,
+        /// Of which file.
+        page: FilePage,
+    },
+    /// A reset of the file map.
+    FileReset,
     /// Trim or write zeroes.
     Deallocate {
         /// First LPN.
@@ -56,6 +67,10 @@ impl fmt::Display for Command {
         let pages = |lpn: u32, len: u32| if len == 1 { format!("{lpn}") } else { format!("{lpn}..{}", lpn + len) };
         match *self {
             Self::Write { lpn, content } => write!(f, "write {lpn}: content {content}"),
+            Self::FileWrite { lpn, content, page: FilePage { inode, offset } } => {
+                write!(f, "write {lpn}: content {content}, page {offset} of file {inode}")
+            }
+            Self::FileReset => f.write_str("reset the file map"),
             Self::Deallocate { lpn, len } => write!(f, "deallocate {}", pages(lpn, len)),
             Self::Remap { target, source, len, relocate, atomic } => {
                 write!(f, "remap {} to what {} is", pages(target, len), pages(source, len))?;
@@ -88,32 +103,74 @@ pub struct Mix {
     /// Streams of writes to LPNs in a row, new contents and then the same once more elsewhere. If there are any,
     /// remaps are longer too.
     pub run: u32,
+    /// Pages of files; a reset for every 24 of them.
+    pub files: u32,
 }
 
 impl Mix {
     /// Some of everything.
-    pub const EVEN: Self =
-        Self { write: 40, rewrite: 6, copy: 24, relocate: 14, deallocate: 10, flush: 2, background: 6, run: 0 };
+    pub const EVEN: Self = Self {
+        write: 40,
+        rewrite: 6,
+        copy: 24,
+        relocate: 14,
+        deallocate: 10,
+        flush: 2,
+        background: 6,
+        run: 0,
+        files: 0,
+    };
     /// Most metadata per page.
-    pub const REMAPS: Self =
-        Self { write: 14, rewrite: 3, copy: 52, relocate: 20, deallocate: 5, flush: 1, background: 6, run: 0 };
+    pub const REMAPS: Self = Self {
+        write: 14,
+        rewrite: 3,
+        copy: 52,
+        relocate: 20,
+        deallocate: 5,
+        flush: 1,
+        background: 6,
+        run: 0,
+        files: 0,
+    };
     /// Most garbage collection.
     pub const WRITES: Self =
-        Self { write: 74, rewrite: 4, copy: 8, relocate: 5, deallocate: 4, flush: 1, background: 10, run: 0 };
+        Self { write: 74, rewrite: 4, copy: 8, relocate: 5, deallocate: 4, flush: 1, background: 10, run: 0, files: 0 };
     /// Most deallocations.
-    pub const TRIMS: Self =
-        Self { write: 40, rewrite: 2, copy: 10, relocate: 14, deallocate: 28, flush: 2, background: 6, run: 0 };
+    pub const TRIMS: Self = Self {
+        write: 40,
+        rewrite: 2,
+        copy: 10,
+        relocate: 14,
+        deallocate: 28,
+        flush: 2,
+        background: 6,
+        run: 0,
+        files: 0,
+    };
     /// A journal: written once, then moved home.
     pub const MOVES: Self =
-        Self { write: 30, rewrite: 2, copy: 6, relocate: 48, deallocate: 8, flush: 1, background: 6, run: 0 };
+        Self { write: 30, rewrite: 2, copy: 6, relocate: 48, deallocate: 8, flush: 1, background: 6, run: 0, files: 0 };
 
     /// Files: written and copied in runs.
-    pub const RUNS: Self =
-        Self { write: 14, rewrite: 2, copy: 26, relocate: 12, deallocate: 5, flush: 1, background: 6, run: 12 };
+    pub const RUNS: Self = Self {
+        write: 14,
+        rewrite: 2,
+        copy: 26,
+        relocate: 12,
+        deallocate: 5,
+        flush: 1,
+        background: 6,
+        run: 12,
+        files: 0,
+    };
+
+    /// A log-structured file system.
+    pub const FILES: Self =
+        Self { write: 16, rewrite: 2, copy: 8, relocate: 8, deallocate: 4, flush: 1, background: 6, run: 0, files: 48 };
 
     fn total(&self) -> u32 {
         let remaps = self.copy + self.relocate;
-        self.write + self.rewrite + remaps + self.deallocate + self.flush + self.background + self.run
+        self.write + self.rewrite + remaps + self.deallocate + self.flush + self.background + self.run + self.files
     }
 }
 
@@ -140,6 +197,8 @@ pub struct Generator {
     stream: Stream,
     /// First LPN of the last stream of new contents.
     fresh: u32,
+    /// Page of a file written last: no two have the same number.
+    file_page: u32,
 }
 
 /// Writes to LPNs in a row that are still to come.
@@ -173,6 +232,7 @@ impl Generator {
             recent: [popular; 4],
             stream: Stream::default(),
             fresh: 0,
+            file_page: 0,
         }
     }
 
@@ -231,6 +291,8 @@ impl Generator {
             self.stream_on(live)
         } else if drawn(mix.flush) {
             Command::Flush
+        } else if drawn(mix.files) {
+            self.file()
         } else {
             Command::Background { steps: self.random.random_range(1..6) }
         }
@@ -274,6 +336,15 @@ impl Generator {
             return Command::Write { lpn, content: self.next_unique };
         }
         Command::Write { lpn, content: repeated }
+    }
+
+    fn file(&mut self) -> Command {
+        if self.random.random_ratio(1, 25) {
+            return Command::FileReset;
+        }
+        self.file_page += 1;
+        let page = FilePage { inode: self.random.random_range(0..6), offset: self.file_page };
+        Command::FileWrite { lpn: self.lpn(), content: self.content(), page }
     }
 
     fn content(&mut self) -> Content {

@@ -50,6 +50,8 @@ struct Profile {
     mix: Mix,
     steps: u32,
     policy: GcPolicy,
+    /// Files and pages that the file map has room for.
+    files: (u32, u32),
 }
 
 /// Dies, superblocks and pages per block; the rest is what most profiles share.
@@ -69,6 +71,7 @@ const COMMON: Profile = Profile {
     mix: Mix::EVEN,
     steps: 260,
     policy: GcPolicy::Greedy,
+    files: (0, 0),
 };
 
 const PROFILES: &[Profile] = &[
@@ -147,6 +150,8 @@ const PROFILES: &[Profile] = &[
     },
     // Runs, and blocks that fail.
     Profile { shape: (4, 15, 8), segment_bytes: 192, bad_blocks: 2, dealloc_slots: 40, mix: Mix::RUNS, ..COMMON },
+    // A file system that notes its pages, until table or lists are full.
+    Profile { files: (4, 24), mix: Mix::FILES, spare_pages: 2, count_max: 4, ..COMMON },
 ];
 
 impl Setup {
@@ -173,6 +178,8 @@ impl Setup {
             gc_free: 0.0,
             wear_gap: profile.wear_gap,
             dealloc_slots: profile.dealloc_slots,
+            fs_files: profile.files.0,
+            fs_blocks: profile.files.1,
             guards: mutant.map_or(Guards::ALL, Guards::without),
         };
         let geometry = enough(&mut config, dies, superblocks, pages_per_block);
@@ -205,6 +212,9 @@ impl Setup {
             Guard::StaleSegments if self.config.scheme == SchemeKind::Pebble => self.config.dealloc_slots <= 4,
             guard if scheme_of(guard) == SchemeKind::RemapSsdX => self.mix == Mix::RUNS,
             Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => self.mix != Mix::WRITES,
+            Guard::FsAfterData | Guard::FsGenerations | Guard::FsWhole | Guard::FsTornPlaces => {
+                self.config.fs_files > 0
+            }
             // Slow, and no guard needs it.
             _ => self.steps >= 200,
         }

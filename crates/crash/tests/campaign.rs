@@ -1,5 +1,6 @@
 //! Short campaigns: every durable scheme keeps its promise, and the one that cannot is caught.
 
+use remap_ssd_crash::setup::Setup;
 use remap_ssd_crash::{Code, Marks, Options, Report, replay, run};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 
@@ -97,6 +98,23 @@ fn pebble_survives_every_cut() {
     let mut names: Vec<&str> = REMAPPING.iter().copied().filter(|name| !other.contains(name)).collect();
     names.extend(["demoted_degree_full", "slot_clears", "slots_reused"]);
     happened(&marks, &names);
+}
+
+/// Every mark that a script on the file map can make, under schemes that differ in how a write becomes durable.
+#[test]
+fn the_file_map_survives_every_cut() {
+    let setup =
+        (0..Setup::COUNT).find(|at| Setup::new(SchemeKind::None, None, *at, None).config.fs_files > 0).expect("one");
+    for scheme in [SchemeKind::RemapSsd, SchemeKind::Pebble, SchemeKind::None] {
+        let mut marks = Marks::default();
+        for seed in 0..20 {
+            let report = replay(&Code { scheme, policy: None, setup, seed, mutant: None });
+            assert!(report.failures.is_empty(), "{}\n{}", report.failures[0].code, report.failures[0].text);
+            marks.add(&report.marks);
+        }
+        happened(&marks, &["fs_recorded", "fs_files_full", "fs_blocks_full", "fs_resets", "gc_runs"]);
+        happened(&marks, &["file_pages_kept", "file_pages_dropped", "file_resets_kept", "file_resets_dropped"]);
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::saved::OpenError;
 use crate::timing::{Command, Timing};
-use remap_ssd_ftl::{Ftl, RecoveryReport, Refusal, Remap};
+use remap_ssd_ftl::{FileBlock, FilePage, FileStatus, Ftl, RecoveryReport, Refusal, Remap};
+use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Page, Payload};
 
 /// What the host asks of one logical page, or of a range if it is a remap.
@@ -84,6 +85,15 @@ pub struct Completion {
     pub done_at: u64,
     /// Done, or why not.
     pub result: Result<(), Refusal>,
+}
+
+/// How an `fs_write` ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileCompletion {
+    /// When.
+    pub done_at: u64,
+    /// The data is written, and whether it is listed; or why not.
+    pub result: Result<FileStatus, Refusal>,
 }
 
 /// A simulated SSD.
@@ -265,6 +275,42 @@ impl Device {
             }
             at = next;
         }
+    }
+
+    /// Writes a page of a file, and notes in the file map which one it is.
+    pub fn fs_write(&mut self, now: u64, lpn: u32, payload: &Payload, page: FilePage) -> FileCompletion {
+        let received = self.timing.receive_page(now);
+        let result = self.ftl.fs_write(lpn, payload, page);
+        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
+        FileCompletion { done_at: self.settle(now, ready), result }
+    }
+
+    /// Pages of a file noted since the last reset, in order, and when they are with the host.
+    pub fn fs_map(&mut self, now: u64, inode: u32) -> (u64, Result<Vec<FileBlock>, Refusal>) {
+        let result = self.ftl.fs_map(inode);
+        let blocks = result.as_ref().map_or(0, Vec::len);
+        (self.send(now, blocks * size_of::<FileBlock>()), result)
+    }
+
+    /// Files noted since the last reset, in order of their numbers, and when they are with the host.
+    pub fn fs_files(&mut self, now: u64) -> (u64, Result<Vec<u32>, Refusal>) {
+        let result = self.ftl.fs_files();
+        let files = result.as_ref().map_or(0, Vec::len);
+        (self.send(now, files * size_of::<u32>()), result)
+    }
+
+    /// Forgets all files.
+    pub fn fs_reset(&mut self, now: u64) -> Completion {
+        let result = self.ftl.fs_reset();
+        let ready = self.timing.arrive(now);
+        Completion { done_at: self.settle(now, ready), result }
+    }
+
+    /// Charges what the firmware just did, and the transfer of its answer in whole pages.
+    fn send(&mut self, now: u64, bytes: usize) -> u64 {
+        let ready = self.timing.arrive(now);
+        let done = self.settle(now, ready);
+        (0..bytes.div_ceil(PAGE_BYTES)).fold(done, |end, _| end.max(self.timing.send_page(now, done)))
     }
 
     /// Charges what the firmware just did.

@@ -19,7 +19,7 @@ mod service;
 pub mod timing;
 
 pub use config::{DeviceConfig, DeviceConfigError};
-pub use device::{Completion, Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
+pub use device::{Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
 pub use preset::{PRESETS, Preset};
 pub use saved::OpenError;
 pub use scale::parse_scale;

@@ -65,6 +65,7 @@ pub const PRESETS: &[Preset] = &[
             "NVRAM: battery-backed DRAM, 50 ns per 64 bytes; 10^15 writes",
             "NVRAM: 2 GiB for L2P and for P2L with two slots of 8 bytes a page (the paper has one of 4 or 8 bytes); two, \
              since a page that moves twice must not lose the one entry that tells of it",
+            "fs_write: a million files as in the paper, and lists of two million pages, 32 bytes each",
             "effective link bandwidth 3,200 MiB/s, 1 us a command; no deduplication, contents not stored",
             "addressable share 0.9, queue depth 32, background collection after 1 ms of idleness",
         ],
@@ -156,6 +157,14 @@ fn pebble() -> DeviceConfig {
         hash: Hash { latency_ns: 0, interval_ns: 0 },
         link: ASSUMED_LINK,
         background: Background { lookup_stalls_dies: false, idle_after_ns: 1_000_000 },
-        firmware: Config { lpns, log_bytes: 2 << 30, scheme: SchemeKind::Pebble, dedup: false, ..Config::default() },
+        firmware: Config {
+            lpns,
+            log_bytes: 2 << 30,
+            scheme: SchemeKind::Pebble,
+            dedup: false,
+            fs_files: 1 << 20,
+            fs_blocks: 2 << 20,
+            ..Config::default()
+        },
     }
 }

@@ -7,6 +7,7 @@
 //! - pages per block: rounded, at least 1; the factor that this gives is the one used for the rest;
 //! - logical pages: in proportion to the *data* pages of a superblock, rounded down, since head and tail take
 //!   a larger share of a small one;
+//! - files and pages of the file map: in proportion, rounded down, at least 64;
 //! - remapping metadata and slots for deallocations: in proportion, rounded down, the slots at least 64;
 //! - segments: as they are while a superblock's share of the NVRAM is 16 of them or more, then the power of
 //!   two that it is, at least 256 bytes (or the given size, if smaller); the metadata is a multiple of it.
@@ -21,6 +22,7 @@ use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
 const DEALLOC_SLOTS_MIN: u32 = 64;
+const FS_PLACES_MIN: u32 = 64;
 const SEGMENT_BYTES_MIN: u32 = 256;
 const SEGMENTS_PER_SUPERBLOCK: u64 = 16;
 
@@ -78,6 +80,9 @@ impl DeviceConfig {
         firmware.lpns = data.of(firmware.lpns.into()) as u32;
         firmware.dealloc_slots =
             (used.of(firmware.dealloc_slots.into()) as u32).max(DEALLOC_SLOTS_MIN.min(firmware.dealloc_slots));
+        for places in [&mut firmware.fs_files, &mut firmware.fs_blocks] {
+            *places = (used.of((*places).into()) as u32).max(FS_PLACES_MIN.min(*places));
+        }
         let log_bytes = used.of(firmware.log_bytes);
         let share = log_bytes / u64::from(small.superblocks()) / SEGMENTS_PER_SUPERBLOCK;
         let wanted = share.max(1).next_power_of_two().min(firmware.segment_bytes.into()) as u32;

@@ -68,6 +68,7 @@ impl Ftl {
         if core.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
             return Err("the map has the wrong length".into());
         }
+        self.files.check(core)?;
         self.scheme.check(core)
     }
 }

@@ -33,6 +33,9 @@ pub enum Refusal {
     /// More pages than an atomic remap may have here.
     #[error("atomic command too large")]
     AtomicTooLarge,
+    /// Neither files nor lists have room in this device's NVRAM.
+    #[error("this device keeps no file map: fs_files and fs_blocks are 0")]
+    NoFileMap,
     /// The device's entries cannot record commands.
     #[error("atomic commands need 24-byte entries")]
     AtomicUnsupported,

@@ -61,6 +61,10 @@ pub struct Config {
     pub wear_gap: u32,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
+    /// Files that the file map of `fs_write` can list; 0 if there is no map.
+    pub fs_files: u32,
+    /// Pages that its lists have room for, all together; 0 if there is no map.
+    pub fs_blocks: u32,
     /// Guards switched off, for the tests that prove each of them necessary.
     #[serde(skip)]
     pub guards: Guards,
@@ -82,6 +86,8 @@ impl Default for Config {
             gc_free: 0.10,
             wear_gap: 64,
             dealloc_slots: 4096,
+            fs_files: 0,
+            fs_blocks: 0,
             guards: Guards::ALL,
         }
     }
@@ -170,6 +176,7 @@ impl Config {
         if self.dealloc_slots < 4 {
             return fail(format!("dealloc_slots = {} must be at least 4", self.dealloc_slots));
         }
+        crate::files::check(self)?;
         crate::scheme::check(self, geometry)
     }
 }

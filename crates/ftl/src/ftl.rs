@@ -8,6 +8,7 @@ use crate::config::{Config, ConfigError};
 use crate::core::Core;
 use crate::dealloc::DeallocLog;
 use crate::dedup::{Dedup, Fingerprint};
+use crate::files::Files;
 use crate::gc::Gc;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::{GroupInfo, RemapScheme, Usage};
@@ -22,6 +23,7 @@ pub struct Ftl {
     pub(crate) dedup: Option<Dedup>,
     pub(crate) dealloc: DeallocLog,
     pub(crate) atomic: Atomic,
+    pub(crate) files: Files,
     pub(crate) gc: Gc,
     /// No reclaiming now: an atomic command or recovery is under way.
     pub(crate) paused: bool,
@@ -52,6 +54,7 @@ impl Ftl {
             dedup,
             dealloc: DeallocLog::default(),
             atomic: Atomic::default(),
+            files: Files::default(),
             gc: Gc::default(),
             paused: false,
         })
@@ -63,6 +66,7 @@ impl Ftl {
     /// A configuration that cannot work on this geometry.
     pub fn format(media: Media, config: Config) -> Result<Self, ConfigError> {
         let mut ftl = Self::assemble(media, config)?;
+        ftl.files.format(&mut ftl.core);
         let core = &mut ftl.core;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);

@@ -72,6 +72,14 @@ guards! {
     AbortedStay = "aborted-stay",
     /// The slot of a superseded entry is overwritten only after what superseded it is durable.
     SlotReuse = "slot-reuse",
+    /// A page is listed in the file map only once its data is durable.
+    FsAfterData = "fs-after-data",
+    /// Entries of the file map from before its last reset do not count.
+    FsGenerations = "fs-generations",
+    /// An entry of the file map counts only if all of its words are there.
+    FsWhole = "fs-whole",
+    /// A place of the file map in which part of an entry landed is not used again before the next reset.
+    FsTornPlaces = "fs-torn-places",
     /// Virtual time resumes above everything found on the media.
     TimeResumes = "time-resumes",
 }

@@ -5,6 +5,7 @@
 //! lives                 atomic slot          1 word             (atomic)
 //! + 1                   aborted commands     64 words           (atomic)
 //! + 64                  deallocation log     2 halves x slots x 2 words (dealloc)
+//! + 2 halves            file map             1 word, 2 slots x 2 words a file, 4 words an entry (files)
 //! rest                  the scheme's own
 //! ```
 //! Invariant: a function of the configuration and the geometry alone.
@@ -30,6 +31,8 @@ pub struct Layout {
     pub dealloc: usize,
     /// Slots in each half of it.
     pub dealloc_slots: usize,
+    /// The file map.
+    pub files: usize,
     /// The scheme's region.
     pub scheme: usize,
     /// All words.
@@ -44,9 +47,10 @@ impl Layout {
         let dealloc = aborted + ABORTED_SLOTS;
         let dealloc_slots = config.dealloc_slots as usize;
         // The scheme's region starts at a multiple of 64 bytes, as its segments do.
-        let scheme = (dealloc + 2 * dealloc_slots * DEALLOC_WORDS).next_multiple_of(8);
+        let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
+        let scheme = (files + crate::files::nvram_words(config)).next_multiple_of(8);
         let words = scheme + crate::scheme::nvram_words(config, geometry);
-        Self { atomic, aborted, dealloc, dealloc_slots, scheme, words }
+        Self { atomic, aborted, dealloc, dealloc_slots, files, scheme, words }
     }
 }
 

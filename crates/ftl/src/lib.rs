@@ -10,6 +10,7 @@ mod core;
 mod counts;
 mod dealloc;
 mod dedup;
+mod files;
 mod ftl;
 mod gc;
 pub mod guard;
@@ -24,6 +25,7 @@ mod superblock;
 
 pub use command::{Refusal, Remap};
 pub use config::{Config, ConfigError, EntrySize};
+pub use files::{FileBlock, FilePage, FileStatus};
 pub use ftl::Ftl;
 pub use guard::{Guard, Guards};
 pub use policy::GcPolicy;

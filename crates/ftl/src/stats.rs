@@ -69,6 +69,14 @@ counters! {
     wear_runs,
     /// Reclaims of remapping metadata that were not part of a flash GC.
     metadata_gc_runs,
+    /// Pages noted in the file map.
+    fs_recorded,
+    /// Pages not noted: no room for one more file.
+    fs_files_full,
+    /// Pages not noted: no room for one more page.
+    fs_blocks_full,
+    /// Resets of the file map.
+    fs_resets,
     /// Slots whose superseded entry was overwritten.
     slots_reused,
     /// Rooms of slots cleared when their superblock was erased.

@@ -21,6 +21,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &["enum Stream", "struct Head", "const MAGIC", "fn head_offset", "fn tail_offsets"],
     ),
     ("crates/ftl/src/dealloc.rs", &["struct DeallocWhen", "struct DeallocWhat", "fn word", "fn bitmap"]),
+    ("crates/ftl/src/files/record.rs", &[]),
     ("crates/ftl/src/gc.rs", &["const LOST"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
     ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "struct LogEntry"]),

@@ -7,6 +7,7 @@
 pub mod aging;
 mod inflight;
 pub mod metrics;
+pub mod micro;
 pub mod report;
 pub mod run;
 pub mod source;

@@ -15,6 +15,7 @@ mod flash;
 mod witnesses;
 
 use crate::config::{Config, ConfigError};
+use crate::files::Found;
 use crate::ftl::Ftl;
 use crate::gc::LOST;
 use crate::guard::Guard;
@@ -95,11 +96,12 @@ impl Ftl {
         ftl.read_bitmaps(&mut witnesses)?;
         ftl.read_deallocations(&mut witnesses)?;
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
+        let found = ftl.files.read_back(&mut ftl.core);
         if witnesses.newest() >= WSN_MAX {
             return Err(RecoveryError::Foreign("its sequence numbers are used up".into()));
         }
         ftl.count(&mut witnesses);
-        ftl.resume(witnesses, open)
+        ftl.resume(witnesses, open, &found)
     }
 
     /// Deallocated LPNs: each set bit of a bitmap is one, as of the bitmap's own number.
@@ -156,9 +158,15 @@ impl Ftl {
     }
 
     /// Step 5.
-    fn resume(mut self, witnesses: Witnesses, open: Vec<SbId>) -> Result<(Self, RecoveryReport), RecoveryError> {
+    fn resume(
+        mut self,
+        witnesses: Witnesses,
+        open: Vec<SbId>,
+        files: &Found,
+    ) -> Result<(Self, RecoveryReport), RecoveryError> {
         let Witnesses { mut report, relocated, lost, aborted_seen, aborted_places, .. } = witnesses;
         self.resume_streams(&open);
+        self.files.repair(&mut self.core, files);
         report.aborted = aborted_seen.len() as u64;
         let crowded = aborted_seen.len() > ABORTED_SLOTS / 2;
         if !self.atomic.resume(&mut self.core, aborted_seen) {

@@ -76,6 +76,7 @@ fn status_of(refusal: Refusal) -> Status {
         Refusal::MediaError => Status::UNRECOVERED_READ,
         Refusal::CapacityExceeded => Status::CAPACITY,
         Refusal::AtomicTooLarge | Refusal::AtomicUnsupported => Status::NOT_ATOMIC,
+        Refusal::NoFileMap => Status::INVALID_OPCODE,
     }
 }
 

@@ -1,0 +1,314 @@
+//! The file map: which pages of which files were written since the host's last checkpoint (MEMSYS'17 §4.2.2).
+//!
+//! `fs_write` writes a page and notes in NVRAM which page of which file it is. A log-structured file system then need
+//! not write its index blocks before its next checkpoint, resets the map after it, and reads the map back to recover.
+//! A hash table leads from an inode to the list of its pages; lists only grow; a reset is one atomic store, because
+//! every word tells its generation.
+//!
+//! Invariants: what is acknowledged since the last reset is listed, in order; what is listed has its data. The entries
+//! say everything: table and links are there for walking, and recovery repairs them (`recover`).
+//! Absent: what the host makes of it. A page listed may have been overwritten or deallocated since.
+
+mod record;
+mod recover;
+
+use crate::command::Refusal;
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::ftl::Ftl;
+use crate::guard::Guard;
+use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
+pub use recover::Found;
+use remap_ssd_media::{After, ClearId, MediaError, OpKind, Payload, Purpose};
+
+/// A page of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePage {
+    /// The file.
+    pub inode: u32,
+    /// Page within the file.
+    pub offset: u32,
+}
+
+/// A page in a file's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileBlock {
+    /// Page within the file.
+    pub offset: u32,
+    /// Logical page that was written for it.
+    pub lpn: u32,
+}
+
+/// How an `fs_write` ended. In each case the data is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileStatus {
+    /// The page is in its file's list.
+    Recorded,
+    /// Not listed: the table has as many files as it can.
+    FilesFull,
+    /// Not listed: the lists have as many pages as they can.
+    BlocksFull,
+    /// Not listed: NVRAM of the map is damaged. A reset mends it.
+    MapDamaged,
+}
+
+/// The map's DRAM state.
+#[derive(Default)]
+pub struct Files {
+    generation: u32,
+    /// Places for entries used since the last reset, torn ones included.
+    used: u32,
+    /// Files that have a list.
+    files: u32,
+    damaged: bool,
+    /// The zeroing that new entries wait for.
+    clear: ClearId,
+}
+
+/// Checks the parameters.
+pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
+    let (files, blocks) = (config.fs_files, config.fs_blocks);
+    if (files == 0) != (blocks == 0) || files > 1 << 28 || blocks == NONE {
+        return Err(ConfigError(format!(
+            "fs_files = {files} and fs_blocks = {blocks} must both be 0, or fs_files 1 to {} and fs_blocks 1 to {}",
+            1 << 28,
+            NONE - 1
+        )));
+    }
+    Ok(())
+}
+
+/// Words of NVRAM.
+pub(crate) fn nvram_words(config: &Config) -> usize {
+    Region::new(0, config).words()
+}
+
+impl Ftl {
+    /// Writes a page of a file and notes which one it is.
+    ///
+    /// # Errors
+    /// `NoFileMap`, and those of `write`: nothing is noted then.
+    pub fn fs_write(&mut self, lpn: u32, payload: &Payload, page: FilePage) -> Result<FileStatus, Refusal> {
+        self.has_file_map()?;
+        self.write(lpn, payload)?;
+        let status = self.files.append(&mut self.core, lpn, page).unwrap_or_else(|_| {
+            self.files.damaged = true;
+            FileStatus::MapDamaged
+        });
+        match status {
+            FileStatus::Recorded => self.core.stats.fs_recorded += 1,
+            FileStatus::FilesFull => self.core.stats.fs_files_full += 1,
+            FileStatus::BlocksFull => self.core.stats.fs_blocks_full += 1,
+            FileStatus::MapDamaged => {}
+        }
+        Ok(status)
+    }
+
+    /// Pages of a file written since the last reset, in order.
+    ///
+    /// # Errors
+    /// `NoFileMap`; `MediaError` if the map is damaged.
+    pub fn fs_map(&mut self, inode: u32) -> Result<Vec<FileBlock>, Refusal> {
+        self.has_file_map()?;
+        self.files.list(&mut self.core, inode).map_err(|_| Refusal::MediaError)
+    }
+
+    /// Files written since the last reset, in order of their numbers.
+    ///
+    /// # Errors
+    /// `NoFileMap`; `MediaError` if the map is damaged.
+    pub fn fs_files(&mut self) -> Result<Vec<u32>, Refusal> {
+        self.has_file_map()?;
+        self.files.inodes(&mut self.core).map_err(|_| Refusal::MediaError)
+    }
+
+    /// Forgets all files.
+    ///
+    /// # Errors
+    /// `NoFileMap`.
+    pub fn fs_reset(&mut self) -> Result<(), Refusal> {
+        self.has_file_map()?;
+        self.files.reset(&mut self.core);
+        self.core.stats.fs_resets += 1;
+        Ok(())
+    }
+
+    fn has_file_map(&self) -> Result<(), Refusal> {
+        if self.core.config.fs_files > 0 { Ok(()) } else { Err(Refusal::NoFileMap) }
+    }
+}
+
+impl Files {
+    /// Formats the region.
+    pub(crate) fn format(&mut self, core: &mut Core) {
+        if core.config.fs_files > 0 {
+            self.generation = 1;
+            core.media.store(Region::of(core).base, 1, Purpose::Meta, After::NOTHING);
+        }
+    }
+
+    /// Notes a page that has just been written to `lpn`.
+    fn append(&mut self, core: &mut Core, lpn: u32, page: FilePage) -> Result<FileStatus, MediaError> {
+        let region = Region::of(core);
+        if self.damaged {
+            return Ok(FileStatus::MapDamaged);
+        }
+        let slot = self.find(core, page.inode, Purpose::Host)?;
+        if self.used == region.blocks {
+            return Ok(FileStatus::BlocksFull);
+        }
+        let Some((slot, ends)) = slot else { return Ok(FileStatus::FilesFull) };
+        if ends.is_none() && self.files == core.config.fs_files {
+            return Ok(FileStatus::FilesFull);
+        }
+        // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's words, in any order.
+        // Cut before 2, or inside: some word is of another generation and the page is not listed.
+        let mapping = core.map.get(lpn).expect("it has just been written");
+        let data = After::page(mapping.ppn).and(if mapping.remapped { After::FENCE } else { After::NOTHING });
+        let after = if core.config.guards.has(Guard::FsAfterData) { data } else { After::NOTHING };
+        let index = self.used;
+        let words = [lpn, page.offset, page.inode, NONE].map(|value| Tagged::of(self.generation, value));
+        core.media.store_record(region.entry(index), &words, Purpose::Host, after.and(After::clear(self.clear)));
+        self.used += 1;
+        // Links, which nothing relies on after a cut: from the entry before, and to the last one.
+        let ends = match ends {
+            Some(Ends { head, tail }) => {
+                let link = Tagged::of(self.generation, index);
+                core.media.store(region.entry(tail) + 3, link, Purpose::Meta, After::NOTHING);
+                Ends { head, tail: index }
+            }
+            None => {
+                self.files += 1;
+                let name = Tagged::of(self.generation, page.inode);
+                core.media.store(region.slot(slot), name, Purpose::Meta, After::NOTHING);
+                Ends { head: index, tail: index }
+            }
+        };
+        core.media.store(region.slot(slot) + 1, ends.into(), Purpose::Meta, After::NOTHING);
+        Ok(FileStatus::Recorded)
+    }
+
+    /// The slot of a file with the ends of its list, or the one it would get; `None` if the table is full.
+    fn find(&self, core: &mut Core, inode: u32, purpose: Purpose) -> Result<Option<(u32, Option<Ends>)>, MediaError> {
+        let region = Region::of(core);
+        let (mut found, mut probes) = (None, 0);
+        for slot in region.probe(inode) {
+            probes += 1;
+            let name = Tagged::from_bits(core.media.load(region.slot(slot))?);
+            if name.generation() != self.generation {
+                found = Some((slot, None));
+                break;
+            }
+            if name.value() == inode {
+                found = Some((slot, Some(Ends::from(core.media.load(region.slot(slot) + 1)?))));
+                break;
+            }
+        }
+        core.media.charge(OpKind::NvRead, probes * SLOT_WORDS as u32 * 8, purpose, After::NOTHING);
+        Ok(found)
+    }
+
+    fn list(&self, core: &mut Core, inode: u32) -> Result<Vec<FileBlock>, MediaError> {
+        if self.damaged {
+            return Err(MediaError::Uncorrectable);
+        }
+        let region = Region::of(core);
+        let Some((_, Some(ends))) = self.find(core, inode, Purpose::Host)? else { return Ok(Vec::new()) };
+        let (mut blocks, mut next) = (Vec::new(), ends.head);
+        while next != NONE && blocks.len() < self.used as usize {
+            let at = region.entry(next);
+            let mut value = |word| core.media.load(at + word).map(|bits| Tagged::from_bits(bits).value());
+            blocks.push(FileBlock { lpn: value(0)?, offset: value(1)? });
+            next = if next == ends.tail { NONE } else { value(3)? };
+        }
+        core.media.charge(OpKind::NvRead, (blocks.len() * ENTRY_WORDS * 8) as u32, Purpose::Host, After::NOTHING);
+        Ok(blocks)
+    }
+
+    fn inodes(&self, core: &mut Core) -> Result<Vec<u32>, MediaError> {
+        if self.damaged {
+            return Err(MediaError::Uncorrectable);
+        }
+        let region = Region::of(core);
+        core.media.charge(OpKind::NvRead, region.slots * SLOT_WORDS as u32 * 8, Purpose::Host, After::NOTHING);
+        let mut inodes = Vec::new();
+        for slot in 0..region.slots {
+            let name = Tagged::from_bits(core.media.load(region.slot(slot))?);
+            if name.generation() == self.generation {
+                inodes.push(name.value());
+            }
+        }
+        inodes.sort_unstable();
+        Ok(inodes)
+    }
+
+    fn reset(&mut self, core: &mut Core) {
+        let region = Region::of(core);
+        let damaged = std::mem::take(&mut self.damaged);
+        (self.used, self.files) = (0, 0);
+        if self.generation == u32::MAX {
+            return self.start_over(core);
+        }
+        // One store. Entries of the generations before never count again; one of the new generation that lands before
+        // this store proves by itself that the reset happened.
+        self.generation += 1;
+        core.media.store(region.base, self.generation.into(), Purpose::Host, After::clear(self.clear));
+        if damaged {
+            self.clear = core.media.clear(region.base + 1, region.words() - 1, After::FENCE);
+        }
+    }
+
+    /// All generations have been used.
+    fn start_over(&mut self, core: &mut Core) {
+        // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut before 1: as if not
+        // reset. After 1: reset, and recovery goes on with 2.
+        let region = Region::of(core);
+        core.media.store(region.base, 0, Purpose::Host, After::NOTHING);
+        self.clear = core.media.clear(region.base + 1, region.words() - 1, After::FENCE);
+        core.media.store(region.base, 1, Purpose::Meta, After::clear(self.clear));
+        core.media.fence();
+        self.generation = 1;
+    }
+
+    /// Compares table, links and entries.
+    pub(crate) fn check(&self, core: &Core) -> Result<(), String> {
+        if core.config.fs_files == 0 || self.damaged {
+            return Ok(());
+        }
+        let region = Region::of(core);
+        let word = |at: usize| Tagged::from_bits(core.media.peek(at));
+        let (mut listed, mut files) = (0, 0);
+        for slot in 0..region.slots {
+            let name = word(region.slot(slot));
+            if name.generation() != self.generation {
+                continue;
+            }
+            files += 1;
+            let Ends { head, tail } = Ends::from(core.media.peek(region.slot(slot) + 1));
+            let (mut at, mut last) = (head, None);
+            while at != NONE {
+                let entry = |index| word(region.entry(at) + index);
+                let whole = || (0..ENTRY_WORDS).all(|index| entry(index).generation() == self.generation);
+                let follows = at < self.used && last.is_none_or(|last| at > last);
+                if !follows || !whole() || entry(2).value() != name.value() {
+                    return Err(format!("entry {at} of file {} is not one of its entries", name.value()));
+                }
+                listed += 1;
+                last = Some(at);
+                at = entry(3).value();
+            }
+            if last != Some(tail) {
+                return Err(format!("the list of file {} ends at {last:?} and not at {tail}", name.value()));
+            }
+        }
+        let whole = |index: &u32| (0..4).all(|at| word(region.entry(*index) + at).generation() == self.generation);
+        let entries = (0..self.used).filter(whole).count();
+        if files != self.files || listed != entries {
+            return Err(format!(
+                "{files} files list {listed} of {entries} pages, and {} files are counted",
+                self.files
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The map's words in NVRAM.
+//!
+//! ```text
+//! 0              generation
+//! 1              table: 2 slots a file; a slot is [generation, inode] [head, tail]
+//! then           entries: [generation, LPN] [generation, offset] [generation, inode] [generation, next]
+//! ```
+//! Invariant: an entry counts only if all of its words are of the generation in force.
+
+use crate::config::Config;
+use crate::core::Core;
+use bitfield_struct::bitfield;
+
+/// Words of a slot of the table.
+pub(super) const SLOT_WORDS: usize = 2;
+/// Words of an entry.
+pub(super) const ENTRY_WORDS: usize = 4;
+/// No entry.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A value and the generation it is of.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub(super) struct Tagged {
+    #[bits(32)]
+    pub generation: u32,
+    #[bits(32)]
+    pub value: u32,
+}
+
+impl Tagged {
+    pub fn of(generation: u32, value: u32) -> u64 {
+        Self::new().with_generation(generation).with_value(value).into_bits()
+    }
+}
+
+/// First and last entry of a file's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub head: u32,
+    pub tail: u32,
+}
+
+impl From<u64> for Ends {
+    fn from(word: u64) -> Self {
+        Self { head: word as u32, tail: (word >> 32) as u32 }
+    }
+}
+
+impl From<Ends> for u64 {
+    fn from(ends: Ends) -> Self {
+        Self::from(ends.tail) << 32 | Self::from(ends.head)
+    }
+}
+
+/// Where the map is.
+#[derive(Clone, Copy)]
+pub(super) struct Region {
+    pub base: usize,
+    /// Slots of the table: twice the files, so that probes stay short.
+    pub slots: u32,
+    pub blocks: u32,
+}
+
+impl Region {
+    pub fn new(base: usize, config: &Config) -> Self {
+        Self { base, slots: 2 * config.fs_files, blocks: config.fs_blocks }
+    }
+
+    pub fn of(core: &Core) -> Self {
+        Self::new(core.layout.files, &core.config)
+    }
+
+    pub fn words(&self) -> usize {
+        match self.slots {
+            0 => 0,
+            slots => 1 + slots as usize * SLOT_WORDS + self.blocks as usize * ENTRY_WORDS,
+        }
+    }
+
+    /// First word of a slot.
+    pub fn slot(&self, slot: u32) -> usize {
+        self.base + 1 + slot as usize * SLOT_WORDS
+    }
+
+    /// First word of an entry.
+    pub fn entry(&self, index: u32) -> usize {
+        self.base + 1 + self.slots as usize * SLOT_WORDS + index as usize * ENTRY_WORDS
+    }
+
+    /// Slots in which a file may be, from the first choice on.
+    pub fn probe(&self, inode: u32) -> impl Iterator<Item = u32> + use<> {
+        let first = (u64::from(inode.wrapping_mul(0x9e37_79b1)) * u64::from(self.slots)) >> 32;
+        let slots = self.slots;
+        (0..slots).map(move |step| ((first + u64::from(step)) % u64::from(slots)) as u32)
+    }
+}

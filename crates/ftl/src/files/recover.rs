@@ -1,0 +1,118 @@
+//! The file map after a power cut: the entries tell which generation is in force and which pages are listed.
+//!
+//! Invariants: reading writes nothing; what is written after it (generation, table, links) says only what the entries
+//! say, so that a cut in between changes nothing. A place in which part of an entry landed is not used again before the
+//! next reset: its words could make up an entry together with those of another one.
+
+use super::Files;
+use super::record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
+use crate::core::Core;
+use crate::guard::Guard;
+use remap_ssd_media::{After, OpKind, Purpose};
+
+/// What recovery found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Entries in force and their files, in order.
+    entries: Vec<(u32, u32)>,
+    /// Generation 0 stands in NVRAM: what else stands there is being zeroed.
+    starts_over: bool,
+}
+
+impl Files {
+    /// Reads the map back.
+    pub(crate) fn read_back(&mut self, core: &mut Core) -> Found {
+        let (region, mut found) = (Region::of(core), Found::default());
+        if region.slots == 0 {
+            return found;
+        }
+        core.media.charge(OpKind::NvRead, (region.words() * 8) as u32, Purpose::Meta, After::NOTHING);
+        let word = core.media.load(region.base);
+        if word == Ok(0) {
+            found.starts_over = true;
+            return found;
+        }
+        let words: Vec<[Tagged; ENTRY_WORDS]> = (0..region.blocks).map(|index| self.read_entry(core, index)).collect();
+        // The largest generation found anywhere: an entry of it proves the reset that began it.
+        let generations = words.iter().flatten().map(|word| word.generation());
+        let newest = generations.max().unwrap_or(0);
+        self.damaged |= word.is_err();
+        self.generation = newest.max(word.unwrap_or(0) as u32).max(1);
+        let guards = core.config.guards;
+        for (index, entry) in (0..).zip(&words) {
+            let mut mine = entry.iter().map(|word| word.generation() == self.generation);
+            let some = mine.clone().any(|mine| mine);
+            let whole = if guards.has(Guard::FsWhole) { mine.all(|mine| mine) } else { mine.next() == Some(true) };
+            let stale = !guards.has(Guard::FsGenerations) && entry[0].generation() != 0 && !some;
+            if some && guards.has(Guard::FsTornPlaces) || whole {
+                self.used = index + 1;
+            }
+            if whole || stale {
+                found.entries.push((index, entry[2].value()));
+            }
+        }
+        found
+    }
+
+    fn read_entry(&mut self, core: &mut Core, index: u32) -> [Tagged; ENTRY_WORDS] {
+        let at = Region::of(core).entry(index);
+        [0, 1, 2, 3].map(|word| {
+            let bits = core.media.load(at + word).unwrap_or_else(|_| {
+                self.damaged = true;
+                0
+            });
+            Tagged::from_bits(bits)
+        })
+    }
+
+    /// Makes generation, table and links say what the entries say.
+    pub(crate) fn repair(&mut self, core: &mut Core, found: &Found) {
+        let region = Region::of(core);
+        if region.slots == 0 {
+            return;
+        }
+        if found.starts_over {
+            return self.start_over(core);
+        }
+        let mut table = vec![[0u64; SLOT_WORDS]; region.slots as usize];
+        let mut links = vec![NONE; found.entries.len()];
+        let mut place = std::collections::BTreeMap::new();
+        for (at, &(index, inode)) in found.entries.iter().enumerate() {
+            let name = Tagged::of(self.generation, inode);
+            let free = |slot: &u32| [0, name].contains(&table[*slot as usize][0]);
+            let Some(slot) = region.probe(inode).find(free) else {
+                self.damaged = true; // More files than there can be.
+                continue;
+            };
+            let slot = &mut table[slot as usize];
+            self.files += u32::from(slot[0] == 0);
+            slot[1] = match (slot[0], Ends::from(slot[1])) {
+                (0, _) => Ends { head: index, tail: index },
+                (_, Ends { head, .. }) => Ends { head, tail: index },
+            }
+            .into();
+            slot[0] = name;
+            if let Some(before) = place.insert(inode, at) {
+                links[before] = index;
+            }
+        }
+        let correct = |core: &mut Core, at: usize, value: u64| {
+            if core.media.load(at) != Ok(value) {
+                core.media.store(at, value, Purpose::Meta, After::NOTHING);
+            }
+        };
+        correct(core, region.base, self.generation.into());
+        for (slot, wanted) in (0..).zip(&table) {
+            let at = region.slot(slot);
+            // A slot of an earlier generation is as good as an empty one.
+            let stands = core.media.load(at).map(|word| Tagged::from_bits(word).generation() == self.generation);
+            if wanted[0] != 0 || stands != Ok(false) {
+                correct(core, at, wanted[0]);
+                correct(core, at + 1, wanted[1]);
+            }
+        }
+        for (&(index, _), link) in found.entries.iter().zip(links) {
+            correct(core, region.entry(index) + 3, Tagged::of(self.generation, link));
+        }
+    }
+}
