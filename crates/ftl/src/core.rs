@@ -5,6 +5,7 @@
 
 use crate::config::Config;
 use crate::counts::Counts;
+use crate::ended::Ended;
 use crate::layout::Layout;
 use crate::map::{Map, Mapping};
 use crate::stats::Stats;
@@ -27,6 +28,8 @@ pub struct Core {
     pub counts: Counts,
     /// Superblocks.
     pub blocks: Superblocks,
+    /// Which remaps may have ended.
+    pub ended: Ended,
     /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
     pub wsn: u64,
     /// Counters.
@@ -45,6 +48,7 @@ impl Core {
             map: Map::new(config.lpns + config.chunks()),
             counts: Counts::new(geometry.pages()),
             blocks: Superblocks::new(geometry, config.guards),
+            ended: Ended::new(&geometry),
             wsn: 0,
             stats: Stats::default(),
             table_bytes: 0,
@@ -75,9 +79,18 @@ impl Core {
     pub fn unlink(&mut self, lpn: u32) -> Option<Mapping> {
         let old = self.map.get(lpn)?;
         let count = self.counts.sub(old.ppn);
-        self.blocks.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped);
+        self.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped, lpn);
         self.map.set(lpn, None);
         Some(old)
+    }
+
+    /// A page of `sb` lost this owner: its last, or one of several.
+    #[inline(always)]
+    fn lose(&mut self, sb: SbId, last: bool, remapped: bool, lpn: u32) {
+        self.blocks.lose(sb, last, remapped);
+        if remapped {
+            self.ended.note(sb, lpn);
+        }
     }
 
     /// A page has been copied: all its references go with it, one of them (`lpn`) as written there. The others follow
@@ -85,7 +98,7 @@ impl Core {
     #[inline(always)]
     pub fn move_page(&mut self, (from_sb, from): (SbId, Ppn), (to_sb, to): (SbId, Ppn), lpn: u32, was_remapped: bool) {
         self.counts.hand_over(from, to);
-        self.blocks.lose(from_sb, true, was_remapped);
+        self.lose(from_sb, true, was_remapped, lpn);
         self.blocks.gain(to_sb, true, false);
         self.map.set_written(lpn, to);
     }
@@ -93,14 +106,14 @@ impl Core {
     /// Another reference of a moved page now points to its new place, by an entry.
     #[inline]
     pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: u32) {
-        self.blocks.lose(self.geometry.superblock(from), false, true);
+        self.lose(self.geometry.superblock(from), false, true, lpn);
         self.blocks.gain(self.geometry.superblock(to), false, true);
         self.map.set(lpn, Some(Mapping { ppn: to, remapped: true }));
     }
 
     /// Another reference of a moved page got a copy of its own.
     pub fn split_reference(&mut self, from: Ppn, to: Ppn, copy: Ppn, lpn: u32) {
-        self.blocks.lose(self.geometry.superblock(from), false, true);
+        self.lose(self.geometry.superblock(from), false, true, lpn);
         self.counts.sub(to);
         self.map.set(lpn, None);
         self.link(lpn, copy, false);

@@ -177,6 +177,9 @@ impl Ftl {
             && let Some(old) = core.map.get(lpn)
         {
             core.counts.prefetch(old.ppn);
+            if old.remapped {
+                core.ended.prefetch(core.geometry.superblock(old.ppn), lpn);
+            }
         }
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
             && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), &core.media, &core.counts)

@@ -10,6 +10,7 @@ mod core;
 mod counts;
 mod dealloc;
 mod dedup;
+mod ended;
 mod files;
 mod ftl;
 mod gc;

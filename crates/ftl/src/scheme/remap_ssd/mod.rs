@@ -56,6 +56,7 @@ pub struct RemapSsd {
     largest_group: u32,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
+    suspects: Vec<u32>,
 }
 
 /// Checks the parameters.
@@ -102,6 +103,7 @@ impl RemapSsd {
             largest_group: 0,
             scratch: Vec::new(),
             kept: Vec::new(),
+            suspects: Vec::new(),
         }
     }
 
@@ -271,6 +273,7 @@ impl RemapScheme for RemapSsd {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(group.entries);
         self.release(core, &group.segments);
+        core.ended.settle(sb);
         self.hopeless_below = 0;
     }
 

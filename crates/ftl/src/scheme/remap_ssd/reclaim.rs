@@ -12,12 +12,19 @@ use crate::recovery::{RecoveryError, Witnesses};
 use crate::scheme::Remapping;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Active GC pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
 
 /// Entries whose tables are asked for before they are looked at.
 const AHEAD: usize = 24;
+
+/// Segments asked for before they are looked at.
+const SEGMENTS_AHEAD: usize = 3;
+
+/// Entries gone through at a time.
+const CHUNK: usize = 64;
 
 impl RemapSsd {
     fn invalid(&self, core: &Core) -> u64 {
@@ -89,6 +96,7 @@ impl RemapSsd {
         for run in kept.chunks(self.slots as usize) {
             self.append_run(core, sb, run);
         }
+        core.ended.settle(sb);
         let bytes = kept.len() as u32 * self.entry_words as u32 * 8;
         core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
         self.kept = kept;
@@ -96,36 +104,84 @@ impl RemapSsd {
     }
 
     /// A group's valid entries, oldest first, straight from NVRAM; `false` if some mapping has two entries that look
-    /// valid, or if NVRAM must be read word by word.
-    fn find_valid_plain(&self, core: &Core, sb: SbId, kept: &mut Vec<[u64; 2]>) -> bool {
-        let Some(words) = core.media.words() else { return false };
-        let (base, group) = (core.geometry.page(sb, 0).0, &self.groups[sb.0 as usize]);
-        let entries_of = |index: usize| {
-            let segment = group.segments.get(index)?;
+    /// valid, or if NVRAM must be read word by word. Only entries whose remap may have ended are looked up in L2P.
+    fn find_valid_plain(&mut self, core: &Core, sb: SbId, kept: &mut Vec<[u64; 2]>) -> bool {
+        let mut gone = std::mem::take(&mut self.suspects);
+        let found = core.media.words().map(|words| {
+            match self.entry_words {
+                2 => self.find_suspects::<2>(core, sb, words, &mut gone),
+                _ => self.find_suspects::<3>(core, sb, words, &mut gone),
+            }
+            let base = core.geometry.page(sb, 0).0;
+            gone.retain(|at| {
+                let entry = RmmEntry::from_words(words[*at as usize], words[*at as usize + 1]);
+                !(core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) && entry.is_intact())
+            });
+            self.keep_all_but(&gone, sb, words, kept);
+        });
+        self.suspects = gone;
+        found.is_some() && kept.len() == core.blocks.get(sb).remapped as usize
+    }
+
+    /// The words of a group's entries, segment by segment, oldest first.
+    fn entries_at(&self, sb: SbId) -> impl Iterator<Item = Range<usize>> + '_ {
+        let group = &self.groups[sb.0 as usize];
+        group.segments.iter().enumerate().map(|(index, segment)| {
             let slots = if index + 1 == group.segments.len() { group.used } else { self.slots } as usize;
             let from = self.slot_word(*segment, 0);
-            Some(words[from..from + slots * self.entry_words].chunks_exact(self.entry_words))
-        };
-        let mut index = 0;
-        while let Some(entries) = entries_of(index) {
-            index += 1;
-            if let Some(&later) = group.segments.get(index + 3) {
-                for line in 0..self.segment_words.div_ceil(8) {
-                    core.media.prefetch_word(self.word(later) + line * 8);
+            from..from + slots * self.entry_words
+        })
+    }
+
+    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries, for the segments
+    /// ahead, and for those that the valid ones will be written to.
+    fn find_suspects<const W: usize>(&self, core: &Core, sb: SbId, words: &[u64], found: &mut Vec<u32>) {
+        let ended = core.ended.of(sb);
+        let group = &self.groups[sb.0 as usize];
+        found.clear();
+        for (index, range) in self.entries_at(sb).enumerate() {
+            if let Some(later) = group.segments.get(index + SEGMENTS_AHEAD) {
+                self.prefetch_segment(core, *later);
+            }
+            if let Some((next, _)) = self.free.get(index) {
+                self.prefetch_segment(core, *next);
+            }
+            let entries = words[range.clone()].as_chunks::<W>().0;
+            for (nth, entries) in entries.chunks(CHUNK).enumerate() {
+                let (mut suspects, mut len) = ([0u32; CHUNK], 0);
+                for (index, entry) in entries.iter().enumerate() {
+                    suspects[len % CHUNK] = index as u32;
+                    len += usize::from(ended.may_have_ended(Second::from_bits(entry[1]).target()));
                 }
-            }
-            for next in entries_of(index).into_iter().flatten() {
-                core.map.prefetch(Second::from_bits(next[1]).target());
-            }
-            for entry in entries {
-                let found = RmmEntry::from_words(entry[0], entry[1]);
-                let is_valid = core.map.is_remapped_at(found.target(), Ppn(base + found.offset()));
-                if is_valid && found.is_intact() {
-                    kept.push([entry[0], entry[1]]);
+                for index in &suspects[..len] {
+                    core.map.prefetch(Second::from_bits(entries[*index as usize][1]).target());
+                    found.push((range.start + (nth * CHUNK + *index as usize) * W) as u32);
                 }
             }
         }
-        kept.len() == core.blocks.get(sb).remapped as usize
+    }
+
+    /// All entries of a group but those at `gone`, which is in the group's order.
+    fn keep_all_but(&self, gone: &[u32], sb: SbId, words: &[u64], kept: &mut Vec<[u64; 2]>) {
+        let mut gone = gone.iter().map(|at| *at as usize).peekable();
+        let mut keep = |range: Range<usize>| match self.entry_words {
+            2 => kept.extend_from_slice(words[range].as_chunks::<2>().0),
+            _ => kept.extend(words[range].as_chunks::<3>().0.iter().map(|entry| [entry[0], entry[1]])),
+        };
+        for range in self.entries_at(sb) {
+            let mut from = range.start;
+            while let Some(at) = gone.next_if(|at| range.contains(at)) {
+                keep(from..at);
+                from = at + self.entry_words;
+            }
+            keep(from..range.end);
+        }
+    }
+
+    fn prefetch_segment(&self, core: &Core, segment: u32) {
+        for line in 0..self.segment_words.div_ceil(8) {
+            core.media.prefetch_word(self.word(segment) + line * 8);
+        }
     }
 
     /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that older entries of the
@@ -166,9 +222,7 @@ impl RemapSsd {
         for (index, &segment) in group.segments.iter().enumerate() {
             let last = index + 1 == group.segments.len();
             if let Some(&next) = group.segments.get(index + 2) {
-                for line in 0..self.segment_words.div_ceil(8) {
-                    core.media.prefetch_word(self.word(next) + line * 8);
-                }
+                self.prefetch_segment(core, next);
             }
             let (from, slots) = (self.slot_word(segment, 0), if last { group.used } else { self.slots } as usize);
             let mut keep = |first: u64, second: u64| {
@@ -328,6 +382,17 @@ impl RemapSsd {
             let group = &self.groups[id.0 as usize];
             if sb.remapped > group.entries {
                 return Err(format!("{id:?} has {} remapped LPNs and {} entries", sb.remapped, group.entries));
+            }
+        }
+        for (sb, _) in core.blocks.iter() {
+            let Some(words) = core.media.words() else { break };
+            let (base, ended) = (core.geometry.page(sb, 0).0, core.ended.of(sb));
+            for at in self.entries_at(sb).flat_map(|range| range.step_by(self.entry_words)) {
+                let entry = RmmEntry::from_words(words[at], words[at + 1]);
+                let in_force = core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset()));
+                if !in_force && !ended.may_have_ended(entry.target()) {
+                    return Err(format!("{sb:?} has an entry for LPN {} that ended unnoticed", entry.target()));
+                }
             }
         }
         let entries: u64 = self.groups.iter().map(|group| u64::from(group.entries)).sum();

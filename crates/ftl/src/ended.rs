@@ -1,0 +1,94 @@
+//! Which remaps into a superblock may have ended: a filter that spares reclaiming most of its L2P lookups.
+//!
+//! When a mapping made by a remap ends, a bit picked by its LPN is set in the filter of the superblock it pointed into.
+//! A scheme that goes through the entries it keeps for a superblock need ask the L2P table about those only whose bit
+//! is set: a clear bit says that nothing about this LPN has changed since `settle`. DRAM only; after power-on every
+//! superblock is unknown until its first `settle`.
+//!
+//! Invariant: if `may_have_ended(sb, lpn)` is false, then of the entries that were in force at the last `settle(sb)`,
+//! and of those added since, every one for this LPN is in force. Absent: which entries there are (the scheme's).
+
+use remap_ssd_media::slab::{Slab, prefetch};
+use remap_ssd_media::{Geometry, SbId};
+
+/// The filters of all superblocks.
+pub struct Ended {
+    bits: Slab<u64>,
+    /// Have the scheme's entries been sorted out since power-on?
+    known: Vec<bool>,
+    /// Words of one filter, a power of two.
+    words: usize,
+    /// What remains of 32 bits after the number of a bit.
+    shift: u32,
+}
+
+/// The filter of one superblock.
+#[derive(Clone, Copy)]
+pub struct EndedIn<'a> {
+    bits: &'a [u64],
+    /// All ones if nothing is known.
+    unknown: u64,
+    shift: u32,
+}
+
+/// Which bit stands for an LPN.
+#[inline(always)]
+fn place(lpn: u32, shift: u32) -> usize {
+    (lpn.wrapping_mul(0x9e37_79b1) >> shift) as usize
+}
+
+impl Ended {
+    /// One bit a flash page or more; nothing is known.
+    pub fn new(geometry: &Geometry) -> Self {
+        let words = geometry.pages_per_superblock().div_ceil(64).next_power_of_two();
+        let superblocks = geometry.superblocks() as usize;
+        Self {
+            bits: Slab::zeroed(superblocks * words as usize),
+            known: vec![false; superblocks],
+            words: words as usize,
+            shift: u32::BITS - (words * 64).trailing_zeros(),
+        }
+    }
+
+    #[inline(always)]
+    fn word(&self, sb: SbId, bit: usize) -> usize {
+        sb.0 as usize * self.words + bit / 64
+    }
+
+    /// A remap of this LPN into this superblock has ended.
+    #[inline(always)]
+    pub fn note(&mut self, sb: SbId, lpn: u32) {
+        let bit = place(lpn, self.shift);
+        let word = self.word(sb, bit);
+        self.bits[word] |= 1 << (bit % 64);
+    }
+
+    /// The scheme keeps no entry for this superblock that is not in force.
+    pub fn settle(&mut self, sb: SbId) {
+        let first = self.word(sb, 0);
+        self.bits[first..first + self.words].fill(0);
+        self.known[sb.0 as usize] = true;
+    }
+
+    /// The filter of one superblock.
+    pub fn of(&self, sb: SbId) -> EndedIn<'_> {
+        let first = self.word(sb, 0);
+        let unknown = if self.known[sb.0 as usize] { 0 } else { u64::MAX };
+        EndedIn { bits: &self.bits[first..first + self.words], unknown, shift: self.shift }
+    }
+
+    /// Asks for the cache line of a bit.
+    #[inline(always)]
+    pub fn prefetch(&self, sb: SbId, lpn: u32) {
+        prefetch(&self.bits, self.word(sb, place(lpn, self.shift)));
+    }
+}
+
+impl EndedIn<'_> {
+    /// May an entry for this LPN be no longer in force?
+    #[inline(always)]
+    pub fn may_have_ended(&self, lpn: u32) -> bool {
+        let bit = place(lpn, self.shift);
+        (self.bits[bit / 64] | self.unknown) >> (bit % 64) & 1 == 1
+    }
+}
