@@ -184,17 +184,25 @@ impl Timing {
             Purpose::Gc => now.max(self.looked_up),
             Purpose::Meta => now,
         };
+        if op.kind == OpKind::Copy {
+            let end = self.read(op.amount, op.purpose, asked, now);
+            if op.purpose == Purpose::Host {
+                *copied = end;
+            }
+            self.all_end = self.all_end.max(end);
+            self.row = None;
+        }
         let waits = op.after_all | op.after_fence | (op.after_page != NO_PAGE) | (op.clear_id != ClearId(0));
         let ready = if waits { asked.max(self.waited_for(op, now)) } else { asked };
         let end = match op.kind {
-            OpKind::Program => {
+            OpKind::Program | OpKind::Copy => {
                 let ready = if op.purpose == Purpose::Host { ready.max(*copied) } else { ready };
                 let end = self.program(op, ready, now);
                 self.programs.note(op.page, end, now);
                 end
             }
             OpKind::Read => {
-                let end = self.read(op, ready, now);
+                let end = self.read(op.die.into(), op.purpose, ready, now);
                 if op.purpose == Purpose::Host {
                     *copied = end;
                 }
@@ -222,7 +230,7 @@ impl Timing {
         let mut until = now;
         if op.after_all {
             until = match op.kind {
-                OpKind::Erase | OpKind::Program => *self.row.get_or_insert(self.all_end),
+                OpKind::Erase | OpKind::Program | OpKind::Copy => *self.row.get_or_insert(self.all_end),
                 _ => self.all_end,
             };
         }
@@ -239,16 +247,16 @@ impl Timing {
     }
 
     #[inline]
-    fn read(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
+    fn read(&mut self, die: u32, purpose: Purpose, ready: u64, now: u64) -> u64 {
         let Latencies { flash_read_ns, transfer_ns, .. } = self.latencies;
         if let Some(lookup) = &mut self.lookup {
             lookup.cursor = lookup.cursor.max(ready) + flash_read_ns + transfer_ns;
             return lookup.cursor;
         }
-        let die = &mut self.dies[op.die as usize % DIES];
+        let die = &mut self.dies[die as usize % DIES];
         // The read begins late enough for its transfer to meet the channel's turn.
         let turn = self.channels[die.channel].turn(now, transfer_ns);
-        die.hold(op.purpose, ready.max(turn.saturating_sub(flash_read_ns)), now, flash_read_ns + transfer_ns)
+        die.hold(purpose, ready.max(turn.saturating_sub(flash_read_ns)), now, flash_read_ns + transfer_ns)
     }
 
     #[inline]
@@ -288,7 +296,9 @@ impl Timing {
                 ready
             }
             OpKind::LookupEnd => self.end_lookup(),
-            OpKind::Read | OpKind::Program | OpKind::NvWrite | OpKind::Wait => unreachable!("charged by the caller"),
+            OpKind::Read | OpKind::Program | OpKind::Copy | OpKind::NvWrite | OpKind::Wait => {
+                unreachable!("charged by the caller")
+            }
         }
     }
 

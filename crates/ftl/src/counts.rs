@@ -119,6 +119,53 @@ impl Counts {
         }
     }
 
+    /// Calls `found` with the index and the count (15 for more) of each of `len` pages from `first` on that has owners.
+    #[inline(always)]
+    pub fn each_owned(&self, first: Ppn, len: u32, mut found: impl FnMut(u32, u8)) {
+        const LOWEST: u64 = 0x1111_1111_1111_1111;
+        let mut index = 0;
+        while index < len {
+            let ppn = first.0 + index;
+            let byte = (ppn / 2) as usize;
+            let word = match self.nibbles.get(byte..byte + 8) {
+                Some(bytes) if ppn % 16 == 0 && index + 16 <= len => {
+                    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+                }
+                _ => {
+                    match self.nibble(Ppn(ppn)) {
+                        0 => {}
+                        count => found(index, count),
+                    }
+                    index += 1;
+                    continue;
+                }
+            };
+            let mut owned = (word | word >> 1 | word >> 2 | word >> 3) & LOWEST;
+            while owned != 0 {
+                let bit = owned.trailing_zeros();
+                found(index + bit / 4, (word >> bit & 15) as u8);
+                owned &= owned - 1;
+            }
+            index += 16;
+        }
+    }
+
+    /// Sets the counts of `len` pages from `first` on to 0 or 1; none of them was more.
+    #[inline]
+    pub fn set_all(&mut self, first: Ppn, len: u32, owned: bool) {
+        let value = u8::from(owned);
+        let (mut at, mut end) = (first.0, first.0 + len);
+        if at < end && at % 2 == 1 {
+            self.set_nibble(Ppn(at), value);
+            at += 1;
+        }
+        if at < end && end % 2 == 1 {
+            end -= 1;
+            self.set_nibble(Ppn(end), value);
+        }
+        self.nibbles[(at / 2) as usize..(end / 2) as usize].fill(value * 0x11);
+    }
+
     /// Asks for a cache line.
     #[inline]
     pub fn prefetch(&self, ppn: Ppn) {

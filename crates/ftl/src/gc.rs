@@ -48,6 +48,8 @@ struct Live {
     wsn: u64,
     /// Is it still one?
     owns: bool,
+    /// Is it the only one?
+    alone: bool,
 }
 
 /// GC state and scratch buffers.
@@ -202,12 +204,14 @@ impl Ftl {
         self.find_live(job, end, &mut live);
         self.resolve_remapped(job, end, &mut owners, &mut heads);
         let mut result = Ok(());
-        for page in &live {
-            let first = heads[(page.offset - job.next) as usize];
-            result = self.move_page(job.sb, page, &owners, first);
-            if result.is_err() {
-                break;
+        let mut rest = live.as_slice();
+        while let (Some(page), Ok(())) = (rest.first(), &result) {
+            let mut moved = self.move_row(job.sb, rest);
+            if moved == 0 {
+                result = self.move_page(job.sb, page, &owners, heads[(page.offset - job.next) as usize]);
+                moved = 1;
             }
+            rest = &rest[moved..];
         }
         self.scheme.issue(&mut self.core);
         (self.gc.live, self.gc.owners, self.gc.heads) = (live, owners, heads);
@@ -223,18 +227,17 @@ impl Ftl {
     fn find_live(&mut self, job: &Job, end: u32, live: &mut Vec<Live>) {
         live.clear();
         let core = &self.core;
-        for offset in job.next..end {
-            let ppn = core.geometry.page(job.sb, offset);
-            if core.counts.is_zero(ppn) {
-                continue;
-            }
+        let first = core.geometry.page(job.sb, job.next);
+        core.counts.each_owned(first, end - job.next, |index, count| {
+            let ppn = Ppn(first.0 + index);
             let oob = core.media.oob(ppn);
             core.map.prefetch(oob.lpn());
             if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
                 dedup.prefetch_line(&crate::dedup::Fingerprint::Identity(identity));
             }
-            live.push(Live { offset, lpn: oob.lpn(), wsn: oob.wsn(), owns: false });
-        }
+            let (lpn, wsn) = (oob.lpn(), oob.wsn());
+            live.push(Live { offset: job.next + index, lpn, wsn, owns: false, alone: count == 1 });
+        });
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.map.prefetch(owner.lpn);
         }
@@ -263,6 +266,38 @@ impl Ftl {
             }
         }
         owners.iter().for_each(|(owner, _)| core.map.mark_remapped(owner.lpn));
+    }
+
+    /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while nothing can go wrong:
+    /// as many as go to one row; how many that were.
+    #[inline]
+    fn move_row(&mut self, sb: SbId, pages: &[Live]) -> usize {
+        let core = &mut self.core;
+        let first = core.geometry.page(sb, 0);
+        let page_at = |page: &Live| Ppn(first.0 + page.offset);
+        let is_single = |page: &&Live| page.owns & page.alone && !core.media.is_meta(page_at(page));
+        let len = pages.iter().take(core.geometry.dies() as usize).take_while(is_single).count();
+        if len == 0 || core.config.entry != EntrySize::Bytes16 || !core.media.is_plain() {
+            return 0;
+        }
+        let Some((taken, len)) = core.blocks.take_row(Stream::Gc, len as u32) else { return 0 };
+        let (pages, to) = (&pages[..len as usize], taken.ppn());
+        core.stats.gc_programs += u64::from(len);
+        let copies = pages.iter().map(|page| (page_at(page), taken.oob(page.lpn, page.wsn)));
+        core.media.copy_row(taken.slot, copies, Purpose::Gc, taken.after);
+        let (begin, end) = (page_at(&pages[0]), page_at(&pages[pages.len() - 1]));
+        core.counts.set_all(begin, end.0 - begin.0 + 1, false);
+        core.counts.set_all(to, len, true);
+        core.blocks.move_owned(sb, taken.sb, len);
+        for (index, page) in pages.iter().enumerate() {
+            core.map.set_written(page.lpn, Ppn(to.0 + index as u32));
+        }
+        if let Some(dedup) = &mut self.dedup {
+            for (index, page) in pages.iter().enumerate() {
+                dedup.moved(&core.media, page_at(page), Ppn(to.0 + index as u32));
+            }
+        }
+        pages.len()
     }
 
     /// Passes 4 and 5 for one page: a new place, one owner in its OOB, entries for the others.

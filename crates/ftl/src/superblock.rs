@@ -242,6 +242,12 @@ impl Superblocks {
         entry.remapped -= u32::from(remapped);
         self.remapped_total -= u64::from(remapped);
     }
+    /// So many pages of `from`, each with one owner by a write, have been copied to `to`.
+    #[inline]
+    pub fn move_owned(&mut self, from: SbId, to: SbId, pages: u32) {
+        self.table[from.0 as usize].live -= pages;
+        self.table[to.0 as usize].live += pages;
+    }
     /// The open superblock of a stream.
     pub fn open(&self, stream: Stream) -> Option<&Open> {
         self.open[stream as usize].as_ref()
@@ -442,16 +448,46 @@ impl Superblocks {
             if offset == open.head || open.skipped >> die & 1 == 1 {
                 continue;
             }
-            // A block's first page waits for the head, its others for the pages before them in the block:
-            // whatever is readable in a superblock, its head is too.
-            let after = if row == 0 && self.guards.has(Guard::HeadBeforeData) {
-                After::page(self.geometry.page(open.sb, open.head))
-            } else {
-                After::NOTHING
-            };
-            let (ppn, block) = (self.geometry.page(open.sb, offset), self.geometry.block(open.sb, die));
+            let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
+            let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
             let slot = Slot { ppn, block, row, die };
-            return Some(Taken { slot, sb: open.sb, incarnation: open.incarnation, after });
+            return Some(Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) });
+        }
+    }
+
+    /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left out; 0 where the next
+    /// page needs `take`.
+    #[inline(always)]
+    pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(Taken, u32)> {
+        let open = self.open[stream as usize].as_mut()?;
+        let dies = self.geometry.dies();
+        let mut len = len.min(dies - open.die).min(open.end.saturating_sub(open.next));
+        if open.head >= open.next {
+            len = len.min(open.head - open.next);
+        }
+        if len == 0 || open.skipped != 0 || !open.holes.is_empty() {
+            return None;
+        }
+        let (row, die) = (open.row, open.die);
+        let (ppn, block) = (self.geometry.page(open.sb, open.next), self.geometry.block(open.sb, die));
+        open.next += len;
+        open.die += len;
+        if open.die == dies {
+            (open.die, open.row) = (0, row + 1);
+        }
+        let slot = Slot { ppn, block, row, die };
+        let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
+        Some((Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) }, len))
+    }
+
+    /// A block's first page waits for the head, its others for the pages before them in the block: whatever is
+    /// readable in a superblock, its head is too.
+    #[inline(always)]
+    fn after_head(&self, sb: SbId, row: u32, head: u32) -> After {
+        if row == 0 && self.guards.has(Guard::HeadBeforeData) {
+            After::page(self.geometry.page(sb, head))
+        } else {
+            After::NOTHING
         }
     }
 

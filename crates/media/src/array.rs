@@ -132,6 +132,16 @@ impl NandArray {
         }
     }
 
+    /// Data pages on consecutive dies of a row are being programmed.
+    #[inline(always)]
+    pub(crate) fn advance_row(&mut self, Slot { block, row, .. }: Slot, len: usize) {
+        let first = block.0 as usize;
+        for next in &mut self.next_row[first..first + len] {
+            assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
+            *next = row + 1;
+        }
+    }
+
     /// Programs a page whole.
     pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
         let (block, row) = self.block_of(ppn);

@@ -259,6 +259,37 @@ impl Media {
         self.program_from(to.ppn, Some(from), oob, stored, purpose, after)
     }
 
+    /// Copies data pages to consecutive pages of one row, from `to` on, each with its new OOB; what `copy` does one by
+    /// one, without a rail, faults and metadata pages.
+    #[inline(always)]
+    pub fn copy_row(
+        &mut self,
+        to: Slot,
+        pages: impl ExactSizeIterator<Item = (Ppn, Oob)>,
+        purpose: Purpose,
+        after: After,
+    ) {
+        assert!(self.is_plain());
+        let len = pages.len();
+        self.counts.reads += len as u64;
+        self.counts.programs += len as u64;
+        self.nand.advance_row(to, len);
+        let geometry = self.nand.geometry;
+        let mut op = Op::new(OpKind::Copy, purpose, after);
+        self.ops.reserve(len);
+        for (index, (from, oob)) in pages.enumerate() {
+            let at = to.ppn.0 as usize + index;
+            self.nand.oob[at] = oob.to_bytes();
+            if let Contents::Identity(cells) = &mut self.nand.contents {
+                cells[at] = cells[from.0 as usize];
+            }
+            op.amount = geometry.die_of_offset(geometry.offset(from));
+            op.die = (to.die + index as u32) as u16;
+            op.page = Ppn(at as u32);
+            self.ops.push(op);
+        }
+    }
+
     /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on. Without a rail they are
     /// durable already, so that the page can be a view of them; with one, the page keeps what was written.
     ///

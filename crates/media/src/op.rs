@@ -98,6 +98,8 @@ pub enum OpKind {
     Read,
     /// Program one flash page of die `die`.
     Program,
+    /// Read one flash page of die `amount`, then program one of die `die`: both in one record, for copies in bulk.
+    Copy,
     /// Erase one block of die `die`.
     Erase,
     /// Read `amount` flash pages spread evenly over all dies.
@@ -126,9 +128,9 @@ pub struct Op {
     pub purpose: Purpose,
     /// Die, for flash operations on one die.
     pub die: u16,
-    /// Pages or bytes.
+    /// Pages or bytes; for `Copy` the die that is read.
     pub amount: u32,
-    /// The flash page, for `Read`, `Program`.
+    /// The flash page, for `Read` and `Program`; for `Copy` the one programmed.
     pub page: Ppn,
     /// `After::all`.
     pub after_all: bool,
