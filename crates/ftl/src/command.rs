@@ -323,8 +323,7 @@ impl Ftl {
         // tables are ahead of 2 until then; nothing is reclaimed in between.
         self.scheme.persist(&mut self.core, &remapping, Purpose::Host);
         self.note_remap(&remapping);
-        self.core.unlink(lpn);
-        self.core.link(lpn, ppn, true);
+        self.core.relink(lpn, ppn, true);
         self.core.stats.remaps += 1;
         Ok(())
     }
@@ -361,8 +360,7 @@ impl Ftl {
                 continue;
             }
             self.core.programmed(ppn, Purpose::Host);
-            self.core.unlink(lpn);
-            self.core.link(lpn, ppn, false);
+            self.core.relink(lpn, ppn, false);
             if let (Some(dedup), Some(fingerprint)) = (&mut self.dedup, fingerprint) {
                 dedup.insert(fingerprint, ppn);
             }
@@ -430,8 +428,7 @@ impl Ftl {
                 continue;
             }
             self.core.programmed(ppn, Purpose::Meta);
-            self.core.unlink(lpn);
-            self.core.link(lpn, ppn, false);
+            self.core.relink(lpn, ppn, false);
             return Ok(());
         }
     }

@@ -84,6 +84,18 @@ impl Core {
         Some(old)
     }
 
+    /// Gives a logical page another flash page than it had, or its first.
+    #[inline]
+    pub fn relink(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
+        if let Some(old) = self.map.get(lpn) {
+            let count = self.counts.sub(old.ppn);
+            self.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped, lpn);
+        }
+        let count = self.counts.add(ppn);
+        self.blocks.gain(self.geometry.superblock(ppn), count == 1, remapped);
+        self.map.set(lpn, Some(Mapping { ppn, remapped }));
+    }
+
     /// A page of `sb` lost this owner: its last, or one of several.
     #[inline(always)]
     fn lose(&mut self, sb: SbId, last: bool, remapped: bool, lpn: u32) {

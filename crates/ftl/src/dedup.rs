@@ -92,17 +92,25 @@ impl Dedup {
         tag | u64::from(ppn.0 + 1)
     }
 
+    /// Of the slots of a line, those with this tag and not empty: a bit each, and no branches.
+    #[inline(always)]
+    fn nominated(slots: &[Slot; WAYS], tag: u64) -> u32 {
+        let bit = |(index, slot): (usize, &Slot)| u32::from(slot >> 32 == tag >> 32 && *slot as u32 != 0) << index;
+        slots.iter().enumerate().map(bit).fold(0, std::ops::BitOr::bitor)
+    }
+
     /// The live page that holds this content.
     #[inline]
     pub fn find(&self, fingerprint: &Fingerprint, media: &Media, counts: &Counts) -> Option<Ppn> {
         let (line, tag) = self.place(fingerprint);
-        for slot in self.lines[line].0 {
-            if slot >> 32 == tag >> 32 && slot as u32 != 0 {
-                let ppn = Ppn(slot as u32 - 1);
-                if self.same(fingerprint, media, ppn) && !counts.is_zero(ppn) {
-                    return Some(ppn);
-                }
+        let slots = &self.lines[line].0;
+        let mut nominated = Self::nominated(slots, tag);
+        while nominated != 0 {
+            let ppn = Ppn(slots[nominated.trailing_zeros() as usize % WAYS] as u32 - 1);
+            if self.same(fingerprint, media, ppn) && !counts.is_zero(ppn) {
+                return Some(ppn);
             }
+            nominated &= nominated - 1;
         }
         None
     }
@@ -116,16 +124,11 @@ impl Dedup {
         }
         let (line, tag) = self.place(fingerprint);
         let slots = &mut self.lines[line].0;
-        let mut at = None;
-        for (index, slot) in slots.iter().enumerate() {
-            if *slot == 0 {
-                at = at.or(Some(index));
-            } else if slot >> 32 == tag >> 32 {
-                at = Some(index);
-                break;
-            }
-        }
-        slots[at.unwrap_or((tag >> 32) as usize % WAYS)] = Self::slot(tag, ppn);
+        let at = match Self::nominated(slots, tag) {
+            0 => slots.iter().position(|slot| *slot == 0).unwrap_or((tag >> 32) as usize % WAYS),
+            same => same.trailing_zeros() as usize,
+        };
+        slots[at] = Self::slot(tag, ppn);
     }
 
     /// These pages have been erased: what they will hold is not known by its digest.
@@ -163,14 +166,14 @@ impl Dedup {
     #[inline]
     pub fn prefetch_page(&self, fingerprint: &Fingerprint, media: &Media, counts: &Counts) -> Option<Ppn> {
         let (line, tag) = self.place(fingerprint);
-        for slot in self.lines[line].0 {
-            if slot >> 32 == tag >> 32 && slot as u32 != 0 {
-                let ppn = Ppn(slot as u32 - 1);
-                media.prefetch_identity(ppn);
-                counts.prefetch(ppn);
-                return Some(ppn);
-            }
+        let slots = &self.lines[line].0;
+        let nominated = Self::nominated(slots, tag);
+        if nominated == 0 {
+            return None;
         }
-        None
+        let ppn = Ppn(slots[nominated.trailing_zeros() as usize % WAYS] as u32 - 1);
+        media.prefetch_identity(ppn);
+        counts.prefetch(ppn);
+        Some(ppn)
     }
 }

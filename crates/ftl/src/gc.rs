@@ -12,6 +12,7 @@
 
 use crate::command::Refusal;
 use crate::config::EntrySize;
+use crate::dedup::Fingerprint;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::policy::{Candidate, GcPolicy, least_worn};
@@ -233,7 +234,7 @@ impl Ftl {
             let oob = core.media.oob(ppn);
             core.map.prefetch(oob.lpn());
             if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
-                dedup.prefetch_line(&crate::dedup::Fingerprint::Identity(identity));
+                dedup.prefetch_line(&Fingerprint::Identity(identity));
             }
             let (lpn, wsn) = (oob.lpn(), oob.wsn());
             live.push(Live { offset: job.next + index, lpn, wsn, owns: false, alone: count == 1 });
@@ -277,10 +278,11 @@ impl Ftl {
         let page_at = |page: &Live| Ppn(first.0 + page.offset);
         let is_single = |page: &&Live| page.owns & page.alone && !core.media.is_meta(page_at(page));
         let len = pages.iter().take(core.geometry.dies() as usize).take_while(is_single).count();
-        if len == 0 || core.config.entry != EntrySize::Bytes16 || !core.media.is_plain() {
+        let alike = core.config.entry == EntrySize::Bytes16 && core.table_bytes == 0 && core.media.is_plain();
+        if len == 0 || !alike {
             return 0;
         }
-        let Some((taken, len)) = core.blocks.take_row(Stream::Gc, len as u32) else { return 0 };
+        let Some((taken, len)) = core.blocks.take_row(Stream::ZONES[0], len as u32) else { return 0 };
         let (pages, to) = (&pages[..len as usize], taken.ppn());
         core.stats.gc_programs += u64::from(len);
         let copies = pages.iter().map(|page| (page_at(page), taken.oob(page.lpn, page.wsn)));

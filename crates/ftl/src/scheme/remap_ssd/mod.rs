@@ -49,6 +49,8 @@ pub struct RemapSsd {
     watermark: u64,
     /// No superblock has more remapped LPNs than this.
     fullest: u32,
+    /// Segments that migrating such a superblock takes.
+    fullest_segments: usize,
     /// Free segments beyond what migrating the fullest group takes.
     slack: usize,
     /// Active GC gains nothing before so many entries are invalid.
@@ -98,6 +100,7 @@ impl RemapSsd {
             entries: 0,
             watermark: (config.watermark * f64::from(segments) * (segment_words / entry_words - 1) as f64) as u64,
             fullest: 0,
+            fullest_segments: 0,
             slack: slack(config),
             hopeless_below: 0,
             largest_group: 0,
@@ -119,7 +122,12 @@ impl RemapSsd {
 
     /// Free segments that only GC may use.
     fn reserve(&self) -> usize {
-        self.fullest.div_ceil(self.slots) as usize + self.slack
+        self.fullest_segments + self.slack
+    }
+
+    fn set_fullest(&mut self, remapped: u32) {
+        self.fullest = remapped;
+        self.fullest_segments = remapped.div_ceil(self.slots) as usize;
     }
 
     fn has_slot(&self, sb: SbId) -> bool {
@@ -224,7 +232,7 @@ impl RemapScheme for RemapSsd {
         let sb = core.geometry.superblock(ppn);
         let remapped = core.blocks.get(sb).remapped + 1;
         if remapped > self.fullest {
-            self.fullest = remapped;
+            self.set_fullest(remapped);
         }
         if self.has_slot(sb) && self.free.len() >= self.reserve() {
             return Ok(());
@@ -245,7 +253,7 @@ impl RemapScheme for RemapSsd {
         if !self.has_slot(sb) && self.free.is_empty() {
             return false;
         }
-        self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
+        self.set_fullest(self.fullest.max(core.blocks.get(sb).remapped + 1));
         self.append(core, remapping, Purpose::Gc);
         true
     }
@@ -282,7 +290,7 @@ impl RemapScheme for RemapSsd {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
+        self.set_fullest(core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0));
         self.regain(core);
         true
     }

@@ -37,7 +37,7 @@ impl RemapSsd {
         if self.invalid(core) < self.hopeless_below {
             return false;
         }
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        self.set_fullest(core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1);
         loop {
             let spare = self.free.len() as i64 - self.reserve() as i64;
             if spare > 0 || (spare == 0 && self.has_slot(sb)) {
