@@ -258,6 +258,26 @@ fn the_hash_unit_is_pipelined() {
 }
 
 #[test]
+fn a_copy_in_one_record_takes_what_a_read_and_a_program_take() {
+    for transfer_ns in [0, 10_000] {
+        let with = || Bench::with(Latencies { transfer_ns, ..latencies() });
+        let (mut one, mut two) = (with(), with());
+        let (mut now, mut random) = (0, 1u32);
+        for page in 0..1000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            now += u64::from(random >> 14);
+            let purpose = if random >> 8 & 3 == 0 { Purpose::Host } else { Purpose::Gc };
+            let after = if random >> 10 & 1 == 0 { After::NOTHING } else { After::page(Ppn(page / 2)) };
+            let (read, program) =
+                (one.read(purpose, random >> 12 & 1023), one.op(OpKind::Program, purpose, page, after));
+            let copy = Op { kind: OpKind::Copy, amount: read.die.into(), ..program };
+            assert_eq!(one.at(now, &[copy]), two.at(now, &[read, program]));
+            assert_eq!(one.timing.busy_until(), two.timing.busy_until());
+        }
+    }
+}
+
+#[test]
 fn the_link_has_two_directions() {
     let mut bench = Bench::with(Latencies { link_page_ns: 1200, link_command_ns: 1000, ..latencies() });
     assert_eq!(bench.timing.receive_page(0), 2200);
