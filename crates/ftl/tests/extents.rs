@@ -118,28 +118,54 @@ fn entries(ftl: &Ftl) -> u32 {
     ftl.superblocks().filter_map(|(id, _)| ftl.group(id)).map(|group| group.entries).sum()
 }
 
-/// Collecting a superblock moves its copies as runs: the entries of the file's copy, once more in the new place.
+/// A snapshot: 15 runs of 256 KiB are copied. Segments' heads included.
+#[test]
+fn a_snapshot_takes_a_tenth_of_remap_ssds_nvram_at_most() {
+    let cost = |scheme| {
+        let mut ftl = device(geometry(), &Config { scheme, log_bytes: 128 << 10, ..config() });
+        for lpn in 0..15 * 64 {
+            ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+        }
+        let ops = ops_of(&mut ftl, |ftl| {
+            (0..15).for_each(|run| ftl.remap(&copy(1000 + 64 * run, 64 * run, 64)).unwrap());
+        });
+        assert_eq!((ftl.stats().remaps, ftl.stats().demoted()), (15 * 64, 0));
+        (stores(&ops).1, u64::from(entries(&ftl)))
+    };
+    let ((paper, paper_entries), (ours, our_entries)) = (cost(SchemeKind::RemapSsd), cost(SchemeKind::RemapSsdX));
+    // A superblock's end divides a run, and its head the first one of it.
+    assert!(our_entries <= 15 + 2 * 4 && paper_entries == 15 * 64, "{our_entries} and {paper_entries} entries");
+    assert!(10 * ours <= paper && 10 * our_entries <= paper_entries, "{ours} and {paper} bytes written");
+}
+
+/// Collecting a superblock moves its shared pages as runs: the lookup reads its entries and no others, the other
+/// references of 60 pages become one entry at the new place, and its group's segments are released.
 #[test]
 fn collecting_a_superblock_moves_a_run_as_one_entry() {
-    let mut ftl = with_a_file(&config());
-    ftl.deallocate(1900, 1).unwrap();
-    ftl.remap(&copy(1000, 0, 100)).unwrap();
-    let before = ftl.stats();
-    // New contents until the first superblock has been collected.
-    let mut next = 0;
+    let mut ftl = device(geometry(), &Config { dedup: false, ..config() });
+    for lpn in 0..1900 {
+        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+    }
+    ftl.remap(&copy(1900, 20, 60)).unwrap();
+    // Overwritten until a superblock has been collected: the rest of the first one, and a part of the others.
+    let rest = (0..20).chain(80..250);
+    let mut overwritten = rest.chain((250..1900).step_by(3)).chain((251..1900).step_by(3));
     let ops = ops_of(&mut ftl, |ftl| {
-        while ftl.stats().gc_runs == before.gc_runs {
-            ftl.write(200 + next % 700, &content(10_000 + u64::from(next))).unwrap();
-            next += 1;
+        while ftl.stats().gc_runs == 0 {
+            ftl.write(overwritten.next().expect("it begins sooner"), &content(9000)).unwrap();
         }
     });
-    let gc = |kind| ops.iter().filter(move |op| op.kind == kind && op.purpose == remap_ssd_media::Purpose::Gc);
-    let (mut ftl, _) = recovered(ftl);
-    for at in 0..100 {
-        assert_eq!(ftl.read(1000 + at), Ok(Page::Identity(u64::from(at) + 1)));
-    }
-    if ftl.stats().gc_programs + before.gc_programs > 0 {
-        assert!(gc(OpKind::NvWrite).count() <= 8);
+    let from = ops.iter().position(|op| op.kind == OpKind::LookupBegin).expect("a lookup");
+    let of = |kind| ops[from..].iter().filter(move |op| op.kind == kind).map(|op| op.amount).collect::<Vec<_>>();
+    assert!(ftl.stats().gc_programs < 66, "the first superblock was collected");
+    assert_eq!(of(OpKind::NvRead), [16], "one entry is read");
+    let entry: Vec<&Op> = ops[from..].iter().filter(|op| op.kind == OpKind::NvWrite && op.after_pages == 60).collect();
+    assert_eq!((entry.len(), entry[0].amount), (1, 16), "one is written, after 60 pages");
+    assert_eq!(of(OpKind::NvClear), [256], "one segment is released");
+    let (mut ftl, report) = recovered(ftl);
+    assert_eq!(report.nvram_bytes, 8 * ftl.config().nvram_words(&geometry()) as u64, "recovery reads NVRAM once");
+    for at in 0..60 {
+        assert_eq!(ftl.read(1900 + at), Ok(Page::Identity(u64::from(at) + 21)));
     }
 }
 
