@@ -128,7 +128,7 @@ impl Counts {
             let ppn = first.0 + index;
             let byte = (ppn / 2) as usize;
             let word = match self.nibbles.get(byte..byte + 8) {
-                Some(bytes) if ppn % 16 == 0 && index + 16 <= len => {
+                Some(bytes) if ppn.is_multiple_of(16) && index + 16 <= len => {
                     u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
                 }
                 _ => {

@@ -86,20 +86,20 @@ guards! {
 
 /// The guards that are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guards(u32);
+pub struct Guards(u64);
 
 impl Guards {
     /// All on.
-    pub const ALL: Self = Self(u32::MAX);
+    pub const ALL: Self = Self(u64::MAX);
 
     /// All but one.
     pub fn without(guard: Guard) -> Self {
-        Self(!(1 << guard as u32))
+        Self(!(1 << guard as u64))
     }
     /// Is it on?
     #[inline]
     pub fn has(self, guard: Guard) -> bool {
-        self.0 >> (guard as u32) & 1 == 1
+        self.0 >> (guard as u64) & 1 == 1
     }
 }
 
