@@ -22,7 +22,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An image that `compare --save-aged` wrote.
+    /// An image that `compare --save-aged` wrote, or a folder that `image create` made.
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
     /// Leave out the table of superblocks.
@@ -83,8 +83,13 @@ struct Findings {
 /// The file is no sound image.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let path = args.image.display();
-    let _lock = image_file::lock(&args.image).map_err(|error| Failure::about(&path, error))?;
-    let (mut device, recovery) = Device::load(&args.image).map_err(|error| Failure::about(&path, error))?;
+    let about = |error: &dyn std::fmt::Display| Failure::about(&path, error);
+    let (mut device, recovery) = if args.image.is_dir() {
+        Device::look_into_folder(&args.image).map_err(|error| about(&error))?
+    } else {
+        let _lock = image_file::lock(&args.image).map_err(|error| about(&error))?;
+        Device::load(&args.image).map_err(|error| about(&error))?
+    };
     let contradiction = device.ftl().check().err();
     let unreadable = device.untimed(|ftl| ftl.scrub());
     let found = Findings {

@@ -14,6 +14,7 @@ pub mod inspect;
 pub mod numbers;
 pub mod output;
 pub mod presets;
+pub mod service;
 pub mod trace;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,12 @@ pub enum Command {
     Bench(bench::Args),
     /// Shows what a device image holds, and checks it; the file is not changed.
     Inspect(inspect::Args),
+    /// Makes a device in a folder.
+    Image(service::image::Args),
+    /// Serves a device over NVMe/TCP.
+    Serve(service::serve::Args),
+    /// Sends one command to a served device.
+    Io(service::io::Args),
     /// Lists the ready-made devices, or prints one as a file to start from.
     Presets(presets::Args),
     /// Writes workloads as traces, and says what a trace or a workload does.
@@ -84,6 +91,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Experiment(args) => experiment::command(&args),
         Command::Bench(args) => bench::command(&args),
         Command::Inspect(args) => inspect::command(&args),
+        Command::Image(args) => service::image::command(&args),
+        Command::Serve(args) => service::serve::command(&args),
+        Command::Io(args) => service::io::command(&args),
         Command::Presets(args) => presets::command(&args),
         Command::Trace(args) => trace::command(&args),
     }

@@ -8,4 +8,5 @@ mod images;
 mod kit;
 mod measuring;
 mod models;
+mod service;
 mod traces;

@@ -1,0 +1,243 @@
+//! `io`: one command to a served device, for scripts and for trying things out.
+//!
+//! LBAs are of 4096 bytes, whatever the namespace's block size is.
+
+use crate::failure::Failure;
+use crate::output::{self, pairs};
+use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
+use remap_ssd_sim::report::format::{bytes, exact};
+use serde_json::{Map, Value, json};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Sends one command to a device that `serve` serves.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where it is served.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4420")]
+    pub connect: String,
+    /// The subsystem; the first that discovery names unless given.
+    #[arg(long, value_name = "NQN")]
+    pub nqn: Option<String>,
+    /// Our name, where only known hosts are served.
+    #[arg(long, value_name = "NQN")]
+    pub hostnqn: Option<String>,
+    /// The namespace.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub nsid: u32,
+    /// Header and data digests.
+    #[arg(long)]
+    pub digests: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples, LBAs of 4096 bytes:
+  remap-ssd io --connect 127.0.0.1:4420 id
+  remap-ssd io --connect 127.0.0.1:4420 write --lba 0 --file data.bin
+  remap-ssd io --connect 127.0.0.1:4420 copy --from 0 --to 1000 --blocks 256
+  remap-ssd io --connect 127.0.0.1:4420 remap --from 0 --to 2000 --blocks 16 --relocate
+  remap-ssd io --connect 127.0.0.1:4420 read --lba 1000 --blocks 256 --file back.bin
+  remap-ssd io --connect 127.0.0.1:4420 stat --json";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Says what the device is.
+    Id {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Reads blocks to a file, or to standard output (`-`).
+    Read {
+        /// First block.
+        #[arg(long)]
+        lba: u64,
+        /// How many.
+        #[arg(long, default_value_t = 1)]
+        blocks: u64,
+        /// Where to.
+        #[arg(long, default_value = "-")]
+        file: PathBuf,
+    },
+    /// Writes a file, or standard input (`-`), filled up with zeroes to whole blocks.
+    Write {
+        /// First block.
+        #[arg(long)]
+        lba: u64,
+        /// What.
+        #[arg(long)]
+        file: PathBuf,
+    },
+    /// Copies blocks with the standard Copy command: no flash page is written.
+    Copy(Ranges),
+    /// Remaps blocks with the vendor command, to copy or to relocate.
+    Remap {
+        #[command(flatten)]
+        ranges: Ranges,
+        /// The sources lose their blocks.
+        #[arg(long)]
+        relocate: bool,
+        /// All blocks or none survive a power cut.
+        #[arg(long)]
+        atomic: bool,
+    },
+    /// Deallocates blocks: they read as zeroes.
+    Trim {
+        /// First block.
+        #[arg(long)]
+        lba: u64,
+        /// How many.
+        #[arg(long, default_value_t = 1)]
+        blocks: u64,
+    },
+    /// Makes everything acknowledged survive a crash of the server's machine.
+    Flush,
+    /// Shows the statistics of the translation layer and SMART.
+    Stat {
+        /// As JSON, by the names of `compare --json`.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// From where to where.
+#[derive(Debug, clap::Args)]
+struct Ranges {
+    /// First source block.
+    #[arg(long)]
+    from: u64,
+    /// First target block.
+    #[arg(long)]
+    to: u64,
+    /// How many.
+    #[arg(long, default_value_t = 1)]
+    blocks: u64,
+}
+
+/// Runs `io`.
+///
+/// # Errors
+/// The server cannot be reached, or the device refused.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let mut options =
+        Options { subnqn: args.nqn.clone(), nsid: args.nsid, digests: args.digests, ..Options::default() };
+    options.hostnqn = args.hostnqn.clone().unwrap_or(options.hostnqn);
+    let about = |error: ClientError| Failure::about(&args.connect, error);
+    let mut client = Client::connect(args.connect.as_str(), options).map_err(about)?;
+    // Blocks of 4096 bytes in units of the namespace's.
+    let unit = 4096u64 >> client.lba_shift();
+    let scaled = |block: u64| block.checked_mul(unit).ok_or_else(|| Failure::usage("such a block there cannot be"));
+    match &args.command {
+        Command::Id { json } => identify(&client, *json),
+        Command::Read { lba, blocks, file } => {
+            let data = client.read(scaled(*lba)?, scaled(*blocks)?).map_err(about)?;
+            write_to(file, &data)
+        }
+        Command::Write { lba, file } => {
+            let data = read_from(file)?;
+            client.write(scaled(*lba)?, &data).map_err(about)
+        }
+        Command::Copy(Ranges { from, to, blocks }) => {
+            client.copy(scaled(*from)?, scaled(*to)?, scaled(*blocks)?).map_err(about)
+        }
+        Command::Remap { ranges: Ranges { from, to, blocks }, relocate, atomic } => {
+            let count = u32::try_from(scaled(*blocks)?).ok().filter(|count| (1..1 << 28).contains(count));
+            let count = count.ok_or_else(|| Failure::usage("one command remaps 1 to 2^28 - 1 blocks"))?;
+            client.remap(scaled(*from)?, scaled(*to)?, count, *relocate, *atomic).map_err(about)
+        }
+        Command::Trim { lba, blocks } => client.trim(scaled(*lba)?, scaled(*blocks)?).map_err(about),
+        Command::Flush => client.flush().map_err(about),
+        Command::Stat { json } => {
+            let values = client.statistics().map_err(about)?;
+            let smart = client.smart().map_err(about)?;
+            statistics(&values, &smart, *json)
+        }
+    }
+}
+
+fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
+    let (controller, namespace) = (client.controller(), client.namespace());
+    let text = |field: &[u8]| String::from_utf8_lossy(field).trim().to_owned();
+    let blocks = namespace.nsze;
+    let size = blocks << client.lba_shift();
+    let (copy_blocks, namespaces) = (namespace.mcl, controller.nn);
+    if as_json {
+        return output::json(&json!({
+            "nqn": client.subnqn(), "model": text(&controller.mn), "serial": text(&controller.sn),
+            "firmware": text(&controller.fr), "namespaces": namespaces, "block_bytes": 1u64 << client.lba_shift(),
+            "blocks": blocks, "size_bytes": size, "copy_blocks_max": copy_blocks,
+            "volatile_write_cache": controller.vwc & 1 == 1,
+        }));
+    }
+    output::text(&pairs(&[
+        ("name", client.subnqn().to_owned()),
+        ("model", format!("{}, firmware {}", text(&controller.mn), text(&controller.fr))),
+        ("serial number", text(&controller.sn)),
+        ("namespaces", exact(namespaces.into())),
+        ("size", format!("{} in blocks of {} bytes", bytes(size), 1u64 << client.lba_shift())),
+        ("one Copy", format!("at most {} blocks", exact(copy_blocks.into()))),
+        ("write cache", if controller.vwc & 1 == 1 { "volatile: flush to keep" } else { "none" }.into()),
+    ]))
+}
+
+fn statistics(
+    values: &[(&'static str, u64)],
+    smart: &remap_ssd_nvme::spec::log::Smart,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let value = |name: &str| values.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+    let demotions =
+        ["counter_full", "nvram_full", "watermark"].map(|cause| (cause, value(&format!("demoted_{cause}"))));
+    let (host, flash) = (value("host_pages"), value("flash_pages"));
+    let amplification = if host == 0 { 0.0 } else { flash as f64 / host as f64 };
+    let smart = [
+        ("power_cycles", smart.power_cycles as u64),
+        ("unsafe_shutdowns", smart.unsafe_shutdowns as u64),
+        ("data_units_read", smart.data_units_read as u64),
+        ("data_units_written", smart.data_units_written as u64),
+        ("percentage_used", smart.percentage_used.into()),
+        ("available_spare", smart.available_spare.into()),
+        ("media_errors", smart.media_errors as u64),
+    ];
+    if as_json {
+        let mut all: Map<String, Value> = values.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+        all.insert("write_amplification".into(), json!(amplification));
+        all.insert(
+            "demotions".into(),
+            demotions.iter().map(|(name, value)| ((*name).into(), json!(value))).collect::<Map<_, _>>().into(),
+        );
+        all.insert(
+            "smart".into(),
+            smart.iter().map(|(name, value)| ((*name).into(), json!(value))).collect::<Map<_, _>>().into(),
+        );
+        return output::json(&all.into());
+    }
+    let rows = values.iter().chain(&smart).map(|(name, value)| (name.replace('_', " "), exact(*value)));
+    let rows = rows.chain([("write amplification".to_owned(), format!("{amplification:.2}"))]);
+    output::text(&pairs(&rows.collect::<Vec<_>>()))
+}
+
+fn read_from(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut data = Vec::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().lock().read_to_end(&mut data).map(drop),
+        false => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop)),
+    };
+    read.map_err(|error| Failure::about(path.display(), error))?;
+    if data.is_empty() {
+        return Err(Failure::about(path.display(), "there is nothing in it to write"));
+    }
+    data.resize(data.len().next_multiple_of(4096), 0);
+    Ok(data)
+}
+
+fn write_to(path: &Path, data: &[u8]) -> Result<(), Failure> {
+    if path.as_os_str() == "-" {
+        let mut out = std::io::stdout().lock();
+        return Ok(out.write_all(data).and_then(|()| out.flush())?);
+    }
+    std::fs::write(path, data).map_err(|error| Failure::about(path.display(), error))
+}

@@ -1,0 +1,115 @@
+//! `image`, `serve` and `io` as a user has them: processes, ports and files.
+
+use crate::kit::{Ran, run};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+struct Served {
+    child: Child,
+    address: String,
+}
+
+/// Starts a server on a free port and waits until it says that it serves.
+fn serve(args: &[&str]) -> Served {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
+        .arg("serve")
+        .args(args)
+        .args(["--listen", "127.0.0.1:0", "--json-log"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let address = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
+        .find_map(|line| Some(line["fields"]["address"].as_str()?.to_owned()))
+        .expect("it serves");
+    // Somebody must read what it says.
+    std::thread::spawn(move || lines.for_each(drop));
+    Served { child, address }
+}
+
+impl Served {
+    fn io(&self, args: &[&str]) -> Ran {
+        run(&[&["io", "--connect", &self.address], args].concat())
+    }
+    fn stat(&self, name: &str) -> u64 {
+        let value = self.io(&["stat", "--json"]).ok().json();
+        value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
+    }
+    fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+    /// SIGTERM; it must end well.
+    fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+        assert!(self.child.wait().expect("it ends").success());
+    }
+}
+
+fn file(dir: &Path, name: &str, bytes: &[u8]) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, bytes).expect("room for it");
+    path.to_str().expect("text").to_owned()
+}
+
+#[test]
+fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_its_server() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = dir.path().join("disk");
+    let image = image.to_str().expect("text");
+    run(&["image", "create", image, "--size", "64MiB"]).ok();
+    run(&["image", "create", image, "--size", "64MiB"]).fails_in_one_line(1, &["not empty"]);
+    let data: Vec<u8> = (0..300 * 4096u32).map(|byte| (byte / 4096 + byte) as u8).collect();
+    let (source, back) = (file(dir.path(), "data", &data), file(dir.path(), "back", b""));
+    let served = serve(&["--image", image]);
+    run(&["serve", "--image", image, "--listen", "127.0.0.1:0"]).fails_in_one_line(1, &["in use"]);
+    served.io(&["write", "--lba", "10", "--file", &source]).ok();
+    let before = served.stat("flash_pages");
+    served.io(&["copy", "--from", "10", "--to", "5000", "--blocks", "300"]).ok();
+    served
+        .io(&["remap", "--from", "5000", "--to", "9000", "--blocks", "300", "--relocate", "--atomic"])
+        .fails(1, &["atomic"]);
+    served.io(&["remap", "--from", "5000", "--to", "9000", "--blocks", "200", "--relocate", "--atomic"]).ok();
+    assert_eq!(served.stat("flash_pages"), before, "nothing was programmed");
+    served.kill();
+    let served = serve(&["--image", image]);
+    let read = |lba: &str, blocks: &str| {
+        served.io(&["read", "--lba", lba, "--blocks", blocks, "--file", &back]).ok();
+        std::fs::read(&back).expect("written")
+    };
+    assert!(read("10", "300") == data);
+    assert!(read("9000", "200") == data[..200 * 4096]);
+    assert!(read("5000", "200").iter().all(|byte| *byte == 0), "relocated");
+    assert!(read("5200", "100") == data[200 * 4096..]);
+    served.io(&["trim", "--lba", "10", "--blocks", "300"]).ok();
+    served.io(&["flush"]).ok();
+    assert!(read("10", "300").iter().all(|byte| *byte == 0));
+    served.io(&["read", "--lba", "16384"]).fails_in_one_line(1, &["out of range"]);
+    let smart = served.io(&["stat", "--json"]).ok().json();
+    assert_eq!((&smart["smart"]["power_cycles"], &smart["smart"]["unsafe_shutdowns"]), (&2.into(), &1.into()));
+    served.stop();
+    run(&["inspect", image, "--json"]).ok().json();
+    let served = serve(&["--image", image]);
+    assert_eq!(served.stat("remaps"), 0, "counters are since power-on");
+    served.stop();
+}
+
+#[test]
+fn mistakes_in_service_are_sentences() {
+    run(&["serve"]).fails(2, &["--image"]);
+    run(&["serve", "--memory", "32MiB", "--listen", "0.0.0.0:4420"]).fails_in_one_line(2, &["--allow"]);
+    run(&["io", "--connect", "127.0.0.1:1", "id"]).fails_in_one_line(1, &["127.0.0.1:1"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().to_str().expect("text");
+    run(&["serve", "--image", path]).fails_in_one_line(1, &["not a device image"]);
+    let small = dir.path().join("x");
+    run(&["image", "create", small.to_str().expect("text"), "--size", "1MiB"]).fails_in_one_line(2, &["16 MiB"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    run(&["serve", "--memory", "32MiB", "--listen", &address]).fails_in_one_line(1, &["in use", "--listen"]);
+}
