@@ -59,6 +59,12 @@ pub struct Shape {
     /// Bytes of NVRAM or of the log, for remaps; half a percent of the size unless given.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub log_size: Option<u64>,
+    /// Files of the file map that vendor commands use; none unless given.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "fs_blocks")]
+    pub fs_files: u32,
+    /// Pages that all files' lists hold together.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub fs_blocks: u32,
     /// Bytes of a logical block.
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)))]
     pub block: u32,
@@ -89,8 +95,9 @@ impl Shape {
         let mut config = DeviceConfig::for_service(size, self.scheme, self.dedup).map_err(Failure::usage)?;
         if let Some(bytes) = self.log_size {
             config.firmware.log_bytes = bytes;
-            config.check().map_err(Failure::usage)?;
         }
+        (config.firmware.fs_files, config.firmware.fs_blocks) = (self.fs_files, self.fs_blocks);
+        config.check().map_err(Failure::usage)?;
         Ok(config)
     }
 

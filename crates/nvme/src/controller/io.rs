@@ -8,7 +8,7 @@ use super::request::{Blocks, IoRequest, copy_ranges, dsm_ranges};
 use super::subsystem::{Latency, Namespace, PAGE_SHIFT, Subsystem};
 use crate::spec::status::Status;
 use remap_ssd_device::{Completion, Device};
-use remap_ssd_ftl::{Refusal, Remap};
+use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Page, Payload};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn status_of(refusal: Refusal) -> Status {
         Refusal::MediaError => Status::UNRECOVERED_READ,
         Refusal::CapacityExceeded => Status::CAPACITY,
         Refusal::AtomicTooLarge | Refusal::AtomicUnsupported => Status::NOT_ATOMIC,
-        Refusal::NoFileMap => Status::INVALID_OPCODE,
+        Refusal::NoFileMap => Status::NO_FILE_MAP,
     }
 }
 
@@ -202,6 +202,60 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn fs_write(
+        &mut self,
+        namespace: &Namespace,
+        blocks: Blocks,
+        data: &[u8],
+        page: FilePage,
+    ) -> Result<FileStatus, Status> {
+        let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
+        let bytes = data.first_chunk::<PAGE_BYTES>().ok_or(Status::SGL_LENGTH)?;
+        let payload = Payload::Bytes(Arc::new(*bytes));
+        let (done_at, result) = match self.latency {
+            Latency::None => (self.now, self.device.untimed(|ftl| ftl.fs_write(lpn, &payload, page))),
+            Latency::Emulated => {
+                let completion = self.device.fs_write(self.now, lpn, &payload, page);
+                (completion.done_at, completion.result)
+            }
+        };
+        self.done(Completion { done_at, result: Ok(()) })?;
+        result.map_err(status_of)
+    }
+
+    /// A file's pages with their first LBAs, or the files. Pages of other namespaces are left out.
+    fn fs_list(&mut self, namespace: &Namespace, inode: Option<u32>) -> Result<Vec<[u32; 2]>, Status> {
+        let emulated = self.latency == Latency::Emulated;
+        let now = self.now;
+        let Some(inode) = inode else {
+            let (done_at, files) = match emulated {
+                false => (now, self.device.untimed(|ftl| ftl.fs_files())),
+                true => self.device.fs_files(now),
+            };
+            self.done(Completion { done_at, result: Ok(()) })?;
+            return Ok(files.map_err(status_of)?.into_iter().map(|inode| [inode, 0]).collect());
+        };
+        let (done_at, blocks) = match emulated {
+            false => (now, self.device.untimed(|ftl| ftl.fs_map(inode))),
+            true => self.device.fs_map(now, inode),
+        };
+        self.done(Completion { done_at, result: Ok(()) })?;
+        let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
+        let blocks = blocks.map_err(status_of)?.into_iter().filter(|block| own.contains(&block.lpn));
+        Ok(blocks.map(|block| [block.offset, block.lpn - own.start]).collect())
+    }
+
+    fn fs_reset(&mut self) -> Result<(), Status> {
+        let completion = match self.latency {
+            Latency::None => {
+                let result = self.device.untimed(|ftl| ftl.fs_reset());
+                Completion { done_at: self.now, result }
+            }
+            Latency::Emulated => self.device.fs_reset(self.now),
+        };
+        self.done(completion)
+    }
+
     fn sync(&mut self) -> Result<(), Status> {
         if self.latency == Latency::Emulated {
             let completion = self.device.flush(self.now);
@@ -299,6 +353,33 @@ impl Subsystem {
                 let remap = Remap { target: lpn(target.slba), source: lpn(source), len, relocate, atomic };
                 run.remap(&remap).map_err(plain)?;
                 fua || write_through
+            }
+            IoRequest::FsWrite { blocks, inode, page, fua } => {
+                self.counters.write_commands.fetch_add(1, Relaxed);
+                self.counters.sectors_written.fetch_add(count(&blocks), Relaxed);
+                let status = run.fs_write(namespace, blocks, data, FilePage { inode, offset: page }).map_err(plain)?;
+                if status != FileStatus::Recorded {
+                    if fua || write_through {
+                        run.sync().map_err(plain)?;
+                    }
+                    // 1 the table of files is full, 2 the lists are, 3 the map is damaged.
+                    return Err((Status::NOT_LISTED, status as u64));
+                }
+                fua || write_through
+            }
+            IoRequest::FsMap { bytes, inode, first } => {
+                let list = run.fs_list(namespace, inode).map_err(plain)?;
+                let entries = list.iter().skip(first as usize).flat_map(|entry| entry.map(u32::to_le_bytes)).flatten();
+                let start = out.len();
+                out.extend((list.len() as u32).to_le_bytes());
+                out.extend([0; 4]);
+                out.extend(entries.take(bytes as usize));
+                out.resize(start + bytes as usize, 0);
+                false
+            }
+            IoRequest::FsReset => {
+                run.fs_reset().map_err(plain)?;
+                write_through
             }
         };
         if force { run.sync().map_err(plain) } else { Ok(()) }

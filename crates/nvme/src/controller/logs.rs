@@ -103,10 +103,10 @@ fn command_effects() -> Vec<u8> {
     ] {
         put(usize::from(opcode), effects::SUPPORTED);
     }
-    for opcode in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY] {
+    for opcode in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::FS_MAP, io::FS_RESET] {
         put(256 + usize::from(opcode), effects::SUPPORTED);
     }
-    for opcode in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY, io::REMAP] {
+    for opcode in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY, io::REMAP, io::FS_WRITE] {
         put(256 + usize::from(opcode), effects::SUPPORTED | effects::CHANGES_BLOCKS);
     }
     page

@@ -6,6 +6,7 @@ use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, R
 use crate::spec::join;
 use crate::spec::opcode::io;
 use crate::spec::status::Status;
+use remap_ssd_media::geometry::PAGE_BYTES;
 use zerocopy::FromBytes;
 
 /// Logical blocks of one namespace, in bounds.
@@ -41,6 +42,9 @@ pub enum IoRequest {
     DatasetManagement { ranges: u32, deallocate: bool },
     Copy { target: u64, ranges: u32, with_namespaces: bool, fua: bool },
     Remap { target: Blocks, source: u64, relocate: bool, atomic: bool, fua: bool },
+    FsWrite { blocks: Blocks, inode: u32, page: u32, fua: bool },
+    FsMap { bytes: u32, inode: Option<u32>, first: u32 },
+    FsReset,
 }
 
 impl IoRequest {
@@ -98,6 +102,21 @@ impl IoRequest {
                 let (relocate, atomic) = (remap.relocate(), remap.atomic());
                 Self::Remap { target, source, relocate, atomic, fua: remap.fua() }
             }
+            io::FS_WRITE => {
+                let blocks = transferred()?;
+                let bytes = u64::from(blocks.count) << namespace.lba_shift;
+                if bytes != PAGE_BYTES as u64 || !(slba << namespace.lba_shift).is_multiple_of(bytes) {
+                    return Err(Status::INVALID_FIELD);
+                }
+                Self::FsWrite { blocks, inode: sqe.cdw13, page: sqe.cdw14, fua: rw.fua() }
+            }
+            io::FS_MAP => {
+                let bytes = (u64::from(sqe.cdw10) + 1) * 4;
+                let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= TRANSFER_BYTES_MAX);
+                let inode = (sqe.cdw12 & 1 == 0).then_some(sqe.cdw13);
+                Self::FsMap { bytes: bytes.ok_or(Status::INVALID_FIELD)?, inode, first: sqe.cdw14 }
+            }
+            io::FS_RESET => Self::FsReset,
             _ => return Err(Status::INVALID_OPCODE),
         })
     }
@@ -107,10 +126,15 @@ impl IoRequest {
         let bytes = |blocks: &Blocks| blocks.count << lba_shift;
         match self {
             Self::Read { blocks, .. } => Transfer::ToHost(bytes(blocks)),
-            Self::Write { blocks, .. } | Self::Compare { blocks } => Transfer::FromHost(bytes(blocks)),
+            Self::Write { blocks, .. } | Self::Compare { blocks } | Self::FsWrite { blocks, .. } => {
+                Transfer::FromHost(bytes(blocks))
+            }
+            Self::FsMap { bytes, .. } => Transfer::ToHost(*bytes),
             Self::DatasetManagement { ranges, .. } => Transfer::FromHost(ranges * size_of::<DsmRange>() as u32),
             Self::Copy { ranges, .. } => Transfer::FromHost(ranges * size_of::<CopyRange>() as u32),
-            Self::Flush | Self::Verify { .. } | Self::WriteZeroes { .. } | Self::Remap { .. } => Transfer::None,
+            Self::Flush | Self::Verify { .. } | Self::WriteZeroes { .. } | Self::Remap { .. } | Self::FsReset => {
+                Transfer::None
+            }
         }
     }
 }

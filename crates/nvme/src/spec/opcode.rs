@@ -40,4 +40,10 @@ pub mod io {
     pub const COPY: u8 = 0x19;
     /// Vendor: remap, to copy or to relocate.
     pub const REMAP: u8 = 0x90;
+    /// Vendor: write a page and note which page of which file it is.
+    pub const FS_WRITE: u8 = 0x91;
+    /// Vendor: read a file's list, or the list of files.
+    pub const FS_MAP: u8 = 0x92;
+    /// Vendor: forget all files.
+    pub const FS_RESET: u8 = 0x94;
 }

@@ -80,6 +80,10 @@ impl Status {
     pub const SIZE_LIMIT: Self = specific(0x83);
     /// Vendor: the device cannot make commands atomic, or not this large.
     pub const NOT_ATOMIC: Self = specific(0xc0);
+    /// Vendor: the data are written, but the file map is full or damaged and does not list them.
+    pub const NOT_LISTED: Self = specific(0xc1);
+    /// Vendor: the device has no file map.
+    pub const NO_FILE_MAP: Self = specific(0xc2);
     /// Write Fault.
     pub const WRITE_FAULT: Self = media(0x80);
     /// Unrecovered Read Error.
