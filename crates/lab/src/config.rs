@@ -68,6 +68,9 @@ pub enum Kind {
     Workload,
     /// Aged, switched off, recovered.
     Recovery,
+    /// Filled, then measured by one kind of command: `move-remap`, `move-readwrite`, `write` or `fs-write`, each with
+    /// `,threads=N`.
+    Micro,
 }
 
 /// A grid of runs: every combination of its lists.
@@ -96,9 +99,6 @@ pub struct Grid {
     /// NVRAM segments in bytes.
     #[serde(default)]
     pub segment_bytes: Vec<u32>,
-    /// In the quick form, run at this size instead: where scaling would change what is looked at.
-    #[serde(default)]
-    pub quick_as: Option<Form>,
     /// Share of the setup's size, where size is what is looked at.
     #[serde(default)]
     pub capacity: Vec<f64>,

@@ -49,8 +49,8 @@ macro_rules! shelf {
 }
 
 shelf! {
-    papers: "fast21", "coldmap", "pebble";
-    folders: "fast21-fig5", "fast21-fig6", "fast21-fig7", "coldmap-figs5-8", "pebble-bam", "recovery", "cost";
+    papers: "fast21", "coldmap", "pebble", "ours";
+    folders: "fast21-fig5", "fast21-fig6", "fast21-fig7", "coldmap-figs5-8", "pebble-micro", "pebble-bam", "recovery", "cost", "ours-small-nvram";
 }
 
 impl Shelf {

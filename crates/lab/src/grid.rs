@@ -1,7 +1,7 @@
 //! From an experiment's grids to its runs: every combination, each with all that decides its result.
 //!
 //! Invariants: a run that cannot be is said here, before any runs; equal runs of different experiments have equal keys
-//! and are run once; a scheme whose remapping metadata has no limit is not run once a size.
+//! and are run once; a scheme whose remapping metadata has no size to choose is not run once a size.
 //! Absent: doing it (`perform`).
 
 use crate::LabError;
@@ -11,6 +11,9 @@ use remap_ssd_device::{DeviceConfig, parse_scale};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use serde::{Deserialize, Serialize};
+
+/// The smallest NVRAM segment that scaling leaves.
+const SEGMENT_BYTES_MIN: u32 = 128;
 
 /// All that decides a run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,7 +91,9 @@ impl Run {
     pub fn weight(&self) -> f64 {
         let pages = f64::from(self.device.geometry.pages());
         match self.kind {
-            Kind::Workload => 0.4 * pages + if self.scheme == "none" { 0.7 } else { 1.0 } * self.pages as f64,
+            Kind::Workload | Kind::Micro => {
+                0.4 * pages + if self.scheme == "none" { 0.7 } else { 1.0 } * self.pages as f64
+            }
             Kind::Recovery => 1.2 * pages,
         }
     }
@@ -125,14 +130,13 @@ fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form)
     if grid.scheme.is_empty() {
         return Err(wrong(&"a grid of runs needs at least one scheme"));
     }
+    if grid.kind == Kind::Micro && grid.workload.is_empty() {
+        return Err(wrong(&"microbenchmarks need `workload`"));
+    }
     if grid.kind == Kind::Workload && (grid.workload.is_empty() || grid.content.is_empty()) {
         return Err(wrong(&"runs under a workload need `workload` and `content`"));
     }
     let base = device(setup).map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
-    let form = match (form, grid.quick_as) {
-        (Form::Quick, Some(other)) => other,
-        _ => form,
-    };
     let extent = setup.extent(form);
     let workloads = or_default(&grid.workload, String::new());
     let contents = or_default(&grid.content, String::new());
@@ -205,16 +209,31 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
     let scheme = cell.scheme;
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(about, what);
     let kind: SchemeKind = scheme.parse().map_err(|error: String| wrong(&error))?;
-    let limited = is_limited(kind);
     let mut device = base.clone();
     (device.firmware.scheme, device.firmware.gc_policy) = (kind, cell.gc);
+    let tables = device.firmware.tables_bytes(&device.geometry);
+    let limited = is_limited(kind) && tables == 0;
+    if tables > 0 {
+        // More than they need until it is known how large they are at that scale.
+        device.firmware.log_bytes = tables + tables / 4;
+    }
     if limited {
         device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
         device.firmware.segment_bytes = cell.segment_bytes;
     }
     let scale = parse_scale(&extent.scale).map_err(|error| wrong(&error))?;
     let scale = if grid.capacity.is_empty() { scale } else { scale * cell.capacity };
-    let device = device.scale(scale).map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
+    let mut device = device.scale(scale).map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
+    if tables > 0 {
+        device.firmware.log_bytes = device.firmware.tables_bytes(&device.geometry);
+    }
+    if limited && !grid.segment_bytes.is_empty() {
+        // Where their size is looked at, segments keep their proportion to a superblock's entries.
+        let wanted = (f64::from(cell.segment_bytes) * scale) as u32;
+        device.firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN).min(cell.segment_bytes);
+        device.firmware.log_bytes -= device.firmware.log_bytes % u64::from(device.firmware.segment_bytes);
+        device.check().map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
+    }
     let content = match cell.content {
         "own" => {
             let workload: NamedWorkload = cell.workload.parse().map_err(|error| wrong(&error))?;
@@ -229,7 +248,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
     });
     aging_content.parse::<ContentModel>().map_err(|error| wrong(&error))?;
     let pages = match grid.kind {
-        Kind::Workload => (f64::from(device.addressable_lpns()) * extent.rounds) as u64,
+        Kind::Workload | Kind::Micro => (f64::from(device.addressable_lpns()) * extent.rounds) as u64,
         Kind::Recovery => 0,
     };
     let run = Run {
@@ -255,7 +274,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
     Ok(run)
 }
 
-/// Does the size of its remapping metadata decide how much it can remap?
-pub fn is_limited(scheme: SchemeKind) -> bool {
+/// Does it keep remapping metadata at all?
+fn is_limited(scheme: SchemeKind) -> bool {
     !matches!(scheme, SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe)
 }

@@ -17,6 +17,7 @@ pub mod config;
 pub mod export;
 pub mod folder;
 pub mod grid;
+mod micro;
 pub mod page;
 mod parquet;
 pub mod perform;

@@ -5,7 +5,7 @@
 
 use crate::config::{Fill, Kind};
 use crate::grid::Run;
-use crate::recovery;
+use crate::{micro, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
 use remap_ssd_sim::aging::{AgingOptions, age};
@@ -30,6 +30,7 @@ pub fn check(run: &Run) -> Result<(), String> {
             Err(format!("scheme `{}` keeps its remaps in DRAM: there is nothing to recover", run.scheme))
         }
         (Kind::Recovery, _) => Ok(()),
+        (Kind::Micro, _) => micro::parse(&run.workload).map(drop),
         (Kind::Workload, Some(path)) => {
             let options = TraceOptions::new(run.device.addressable_lpns());
             stat(Path::new(path), None, options).map(drop).map_err(|error| error.to_string())
@@ -71,10 +72,16 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
 /// Why there is no result.
 pub fn perform(run: &Run, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
-    aged(run, &mut device)?;
     match run.kind {
-        Kind::Workload => measured(run, &mut device, tell),
-        Kind::Recovery => recovery::recovered(run, device),
+        Kind::Micro => micro::measured(run, &mut device),
+        Kind::Workload => {
+            aged(run, &mut device)?;
+            measured(run, &mut device, tell)
+        }
+        Kind::Recovery => {
+            aged(run, &mut device)?;
+            recovery::recovered(run, device)
+        }
     }
 }
 

@@ -16,9 +16,13 @@ const METRICS: [(&str, &str, &str, Metric); 4] = [
     ("life", "fig8", "Lifetime: the inverse of erases", |row| Ok(1.0 / row.number("erases")?.max(1.0))),
 ];
 
+/// FIO over the whole device: not among the paper's four, but where collection moves most.
+const WHOLE: &str = "randwrite";
+
 pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let mut found = Found::default();
-    let workloads = table.distinct(|run| run.workload.as_str());
+    let mut workloads = table.distinct(|run| run.workload.as_str());
+    workloads.retain(|workload| *workload != WHOLE);
     for (name, figure, title, metric) in METRICS {
         let (mut remap_none, mut cold_none, mut cold_remap) = (Vec::new(), Vec::new(), Vec::new());
         let mut groups = Vec::new();
@@ -53,27 +57,39 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         });
     }
     zoned(table, &workloads, &mut found)?;
+    for (name, _, _, metric) in METRICS {
+        let of = |gc| {
+            let ask = Ask { scheme: Some("remap-ssd"), gc: Some(gc), workload: Some(WHOLE), ..Ask::default() };
+            metric(table.row(ask)?)
+        };
+        found.measure(format!("{name}_coldmap_over_remap_whole"), of("coldmap")? / of("greedy")?);
+    }
     Ok(found)
 }
 
-/// How much of what collection moves has several references: all that a cold zone can act on.
+/// What a policy can act on at all: the moves among all that Remap programs, and the shared pages among those.
 fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
-    let (mut shares, mut plain) = (Vec::new(), Vec::new());
-    for workload in workloads {
-        let of = |scheme, gc| {
-            table.row(Ask { scheme: Some(scheme), gc: Some(gc), workload: Some(workload), ..Ask::default() })
-        };
-        let cold = of("remap-ssd", "coldmap")?;
-        let short = workload.split(',').next().unwrap_or(workload);
-        shares.push(cold.number("gc_zoned_pages")? / cold.number("gc_pages")?.max(1.0));
-        found.measure(format!("shared_share_of_moves {short}"), shares[shares.len() - 1]);
-        let none = of("none", "greedy")?;
-        plain.push(none.number("write_amplification")?);
-        found.measure(format!("none_wa {short}"), plain[plain.len() - 1]);
-        let remap = of("remap-ssd", "greedy")?;
-        found.measure(format!("remap_wa {short}"), remap.number("write_amplification")?);
+    let of = |scheme, gc, workload| {
+        table.row(Ask { scheme: Some(scheme), gc: Some(gc), workload: Some(workload), ..Ask::default() })
+    };
+    let (mut shares, mut rooms) = (Vec::new(), Vec::new());
+    for workload in workloads.iter().chain(&[WHOLE]) {
+        let (remap, cold) = (of("remap-ssd", "greedy", workload)?, of("remap-ssd", "coldmap", workload)?);
+        let room = remap.number("gc_pages")? / remap.number("flash_pages")?.max(1.0);
+        let share = cold.number("gc_zoned_pages")? / cold.number("gc_pages")?.max(1.0);
+        let short = if *workload == WHOLE { "whole" } else { workload.split(',').next().unwrap_or(workload) };
+        found.measure(format!("moves_of_remap {short}"), room);
+        found.measure(format!("shared_share_of_moves {short}"), share);
+        found.measure(format!("none_wa {short}"), of("none", "greedy", workload)?.number("write_amplification")?);
+        if *workload == WHOLE {
+            found.measure("moves_of_remap_whole", room);
+            found.measure("shared_share_of_moves_whole", share);
+        } else {
+            rooms.push(room);
+            shares.push(share);
+        }
     }
     found.measure("shared_share_of_moves", mean(&shares));
-    found.measure("none_wa", mean(&plain));
+    found.measure("moves_of_remap", mean(&rooms));
     Ok(())
 }

@@ -20,6 +20,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     for log in table.logs() {
         demoted(table, &workloads, contents.last().copied().unwrap_or(""), log, &mut found)?;
         gains(table, &cells, contents.last().copied().unwrap_or(""), log, &mut found)?;
+        bound(row(table, "nlog", cells[0], Some(log))?, log, &mut found);
     }
     for (index, content) in contents.iter().enumerate() {
         found.plots.push(performance(table, &workloads, content, ['a', 'b', 'd'][index.min(2)])?);
@@ -93,6 +94,19 @@ fn gains(table: &Table, cells: &[(&str, &str)], figure_c: &str, log: f64, found:
     }
     found.measure(format!("wa_over_logs_{log}"), mean(&amplification));
     Ok(())
+}
+
+/// What a scan can cost at most: a collection frees a superblock, and no second one is due before all dies together have
+/// programmed that again.
+pub(super) fn bound(nlog: &Row, log: f64, found: &mut Found) {
+    let device = &nlog.run.device;
+    let pages = f64::from(device.geometry.pages_per_superblock());
+    let period_ns = pages / f64::from(device.geometry.dies()) * device.flash.program_ns as f64;
+    let scan_ns = device.firmware.log_bytes as f64 / 64.0 * device.nvram.read_ns as f64;
+    // Both shrink with the scale: shown as at full size.
+    found.measure("superblock_ms", period_ns / nlog.run.scale / 1e6);
+    found.measure(format!("scan_ms_{log}"), scan_ns / nlog.run.scale / 1e6);
+    found.measure(format!("scan_bound_{log}"), 1.0 + scan_ns / period_ns);
 }
 
 fn performance(table: &Table, workloads: &[&str], content: &str, letter: char) -> Result<Plot, LabError> {

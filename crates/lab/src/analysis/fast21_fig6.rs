@@ -15,6 +15,9 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let speed = |row: &Row| row.number("bandwidth_mib_s");
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
     for log in &logs {
+        if let Some(workload) = workloads.first() {
+            super::fast21_fig5::bound(row("nlog", workload, Some(*log))?, *log, &mut found);
+        }
         for global in ["flog", "nlog"] {
             let (mut gains, mut scanning) = (Vec::new(), Vec::new());
             for workload in &workloads {

@@ -8,7 +8,9 @@ mod cost;
 mod fast21_fig5;
 mod fast21_fig6;
 mod fast21_fig7;
+mod ours;
 mod pebble_bam;
+mod pebble_micro;
 mod recovery;
 
 use crate::LabError;
@@ -42,6 +44,8 @@ const ALL: &[(&str, Analysis)] = &[
     ("fast21-fig7", fast21_fig7::analyse),
     ("coldmap-figs5-8", coldmap::analyse),
     ("pebble-bam", pebble_bam::analyse),
+    ("ours-small-nvram", ours::analyse),
+    ("pebble-micro", pebble_micro::analyse),
     ("recovery", recovery::analyse),
     ("cost", cost::analyse),
 ];

@@ -1,0 +1,55 @@
+//! Microbenchmarks of single commands, by the names that experiments give them.
+//!
+//! Invariant: the device is filled before, in no time. Absent: how commands are issued (`sim`).
+
+use crate::grid::Run;
+use remap_ssd_device::Device;
+use remap_ssd_sim::micro::{MoveHow, file_writes, moves, precondition};
+use serde_json::{Value, json};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Micro {
+    /// Pages moved.
+    Move(MoveHow),
+    /// Pages written, noted in the file map or not.
+    Write(bool),
+}
+
+/// Reads `move-remap,threads=4`: what is measured, and by how many threads.
+///
+/// # Errors
+/// One sentence: which there are.
+pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
+    let wrong = || {
+        format!(
+            "unknown microbenchmark `{workload}`: move-remap, move-readwrite, write or fs-write, each with `,threads=N`"
+        )
+    };
+    let (name, threads) = match workload.split_once(",threads=") {
+        Some((name, threads)) => (name, threads.parse().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(wrong)?),
+        None => (workload, 1),
+    };
+    let micro = match name {
+        "move-remap" => Micro::Move(MoveHow::Remap),
+        "move-readwrite" => Micro::Move(MoveHow::ReadWrite),
+        "write" => Micro::Write(false),
+        "fs-write" => Micro::Write(true),
+        _ => return Err(wrong()),
+    };
+    Ok((micro, threads))
+}
+
+/// Fills the device and measures.
+///
+/// # Errors
+/// The device refuses.
+pub fn measured(run: &Run, device: &mut Device) -> Result<Value, String> {
+    let (micro, threads) = parse(&run.workload)?;
+    precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;
+    let measured = match micro {
+        Micro::Move(how) => moves(device, how, threads, run.pages),
+        Micro::Write(noted) => file_writes(device, noted, threads, run.pages).map(|writes| writes.measured),
+    };
+    Ok(json!(measured.map_err(|refusal| refusal.to_string())?))
+}

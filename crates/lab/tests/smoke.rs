@@ -1,0 +1,58 @@
+//! All experiments at their smallest size, through the library.
+
+use remap_ssd_lab::claim::Verdict;
+use remap_ssd_lab::folder::built_in;
+use remap_ssd_lab::queue::Limits;
+use remap_ssd_lab::store::Store;
+use remap_ssd_lab::study::Event;
+use remap_ssd_lab::{Form, Options, Study};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+// Every analysis finds the runs it needs, every expectation its measure, and every figure is a picture.
+#[test]
+fn every_experiment_ends_with_claims_and_figures_and_a_second_time_makes_no_run() {
+    let shelf = built_in();
+    let names: Vec<String> = shelf.folders.iter().map(|folder| folder.name.clone()).collect();
+    let study = Study::plan(&shelf, &names, Form::Smoke).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), "test").unwrap();
+    let limits = Limits { threads: 2, memory: 4 << 30 };
+    let options = Options { form: Form::Smoke, limits, fresh: false };
+    let missing = AtomicUsize::new(0);
+    let tell = |event: Event<'_>| {
+        if let Event::Begun { missing: count, .. } = event {
+            missing.store(count, Ordering::Relaxed);
+        }
+    };
+    study.run(&store, &options, &tell).unwrap();
+    assert!(missing.load(Ordering::Relaxed) > 100);
+    let concluded = study.conclude(&store).unwrap();
+    for one in &concluded {
+        assert!(!one.plots.is_empty(), "{} has figures", one.name);
+        for plot in &one.plots {
+            let svg = plot.svg();
+            let document = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{}: {error}", plot.name));
+            for node in document.descendants().filter(|node| node.has_tag_name("rect")) {
+                let height: f64 = node.attribute("height").unwrap().parse().unwrap();
+                assert!(height.is_finite() && height >= 0.0, "{}/{}", one.name, plot.name);
+            }
+        }
+        for claim in one.claims.iter().chain(&one.findings) {
+            assert!(claim.ours.is_finite(), "{} {}: {}", claim.id, claim.part, claim.ours);
+            assert!(claim.verdict != Verdict::Holds || claim.why.is_empty());
+            assert!(!claim.why.contains(['{', '}']), "{}", claim.why);
+        }
+        println!(
+            "{}: {} claims, {} findings, {} figures",
+            one.name,
+            one.claims.len(),
+            one.findings.len(),
+            one.plots.len()
+        );
+    }
+    let page = std::fs::read(directory.path().join("report.html")).unwrap();
+    study.run(&store, &options, &tell).unwrap();
+    assert_eq!(missing.load(Ordering::Relaxed), 0, "everything is there");
+    study.conclude(&store).unwrap();
+    assert_eq!(std::fs::read(directory.path().join("report.html")).unwrap(), page, "the same page");
+}
