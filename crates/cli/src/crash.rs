@@ -31,7 +31,7 @@ pub struct Args {
     /// Everything follows from it.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Schemes, by name [default: all durable ones; with --mutant, remap-ssd].
+    /// Schemes, by name [default: all durable ones; with --mutant, one that relies on the guard].
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
     /// Policy of garbage collection on all devices: greedy, cost-benefit, coldmap, cagc [default: greedy on most, each

@@ -55,6 +55,8 @@ struct Row {
     entries: u32,
     /// Remapped pages that the entries are for.
     entry_pages: u64,
+    /// Flash pages of entries behind them.
+    flash_pages: u32,
 }
 
 /// Erases of blocks.
@@ -139,6 +141,7 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
         segments: group.segments.len(),
         entries: group.entries,
         entry_pages: group.pages,
+        flash_pages: group.flash_pages,
     }
 }
 
@@ -281,13 +284,17 @@ fn superblock_table(rows: &[Row]) -> String {
         "segments",
         "entries",
         "for pages",
+        "on flash",
     ];
     let cells = |row: &Row| {
         let numbers =
             [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries]
                 .map(u64::from);
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
-        words.into_iter().chain(numbers.into_iter().chain([row.entry_pages]).map(exact)).collect()
+        words
+            .into_iter()
+            .chain(numbers.into_iter().chain([row.entry_pages, row.flash_pages.into()]).map(exact))
+            .collect()
     };
     output::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }

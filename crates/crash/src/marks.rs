@@ -42,6 +42,7 @@ marks! {
     demoted_degree_full, slots_reused, slot_clears,
     extents, extensions, extents_split, extents_joined,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
+    destages, groups_rewritten, group_pages_moved, log_superblocks_erased, group_entries_found, group_pages_stale,
     }
     campaign {
     /// Commands submitted.

@@ -38,6 +38,7 @@ struct Profile {
     shape: (u32, u32, u32),
     segment_bytes: u32,
     segments: u32,
+    cache_pages: u32,
     entry: EntrySize,
     dedup: bool,
     count_max: u8,
@@ -59,6 +60,7 @@ const COMMON: Profile = Profile {
     shape: (2, 16, 8),
     segment_bytes: 128,
     segments: 16,
+    cache_pages: 1,
     entry: EntrySize::Bytes16,
     dedup: true,
     count_max: 3,
@@ -109,6 +111,17 @@ const PROFILES: &[Profile] = &[
     Profile { shape: (4, 15, 8), entry: EntrySize::Bytes24, segments: 24, bad_blocks: 2, dealloc_slots: 8, ..COMMON },
     // One die, long blocks.
     Profile { shape: (1, 24, 16), mix: Mix::WRITES, dealloc_slots: 5, bad_blocks: 1, ..COMMON },
+    // Hardly any NVRAM and few entries in a page: logs on flash are filled, rewritten and emptied.
+    Profile {
+        shape: (2, 24, 8),
+        segment_bytes: 48,
+        segments: 8,
+        count_max: 4,
+        mix: Mix::REMAPS,
+        steps: 400,
+        bad_blocks: 4,
+        ..COMMON
+    },
     // Superblocks whose tail needs two pages.
     Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
     // Shared pages in a zone of their own, on the most worn blocks, while wear is levelled.
@@ -169,6 +182,7 @@ impl Setup {
             scheme,
             log_bytes: u64::from(profile.segments * profile.segment_bytes),
             segment_bytes: profile.segment_bytes,
+            cache_pages: profile.cache_pages,
             entry: profile.entry,
             degree: u32::from(profile.count_max).clamp(2, 4) - 1,
             dedup: profile.dedup,
@@ -230,26 +244,25 @@ pub fn scheme_of(guard: Guard) -> SchemeKind {
         | Guard::ExtensionAfterEntry
         | Guard::ExtensionInTime
         | Guard::GatheredFirst => SchemeKind::RemapSsdX,
+        Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => SchemeKind::LocalFlash,
         _ => SchemeKind::RemapSsd,
     }
 }
 
 /// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so few.
 fn enough(config: &mut Config, dies: u32, superblocks: u32, pages_per_block: u32) -> Geometry {
-    let log_bytes = config.log_bytes;
-    for more in 0..64 {
-        config.log_bytes = log_bytes;
-        for _ in 0..40 {
+    for _ in 0..40 {
+        for more in 0..64 {
             let shape = Shape { channels: 1, dies, superblocks: superblocks + more, pages_per_block };
             let geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
-            // A device of one data superblock's LPNs leaves nothing to test.
-            config.lpns = Config::data_pages(&geometry) * 2;
+            // A device of one data superblock's LPNs leaves nothing to test, nor does one that is mostly log.
+            config.lpns = Config::data_pages(&geometry) * (superblocks / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             if config.check(&geometry).is_ok() {
                 return geometry;
             }
-            config.log_bytes += config.log_bytes / 4;
         }
+        config.log_bytes += config.log_bytes / 4;
     }
     panic!("{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages", config.scheme);
 }

@@ -7,20 +7,20 @@ use remap_ssd_ftl::{GcPolicy, SchemeKind};
 /// Distinct cuts of each campaign here; the long ones run from the command line.
 const CUTS: u64 = if cfg!(debug_assertions) { 5_000 } else { 10_000 };
 
-fn campaign(scheme: SchemeKind, seed: u64) -> Report {
-    run(&Options { cuts: Some(CUTS), ..Options::new(scheme, seed) }, &mut |_| ())
+fn campaign(scheme: SchemeKind, seed: u64, cuts: u64) -> Report {
+    run(&Options { cuts: Some(cuts), ..Options::new(scheme, seed) }, &mut |_| ())
 }
 
 fn keeps_its_promise(scheme: SchemeKind) -> Marks {
-    keeps_its_promise_from(scheme, 1)
+    keeps_its_promise_over(scheme, 1, CUTS)
 }
 
-fn keeps_its_promise_from(scheme: SchemeKind, seed: u64) -> Marks {
-    let report = campaign(scheme, seed);
+fn keeps_its_promise_over(scheme: SchemeKind, seed: u64, cuts: u64) -> Marks {
+    let report = campaign(scheme, seed, cuts);
     let failures: Vec<String> =
         report.failures.iter().map(|failed| format!("{}\n{}", failed.code, failed.text)).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(report.cuts >= CUTS);
+    assert!(report.cuts >= cuts);
     report.marks
 }
 
@@ -89,9 +89,32 @@ fn flog_survives_every_cut() {
     happened(&marks, REMAPPING);
 }
 
+/// What a log of pages owned by superblocks must have gone through.
+const GROUP_LOG: &[&str] =
+    &["destages", "groups_rewritten", "log_superblocks_erased", "group_entries_found", "group_pages_stale"];
+
+#[test]
+fn local_logs_on_flash_survive_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::LocalFlash);
+    happened(&marks, ALWAYS);
+    happened(&marks, REMAPPING);
+    happened(&marks, GROUP_LOG);
+    happened(&marks, &["group_pages_moved"]);
+}
+
+#[test]
+fn local_logs_that_leave_nvram_for_flash_survive_every_cut_and_demote_nothing_for_want_of_room() {
+    // A log large enough for every LPN takes a while to fill.
+    let marks = keeps_its_promise_over(SchemeKind::RemapSsdLh, 1, 3 * CUTS);
+    happened(&marks, ALWAYS);
+    happened(&marks, &["remaps", "dedup_hits", "demoted_counter_full", "atomic_committed", "atomic_aborted"]);
+    happened(&marks, GROUP_LOG);
+    assert_eq!((marks.demoted_nvram_full, marks.demoted_watermark), (0, 0));
+}
+
 #[test]
 fn pebble_survives_every_cut() {
-    let marks = keeps_its_promise_from(SchemeKind::Pebble, 4);
+    let marks = keeps_its_promise_over(SchemeKind::Pebble, 4, CUTS);
     happened(&marks, ALWAYS);
     // Its tables have a place for everything: NVRAM is never full, and nothing is collected there.
     let other = ["demoted_nvram_full", "demoted_watermark", "metadata_gc_runs"];

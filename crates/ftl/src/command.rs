@@ -280,6 +280,7 @@ impl Ftl {
     fn remap_atomic(&mut self, command: &Remap) -> Result<(), Refusal> {
         self.make_dealloc_room(2 * command.len as usize)?;
         self.make_page_room()?;
+        self.scheme.prepare(&mut self.core, command.len);
         let wsn = self.core.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit.
         // Cut before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3.

@@ -41,6 +41,8 @@ pub struct Config {
     /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog, NVRAM for both
     /// mapping tables for PebbleSSD.
     pub log_bytes: u64,
+    /// Pages' worth of entries that a scheme without NVRAM may cache under its capacitor, if it caches by superblock.
+    pub cache_pages: u32,
     /// Bytes of an NVRAM segment.
     pub segment_bytes: u32,
     /// Size of a remapping entry.
@@ -76,6 +78,7 @@ impl Default for Config {
             lpns: 0,
             scheme: SchemeKind::RemapSsd,
             log_bytes: 80 << 20,
+            cache_pages: 64,
             segment_bytes: 1024,
             entry: EntrySize::Bytes16,
             degree: 2,
@@ -126,7 +129,7 @@ impl Config {
     /// Superblocks kept free so that garbage collection and a flash log can always go on: a victim's pages may open
     /// one in every zone before the victim is erased, and an atomic command takes two without collecting.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
-        2 + self.gc_policy.zones() as u32 + crate::scheme::superblocks_needed(self, geometry)
+        2 + self.gc_policy.zones() as u32 + crate::scheme::flash_need(self, geometry).spare
     }
 
     /// Free superblocks at which garbage collection starts.
@@ -154,7 +157,7 @@ impl Config {
         let needed_pages = u64::from(self.lpns) + u64::from(self.chunks());
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives GC something to gain.
         // So does a log on flash.
-        let log = crate::scheme::superblocks_needed(self, geometry);
+        let log = crate::scheme::flash_need(self, geometry).held;
         let busy = u64::from(self.reserve(geometry) + log) + 2 + self.gc_policy.zones() as u64;
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {

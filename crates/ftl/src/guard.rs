@@ -56,6 +56,12 @@ guards! {
     ClearWaits = "clear-waits",
     /// Segments of an earlier incarnation of a superblock are ignored.
     StaleSegments = "stale-segments",
+    /// A page of entries waits for the entries' stores, and so for the pages they name.
+    GroupPageAfterEntries = "group-page-after-entries",
+    /// A page that supersedes its group's earlier ones waits for everything.
+    RewriteWaits = "rewrite-waits",
+    /// Pages of entries whose superblock has been erased since are ignored.
+    StaleGroupPages = "stale-group-pages",
     /// GC persists the other references of a page that it moves.
     OtherReferences = "other-references",
     /// Deallocations are persisted.

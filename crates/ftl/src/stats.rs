@@ -89,6 +89,18 @@ counters! {
     extents_split,
     /// Extents that were rewritten as part of the one before.
     extents_joined,
+    /// Times that cached entries or a segment group went to flash pages of their superblock's.
+    destages,
+    /// Groups of such pages rewritten because of their garbage.
+    groups_rewritten,
+    /// Such pages moved, so that superblocks of their log can be erased.
+    group_pages_moved,
+    /// Superblocks of a log of such pages erased.
+    log_superblocks_erased,
+    /// Entries that recovery found in such pages.
+    group_entries_found,
+    /// Such pages that recovery found and whose superblock had been erased since.
+    group_pages_stale,
     /// Blocks retired because they failed.
     blocks_retired,
     /// Writes of deallocation bitmaps.

@@ -502,6 +502,18 @@ impl Superblocks {
         })
     }
 
+    /// Pages that `take` will hand out before the open superblock is full.
+    pub fn left(&self, stream: Stream) -> u32 {
+        self.open(stream).map_or(0, |open| {
+            let (dies, next, end) = (self.geometry.dies(), open.next.min(open.end), open.end);
+            // Of a die's pages, those below an offset are one a row.
+            let below = |offset: u32, die: u32| (offset + dies - 1 - die) / dies;
+            let good = (0..dies).filter(|die| open.skipped >> die & 1 == 0);
+            let pages: u32 = good.map(|die| below(end, die) - below(next, die)).sum();
+            (pages + open.holes.len() as u32).saturating_sub(u32::from((next..end).contains(&open.head)))
+        })
+    }
+
     /// Closes a stream's full superblock with its tail metadata: P2L and WSN of all its data pages.
     pub fn close(&mut self, media: &mut Media, stream: Stream) {
         let Some(open) = self.open[stream as usize].take() else { return };

@@ -384,6 +384,15 @@ impl Media {
         Ok(self.nand.meta.get(&ppn.0).map(|bytes| (self.nand.oob(ppn), bytes.clone())))
     }
 
+    /// The bytes of a metadata page among many that are charged together (`charge`).
+    ///
+    /// # Errors
+    /// `Uncorrectable`, also if the page holds no metadata.
+    pub fn meta_uncharged(&self, ppn: Ppn) -> Result<&[u8], MediaError> {
+        let bytes = self.nand.meta.get(&ppn.0).filter(|_| self.is_readable(ppn));
+        bytes.map(|bytes| &bytes[..]).ok_or(MediaError::Uncorrectable)
+    }
+
     /// Reads the OOB area of a page; `None` if the page is erased. A whole page read is charged.
     ///
     /// # Errors
@@ -549,6 +558,11 @@ impl Media {
             self.counts.nv_corrected += 1;
         }
         Ok(self.nvram[word])
+    }
+
+    /// A word as it was stored, whatever has been planted since: for checks of tables, not for firmware.
+    pub fn stored_word(&self, word: usize) -> u64 {
+        self.nvram[word]
     }
 
     /// All words as they are, for a scan of a range in which no planted flip can hide an error: `None` if one could.

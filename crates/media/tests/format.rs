@@ -25,6 +25,19 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/ftl/src/gc.rs", &["const LOST"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
     ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "struct LogEntry"]),
+    (
+        "crates/ftl/src/scheme/group_log/page.rs",
+        &[
+            "const ENTRIES_MAX",
+            "const ENTRY_BYTES",
+            "struct GroupOwner",
+            "struct GroupPlace",
+            "fn encode",
+            "fn entries",
+        ],
+    ),
+    ("crates/ftl/src/scheme/group_log/mod.rs", &["const PAGES_MIN", "fn slots"]),
+    ("crates/ftl/src/scheme/local_flash.rs", &["const SLOT_WORDS", "fn slots", "fn word"]),
     ("crates/ftl/src/scheme/remap_ssd/segment.rs", &["struct SegmentHead", "struct SegmentLink"]),
     ("crates/ftl/src/scheme/remap_ssd/mod.rs", &["fn word", "fn slot_word"]),
     (

@@ -267,6 +267,8 @@ fn aging_reaches_the_wanted_state_under_every_scheme() {
         match scheme {
             SchemeKind::None | SchemeKind::Pebble => assert_eq!(report.remapped, 0),
             SchemeKind::Opt | SchemeKind::Unsafe => assert!(report.remapped > 0),
+            // Its pages are partly empty: they are used before 70 % of their room is valid.
+            SchemeKind::LocalFlash => assert!((0.88..=1.0).contains(&report.nvram_used), "{scheme}: {report:?}"),
             _ => {
                 assert!((0.88..=1.0).contains(&report.nvram_used), "{scheme}: {report:?}");
                 assert!((0.6..=0.8).contains(&report.nvram_valid), "{scheme}: {report:?}");

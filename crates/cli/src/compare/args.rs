@@ -19,7 +19,8 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: these]; unsafe, pebble, remap-ssd-x.
+    /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: these]; unsafe, pebble, remap-ssd-x, local-flash,
+    /// remap-ssd-lh.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
 

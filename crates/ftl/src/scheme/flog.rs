@@ -55,7 +55,12 @@ fn shape(config: &Config) -> (usize, usize) {
 }
 
 /// Superblocks of a full log; as many again are needed while it is rewritten.
-pub(super) fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
+pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> super::FlashNeed {
+    let held = superblocks_needed(config, geometry);
+    super::FlashNeed { held, spare: held }
+}
+
+fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
     u32::try_from(shape(config).0).unwrap_or(u32::MAX / 4).div_ceil(Config::data_pages(geometry)) + 1
 }
 

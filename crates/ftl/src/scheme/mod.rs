@@ -8,14 +8,17 @@
 
 mod entry;
 mod flog;
+mod group_log;
 mod index;
 mod l2p_only;
+mod local_flash;
 mod log_entry;
 mod nlog;
 mod none;
 mod opt;
 mod pebble;
 pub mod remap_ssd;
+mod remap_ssd_lh;
 mod remap_ssd_x;
 mod segments;
 
@@ -56,12 +59,28 @@ pub enum SchemeKind {
     /// Remap-SSD with one entry for a run of pages.
     #[serde(rename = "remap-ssd-x")]
     RemapSsdX,
+    /// Local logs on flash, entries cached under a capacitor (FAST'21 §4.6, rejected there).
+    #[serde(rename = "local-flash")]
+    LocalFlash,
+    /// Remap-SSD whose largest segment group goes to flash pages when NVRAM fills (TCAD'22, "LH").
+    #[serde(rename = "remap-ssd-lh")]
+    RemapSsdLh,
 }
 
 impl SchemeKind {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt, Self::Unsafe, Self::Pebble, Self::RemapSsdX];
+    pub const ALL: [Self; 10] = [
+        Self::None,
+        Self::RemapSsd,
+        Self::FLog,
+        Self::NLog,
+        Self::Opt,
+        Self::Unsafe,
+        Self::Pebble,
+        Self::RemapSsdX,
+        Self::LocalFlash,
+        Self::RemapSsdLh,
+    ];
     /// Those that FAST'21 compares: what is run unless told otherwise.
     pub const FAST21: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
 
@@ -81,6 +100,8 @@ impl SchemeKind {
             Self::Unsafe => "unsafe",
             Self::Pebble => "pebble",
             Self::RemapSsdX => "remap-ssd-x",
+            Self::LocalFlash => "local-flash",
+            Self::RemapSsdLh => "remap-ssd-lh",
         }
     }
 }
@@ -127,6 +148,23 @@ pub struct OwnerRef {
     pub wsn: u64,
     /// The LPN that lost the page, for a relocation.
     pub source: Option<u32>,
+}
+
+impl OwnerRef {
+    /// What an entry of a superblock says.
+    pub fn of(entry: &RmmEntry) -> Self {
+        let (offset, lpn, wsn) = (entry.offset(), entry.target(), entry.wsn());
+        Self { offset, lpn, wsn, source: entry.relocated_source() }
+    }
+}
+
+/// Superblocks that a scheme takes from the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlashNeed {
+    /// Held at its worst.
+    pub held: u32,
+    /// Free, for what it must be able to open while one superblock is collected.
+    pub spare: u32,
 }
 
 /// How full a scheme's room is, in bytes.
@@ -190,6 +228,8 @@ pub trait RemapScheme: Send {
     fn unplaceable(&self, _core: &Core, _sb: SbId) -> u32 {
         0
     }
+    /// An atomic command of so many pages is coming, during which nothing can be reclaimed.
+    fn prepare(&mut self, _core: &mut Core, _entries: u32) {}
 
     /// Appends the remapped owners that pages of a superblock may have, charging the lookup. Stale ones are
     /// allowed; none may be missing. Of several with the same LPN and offset the last is the newest.
@@ -246,6 +286,8 @@ pub struct GroupInfo {
     pub entries: u32,
     /// Remapped pages that they name, valid or not.
     pub pages: u64,
+    /// Flash pages of entries behind them.
+    pub flash_pages: u32,
 }
 
 /// Builds the configured scheme, empty.
@@ -259,6 +301,8 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
         SchemeKind::Unsafe => Box::new(l2p_only::L2pOnly::new(geometry)),
         SchemeKind::Pebble => Box::new(pebble::Pebble::new(config, geometry)),
         SchemeKind::RemapSsdX => Box::new(remap_ssd_x::RemapSsdX::new(config, geometry)),
+        SchemeKind::LocalFlash => Box::new(local_flash::LocalFlash::new(config, geometry)),
+        SchemeKind::RemapSsdLh => Box::new(remap_ssd_lh::RemapSsdLh::new(config, geometry)),
     }
 }
 
@@ -266,8 +310,11 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
 pub fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
     match config.scheme {
         SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => 0,
-        SchemeKind::RemapSsd | SchemeKind::RemapSsdX | SchemeKind::NLog => (config.log_bytes / 8) as usize,
+        SchemeKind::RemapSsd | SchemeKind::RemapSsdLh | SchemeKind::RemapSsdX | SchemeKind::NLog => {
+            (config.log_bytes / 8) as usize
+        }
         SchemeKind::FLog => flog::BUFFER_WORDS,
+        SchemeKind::LocalFlash => local_flash::cache_words(config),
         SchemeKind::Pebble => pebble::nvram_words(config, geometry),
     }
 }
@@ -280,11 +327,13 @@ pub fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
     }
 }
 
-/// Superblocks the configured scheme may hold at its worst.
-pub fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
+/// Superblocks the configured scheme takes from the data.
+pub fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     match config.scheme {
-        SchemeKind::FLog => flog::superblocks_needed(config, geometry),
-        _ => 0,
+        SchemeKind::FLog => flog::flash_need(config, geometry),
+        SchemeKind::LocalFlash => local_flash::flash_need(config, geometry),
+        SchemeKind::RemapSsdLh => remap_ssd_lh::flash_need(config, geometry),
+        _ => FlashNeed::default(),
     }
 }
 
@@ -300,5 +349,7 @@ pub fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
         SchemeKind::NLog => nlog::check(config),
         SchemeKind::FLog => flog::check(config, geometry),
         SchemeKind::Pebble => pebble::check(config, geometry),
+        SchemeKind::LocalFlash => local_flash::check(config),
+        SchemeKind::RemapSsdLh => remap_ssd_lh::check(config, geometry),
     }
 }

@@ -8,6 +8,7 @@
 //! the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a segment is used only
 //! after it has been zeroed. Absent: flash pages' own owners (their OOB says).
 
+mod local;
 mod reclaim;
 pub(super) mod segment;
 
@@ -19,6 +20,7 @@ use crate::guard::Guard;
 use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
+pub(super) use reclaim::find_lost;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use segment::{Group, SegmentHead, SegmentLink};
 use std::collections::VecDeque;
@@ -321,6 +323,11 @@ impl RemapScheme for RemapSsd {
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let group = &self.groups[sb.0 as usize];
-        Some(GroupInfo { segments: group.segments.clone(), entries: group.entries, pages: group.entries.into() })
+        Some(GroupInfo {
+            segments: group.segments.clone(),
+            entries: group.entries,
+            pages: group.entries.into(),
+            flash_pages: 0,
+        })
     }
 }

@@ -368,16 +368,7 @@ impl RemapSsd {
     }
 
     pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
-        let mut seen = vec![false; self.segments as usize];
-        let taken = self.groups.iter().flat_map(|group| &group.segments);
-        for &segment in taken.chain(self.free.iter().map(|(segment, _)| segment)) {
-            if std::mem::replace(&mut seen[segment as usize], true) {
-                return Err(format!("segment {segment} is in two places"));
-            }
-        }
-        if let Some(lost) = seen.iter().position(|seen| !seen) {
-            return Err(format!("segment {lost} is neither free nor in a group"));
-        }
+        self.check_segments()?;
         for (id, sb) in core.blocks.iter() {
             let group = &self.groups[id.0 as usize];
             if sb.remapped > group.entries {
@@ -395,10 +386,6 @@ impl RemapSsd {
                 }
             }
         }
-        let entries: u64 = self.groups.iter().map(|group| u64::from(group.entries)).sum();
-        if entries != self.entries {
-            return Err(format!("{entries} entries in groups, {} counted", self.entries));
-        }
         Ok(())
     }
 }
@@ -406,7 +393,7 @@ impl RemapSsd {
 /// An entry could not be read: asks the L2P table which remapped LPNs of the superblock are not in
 /// `out[start..]`. They get a new sequence number: it is the mapping in force.
 #[cold]
-fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<RmmEntry>) {
+pub(in crate::scheme) fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<RmmEntry>) {
     let known: BTreeSet<(u32, u32)> = out[start..].iter().map(|entry| (entry.target(), entry.offset())).collect();
     for lpn in 0..core.map.len() {
         if let Some(mapping) = core.map.get(lpn)

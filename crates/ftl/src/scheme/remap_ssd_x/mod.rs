@@ -355,6 +355,11 @@ impl RemapScheme for RemapSsdX {
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let Group { chain, covered, .. } = &self.groups[sb.0 as usize];
-        Some(GroupInfo { segments: chain.segments.clone(), entries: self.segments.used(chain), pages: *covered })
+        Some(GroupInfo {
+            segments: chain.segments.clone(),
+            entries: self.segments.used(chain),
+            pages: *covered,
+            flash_pages: 0,
+        })
     }
 }

@@ -1,0 +1,238 @@
+//! Local logs on flash: pages of entries, each owned by a superblock of data.
+//!
+//! A superblock's entries are programmed a page at a time into superblocks of the log's own. The header of a page
+//! names the owner and its incarnation, so erasing the owner makes all its pages garbage, wherever they lie. What
+//! to do with garbage is `reclaim`'s: pages that count are moved and a superblock of the log is erased, and a group
+//! that has more pages than its valid entries need is rewritten.
+//!
+//! Order of a page: 1. the flash pages its entries name, and the entries wherever they were before  2. the page
+//! 3. whatever releases the entries there. Cut before 2, or inside: they are where they were. Between 2 and 3: both
+//! places say the same.
+//!
+//! Invariants: a group's pages are in the order of their numbers, and of two entries with one LPN and offset the later
+//! is the newer; `live` counts the pages of all groups and stays below `pages_max`. Absent: when entries come to flash.
+
+mod page;
+mod reclaim;
+mod recover;
+
+use super::RmmEntry;
+use crate::config::Config;
+use crate::core::Core;
+use crate::guard::Guard;
+use page::{GroupOwner, GroupPlace};
+use remap_ssd_media::{After, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored};
+use std::collections::BTreeMap;
+
+pub(super) use page::ENTRIES_MAX;
+
+/// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled partly.
+const PAGES_MIN: u64 = 8;
+
+/// How large a log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Entries of a page.
+    pub slots: usize,
+    /// Pages that count, at most.
+    pub pages_max: usize,
+    /// Pages of the largest group when it has just been rewritten.
+    pub group_pages_max: usize,
+}
+
+impl Shape {
+    /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take more.
+    pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
+        let slots = Self::slots(config);
+        let references = u64::from(Config::data_pages(geometry)) * u64::from(config.count_max);
+        let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
+        // While a superblock is collected, its pages and those of the references' new homes count: one in each zone.
+        Self { slots, pages_max: pages + group_pages_max + config.gc_policy.zones(), group_pages_max }
+    }
+
+    /// Entries of a page.
+    pub fn slots(config: &Config) -> usize {
+        (config.log_bytes / 16 / PAGES_MIN).clamp(2, ENTRIES_MAX as u64) as usize
+    }
+
+    /// Superblocks that the log may hold. With two more than its pages fill, some superblock always has garbage.
+    fn superblocks_max(&self, geometry: &Geometry) -> usize {
+        (self.pages_max + self.group_pages_max).div_ceil(Config::data_pages(geometry) as usize) + 2
+    }
+
+    /// Superblocks that it holds at its worst (one is being moved), and those that must be free for it while a
+    /// superblock of data is collected.
+    pub fn superblocks(&self, geometry: &Geometry) -> super::FlashNeed {
+        let held = self.superblocks_max(geometry) as u32 + 1;
+        let spare = self.group_pages_max.div_ceil(Config::data_pages(geometry) as usize) as u32 + 2;
+        super::FlashNeed { held, spare: spare.min(held) }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct GroupPage {
+    page: Ppn,
+    number: u32,
+}
+
+/// DRAM state of one group.
+#[derive(Default)]
+struct Group {
+    pages: Vec<GroupPage>,
+    /// Number of the next page.
+    next: u32,
+}
+
+/// A superblock of the log.
+#[derive(Default)]
+struct LogSuperblock {
+    /// Its pages and their owners, in the order of programming.
+    pages: Vec<(Ppn, SbId)>,
+    /// Of them, those that count.
+    live: usize,
+}
+
+/// The log.
+pub(super) struct GroupLog {
+    shape: Shape,
+    superblocks_max: usize,
+    groups: Vec<Group>,
+    logs: BTreeMap<SbId, LogSuperblock>,
+    live: usize,
+    scratch: Vec<RmmEntry>,
+}
+
+impl GroupLog {
+    /// An empty log.
+    pub fn new(shape: Shape, geometry: &Geometry) -> Self {
+        Self {
+            shape,
+            superblocks_max: shape.superblocks_max(geometry),
+            groups: (0..geometry.superblocks()).map(|_| Group::default()).collect(),
+            logs: BTreeMap::new(),
+            live: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Entries of a page.
+    pub fn slots(&self) -> usize {
+        self.shape.slots
+    }
+
+    /// Pages that count, in all groups.
+    pub fn pages(&self) -> usize {
+        self.live
+    }
+
+    /// Pages of one group.
+    pub fn pages_of(&self, sb: SbId) -> usize {
+        self.groups[sb.0 as usize].pages.len()
+    }
+
+    /// Programs one more page of a group; `secure` has made room for it.
+    pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
+        let after = match core.config.guards.has(Guard::GroupPageAfterEntries) {
+            true => After::FENCE,
+            false => After::NOTHING,
+        };
+        self.program(core, sb, entries, None, after);
+    }
+
+    /// Programs a page that lets all pages of the group with a number below `base` count no more, if there is one.
+    fn program(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]], base: Option<u32>, after: After) {
+        debug_assert!((1..=self.shape.slots).contains(&entries.len()));
+        let number = self.groups[sb.0 as usize].next;
+        let incarnation = core.blocks.get(sb).life.incarnation();
+        let owner = GroupOwner::new().with_superblock(sb.0).with_incarnation(incarnation);
+        let place = GroupPlace::new().with_number(number).with_base(base.unwrap_or(0));
+        let stored = Stored::Meta(page::encode(owner, place, entries).into());
+        let page = self.place(core, sb, number, |core, taken, oob| {
+            core.media.program(taken.ppn(), oob, stored.clone(), Purpose::Meta, taken.after.and(after))
+        });
+        let group = &mut self.groups[sb.0 as usize];
+        group.pages.push(GroupPage { page, number });
+        group.next = number.checked_add(1).expect("a group has fewer than 2^32 pages in one incarnation");
+    }
+
+    /// Puts a page of a group where the log goes on.
+    fn place(
+        &mut self,
+        core: &mut Core,
+        owner: SbId,
+        number: u32,
+        mut put: impl FnMut(&mut Core, crate::superblock::Taken, Oob) -> Result<(), MediaError>,
+    ) -> Ppn {
+        loop {
+            let Some(taken) = core.blocks.take(crate::superblock::Stream::Log) else {
+                let sb = self.open_next(core).expect("room for a page of entries was secured");
+                self.logs.insert(sb, LogSuperblock::default());
+                continue;
+            };
+            core.stats.meta_programs += 1;
+            let oob = taken.oob(Oob::LOG, u64::from(number) + 1);
+            if put(core, taken, oob).is_err() {
+                core.fail_block_of(taken.ppn());
+                continue;
+            }
+            let log = self.logs.get_mut(&taken.sb).expect("the open superblock is held");
+            log.pages.push((taken.ppn(), owner));
+            log.live += 1;
+            self.live += 1;
+            return taken.ppn();
+        }
+    }
+
+    /// Charges reading a group.
+    pub fn charge_read(&self, core: &mut Core, sb: SbId) {
+        if self.pages_of(sb) > 0 {
+            core.media.charge(OpKind::ScanFlash, self.pages_of(sb) as u32, Purpose::Gc, After::NOTHING);
+        }
+    }
+
+    /// A group's entries, oldest first; `false` if a page of it cannot be read.
+    pub fn read(&self, core: &Core, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
+        let pages = core.geometry.pages_per_superblock();
+        self.groups[sb.0 as usize].pages.iter().fold(true, |whole, at| match core.media.meta_uncharged(at.page) {
+            Ok(bytes) => {
+                out.extend(page::entries(bytes).filter(|entry| entry.offset() < pages));
+                whole
+            }
+            Err(_) => false,
+        })
+    }
+
+    /// The owner has been erased: its pages are garbage.
+    pub fn forget(&mut self, core: &Core, sb: SbId) {
+        let group = std::mem::take(&mut self.groups[sb.0 as usize]);
+        self.drop_pages(core, &group.pages);
+    }
+
+    fn drop_pages(&mut self, core: &Core, pages: &[GroupPage]) {
+        for at in pages {
+            let log = self.logs.get_mut(&core.geometry.superblock(at.page)).expect("a page lies in a superblock held");
+            log.live -= 1;
+        }
+        self.live -= pages.len();
+    }
+}
+
+/// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order. An LPN once seen is
+/// hidden, so that older entries of the same mapping do not count.
+pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut Vec<[u64; 2]>) {
+    const AHEAD: usize = 24;
+    let (base, start) = (core.geometry.page(sb, 0).0, kept.len());
+    for (index, entry) in all.iter().enumerate().rev() {
+        if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
+            core.map.prefetch(next.target());
+        }
+        if core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) {
+            core.map.hide_remapped(entry.target());
+            kept.push(entry.words());
+        }
+    }
+    for [first, second] in &kept[start..] {
+        core.map.mark_remapped(RmmEntry::from_words(*first, *second).target());
+    }
+    kept[start..].reverse();
+}

@@ -1,0 +1,77 @@
+//! A page of entries on flash that belongs to one superblock of data, byte by byte.
+//!
+//! 16 bytes of header, then up to 255 entries of Table 2: the page offset in an entry is one in the owner.
+//! Invariant: a page counts while its owner has the incarnation that the header names, and no page of the group
+//! says that it has been superseded. Absent: where pages are.
+
+use crate::scheme::RmmEntry;
+use bitfield_struct::bitfield;
+use remap_ssd_media::SbId;
+use zerocopy::IntoBytes;
+
+/// Entries in a page, beside the header.
+pub(in crate::scheme) const ENTRIES_MAX: usize = remap_ssd_media::geometry::PAGE_BYTES / ENTRY_BYTES - 1;
+const ENTRY_BYTES: usize = 16;
+
+/// First word of the header: whose entries these are.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub(super) struct GroupOwner {
+    /// Superblock that the entries' offsets are in.
+    #[bits(21)]
+    pub superblock: u32,
+    /// Its incarnation.
+    #[bits(21)]
+    pub incarnation: u32,
+    #[bits(22)]
+    __: u32,
+}
+
+/// Second word: its place in the group.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub(super) struct GroupPlace {
+    /// Number of the page in the group, from 0; kept when the page is moved.
+    pub number: u32,
+    /// The group's pages with smaller numbers are superseded; 0 in all pages but the last of a rewriting.
+    pub base: u32,
+}
+
+/// A page as read.
+pub(super) struct Header {
+    pub owner: GroupOwner,
+    pub place: GroupPlace,
+}
+
+fn word(bytes: &[u8], index: usize) -> Option<u64> {
+    let bytes = bytes.get(index * 8..index * 8 + 8)?;
+    Some(u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
+}
+
+/// The bytes of a page.
+pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(ENTRY_BYTES * (1 + entries.len()));
+    bytes.extend_from_slice([owner.into_bits(), place.into_bits()].as_bytes());
+    bytes.extend_from_slice(entries.as_bytes());
+    bytes.into()
+}
+
+impl Header {
+    /// Of a page that is long enough to have one.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        Some(Self { owner: word(bytes, 0)?.into(), place: word(bytes, 1)?.into() })
+    }
+
+    /// Whose it is.
+    pub fn sb(&self) -> SbId {
+        SbId(self.owner.superblock())
+    }
+}
+
+/// The entries of a page.
+pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = RmmEntry> + '_ {
+    bytes.chunks_exact(ENTRY_BYTES).skip(1).filter_map(|entry| {
+        let entry = RmmEntry::from_words(word(entry, 0)?, word(entry, 1)?);
+        entry.is_intact().then_some(entry)
+    })
+}

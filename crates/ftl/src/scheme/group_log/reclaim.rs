@@ -1,0 +1,175 @@
+//! Room in the log: superblocks are emptied and erased, and groups with much garbage are rewritten.
+//!
+//! Emptying a superblock: 1. its pages that count, at their new place, each after the page it is copied from  2. "dead",
+//! after everything  3. erases. Cut before 2: a page that is there twice has one number, and counts once.
+//!
+//! Rewriting a group: 1. its valid entries in new pages  2. the last of them, which says that the pages before are
+//! superseded, after everything: what made the other entries invalid too. Cut before 2: the old pages count, and the
+//! new ones say the same.
+//!
+//! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages count, some
+//! superblock has garbage once all that may be held are full. Absent: who needs the room.
+
+use super::{GroupLog, GroupPage, keep_valid};
+use crate::config::Config;
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::scheme::remap_ssd::find_lost;
+use crate::superblock::Stream;
+use remap_ssd_media::{After, Ppn, Purpose, SbId};
+
+/// Free superblocks that the log leaves to garbage collection as long as it has garbage of its own.
+fn kept_free(core: &Core) -> u32 {
+    2 + core.config.gc_policy.zones() as u32
+}
+
+impl GroupLog {
+    /// Makes sure that so many pages can be programmed.
+    pub fn secure(&mut self, core: &mut Core, pages: usize, may_reclaim: bool) -> bool {
+        while self.live + pages > self.shape.pages_max {
+            if !may_reclaim || !self.rewrite_best(core) {
+                return false;
+            }
+        }
+        self.find_room(core, pages, may_reclaim)
+    }
+
+    fn find_room(&mut self, core: &mut Core, pages: usize, may_reclaim: bool) -> bool {
+        loop {
+            let left = core.blocks.left(Stream::Log) as usize;
+            let openable = self.superblocks_max.saturating_sub(self.logs.len());
+            let each = Config::data_pages(&core.geometry) as usize;
+            if left < pages && may_reclaim && self.is_mostly_garbage(each) && self.empty_best(core) {
+                continue;
+            }
+            if left >= pages
+                || left + openable.min(core.blocks.free().saturating_sub(kept_free(core)) as usize) * each >= pages
+            {
+                return true;
+            }
+            if !may_reclaim {
+                return false;
+            }
+            if !self.empty_best(core) {
+                return left + openable.min(core.blocks.free() as usize) * each >= pages;
+            }
+        }
+    }
+
+    /// Is less than half of the superblocks held, but for the open one, used by pages that count? Emptying one costs
+    /// less than it gains then.
+    fn is_mostly_garbage(&self, each: usize) -> bool {
+        self.logs.len() * each > 2 * self.live + each
+    }
+
+    /// Goes on in another superblock. Those without any page that counts are erased meanwhile.
+    pub(super) fn open_next(&mut self, core: &mut Core) -> Option<SbId> {
+        core.blocks.close_log();
+        let dead: Vec<SbId> = self.logs.iter().filter(|(_, log)| log.live == 0).map(|(sb, _)| *sb).collect();
+        dead.into_iter().for_each(|sb| self.erase(core, sb));
+        let opened = core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn);
+        opened.then(|| core.blocks.open(Stream::Log).expect("just opened").sb)
+    }
+
+    /// Empties and erases the superblock with the fewest pages that count; `false` if that gains nothing.
+    fn empty_best(&mut self, core: &mut Core) -> bool {
+        let open = core.blocks.open(Stream::Log).map(|open| open.sb);
+        let closed = self.logs.iter().filter(|(sb, _)| Some(**sb) != open);
+        let Some((live, victim)) = closed.map(|(sb, log)| (log.live, *sb)).min() else { return false };
+        let left = core.blocks.left(Stream::Log) as usize;
+        if live >= Config::data_pages(&core.geometry) as usize || (left < live && core.blocks.free() == 0) {
+            return false;
+        }
+        core.stats.metadata_gc_runs += 1;
+        let pages = std::mem::take(&mut self.logs.get_mut(&victim).expect("held").pages);
+        for (from, owner) in pages {
+            let at = self.groups[owner.0 as usize].pages.iter().position(|at| at.page == from);
+            if let Some(at) = at {
+                self.move_page(core, owner, at, from);
+            }
+        }
+        self.erase(core, victim);
+        true
+    }
+
+    fn erase(&mut self, core: &mut Core, sb: SbId) {
+        let log = self.logs.remove(&sb).expect("held");
+        assert_eq!(log.live, 0, "a superblock whose pages count must not be erased");
+        core.stats.log_superblocks_erased += 1;
+        core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+    }
+
+    fn move_page(&mut self, core: &mut Core, owner: SbId, at: usize, from: Ppn) {
+        if core.media.meta_uncharged(from).is_err() {
+            // Its entries are in force as far as L2P says: the group is written anew.
+            return self.rewrite(core, owner);
+        }
+        core.stats.group_pages_moved += 1;
+        let GroupPage { number, .. } = self.groups[owner.0 as usize].pages[at];
+        let to = self.place(core, owner, number, |core, taken, oob| {
+            core.media.copy(from, taken.slot, oob, &[], Purpose::Gc, taken.after)
+        });
+        self.drop_pages(core, &[GroupPage { page: from, number }]);
+        self.groups[owner.0 as usize].pages[at].page = to;
+    }
+
+    /// Pages that rewriting a group gains, at least.
+    fn gain(&self, core: &Core, sb: SbId) -> usize {
+        let needed = (core.blocks.get(sb).remapped as usize).div_ceil(self.shape.slots);
+        self.pages_of(sb).saturating_sub(needed)
+    }
+
+    /// Pages that rewriting all groups gains, at least.
+    pub fn gains(&self, core: &Core) -> usize {
+        (0..self.groups.len() as u32).map(|sb| self.gain(core, SbId(sb))).sum()
+    }
+
+    /// Rewrites the group that gains most.
+    pub fn rewrite_best(&mut self, core: &mut Core) -> bool {
+        let groups = (0..self.groups.len() as u32).map(|sb| (self.gain(core, SbId(sb)), std::cmp::Reverse(sb)));
+        let Some((gain, std::cmp::Reverse(sb))) = groups.max() else { return false };
+        let needed = self.pages_of(SbId(sb)) - gain;
+        if gain == 0 || !self.find_room(core, needed, true) {
+            return false;
+        }
+        core.stats.metadata_gc_runs += 1;
+        self.rewrite(core, SbId(sb));
+        true
+    }
+
+    fn rewrite(&mut self, core: &mut Core, sb: SbId) {
+        core.stats.groups_rewritten += 1;
+        self.charge_read(core, sb);
+        let mut all = std::mem::take(&mut self.scratch);
+        all.clear();
+        if !self.read(core, sb, &mut all) {
+            find_lost(core, sb, 0, &mut all);
+        }
+        let mut kept = Vec::new();
+        keep_valid(core, sb, &all, &mut kept);
+        self.scratch = all;
+        let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
+        let base = self.groups[sb.0 as usize].next;
+        let waits = core.config.guards.has(Guard::RewriteWaits);
+        let mut pages = kept.chunks(self.shape.slots).peekable();
+        while let Some(entries) = pages.next() {
+            let last = pages.peek().is_none();
+            let after = if last && waits { After::ALL } else { After::FENCE };
+            self.program(core, sb, entries, last.then_some(base), after);
+        }
+        self.drop_pages(core, &old);
+    }
+
+    /// Gives superblocks back as far as emptying them gains any; `false` if none.
+    pub fn give_back(&mut self, core: &mut Core) -> bool {
+        let before = self.logs.len();
+        let mut rounds = 2 * before;
+        while self.logs.len() >= before && rounds > 0 {
+            rounds -= 1;
+            if !self.empty_best(core) && !self.rewrite_best(core) {
+                break;
+            }
+        }
+        self.logs.len() < before
+    }
+}

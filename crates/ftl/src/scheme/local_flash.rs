@@ -1,0 +1,333 @@
+//! Local logs on flash without NVRAM: what FAST'21 §4.6 considers and rejects.
+//!
+//! Entries gather by superblock in DRAM that a capacitor protects. A superblock with a page of them has them programmed
+//! to a page of its own (`group_log`); when the cache is full, so has the one with the most, however few they are. With
+//! many superblocks and a small capacitor the pages are mostly empty: that is the write amplification of the paper's
+//! argument, and the room on flash is used up by pages, not by entries.
+//!
+//! The DRAM is words of the NVRAM image without NVRAM's costs, as FLog's buffers are: the capacitor is taken to work.
+//!
+//! Invariants: an entry is in the cache or in a page of its superblock's group that came after it; a slot of the cache is
+//! used again only after it has been zeroed. Absent: pages on flash (`group_log`).
+
+use super::group_log::{GroupLog, Shape, keep_valid};
+use super::log_entry::LogEntry;
+use super::remap_ssd::find_lost;
+use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::layout::Layout;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::stats::Demotion;
+use remap_ssd_media::{After, ClearId, Geometry, Ppn, Purpose, SbId};
+use std::collections::VecDeque;
+
+/// Words of a slot of the cache.
+const SLOT_WORDS: usize = 2;
+/// Rewriting groups pays only if more than one page in so many is gained.
+const GAIN_SHARE: usize = 20;
+/// Remaps refused between two looks at whether rewriting pays.
+const PATIENCE: u32 = 256;
+
+/// A cached entry and its slot.
+#[derive(Clone, Copy)]
+struct Cached {
+    slot: u32,
+    entry: RmmEntry,
+}
+
+pub(super) struct LocalFlash {
+    base: usize,
+    /// Pages of the log that the host's remaps may fill.
+    host_pages: usize,
+    log: GroupLog,
+    /// Cached entries of each superblock, oldest first.
+    cached: Vec<Vec<Cached>>,
+    /// Slots that hold nothing, longest free first, with the zeroing to wait for.
+    free: VecDeque<(u32, ClearId)>,
+    slots: u32,
+    free_min: usize,
+    /// Slots that recovery found filled with what does not count.
+    stale: Vec<u32>,
+    /// Refusals left before the log is looked at again.
+    hopeless: u32,
+    all: Vec<RmmEntry>,
+    kept: Vec<[u64; 2]>,
+}
+
+fn slots(config: &Config) -> usize {
+    config.cache_pages as usize * Shape::slots(config)
+}
+
+fn host_pages(config: &Config) -> usize {
+    (config.log_bytes as usize / ((Shape::slots(config) + 1) * 16)).max(1)
+}
+
+fn shape(config: &Config, geometry: &Geometry) -> Shape {
+    // What is cached when the host's pages are full may take a page for each superblock.
+    let flushed = slots(config).min(geometry.superblocks() as usize);
+    Shape::new(config, geometry, host_pages(config) + flushed)
+}
+
+/// Superblocks of the log.
+pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
+    shape(config, geometry).superblocks(geometry)
+}
+
+/// Words that the capacitor saves.
+pub(super) fn cache_words(config: &Config) -> usize {
+    slots(config) * SLOT_WORDS
+}
+
+/// Checks the parameters.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    const LEAST: u64 = 8 * 3 * 16;
+    if config.log_bytes < LEAST {
+        let bytes = config.log_bytes;
+        return Err(ConfigError(format!("log_bytes = {bytes} is too small for a log: use at least {LEAST}")));
+    }
+    if !(1..=1 << 16).contains(&config.cache_pages) {
+        return Err(ConfigError(format!(
+            "cache_pages = {} must be 1 to 65536: what the capacitor can save",
+            config.cache_pages
+        )));
+    }
+    Ok(())
+}
+
+impl LocalFlash {
+    /// An empty cache and an empty log.
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let slots = slots(config) as u32;
+        Self {
+            base: Layout::new(config, geometry).scheme,
+            host_pages: host_pages(config),
+            log: GroupLog::new(shape(config, geometry), geometry),
+            cached: vec![Vec::new(); geometry.superblocks() as usize],
+            free: (0..slots).map(|slot| (slot, ClearId::default())).collect(),
+            slots,
+            free_min: (slots as usize / 32).clamp(1, 64),
+            stale: Vec::new(),
+            hopeless: 0,
+            all: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    fn word(&self, slot: u32) -> usize {
+        self.base + slot as usize * SLOT_WORDS
+    }
+
+    fn capacity(&self) -> u64 {
+        (self.host_pages * self.log.slots()) as u64
+    }
+
+    fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        let (slot, clear) = self.free.pop_front().expect("a slot of the cache was secured");
+        // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an entry that was being
+        // written, one: its torn bit is missing then.
+        let mut after = After::clear(clear);
+        if core.config.guards.has(Guard::EntryAfterPage) {
+            after = after.and(After::page(remapping.ppn));
+        }
+        for (index, word) in LogEntry::of(core, remapping).words().into_iter().enumerate() {
+            core.media.store_capacitor(self.word(slot) + index, word, purpose, after);
+        }
+        let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
+        self.cached[core.geometry.superblock(remapping.ppn).0 as usize].push(Cached { slot, entry });
+    }
+
+    /// Zeroes slots and puts them at the end of the free list.
+    fn release(&mut self, core: &mut Core, cached: &[Cached]) {
+        let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
+        for Cached { slot, .. } in cached {
+            let clear = core.media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
+            self.free.push_back((*slot, clear));
+        }
+    }
+
+    /// The superblock with the most cached entries.
+    fn fullest(&self) -> Option<SbId> {
+        let counts = self.cached.iter().enumerate().map(|(sb, cached)| (cached.len(), std::cmp::Reverse(sb)));
+        counts.max().filter(|(count, _)| *count > 0).map(|(_, sb)| SbId(sb.0 as u32))
+    }
+
+    /// Makes room for one more page of the host's in the log; that of the reserve is garbage collection's.
+    fn make_page_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
+        if self.log.pages() < self.host_pages {
+            return true;
+        }
+        if !may_reclaim || self.hopeless > 0 {
+            self.hopeless = self.hopeless.saturating_sub(u32::from(may_reclaim));
+            return false;
+        }
+        let pays = self.log.gains(core) * GAIN_SHARE > self.log.pages();
+        while pays && self.log.pages() >= self.host_pages {
+            if !self.log.rewrite_best(core) {
+                break;
+            }
+        }
+        let found = self.log.pages() < self.host_pages;
+        self.hopeless = if found { 0 } else { PATIENCE };
+        found
+    }
+
+    /// Programs a page of a superblock's oldest cached entries, as far as they are in force; `false` if the log has no
+    /// room.
+    fn flush(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
+        let cached = &self.cached[sb.0 as usize];
+        let count = cached.len().min(self.log.slots());
+        self.all.clear();
+        self.kept.clear();
+        self.all.extend(cached[..count].iter().map(|cached| cached.entry));
+        keep_valid(core, sb, &self.all, &mut self.kept);
+        if !self.kept.is_empty() {
+            if !self.log.secure(core, 1, may_reclaim) {
+                return false;
+            }
+            core.stats.destages += 1;
+            self.log.append(core, sb, &self.kept);
+        }
+        // 1. the entries, each after the page it names  2. their page on flash, after all stores  3. zeroes in the
+        // slots, after everything: what made the other entries invalid too.
+        // Cut before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
+        let released: Vec<Cached> = self.cached[sb.0 as usize].drain(..count).collect();
+        self.release(core, &released);
+        true
+    }
+
+    /// Flushes until more than `free` slots are; whether it got there.
+    fn make_slots(&mut self, core: &mut Core, free: usize) -> bool {
+        while self.free.len() <= free {
+            let Some(sb) = self.fullest() else { return false };
+            if !self.make_page_room(core, true) || !self.flush(core, sb, true) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl RemapScheme for LocalFlash {
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
+            return Err(Demotion::Watermark);
+        }
+        let sb = core.geometry.superblock(ppn);
+        let has_page = self.cached[sb.0 as usize].len() >= self.log.slots();
+        if self.free.len() > self.free_min && !has_page {
+            return Ok(());
+        }
+        let full = if has_page { Some(sb) } else { self.fullest() };
+        let flushed =
+            full.is_some_and(|sb| self.make_page_room(core, may_reclaim) && self.flush(core, sb, may_reclaim));
+        // A command under way cannot have room made for it: what is there will do.
+        if flushed || (!may_reclaim && !self.free.is_empty()) { Ok(()) } else { Err(Demotion::NvramFull) }
+    }
+
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        self.append(core, remapping, purpose);
+    }
+
+    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        let sb = core.geometry.superblock(remapping.ppn);
+        if self.cached[sb.0 as usize].len() >= self.log.slots() {
+            self.flush(core, sb, true);
+        }
+        while self.free.is_empty() {
+            match self.fullest() {
+                Some(sb) if self.flush(core, sb, true) => {}
+                _ => return false,
+            }
+        }
+        self.append(core, remapping, Purpose::Gc);
+        true
+    }
+
+    fn prepare(&mut self, core: &mut Core, entries: u32) {
+        self.make_slots(core, entries as usize);
+    }
+
+    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        self.log.charge_read(core, sb);
+        self.all.clear();
+        let readable = self.log.read(core, sb, &mut self.all);
+        self.all.extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
+        if !readable {
+            find_lost(core, sb, 0, &mut self.all);
+        }
+        out.extend(self.all.iter().map(OwnerRef::of));
+    }
+
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
+        self.log.forget(core, sb);
+        let cached = std::mem::take(&mut self.cached[sb.0 as usize]);
+        self.release(core, &cached);
+        self.hopeless = 0;
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        self.log.replay(core, witnesses);
+        self.free.clear();
+        for slot in 0..self.slots {
+            let word = self.word(slot);
+            let [Ok(first), Ok(second)] = [core.media.load(word), core.media.load(word + 1)] else {
+                return Err(RecoveryError::NvramDamaged { word });
+            };
+            if first | second == 0 {
+                self.free.push_back((slot, ClearId::default()));
+                continue;
+            }
+            let entry = LogEntry::from_words([first, second]);
+            let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
+            if !intact || !entry.is_current(core) {
+                self.stale.push(slot);
+                continue;
+            }
+            let ppn = Ppn(entry.ppn());
+            let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
+            witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None);
+            let entry = RmmEntry::of(&remapping, core.geometry.offset(ppn));
+            self.cached[core.geometry.superblock(ppn).0 as usize].push(Cached { slot, entry });
+        }
+        self.cached.iter_mut().for_each(|cached| cached.sort_by_key(|cached| cached.entry.wsn()));
+        Ok(())
+    }
+
+    fn resume(&mut self, core: &mut Core) -> bool {
+        for slot in std::mem::take(&mut self.stale) {
+            let clear = core.media.clear_capacitor(self.word(slot), SLOT_WORDS, After::NOTHING);
+            self.free.push_back((slot, clear));
+        }
+        true
+    }
+
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        self.log.give_back(core)
+    }
+
+    fn usage(&self, core: &Core) -> Usage {
+        let cached = u64::from(self.slots) - self.free.len() as u64;
+        Usage {
+            capacity_bytes: self.capacity() * 16,
+            used_bytes: (self.log.pages() * self.log.slots()) as u64 * 16 + cached * 16,
+            valid_bytes: core.blocks.remapped_total() * 16,
+            ..Usage::default()
+        }
+    }
+
+    fn check(&self, core: &Core) -> Result<(), String> {
+        let cached: usize = self.cached.iter().map(Vec::len).sum();
+        if cached + self.free.len() != self.slots as usize {
+            return Err(format!("{cached} cached entries and {} free slots of {}", self.free.len(), self.slots));
+        }
+        let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
+        self.log.check(core, |sb| self.cached[sb.0 as usize].iter().map(known).collect())
+    }
+
+    fn describe(&self, sb: SbId) -> Option<GroupInfo> {
+        let (entries, flash_pages) = (self.cached[sb.0 as usize].len() as u32, self.log.pages_of(sb) as u32);
+        Some(GroupInfo { segments: Vec::new(), entries, pages: entries.into(), flash_pages })
+    }
+}

@@ -1,0 +1,182 @@
+//! Remap-SSD with local logs in two places (TCAD'22, "LH"): NVRAM segments, and flash pages behind them.
+//!
+//! Entries go to the superblock's segments as in Remap-SSD. When NVRAM fills, the largest group leaves it: its valid
+//! entries are programmed to pages of the superblock's own (`group_log`) and its segments are free. So NVRAM is a
+//! buffer for what is remapped now, and no remap is refused for want of it; the reference counter is the only limit.
+//!
+//! Invariants: the entries of a group on flash are older than those in its segments, as far as they name the same LPN
+//! and page; the log on flash is large enough for every LPN to be remapped. Absent: segments and their recovery
+//! (`remap_ssd`), pages and theirs (`group_log`), collecting NVRAM in place: what leaves is filtered on the way.
+
+use super::group_log::{GroupLog, Shape, keep_valid};
+use super::remap_ssd::{self, RemapSsd, find_lost};
+use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
+use crate::config::{ATOMIC_PAGES_MAX, Config, ConfigError, EntrySize};
+use crate::core::Core;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::stats::Demotion;
+use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+
+/// One segment in so many is kept free, so that the zeroing of the next one is over when it is needed.
+const FREE_SHARE: u64 = 32;
+const FREE_MAX: u64 = 64;
+
+/// The scheme's DRAM state.
+pub(super) struct RemapSsdLh {
+    nvram: RemapSsd,
+    flash: GroupLog,
+    free_min: usize,
+    all: Vec<RmmEntry>,
+    kept: Vec<[u64; 2]>,
+}
+
+fn shape(config: &Config, geometry: &Geometry) -> Shape {
+    // Every LPN remapped, and a page of each group filled partly.
+    let pages =
+        (config.lpns as usize).div_ceil(Shape::slots(config)) + geometry.superblocks().min(config.lpns) as usize;
+    Shape::new(config, geometry, pages)
+}
+
+/// Superblocks of the log on flash.
+pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
+    shape(config, geometry).superblocks(geometry)
+}
+
+/// Checks the parameters.
+pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
+    remap_ssd::check(config)?;
+    // No group leaves NVRAM while an atomic command is under way: each of its entries may take a segment.
+    let pages = ATOMIC_PAGES_MAX.min(Config::data_pages(geometry) / 2).min(config.dealloc_slots / 2);
+    let least = u64::from(pages) + 2;
+    if config.entry == EntrySize::Bytes24 && RemapSsd::segments(config) < least {
+        return Err(ConfigError(format!(
+            "log_bytes = {} is too small for atomic remaps of {pages} pages: use at least {} bytes or smaller segments",
+            config.log_bytes,
+            least * u64::from(config.segment_bytes)
+        )));
+    }
+    Ok(())
+}
+
+impl RemapSsdLh {
+    /// All free.
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        Self {
+            nvram: RemapSsd::new(config, geometry),
+            flash: GroupLog::new(shape(config, geometry), geometry),
+            free_min: (RemapSsd::segments(config) / FREE_SHARE).clamp(1, FREE_MAX) as usize,
+            all: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Destages groups until more than `free` segments are free.
+    #[cold]
+    fn make_room(&mut self, core: &mut Core, free: usize) {
+        while self.nvram.free_segments() <= free && self.destage(core) {}
+    }
+
+    /// Moves the largest group to flash; `false` if there is none, or no room there.
+    fn destage(&mut self, core: &mut Core) -> bool {
+        let Some(sb) = self.nvram.largest_group() else { return false };
+        self.all.clear();
+        self.kept.clear();
+        self.nvram.entries_in(core, sb, &mut self.all);
+        keep_valid(core, sb, &self.all, &mut self.kept);
+        let pages = self.kept.len().div_ceil(self.flash.slots());
+        if pages > 0 && !self.flash.secure(core, pages, true) {
+            return false;
+        }
+        core.stats.destages += 1;
+        let (_, bytes) = self.nvram.entries_of(sb);
+        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        // 1. the entries, each after the page it names  2. their pages on flash, after all stores  3. zeroes in the
+        // segments, after everything: what made the other entries invalid too.
+        // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.
+        for entries in self.kept.chunks(self.flash.slots()) {
+            self.flash.append(core, sb, entries);
+        }
+        self.nvram.drain(core, sb);
+        true
+    }
+}
+
+impl RemapScheme for RemapSsdLh {
+    #[inline]
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        if self.nvram.free_segments() <= self.free_min && may_reclaim {
+            self.make_room(core, self.free_min);
+        }
+        if self.nvram.has_room_for(core, ppn) { Ok(()) } else { Err(Demotion::NvramFull) }
+    }
+
+    #[inline]
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        self.nvram.persist(core, remapping, purpose);
+    }
+
+    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        if !self.nvram.has_room_for(core, remapping.ppn) {
+            self.make_room(core, 0);
+        }
+        self.nvram.persist_moved(core, remapping)
+    }
+
+    fn prepare(&mut self, core: &mut Core, entries: u32) {
+        self.make_room(core, entries as usize);
+    }
+
+    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        self.flash.charge_read(core, sb);
+        let (entries, bytes) = self.nvram.entries_of(sb);
+        if entries > 0 {
+            core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        }
+        self.all.clear();
+        let readable = self.flash.read(core, sb, &mut self.all);
+        self.nvram.entries_in(core, sb, &mut self.all);
+        if !readable {
+            find_lost(core, sb, 0, &mut self.all);
+        }
+        out.extend(self.all.iter().map(OwnerRef::of));
+    }
+
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
+        self.nvram.forget(core, sb);
+        self.flash.forget(core, sb);
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        self.flash.replay(core, witnesses);
+        self.nvram.replay(core, witnesses)
+    }
+
+    fn resume(&mut self, _: &mut Core) -> bool {
+        true // Room is made when it is needed.
+    }
+
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        self.flash.give_back(core)
+    }
+
+    fn usage(&self, core: &Core) -> Usage {
+        let usage = self.nvram.usage(core);
+        // What is on flash takes no room here.
+        Usage { valid_bytes: usage.valid_bytes.min(usage.used_bytes), ..usage }
+    }
+
+    fn check(&self, core: &Core) -> Result<(), String> {
+        self.nvram.check_segments()?;
+        self.flash.check(core, |sb| self.nvram.peek(core, sb))
+    }
+
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        self.nvram.look_ahead(core, ppn);
+    }
+
+    fn describe(&self, sb: SbId) -> Option<GroupInfo> {
+        let flash_pages = self.flash.pages_of(sb) as u32;
+        self.nvram.describe(sb).map(|group| GroupInfo { flash_pages, ..group })
+    }
+}
