@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{content, device, recovered, small_config};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Op, OpKind, Page};
 
@@ -203,5 +203,52 @@ fn extents_that_fall_apart_never_leave_the_device_without_room() {
     let (mut ftl, _) = recovered(ftl);
     for (lpn, content) in expected.into_iter().enumerate() {
         assert_eq!(ftl.read(lpn as u32), Ok(Page::Identity(content)), "LPN {lpn}");
+    }
+}
+
+/// First word of the newest entry whose first LPN is this one.
+fn entry_of(ftl: &mut Ftl, lpn: u32) -> usize {
+    let words = ftl.media().nvram_words();
+    let base = words - ftl.config().log_bytes as usize / 8;
+    let mut names = |at: &usize| {
+        let second = ftl.media_mut().load(at + 1).unwrap();
+        second & 1 == 1 && (second >> 1) as u32 & 0x7fff_ffff == lpn
+    };
+    (base..words).step_by(2).rfind(|at| names(at)).expect("an entry")
+}
+
+#[test]
+fn a_damaged_entry_concerns_all_its_pages_and_garbage_collection_repairs_it() {
+    let damaged = |word: usize| {
+        let mut ftl = with_a_file(&config());
+        ftl.remap(&copy(1000, 10, 64)).unwrap();
+        let at = entry_of(&mut ftl, 1000) + word;
+        ftl.media_mut().plant(|faults| {
+            faults.flips.insert(at, 0b11 << 30);
+        });
+        (ftl, at)
+    };
+    let (mut ftl, report) = recovered(damaged(0).0);
+    assert_eq!((report.lost, ftl.read(999)), (64, Ok(Page::Zeroes)));
+    assert_eq!((ftl.read(1000), ftl.read(1063)), (Err(Refusal::MediaError), Err(Refusal::MediaError)));
+    let (ftl, at) = damaged(1);
+    let config = ftl.config().clone();
+    let refused = Ftl::recover(ftl.into_media(), config).map(drop);
+    assert_eq!(refused, Err(RecoveryError::NvramDamaged { word: at }), "any page might be stale");
+    // While power is on, the L2P table knows.
+    let (mut ftl, _) = damaged(1);
+    let mut random = kit::Random(3);
+    for step in 0..20_000 {
+        // Everything but the run: the pages that it shares are its own then.
+        let lpn = random.below(1800) as u32;
+        let lpn = if lpn < 1000 { lpn } else { lpn + 100 };
+        ftl.write(lpn, &content(10_000 + step)).unwrap();
+    }
+    ftl.media_mut().ops.clear();
+    assert!(ftl.stats().gc_runs > 20);
+    let (mut ftl, report) = recovered(ftl);
+    assert_eq!(report.lost, 0);
+    for at in 0..64 {
+        assert_eq!(ftl.read(1000 + at), Ok(Page::Identity(u64::from(at) + 11)));
     }
 }
