@@ -65,6 +65,9 @@ impl DeviceConfig {
 
     fn shrink(&mut self, factor: f64) -> Result<(), DeviceConfigError> {
         let large = self.geometry;
+        if self.firmware.log_bytes < self.firmware.tables_bytes(&large) {
+            self.check()?; // Says what would fit the whole device.
+        }
         let pages_per_block = ((f64::from(large.pages_per_block()) * factor).round() as u32).max(1);
         let small = Geometry::new(Shape { pages_per_block, ..large.shape() })
             .map_err(|error| DeviceConfigError(error.to_string()))?;

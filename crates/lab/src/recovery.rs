@@ -47,6 +47,8 @@ pub fn model(device: &DeviceConfig) -> Reads {
     let (log_pages, nvram_bytes) = match firmware.scheme {
         SchemeKind::FLog => (log / 4096.0, 0.0),
         SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => (0.0, 0.0),
+        // P2L; L2P is not read.
+        SchemeKind::Pebble => (0.0, firmware.nvram_words(geometry) as f64 * 8.0),
         _ => (0.0, log),
     };
     Reads { flash_pages: superblocks + tails + open + log_pages, nvram_bytes }
@@ -58,7 +60,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
 /// It cannot be recovered.
 pub fn recovered(run: &Run, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
-    let entry = 8 * run.device.firmware.entry.words() as u64;
+    let entry = if usage.p2l_bytes > 0 { 8 } else { 8 * run.device.firmware.entry.words() as u64 };
     let media = device.into_media();
     let (device, report) = Device::recover(media, run.device.clone()).map_err(|error| error.to_string())?;
     device.ftl().check()?;
