@@ -115,6 +115,9 @@ impl<'a> Campaign<'a> {
         self.fill(&mut line)?;
         for step in 0..self.setup.steps {
             self.step(&mut line)?;
+            if line.read_only {
+                return self.end_of_life(line);
+            }
             if step % 16 == 0 {
                 line.verify_live(&mut self.read)?;
             }
@@ -123,6 +126,19 @@ impl<'a> Campaign<'a> {
             }
         }
         line.verify_live(&mut self.read)?;
+        self.end.marks.collect(&line.ftl);
+        Ok(())
+    }
+
+    /// A device that is worn out still holds everything, and still does after its power has been cut.
+    fn end_of_life(&mut self, line: Line) -> Result<(), Failure> {
+        line.check_tables()?;
+        self.end.marks.worn_out += 1;
+        let image = self.cut(&line.ftl);
+        self.end.marks.collect(&line.ftl);
+        let faults = line.ftl.media().faults().clone();
+        let Line { oracle, files, generator, faults_left, .. } = line;
+        let line = self.power_on(Survivor { image, faults, oracle, files, generator, faults_left })?;
         self.end.marks.collect(&line.ftl);
         Ok(())
     }
@@ -138,6 +154,9 @@ impl<'a> Campaign<'a> {
         for at in 0..share {
             let Some(write) = line.generator.fill() else { break };
             line.submit(write, &mut self.trail)?;
+            if line.read_only {
+                break;
+            }
             if at % 16 == 15 {
                 self.catch_up(line);
             }
@@ -267,8 +286,12 @@ impl<'a> Campaign<'a> {
             let longest = if self.chance(12) { 300 } else { 20 };
             for _ in 0..self.random.random_range(0..longest) {
                 self.step(&mut fork)?;
+                if fork.read_only {
+                    self.end.marks.worn_out += 1;
+                    break;
+                }
             }
-            if self.chance(4) {
+            if self.chance(4) && !fork.read_only {
                 fork.verify_live(&mut self.read)?;
             }
             let image = self.cut(&fork.ftl);
@@ -294,7 +317,7 @@ impl<'a> Campaign<'a> {
         }
         // The host is served once recovery's own operations have ended: what it sees then is there to stay.
         ftl.media_mut().settle_all();
-        let mut line = Line { ftl, oracle, files, generator, in_flight: Vec::new(), faults_left };
+        let mut line = Line { ftl, oracle, files, generator, in_flight: Vec::new(), faults_left, read_only: false };
         line.check_tables()?;
         line.observe(&mut self.read)?;
         let verdict = line

@@ -43,6 +43,9 @@ pub struct Line {
     pub in_flight: Vec<(CommandId, AckSet)>,
     /// Blocks that will still fail.
     pub faults_left: u32,
+    /// The device is at the end of its life. The command that it refused, which may have done a part of its work, is
+    /// under way for ever.
+    pub read_only: bool,
 }
 
 impl Line {
@@ -65,6 +68,7 @@ impl Line {
             generator: Generator::new(seed, setup.config.lpns, setup.mix, atomic_pages),
             in_flight: Vec::new(),
             faults_left: setup.bad_blocks,
+            read_only: false,
         })
     }
 
@@ -78,6 +82,8 @@ impl Line {
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
         self.ftl.media_mut().ops.clear();
+        self.read_only = result == Err(Refusal::ReadOnly) && self.ftl.config().pe_limit > 0;
+        let result = if self.read_only { Ok(None) } else { result };
         let status = result.map_err(|refusal| Failure::new(format!("the firmware refuses '{command}': {refusal}")))?;
         if !matches!(command, Command::Background { .. }) {
             let id = self.oracle.submit(&command);
@@ -89,7 +95,9 @@ impl Line {
                 (Command::FileReset, _) => self.files.reset(id),
                 _ => {}
             }
-            self.in_flight.push((id, ack));
+            if !self.read_only {
+                self.in_flight.push((id, ack));
+            }
         } else {
             trail.push(Event::Idled);
         }

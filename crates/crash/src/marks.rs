@@ -36,9 +36,9 @@ macro_rules! marks {
 
 marks! {
     firmware {
-    host_writes, host_deallocations, remaps, dedup_hits, no_effect, demoted_counter_full, demoted_nvram_full,
+    host_writes, host_deallocations, remaps, dedup_hits, verified, no_effect, demoted_counter_full, demoted_nvram_full,
     demoted_watermark, copies, gc_programs, gc_zoned, gc_copies, meta_programs, gc_runs, wear_runs, metadata_gc_runs,
-    blocks_retired, dealloc_flushes, program_failures, atomic_commands, lost_references,
+    blocks_retired, blocks_worn, dealloc_flushes, program_failures, atomic_commands, lost_references,
     demoted_degree_full, slots_reused, slot_clears,
     extents, extensions, extents_split, extents_joined,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
@@ -71,6 +71,8 @@ marks! {
     file_resets_dropped,
     /// Flipped NVRAM bits that were corrected.
     flips_corrected,
+    /// Devices that wore out and refused to be written.
+    worn_out,
     /// Faults planted.
     faults_planted,
     }

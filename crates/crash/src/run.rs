@@ -22,6 +22,8 @@ pub struct Options {
     pub scheme: SchemeKind,
     /// Policy of garbage collection; `None`: each setup's own.
     pub policy: Option<GcPolicy>,
+    /// Only this setup; `None`: all of them.
+    pub setup: Option<u32>,
     /// Everything follows from it.
     pub seed: u64,
     /// Stop after so many seconds.
@@ -39,7 +41,17 @@ pub struct Options {
 impl Options {
     /// One thread, no bound but the failures.
     pub fn new(scheme: SchemeKind, seed: u64) -> Self {
-        Self { scheme, policy: None, seed, seconds: None, cuts: None, threads: 1, mutant: None, failures: 10 }
+        Self {
+            scheme,
+            policy: None,
+            setup: None,
+            seed,
+            seconds: None,
+            cuts: None,
+            threads: 1,
+            mutant: None,
+            failures: 10,
+        }
     }
 }
 
@@ -102,7 +114,10 @@ impl Scripts {
     fn new(options: &Options) -> Self {
         let useful =
             |at: &u32| options.mutant.is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard));
-        let setups = (0..Setup::COUNT).filter(useful).collect();
+        let setups = match options.setup {
+            Some(setup) => vec![setup],
+            None => (0..Setup::COUNT).filter(useful).collect(),
+        };
         Self { scheme: options.scheme, policy: options.policy, seed: options.seed, mutant: options.mutant, setups }
     }
 

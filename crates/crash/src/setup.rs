@@ -7,7 +7,7 @@
 //! Absent: what happens on the device (the script's).
 
 use crate::script::Mix;
-use remap_ssd_ftl::{Config, EntrySize, GcPolicy, Guard, Guards, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, FingerprintKind, GcPolicy, Guard, Guards, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 
@@ -53,6 +53,9 @@ struct Profile {
     policy: GcPolicy,
     /// Files and pages that the file map has room for.
     files: (u32, u32),
+    /// Program/erase cycles a block endures; 0 is without end.
+    pe_limit: u32,
+    fingerprint: FingerprintKind,
 }
 
 /// Dies, superblocks and pages per block; the rest is what most profiles share.
@@ -74,6 +77,8 @@ const COMMON: Profile = Profile {
     steps: 260,
     policy: GcPolicy::Greedy,
     files: (0, 0),
+    pe_limit: 0,
+    fingerprint: FingerprintKind::Blake3,
 };
 
 const PROFILES: &[Profile] = &[
@@ -165,6 +170,10 @@ const PROFILES: &[Profile] = &[
     Profile { shape: (4, 15, 8), segment_bytes: 192, bad_blocks: 2, dealloc_slots: 40, mix: Mix::RUNS, ..COMMON },
     // A file system that notes its pages, until table or lists are full.
     Profile { files: (4, 24), mix: Mix::FILES, spare_pages: 2, count_max: 4, ..COMMON },
+    // Blocks that wear out, until the device is read-only.
+    Profile { pe_limit: 2, shape: (2, 18, 8), mix: Mix::WRITES, spare_pages: 12, steps: 400, ..COMMON },
+    // Real bytes whose fingerprints prove nothing.
+    Profile { fingerprint: FingerprintKind::Murmur3, mode: ContentMode::Bytes, steps: 100, spare_pages: 1, ..COMMON },
 ];
 
 impl Setup {
@@ -194,6 +203,8 @@ impl Setup {
             dealloc_slots: profile.dealloc_slots,
             fs_files: profile.files.0,
             fs_blocks: profile.files.1,
+            fingerprint: profile.fingerprint,
+            pe_limit: profile.pe_limit,
             guards: mutant.map_or(Guards::ALL, Guards::without),
         };
         let geometry = enough(&mut config, dies, superblocks, pages_per_block);

@@ -162,6 +162,20 @@ fn any_policy_with_any_scheme_survives_every_cut() {
     }
 }
 
+/// Devices whose blocks wear out, one after the other, until nothing can be written any more.
+#[test]
+fn a_worn_out_device_survives_every_cut() {
+    let wears_out = |index: &u32| Setup::new(SchemeKind::None, None, *index, None).config.pe_limit > 0;
+    let setup = (0..Setup::COUNT).find(wears_out).expect("one of them does");
+    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+        let options = Options { setup: Some(setup), cuts: Some(CUTS / 5), ..Options::new(scheme, 3) };
+        let report = run(&options, &mut |_| ());
+        let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
+        assert!(failures.is_empty(), "{scheme}: {failures:?}");
+        happened(&report.marks, &["blocks_worn", "worn_out"]);
+    }
+}
+
 #[test]
 fn schemes_that_keep_their_remaps_in_dram_are_caught() {
     for scheme in [SchemeKind::Opt, SchemeKind::Unsafe] {

@@ -59,7 +59,7 @@ pub struct Flash {
     pub erase_ns: u64,
     /// Moving a page over its channel; 0 if channels are not modelled.
     pub transfer_ns: u64,
-    /// Program/erase cycles a block endures.
+    /// Program/erase cycles a block endures: what it holds in its last one it keeps, and takes no more.
     pub endurance: u64,
 }
 
@@ -214,6 +214,12 @@ impl DeviceConfig {
             return fail("firmware.dedup compares contents: content must be \"identity\" or \"bytes\"".into());
         }
         self.firmware.check(&self.geometry).map_err(|error| DeviceConfigError(error.to_string()))
+    }
+
+    /// The firmware's parameters, with what it knows of the chips: a block is used no more at its last cycle.
+    pub fn firmware_of_chips(&self) -> Config {
+        // An erase count has 21 bits.
+        Config { pe_limit: self.flash.endurance.min((1 << 21) - 1) as u32, ..self.firmware.clone() }
     }
 
     /// Logical pages that workloads address.

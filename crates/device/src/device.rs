@@ -113,7 +113,7 @@ impl Device {
         config.check()?;
         let words = config.firmware.nvram_words(&config.geometry);
         let media = Media::blank(config.geometry, config.content, words);
-        match Ftl::format(media, config.firmware.clone()) {
+        match Ftl::format(media, config.firmware_of_chips()) {
             Ok(ftl) => Ok(Self::assemble(ftl, config)),
             Err(error) => Err(DeviceConfigError(error.to_string())),
         }
@@ -129,7 +129,7 @@ impl Device {
             let text = "the media have another geometry than the configuration";
             return Err(DeviceConfigError(text.into()).into());
         }
-        let (ftl, report) = Ftl::recover(media, config.firmware.clone())?;
+        let (ftl, report) = Ftl::recover(media, config.firmware_of_chips())?;
         Ok((Self::assemble(ftl, config), report))
     }
 

@@ -4,7 +4,7 @@
 //! Absent: workloads and aging, which belong to an experiment.
 
 use crate::config::{Background, DeviceConfig, DeviceConfigError, Flash, Hash, Link, Nvram};
-use remap_ssd_ftl::{Config, SchemeKind};
+use remap_ssd_ftl::{Config, FingerprintKind, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 
@@ -42,12 +42,22 @@ pub const PRESETS: &[Preset] = &[
         build: || fast21(32, 2304, 320 << 20),
     },
     Preset {
+        name: "fast21-4t",
+        about: "Remap-SSD, FAST'21 section 2.3 and 4.6: 4 TiB logical on 4.5 TiB, 1.2 billion flash pages",
+        assumed: &[
+            "what fast21-32g assumes, but: 64 dies on 16 channels, 1 GiB of NVRAM, the whole device addressed",
+            "no deduplication and no contents, so that the simulation takes 15 bytes a page",
+        ],
+        build: fast21_4t,
+    },
+    Preset {
         name: "coldmap-16g",
         about: "Coldmap, section 5: 16 GB in FEMU, garbage collection once 12 GB are written",
         assumed: &[
             "geometry, latencies and 12 GiB of logical pages: the defaults of FEMU, whose 16 GiB of flash and \
              75 % threshold of garbage collection are the figures given",
-            "hash: 1 us for MurmurHash3",
+            "hash: 1 us for MurmurHash3; each hit is verified by reading the page, since it is no proof",
+            "policy of garbage collection: greedy, the paper's baseline; `--gc coldmap` is the paper's own",
             "remapping metadata: 40 MiB of NVRAM at FAST'21's latencies; the paper keeps it in the spare area",
             "endurance of flash: 1,000 cycles, the paper's example of QLC; of NVRAM 1,000 times that",
             "link: PCIe 3.0 x4, and 1 us a command",
@@ -121,6 +131,13 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
     }
 }
 
+fn fast21_4t() -> DeviceConfig {
+    let mut config = fast21(64, 18_432, 1 << 30);
+    (config.addressable, config.content) = (1.0, ContentMode::None);
+    config.firmware.dedup = false;
+    config
+}
+
 fn coldmap() -> DeviceConfig {
     DeviceConfig {
         name: String::new(),
@@ -133,7 +150,13 @@ fn coldmap() -> DeviceConfig {
         hash: Hash { latency_ns: 1000, interval_ns: 1000 },
         link: ASSUMED_LINK,
         background: Background { lookup_stalls_dies: true, idle_after_ns: 1_000_000 },
-        firmware: Config { lpns: 12 * GIB_PAGES, log_bytes: 40 << 20, gc_free: 0.25, ..Config::default() },
+        firmware: Config {
+            lpns: 12 * GIB_PAGES,
+            log_bytes: 40 << 20,
+            gc_free: 0.25,
+            fingerprint: FingerprintKind::Murmur3,
+            ..Config::default()
+        },
     }
 }
 

@@ -27,9 +27,9 @@ pub enum Refusal {
     /// The page could not be read.
     #[error("unrecovered read error")]
     MediaError,
-    /// No space can be gained any more: too many blocks have failed.
-    #[error("capacity exceeded")]
-    CapacityExceeded,
+    /// No space can be gained any more: too many blocks have failed or are worn out. Everything can still be read.
+    #[error("the device is read-only: its blocks are worn out")]
+    ReadOnly,
     /// More pages than an atomic remap may have here.
     #[error("atomic command too large")]
     AtomicTooLarge,
@@ -74,6 +74,13 @@ struct Losses {
 }
 
 impl Ftl {
+    /// The range of a command that changes something.
+    #[inline]
+    fn writable(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
+        let range = self.range(lpn, len)?;
+        if self.read_only { Err(Refusal::ReadOnly) } else { Ok(range) }
+    }
+
     fn range(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
         let end = lpn.checked_add(len).ok_or(Refusal::OutOfRange)?;
         if end > self.core.config.lpns { Err(Refusal::OutOfRange) } else { Ok(lpn..end) }
@@ -94,15 +101,17 @@ impl Ftl {
     /// Writes a page: a remap if its content is on flash already, else a program.
     ///
     /// # Errors
-    /// `OutOfRange`, `CapacityExceeded`.
+    /// `OutOfRange`, `ReadOnly`.
     pub fn write(&mut self, lpn: u32, payload: &Payload) -> Result<(), Refusal> {
-        self.range(lpn, 1)?;
+        self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
         let Some(dedup) = &self.dedup else {
             return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
         };
-        let fingerprint = Fingerprint::of(payload);
-        if let Some(ppn) = dedup.find(&fingerprint, &self.core.media, &self.core.counts) {
+        let fingerprint = Fingerprint::of(payload, self.core.config.fingerprint);
+        if let Some(ppn) = dedup.find(&fingerprint, &self.core.media, &self.core.counts)
+            && (self.core.config.fingerprint.is_trusted() || self.is_verified(ppn, payload))
+        {
             if self.core.map.get(lpn).is_some_and(|mapping| mapping.ppn == ppn) {
                 self.no_effect(ppn);
                 self.core.stats.dedup_hits += 1;
@@ -120,12 +129,25 @@ impl Ftl {
         self.program(lpn, Origin::Payload(payload), Some(&fingerprint), None).map(drop)
     }
 
+    /// Does the page that an untrusted fingerprint nominates hold this content? It is read to find out.
+    #[inline(never)]
+    fn is_verified(&mut self, ppn: Ppn, payload: &Payload) -> bool {
+        self.core.stats.verified += 1;
+        let is_same = match (self.core.media.read(ppn, Purpose::Host), payload) {
+            (Ok(Page::Identity(stored)), Payload::Identity(wanted)) => stored == *wanted,
+            (Ok(Page::Bytes(stored)), Payload::Bytes(wanted)) => stored == *wanted,
+            _ => false,
+        };
+        self.core.stats.collisions += u64::from(!is_same);
+        is_same
+    }
+
     /// Deallocates a range (trim, write zeroes): it reads as zeroes from now on.
     ///
     /// # Errors
-    /// `OutOfRange`, `CapacityExceeded` at the end of the device's life.
+    /// `OutOfRange`, `ReadOnly`.
     pub fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
-        let range = self.range(lpn, len)?;
+        let range = self.writable(lpn, len)?;
         self.core.stats.host_deallocations += u64::from(len);
         self.make_dealloc_room(1)?;
         let wsn = self.core.tick();
@@ -149,11 +171,11 @@ impl Ftl {
     /// Remaps a range, as if all sources were read first. Unmapped sources unmap their targets.
     ///
     /// # Errors
-    /// `OutOfRange`, `CapacityExceeded`, `AtomicTooLarge`, `AtomicUnsupported`.
+    /// `OutOfRange`, `ReadOnly`, `AtomicTooLarge`, `AtomicUnsupported`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
         let Remap { target, source, len, .. } = *command;
-        self.range(target, len)?;
         self.range(source, len)?;
+        self.writable(target, len)?;
         if command.atomic && self.core.config.entry == EntrySize::Bytes16 {
             return Err(Refusal::AtomicUnsupported);
         }
@@ -379,12 +401,12 @@ impl Ftl {
             if let Some(taken) = self.core.blocks.take(Stream::Host) {
                 return Ok(taken);
             }
-            self.core.blocks.close(&mut self.core.media, Stream::Host);
+            self.close(Stream::Host);
             if !self.paused {
                 self.collect_now()?;
             }
             if !self.core.blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn) {
-                return Err(Refusal::CapacityExceeded);
+                return Err(self.end_of_life());
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Invariant: a `Config` that passed `check` leaves garbage collection enough room to always gain space.
 //! Absent: latencies (the device's).
 
+use crate::dedup::FingerprintKind;
 use crate::guard::Guards;
 use crate::policy::GcPolicy;
 use crate::scheme::SchemeKind;
@@ -67,6 +68,12 @@ pub struct Config {
     pub fs_files: u32,
     /// Pages that its lists have room for, all together; 0 if there is no map.
     pub fs_blocks: u32,
+    /// Content of pages is recognised by this.
+    pub fingerprint: FingerprintKind,
+    /// Erases after which a block is used no more, 0 for without end: the endurance of the flash, which a device
+    /// knows from its chips.
+    #[serde(skip)]
+    pub pe_limit: u32,
     /// Guards switched off, for the tests that prove each of them necessary.
     #[serde(skip)]
     pub guards: Guards,
@@ -91,6 +98,8 @@ impl Default for Config {
             dealloc_slots: 4096,
             fs_files: 0,
             fs_blocks: 0,
+            fingerprint: FingerprintKind::Blake3,
+            pe_limit: 0,
             guards: Guards::ALL,
         }
     }

@@ -10,6 +10,7 @@ use crate::layout::Layout;
 use crate::map::{Map, Mapping};
 use crate::stats::Stats;
 use crate::superblock::Superblocks;
+use crate::survival::Survival;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
 /// Media and DRAM tables.
@@ -36,6 +37,8 @@ pub struct Core {
     pub stats: Stats,
     /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in DRAM.
     pub table_bytes: u32,
+    /// How long pages live, if somebody asked.
+    pub survival: Option<Box<Survival>>,
 }
 
 impl Core {
@@ -47,11 +50,12 @@ impl Core {
             layout: Layout::new(&config, &geometry),
             map: Map::new(config.lpns + config.chunks()),
             counts: Counts::new(geometry.pages()),
-            blocks: Superblocks::new(geometry, config.guards),
+            blocks: Superblocks::new(geometry, &config),
             ended: Ended::new(&geometry),
             wsn: 0,
             stats: Stats::default(),
             table_bytes: 0,
+            survival: None,
             config,
             media,
         }
@@ -70,6 +74,9 @@ impl Core {
     pub fn link(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
         debug_assert!(self.map.get(lpn).is_none());
         let count = self.counts.add(ppn);
+        if let Some(survival) = &mut self.survival {
+            survival.gained(ppn, count, self.wsn);
+        }
         self.blocks.gain(self.geometry.superblock(ppn), count == 1, remapped);
         self.map.set(lpn, Some(Mapping { ppn, remapped }));
     }
@@ -79,6 +86,11 @@ impl Core {
     pub fn unlink(&mut self, lpn: u32) -> Option<Mapping> {
         let old = self.map.get(lpn)?;
         let count = self.counts.sub(old.ppn);
+        if count == 0
+            && let Some(survival) = &mut self.survival
+        {
+            survival.died(old.ppn, self.wsn);
+        }
         self.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped, lpn);
         self.map.set(lpn, None);
         Some(old)
@@ -90,8 +102,16 @@ impl Core {
         if let Some(old) = self.map.get(lpn) {
             let count = self.counts.sub(old.ppn);
             self.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped, lpn);
+            if let Some(survival) = &mut self.survival
+                && count == 0
+            {
+                survival.died(old.ppn, self.wsn);
+            }
         }
         let count = self.counts.add(ppn);
+        if let Some(survival) = &mut self.survival {
+            survival.gained(ppn, count, self.wsn);
+        }
         self.blocks.gain(self.geometry.superblock(ppn), count == 1, remapped);
         self.map.set(lpn, Some(Mapping { ppn, remapped }));
     }
@@ -110,6 +130,9 @@ impl Core {
     #[inline(always)]
     pub fn move_page(&mut self, (from_sb, from): (SbId, Ppn), (to_sb, to): (SbId, Ppn), lpn: u32, was_remapped: bool) {
         self.counts.hand_over(from, to);
+        if let Some(survival) = &mut self.survival {
+            survival.moved(from, to);
+        }
         self.lose(from_sb, true, was_remapped, lpn);
         self.blocks.gain(to_sb, true, false);
         self.map.set_written(lpn, to);

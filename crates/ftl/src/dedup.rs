@@ -2,15 +2,18 @@
 //!
 //! Lines of one cache line, eight slots of a 32-bit tag and a 32-bit page number. A tag only nominates a page: a hit
 //! counts after the whole fingerprint is compared, which in identity mode is the identity itself and with real bytes
-//! their BLAKE3 digest, so no collision can turn into wrong data.
+//! their BLAKE3 digest, so no collision can turn into wrong data. A MurmurHash3 digest proves nothing: the core compares
+//! the contents as well.
 //!
 //! Invariants: bounded (eight slots for nine flash pages); a slot may be stale (its page garbage or reused), which the
 //! comparison and the reference count find out. Lost at power-off, refilled by writes.
 //! Absent: the hash unit's time (the device's).
 
 use crate::counts::Counts;
+use crate::murmur3::murmur3;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{ContentMode, Media, Payload, Ppn};
+use serde::{Deserialize, Serialize};
 
 const WAYS: usize = 8;
 
@@ -23,22 +26,56 @@ struct Line([Slot; WAYS]);
 
 const _: () = assert!(size_of::<Line>() == 64);
 
+/// What a page's content is recognised by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FingerprintKind {
+    /// 256 bits that nobody can make collide: equal digests are equal contents.
+    #[default]
+    #[serde(rename = "blake3")]
+    Blake3,
+    /// 128 bits that are quick to compute and easy to make collide (Coldmap): each hit is verified by a read.
+    #[serde(rename = "murmur3")]
+    Murmur3,
+}
+
+impl FingerprintKind {
+    /// Need hits not be verified?
+    #[inline]
+    pub fn is_trusted(self) -> bool {
+        self == Self::Blake3
+    }
+
+    fn digest(self, bytes: &[u8]) -> [u8; 32] {
+        match self {
+            Self::Blake3 => *blake3::hash(bytes).as_bytes(),
+            Self::Murmur3 => {
+                let mut digest = [0; 32];
+                let (parts, _) = digest.as_chunks_mut::<8>();
+                for (part, half) in parts.iter_mut().zip(murmur3(bytes, 0)) {
+                    *part = half.to_le_bytes();
+                }
+                digest
+            }
+        }
+    }
+}
+
 /// A content's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fingerprint {
     /// The identity of the content.
     Identity(u64),
-    /// BLAKE3 of its bytes.
+    /// Digest of its bytes.
     Digest([u8; 32]),
 }
 
 impl Fingerprint {
     /// The fingerprint of a payload.
     #[inline]
-    pub fn of(payload: &Payload) -> Self {
+    pub fn of(payload: &Payload, kind: FingerprintKind) -> Self {
         match payload {
             Payload::Identity(identity) => Self::Identity(*identity),
-            Payload::Bytes(bytes) => Self::Digest(*blake3::hash(&bytes[..]).as_bytes()),
+            Payload::Bytes(bytes) => Self::Digest(kind.digest(&bytes[..])),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::life::{Life, LifeRecord};
 use crate::scheme::{GroupInfo, RemapScheme, Usage};
 use crate::stats::Stats;
 use crate::superblock::{State, Stream, Superblock};
+use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, Media, SbId};
 
 /// A flash translation layer with the remap primitive.
@@ -30,6 +31,10 @@ pub struct Ftl {
     /// Free superblocks at which collection starts, and below which the host waits for it.
     pub(crate) gc_start: u32,
     pub(crate) reserve: u32,
+    /// No space can be gained any more: nothing is changed from now on.
+    pub(crate) read_only: bool,
+    /// Pages the host had written when the first block was worn out.
+    pub(crate) first_retired: Option<u64>,
 }
 
 impl Ftl {
@@ -57,6 +62,8 @@ impl Ftl {
             files: Files::default(),
             gc: Gc::default(),
             paused: false,
+            read_only: false,
+            first_retired: None,
         })
     }
 
@@ -113,9 +120,30 @@ impl Ftl {
         Stats {
             meta_programs: self.core.stats.meta_programs + blocks.meta_programs,
             blocks_retired: blocks.blocks_retired,
+            blocks_worn: blocks.blocks_worn,
             program_failures: blocks.program_failures,
             ..self.core.stats
         }
+    }
+    /// Are the blocks so worn or bad that nothing can be written any more? Everything can still be read.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+    /// Pages the host had written since power-on when the first block was worn out.
+    pub fn first_retired(&self) -> Option<u64> {
+        self.first_retired
+    }
+    /// Pages of data that the device has room for: shrinks as blocks fail and wear out.
+    pub fn usable_pages(&self) -> u64 {
+        self.core.blocks.usable_pages()
+    }
+    /// Watches from now on how long pages live; costs `Survival::BYTES_PER_PAGE`.
+    pub fn watch_survival(&mut self) {
+        self.core.survival = Some(Box::new(Survival::new(self.core.geometry.pages())));
+    }
+    /// How long pages lived, by their references, if that is watched.
+    pub fn survival(&self) -> Option<[SurvivalClass; CLASSES]> {
+        self.core.survival.as_ref().map(|survival| survival.classes(self.core.wsn))
     }
     /// Free superblocks.
     pub fn free_superblocks(&self) -> u32 {

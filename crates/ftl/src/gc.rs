@@ -66,12 +66,14 @@ pub struct Gc {
 }
 
 impl Ftl {
-    /// Closed superblocks that hold data.
+    /// Closed superblocks that hold data and can be filled again. Collecting one that is worn out would give no space
+    /// back: it keeps what it holds.
     fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        let closed = self.core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
-        closed.filter_map(|(id, sb)| {
+        let core = &self.core;
+        let closed = core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
+        closed.filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb)).filter_map(|(id, sb)| {
             // A reference that must be copied takes a page, like one more page with an owner.
-            let copies = self.scheme.unplaceable(&self.core, id);
+            let copies = self.scheme.unplaceable(core, id);
             let live = sb.live + copies;
             (copies == 0 || live < sb.capacity).then_some(Candidate {
                 sb: id,
@@ -149,14 +151,14 @@ impl Ftl {
         let mut rounds = 2 * self.core.geometry.superblocks();
         while self.core.blocks.free() <= self.reserve {
             if rounds == 0 {
-                return Err(Refusal::CapacityExceeded);
+                return Err(self.end_of_life());
             }
             rounds -= 1;
             if self.gc.job.is_none() && !self.begin_job(true) {
                 if self.scheme.give_back(&mut self.core) {
                     continue;
                 }
-                return Err(Refusal::CapacityExceeded);
+                return Err(self.end_of_life());
             }
             self.finish_job()?;
         }
@@ -278,7 +280,8 @@ impl Ftl {
         let page_at = |page: &Live| Ppn(first.0 + page.offset);
         let is_single = |page: &&Live| page.owns & page.alone && !core.media.is_meta(page_at(page));
         let len = pages.iter().take(core.geometry.dies() as usize).take_while(is_single).count();
-        let alike = core.config.entry == EntrySize::Bytes16 && core.table_bytes == 0 && core.media.is_plain();
+        let unwatched = core.table_bytes == 0 && core.survival.is_none();
+        let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_plain();
         if len == 0 || !alike {
             return 0;
         }
@@ -402,11 +405,27 @@ impl Ftl {
     #[cold]
     fn open_for_gc(&mut self, zone: usize) -> Result<(), Refusal> {
         let (stream, wear) = (Stream::ZONES[zone], self.core.config.gc_policy.wear(zone));
-        self.core.blocks.close(&mut self.core.media, stream);
+        self.close(stream);
         match self.core.blocks.open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn) {
             true => Ok(()),
-            false => Err(Refusal::CapacityExceeded),
+            false => Err(self.end_of_life()),
         }
+    }
+
+    /// Closes a stream's full superblock; the first one that was in its last cycle is remembered.
+    #[cold]
+    pub(crate) fn close(&mut self, stream: Stream) {
+        self.core.blocks.close(&mut self.core.media, stream);
+        if self.core.blocks.blocks_worn > 0 && self.first_retired.is_none() {
+            self.first_retired = Some(self.core.stats.host_writes);
+        }
+    }
+
+    /// No space can be gained any more, and what is left of it recovery may need: nothing is written from now on.
+    #[cold]
+    pub(crate) fn end_of_life(&mut self) -> Refusal {
+        self.read_only = true;
+        Refusal::ReadOnly
     }
 
     /// A remap onto a page of the victim must not be missed by the job under way.

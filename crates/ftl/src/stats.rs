@@ -41,6 +41,10 @@ counters! {
     remaps,
     /// Writes whose content was on flash already.
     dedup_hits,
+    /// Hits of an untrusted fingerprint that were read to compare the contents.
+    verified,
+    /// Of those, contents that differed: the fingerprint collided.
+    collisions,
     /// Writes and remaps that changed nothing: the page was there already.
     no_effect,
     /// Remaps turned into copies: counter full.
@@ -103,6 +107,8 @@ counters! {
     group_pages_stale,
     /// Blocks retired because they failed.
     blocks_retired,
+    /// Blocks filled for the last time: they keep what they hold and are worn out.
+    blocks_worn,
     /// Writes of deallocation bitmaps.
     dealloc_flushes,
     /// Program failures survived.

@@ -162,6 +162,8 @@ pub struct Open {
 pub struct Superblocks {
     geometry: Geometry,
     guards: Guards,
+    /// Erases after which a block is used no more; 0 is without end.
+    pe_limit: u32,
     table: Vec<Superblock>,
     open: [Option<Open>; Stream::ALL.len()],
     free: u32,
@@ -170,13 +172,15 @@ pub struct Superblocks {
     pub meta_programs: u64,
     /// Blocks that failed, since power-on.
     pub blocks_retired: u64,
+    /// Blocks that were filled for the last time, since power-on.
+    pub blocks_worn: u64,
     /// Programs that failed, since power-on.
     pub program_failures: u64,
 }
 
 impl Superblocks {
     /// All retired, until `set` says otherwise.
-    pub fn new(geometry: Geometry, guards: Guards) -> Self {
+    pub fn new(geometry: Geometry, config: &Config) -> Self {
         let blank = Superblock {
             state: State::Retired,
             stream: Stream::Host,
@@ -191,13 +195,15 @@ impl Superblocks {
         };
         Self {
             geometry,
-            guards,
+            guards: config.guards,
+            pe_limit: config.pe_limit,
             table: vec![blank; geometry.superblocks() as usize],
             open: [const { None }; Stream::ALL.len()],
             free: 0,
             remapped_total: 0,
             meta_programs: 0,
             blocks_retired: 0,
+            blocks_worn: 0,
             program_failures: 0,
         }
     }
@@ -518,6 +524,10 @@ impl Superblocks {
     pub fn close(&mut self, media: &mut Media, stream: Stream) {
         let Some(open) = self.open[stream as usize].take() else { return };
         self.get_mut(open.sb).state = State::Closed;
+        if self.is_in_last_cycle(self.get(open.sb)) {
+            let bad = self.get(open.sb).bad;
+            self.blocks_worn += (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)).count() as u64;
+        }
         // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
         // would vouch for pages that a cut left torn.
         let after = if self.guards.has(Guard::TailAfterData) { After::ALL } else { After::NOTHING };
@@ -544,6 +554,26 @@ impl Superblocks {
         if let Some(open) = self.open[Stream::Log as usize].take() {
             self.get_mut(open.sb).state = State::Closed;
         }
+    }
+
+    fn is_worn_out(&self, erases: u32) -> bool {
+        self.pe_limit > 0 && erases >= self.pe_limit
+    }
+
+    /// Would erasing this superblock once more wear it out? Then what it holds now is the last that it ever holds.
+    pub fn is_in_last_cycle(&self, sb: &Superblock) -> bool {
+        self.is_worn_out(sb.life.incarnation() + 1)
+    }
+
+    /// Pages of data that the device has room for: all of a superblock that can be filled, now or again, and those with
+    /// owners of one that is worn out.
+    pub fn usable_pages(&self) -> u64 {
+        let usable = |sb: &Superblock| match sb.state {
+            State::Retired => 0,
+            State::Closed if self.is_in_last_cycle(sb) => sb.live,
+            _ => sb.capacity,
+        };
+        self.table.iter().map(|sb| u64::from(usable(sb))).sum()
     }
 
     /// Erases a superblock none of whose pages is needed any more.
@@ -576,8 +606,11 @@ impl Superblocks {
             (false, _) => After::NOTHING,
         };
         let id = media.name_next();
+        // A block that has reached its limit is a bad one from now on, as if this erase had failed.
+        // That happens to a log's, and where recovery found half a superblock: GC leaves the others as they are.
+        let worn_out = self.is_worn_out(incarnation);
         for die in (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)) {
-            if media.erase(self.geometry.block(sb, die), id, after).is_err() {
+            if media.erase(self.geometry.block(sb, die), id, after).is_err() || worn_out {
                 self.blocks_retired += 1;
                 self.get_mut(sb).bad |= 1 << die;
             }

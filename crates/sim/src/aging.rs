@@ -1,6 +1,7 @@
 //! Bringing a device to the state in which the published evaluations measure.
 //!
-//! 1. Random writes until garbage collection has run (FAST'21 section 5.2).
+//! 1. Random writes until garbage collection has run (FAST'21 section 5.2). Or all logical pages once, in order, each
+//!    with a content of its own, and nothing else (Coldmap, section V).
 //! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page remapped for
 //!    the second time leaves an entry that no longer counts. A device without remapping skips this step, and
 //!    so does one whose tables have a place for every page: it has nothing to fill.
@@ -17,9 +18,21 @@ use remap_ssd_device::Device;
 use remap_ssd_ftl::{Ftl, Refusal, Remap, SchemeKind};
 use remap_ssd_media::Payload;
 
+/// How a device is filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fill {
+    /// Random writes until garbage collection has run; then steps 2 and 3.
+    #[default]
+    Random,
+    /// All logical pages once, in order, without duplicates; that is all.
+    Sequential,
+}
+
 /// How to age.
 #[derive(Clone, Debug)]
 pub struct AgingOptions {
+    /// How to fill.
+    pub fill: Fill,
     /// Seed of the remaps.
     pub seed: u64,
     /// Share of the remapping metadata's room to use; 0 skips the step.
@@ -32,14 +45,14 @@ pub struct AgingOptions {
 
 impl Default for AgingOptions {
     fn default() -> Self {
-        Self { seed: 1, nvram_used: 0.9, nvram_valid: 0.7, overwrite: 0.0 }
+        Self { fill: Fill::Random, seed: 1, nvram_used: 0.9, nvram_valid: 0.7, overwrite: 0.0 }
     }
 }
 
 /// What aging did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AgingReport {
-    /// Pages written by the random fill.
+    /// Pages written by the fill.
     pub filled: u64,
     /// Pages remapped.
     pub remapped: u64,
@@ -93,6 +106,10 @@ const STRIDE: u64 = 1024;
 /// # Errors
 /// The source fails, or the device does not get into the wanted state.
 pub fn age(device: &mut Device, writes: &mut dyn Source, options: &AgingOptions) -> Result<AgingReport, AgingError> {
+    if options.fill == Fill::Sequential {
+        let filled = fill_in_order(device)?;
+        return Ok(AgingReport { filled, ..AgingReport::default() });
+    }
     let mut aging = Aging {
         written: LpnSet::new(device.config().firmware.lpns),
         lpns: Vec::new(),
@@ -114,6 +131,19 @@ pub fn age(device: &mut Device, writes: &mut dyn Source, options: &AgingOptions)
         nvram_used: share(usage.used_bytes, usage.capacity_bytes),
         nvram_valid: share(usage.valid_bytes, usage.used_bytes),
     })
+}
+
+/// Contents of a sequential fill have identities from this one on: no workload and no trace has them.
+const FILL_CONTENTS: u64 = 1 << 44;
+
+/// Every logical page once; how many that are.
+fn fill_in_order(device: &mut Device) -> Result<u64, AgingError> {
+    let lpns = device.config().firmware.lpns;
+    for lpn in 0..lpns {
+        let content = Payload::Identity(FILL_CONTENTS + u64::from(lpn));
+        device.untimed(|ftl| ftl.write(lpn, &content)).map_err(AgingError::Refused)?;
+    }
+    Ok(lpns.into())
 }
 
 struct Aging<'a> {

@@ -7,10 +7,10 @@
 //! Invariants: recording a latency is a few additions; all rates are over virtual time.
 //! Absent: when anything happened (the run's), and words (the report's).
 
-use crate::summary::{Demotions, Percentiles, RunSummary, Sample};
+use crate::summary::{Demotions, Percentiles, RunSummary, Sample, WearOut};
 use hdrhistogram::Histogram;
 use remap_ssd_device::Device;
-use remap_ssd_ftl::Stats;
+use remap_ssd_ftl::{Stats, SurvivalClass};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Latencies above this, 78 hours, are recorded as this.
@@ -98,6 +98,7 @@ struct Reading {
     lookup_ns: u64,
     free_superblocks: u32,
     nvram_used: f64,
+    usable_pages: u64,
 }
 
 impl Reading {
@@ -114,6 +115,7 @@ impl Reading {
             lookup_ns: device.timing().lookup_total_ns(),
             free_superblocks: ftl.free_superblocks(),
             nvram_used: share(usage.used_bytes, usage.capacity_bytes),
+            usable_pages: ftl.usable_pages(),
         }
     }
 }
@@ -223,6 +225,15 @@ impl Meters {
             erase_mean: blocks.iter().map(|count| f64::from(*count)).sum::<f64>() / blocks.len() as f64,
             erase_max: erase_max.into(),
             erase_spread: (erase_max - erase_min).into(),
+            wear_out: WearOut {
+                host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
+                first_retired_bytes: device.ftl().first_retired().map(|pages| pages * PAGE_BYTES as u64),
+                read_only: device.ftl().is_read_only(),
+                blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
+                block_erases: last.erases,
+                usable_pages: last.usable_pages,
+            },
+            survival: survival(device),
             lifetime_years: years(config.flash.endurance, erases as f64 / blocks.len() as f64, seconds),
             ..RunSummary::default()
         }
@@ -232,6 +243,12 @@ impl Meters {
         let earlier = std::iter::once(&self.first).chain(&self.readings);
         earlier.zip(&self.readings).map(|(from, to)| sample(from, to, self.first.at_ns)).collect()
     }
+}
+
+/// The classes that any page was in.
+fn survival(device: &Device) -> Vec<SurvivalClass> {
+    let classes = device.ftl().survival();
+    classes.into_iter().flatten().filter(|class| class.died + class.alive > 0).collect()
 }
 
 fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
@@ -247,6 +264,7 @@ fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
         free_superblocks: to.free_superblocks.into(),
         demotions: stats.demoted(),
         nvram_used: to.nvram_used,
+        usable_pages: to.usable_pages,
     }
 }
 

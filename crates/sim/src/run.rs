@@ -21,6 +21,8 @@ use std::time::Instant;
 pub struct RunOptions {
     /// Stop after the request that reaches this many pages; `None`: when the source is exhausted.
     pub pages: Option<u64>,
+    /// Stop when the device is worn out and refuses a write.
+    pub until_worn_out: bool,
     /// Requests in flight, in a closed loop.
     pub queue_depth: u32,
     /// Requests enter at their own time instead.
@@ -33,7 +35,14 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { pages: None, queue_depth: 32, open_loop: false, sample_interval_ns: 10_000_000, samples: 200 }
+        Self {
+            pages: None,
+            until_worn_out: false,
+            queue_depth: 32,
+            open_loop: false,
+            sample_interval_ns: 10_000_000,
+            samples: 200,
+        }
     }
 }
 
@@ -91,7 +100,6 @@ pub fn run(
     let began = Instant::now();
     let start = device.timing().busy_until();
     let stats = device.ftl().stats();
-    let limit = options.pages.unwrap_or(u64::MAX);
     let pages_total = options.pages.or(source.len_hint());
     let mut run = Run {
         clock: match options.open_loop {
@@ -105,11 +113,13 @@ pub fn run(
         entered: start,
         ended: start,
         trim: None,
+        limit: options.pages.unwrap_or(u64::MAX),
+        until_worn_out: options.until_worn_out,
     };
     let mut feed = Feed::default();
     // A request that has begun is brought to its end.
-    while (run.request.is_some() || run.tally.passed.operations < limit) && feed.refill(source)? {
-        feed.drain(&mut run, limit);
+    while (run.request.is_some() || run.tally.passed.operations < run.limit) && feed.refill(source)? {
+        feed.drain(&mut run);
         let told = Progress {
             pages: run.tally.passed.operations,
             pages_total,
@@ -179,8 +189,8 @@ impl Feed {
         page
     }
 
-    fn drain(&mut self, run: &mut Run<'_>, limit: u64) {
-        while run.request.is_some() || run.tally.passed.operations < limit {
+    fn drain(&mut self, run: &mut Run<'_>) {
+        while run.request.is_some() || run.tally.passed.operations < run.limit {
             let Some(page) = self.next(run.device) else { return };
             run.page(&page);
         }
@@ -218,6 +228,9 @@ struct Run<'a> {
     /// When the latest request entered, and the latest end of any.
     entered: u64,
     ended: u64,
+    /// Pages to submit.
+    limit: u64,
+    until_worn_out: bool,
 }
 
 impl Run<'_> {
@@ -292,6 +305,9 @@ impl Run<'_> {
         }
         self.ended = self.ended.max(request.done_at);
         if let Err(refusal) = request.result {
+            if refusal == Refusal::ReadOnly && self.until_worn_out {
+                self.limit = 0;
+            }
             return self.tally.refuse(refusal);
         }
         let latency = request.done_at - self.entered;

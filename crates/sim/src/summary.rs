@@ -3,6 +3,7 @@
 //! The field names of the first block are a contract with programs that read `compare --json`:
 //! fields may be added, never renamed.
 
+use remap_ssd_ftl::SurvivalClass;
 use serde::{Deserialize, Serialize};
 
 /// Latency percentiles in microseconds.
@@ -57,6 +58,25 @@ pub struct Sample {
     pub demotions: u64,
     /// Share of the remapping metadata's room in use, 0..=1.
     pub nvram_used: f64,
+    /// Pages of data that the device has room for: shrinks as blocks fail and wear out.
+    pub usable_pages: u64,
+}
+
+/// How far a device is worn, counted since it was powered on, aging included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WearOut {
+    /// Bytes the host wrote or remapped.
+    pub host_bytes: u64,
+    /// Of those, before the first block was worn out; none was if it is missing.
+    pub first_retired_bytes: Option<u64>,
+    /// Is the device read-only?
+    pub read_only: bool,
+    /// Blocks that take no more data: failed, or worn out.
+    pub blocks_retired: u64,
+    /// Blocks erased.
+    pub block_erases: u64,
+    /// Pages of data that the device has room for.
+    pub usable_pages: u64,
 }
 
 /// Requests by how they ended. Their sum equals what was submitted, or the run fails.
@@ -154,6 +174,10 @@ pub struct RunSummary {
     pub erase_spread: u64,
     /// Years until the mean block reaches its endurance at this rate.
     pub lifetime_years: f64,
+    /// How far the device is worn.
+    pub wear_out: WearOut,
+    /// How long pages lived, by the most references they had; empty if that was not watched.
+    pub survival: Vec<SurvivalClass>,
     /// How every request ended.
     pub requests: Accounting,
     /// Real seconds the simulation took, aging apart.

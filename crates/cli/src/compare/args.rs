@@ -41,6 +41,12 @@ pub struct Args {
     #[arg(long, value_name = "on|off", help_heading = "Device")]
     pub dedup: Option<Switch>,
 
+    /// Garbage collection starts when this share of the superblocks is free [default: the device's].
+    #[arg(long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
+    pub gc_free: Option<f64>,
+    /// Program/erase cycles after which a block is retired [default: the device's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..), help_heading = "Device")]
+    pub endurance: Option<u64>,
     /// What garbage collection collects and where it puts it: greedy, cost-benefit, coldmap (shared pages on worn blocks)
     /// or cagc (pages apart by reference count); a list compares them [default: the device's, greedy for a preset].
     #[arg(long, value_delimiter = ',', value_name = "POLICY", help_heading = "Device")]
@@ -94,9 +100,18 @@ pub struct Args {
     /// Measure the new, empty device.
     #[arg(long, help_heading = "Run")]
     pub no_aging: bool,
+    /// Age by writing every logical page once, in order, without duplicates, and nothing else.
+    #[arg(long, conflicts_with = "no_aging", help_heading = "Run")]
+    pub fill: bool,
+    /// Go on until the device is worn out and read-only; --endurance makes that soon.
+    #[arg(long, conflicts_with_all = ["trace", "writes"], help_heading = "Run")]
+    pub until_death: bool,
+    /// Watch how long flash pages live, by how many logical pages shared them (12 bytes a flash page).
+    #[arg(long, conflicts_with = "age", help_heading = "Run")]
+    pub survival: bool,
     /// Start from an image of an aged device. Where there is no such file, each scheme has its own: aged.img means
     /// aged.remap-ssd.img and so on. What recovery rebuilds may differ in details from the device that was saved.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "gc", "no_aging"], help_heading = "Run")]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "gc", "gc_free", "endurance", "no_aging", "fill"], help_heading = "Run")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
     #[arg(long, value_name = "IMAGE", conflicts_with = "age", help_heading = "Run")]
@@ -131,6 +146,7 @@ Examples:
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --open-loop --json
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
-  remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap
+  remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --fill
+  remap-ssd compare --scale 1/64 --until-death --endurance 30
   remap-ssd compare --scheme remap-ssd --save-aged aged.img
   remap-ssd compare --age aged.img --writes 100k";

@@ -4,14 +4,14 @@
 //! the job has failed. Absent: other schemes.
 
 use super::args::Args;
-use super::plan::{Feed, OWN_CONTENTS, Plan, Start, pages_default, trace_options};
+use super::plan::{Feed, OWN_CONTENTS, Plan, Start, pages_default, pages_of_a_life, trace_options};
 use super::replay::Replay;
 use crate::failure::Failure;
 use indicatif::ProgressBar;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::RecoveryReport;
 use remap_ssd_media::image_file;
-use remap_ssd_sim::aging::{AgingOptions, AgingReport, age};
+use remap_ssd_sim::aging::{AgingOptions, AgingReport, Fill, age};
 use remap_ssd_sim::run::{Progress, RunOptions, run};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::summary::RunSummary;
@@ -47,7 +47,7 @@ pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &ProgressBar) -> Result
         }
         Start::New { config, aged, save } => {
             bar.set_message("aging");
-            let (device, report) = new_device(config, aged.then_some(plan.aging_content), args.seed)?;
+            let (device, report) = new_device(args, config, aged.then_some(plan.aging_content))?;
             if let Some(path) = save {
                 bar.set_message("saving");
                 device.save(path).map_err(|error| Failure::about(path.display(), error))?;
@@ -67,11 +67,14 @@ fn load(path: &Path) -> Result<(Device, RecoveryReport), Failure> {
 }
 
 fn new_device(
+    args: &Args,
     config: &DeviceConfig,
     aging: Option<ContentModel>,
-    seed: u64,
 ) -> Result<(Device, Option<AgingReport>), Failure> {
     let mut device = Device::format(config.clone()).map_err(Failure::failed)?;
+    if args.survival {
+        device.untimed(|ftl| ftl.watch_survival());
+    }
     let Some(content) = aging else { return Ok((device, None)) };
     let mut writes = Workload::new(WorkloadConfig {
         pattern: Pattern::Random,
@@ -80,11 +83,12 @@ fn new_device(
         content,
         addressable: config.addressable_lpns(),
         // Other addresses than the measured run's, in the same contents.
-        seed: seed ^ 0x6167_696e_6700_0000,
+        seed: args.seed ^ 0x6167_696e_6700_0000,
         content_base: 0,
     })
     .map_err(Failure::usage)?;
-    let options = AgingOptions { seed, ..AgingOptions::default() };
+    let fill = if args.fill { Fill::Sequential } else { Fill::Random };
+    let options = AgingOptions { fill, seed: args.seed, ..AgingOptions::default() };
     let report = age(&mut device, &mut writes, &options)
         .map_err(|error| Failure::about(format_args!("scheme {}", config.firmware.scheme), error))?;
     Ok((device, Some(report)))
@@ -105,6 +109,16 @@ fn measure(
             // The published model's contents are those that aging wrote; others are new.
             let content_base = if matches!(content, ContentModel::Papers { .. }) { 0 } else { OWN_CONTENTS };
             let mut source = spec.source(*content, addressable, args.seed, content_base).map_err(Failure::usage)?;
+            if args.until_death {
+                let options = RunOptions { until_worn_out: true, ..options(Some(pages_of_a_life(device.config()))) };
+                let summary = measured(device, &mut *source, &options, bar)?;
+                return match summary.wear_out.read_only {
+                    true => Ok((summary, None)),
+                    false => {
+                        Err(Failure::Failed(format!("scheme {scheme}: this workload does not wear the device out")))
+                    }
+                };
+            }
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
             let summary = measured(device, &mut *source, &options(Some(pages)), bar)?;
             Ok((summary, Some(pages)))

@@ -106,6 +106,8 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
     };
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
+    firmware.gc_free = args.gc_free.unwrap_or(firmware.gc_free);
+    config.flash.endurance = args.endurance.unwrap_or(config.flash.endurance);
     if let Some(switch) = args.dedup {
         firmware.dedup = switch == Switch::On;
         if firmware.dedup && config.content == ContentMode::None {
@@ -227,6 +229,11 @@ fn check_workload(jobs: &[Start], feed: &Feed, seed: u64) -> Result<(), Failure>
 /// Pages measured of a workload, unless told otherwise.
 pub fn pages_default(config: &DeviceConfig) -> u64 {
     2 * u64::from(config.addressable_lpns())
+}
+
+/// Pages after which a device that does not wear out is given up: a hundred times what its blocks endure.
+pub fn pages_of_a_life(config: &DeviceConfig) -> u64 {
+    100 * config.flash.endurance * u64::from(config.geometry.pages())
 }
 
 /// How a trace is read for a device.

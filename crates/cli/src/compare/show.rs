@@ -8,7 +8,7 @@ use super::job::Done;
 use super::plan::{Feed, Plan, logical_bytes};
 use super::replay::TraceFacts;
 use crate::numbers::fraction;
-use crate::output::{counted, pairs};
+use crate::output::{counted, pairs, table};
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::report;
@@ -26,10 +26,45 @@ pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
         text.push('\n');
         text.push_str(&pairs(&served(facts, &runs)));
     }
+    if args.until_death {
+        text.push('\n');
+        text.push_str(&lives(&runs));
+    }
     if args.details {
         runs.iter().for_each(|run| text.push_str(&format!("\n{}", report::details(run))));
     }
     text
+}
+
+/// How long each device lived, and how its capacity shrank.
+fn lives(runs: &[RunSummary]) -> String {
+    let row = |(run, label): (&RunSummary, String)| {
+        let wear = &run.wear_out;
+        let first = wear.first_retired_bytes.unwrap_or(wear.host_bytes);
+        let whole = run.samples.first().map_or(0, |sample| sample.usable_pages) as f64;
+        let at = |share: f64| {
+            let shrunk = run.samples.iter().find(|sample| (sample.usable_pages as f64) < whole * share);
+            shrunk.map_or("-".into(), |sample| seconds(sample.at_s))
+        };
+        let compared = runs.first().map_or(0.0, |base| wear.host_bytes as f64 / base.wear_out.host_bytes as f64);
+        let mut row = vec![label, bytes(first), bytes(wear.host_bytes), format!("{compared:.2}x")];
+        row.extend([exact(wear.block_erases), exact(wear.blocks_retired)]);
+        row.extend([at(1.0), at(0.95), seconds(run.seconds_simulated)]);
+        row
+    };
+    let rows: Vec<Vec<String>> = runs.iter().zip(report::labels(runs)).map(row).collect();
+    let head = [
+        "until death",
+        "host data to first retired",
+        "to read-only",
+        "life",
+        "block erases",
+        "blocks retired",
+        "capacity < 100 %",
+        "< 95 %",
+        "read-only after",
+    ];
+    table(&head, &rows)
 }
 
 /// On a page.
@@ -88,7 +123,10 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
         "device": first,
         "scale": plan.scale,
         "feed": feed,
-        "aging": aged_here.then(|| object!({ "content": plan.aging_content.to_string() })),
+        "aging": aged_here.then(|| match args.fill {
+            true => object!({ "fill": "sequential" }),
+            false => object!({ "content": plan.aging_content.to_string() }),
+        }),
         "from_image": args.age.is_some(),
         "queue_depth": first.map(|config| args.queue_depth.unwrap_or(config.queue_depth)),
         "open_loop": args.open_loop,
@@ -107,11 +145,10 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
     let mut lines = vec![("device", device_line(config, plan.scale))];
     match &plan.feed {
         Feed::Synthetic { spec, content, .. } => {
-            let pages = exact(first.pages.unwrap_or(0));
-            lines.push((
-                "workload",
-                format!("{spec} over {addressable}, contents {content}, {pages} page operations, {host}"),
-            ));
+            let length = first
+                .pages
+                .map_or("until the device is read-only".into(), |pages| format!("{} page operations", exact(pages)));
+            lines.push(("workload", format!("{spec} over {addressable}, contents {content}, {length}, {host}")));
         }
         Feed::Trace(facts) => {
             let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
@@ -122,7 +159,7 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
             ));
         }
     }
-    lines.push(("aging", aging_line(plan, first)));
+    lines.push(("aging", aging_line(args, plan, first)));
     lines.push(("seed", args.seed.to_string()));
     lines
 }
@@ -140,8 +177,9 @@ fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
     )
 }
 
-fn aging_line(plan: &Plan, done: &Done) -> String {
+fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
     match (&done.aged, &done.recovered) {
+        (Some(aged), _) if args.fill => format!("{} written once, in order", counted(aged.filled, "logical page")),
         (Some(_), _) => format!(
             "random writes (contents {}) until garbage collection has run, then remaps until 90 % of the metadata is used",
             plan.aging_content

@@ -235,13 +235,14 @@ impl Ftl {
     /// A page that reads as a media error, for an LPN whose data is lost.
     pub(super) fn program_lost(&mut self, lpn: u32, stored: Stored) -> Result<(), Refusal> {
         loop {
-            if self.core.blocks.free() <= self.reserve {
-                self.collect_now()?;
+            // At the end of a device's life nothing can be gained, and this is what the reserve is for.
+            if self.core.blocks.free() <= self.reserve && !self.read_only {
+                let _ = self.collect_now();
             }
             let Some(taken) = self.core.blocks.take(Stream::Host) else {
                 self.core.blocks.close(&mut self.core.media, Stream::Host);
                 if !self.core.blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn) {
-                    return Err(Refusal::CapacityExceeded);
+                    return Err(self.end_of_life());
                 }
                 continue;
             };

@@ -74,7 +74,7 @@ fn status_of(refusal: Refusal) -> Status {
     match refusal {
         Refusal::OutOfRange => Status::LBA_RANGE,
         Refusal::MediaError => Status::UNRECOVERED_READ,
-        Refusal::CapacityExceeded => Status::CAPACITY,
+        Refusal::ReadOnly => Status::WRITE_PROTECTED,
         Refusal::AtomicTooLarge | Refusal::AtomicUnsupported => Status::NOT_ATOMIC,
         Refusal::NoFileMap => Status::NO_FILE_MAP,
     }

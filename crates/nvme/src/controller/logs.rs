@@ -126,7 +126,7 @@ pub(super) fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let spare = 100u32.saturating_sub(bad * 100 / spare_blocks) as u8;
     let mut smart: Smart = blank();
     let low_spare = u8::from(spare < SPARE_THRESHOLD);
-    let read_only = u8::from(ftl.media().broken().is_some()) << 3;
+    let read_only = u8::from(ftl.media().broken().is_some() || ftl.is_read_only()) << 3;
     smart.critical_warning = low_spare | read_only;
     smart.composite_temperature = TEMPERATURE_K;
     (smart.available_spare, smart.available_spare_threshold) = (spare, SPARE_THRESHOLD);

@@ -58,8 +58,8 @@ impl Status {
     pub const KEEP_ALIVE_INVALID: Self = generic(0x18);
     /// LBA Out of Range.
     pub const LBA_RANGE: Self = generic(0x80);
-    /// Capacity Exceeded.
-    pub const CAPACITY: Self = generic(0x81);
+    /// Namespace is Write Protected: the device is worn out and read-only.
+    pub const WRITE_PROTECTED: Self = generic(0x20);
     /// Asynchronous Event Request Limit Exceeded.
     pub const ASYNC_EVENT_LIMIT: Self = specific(0x05);
     /// Invalid Log Page.

@@ -42,7 +42,7 @@ fn describe(status: Status) -> &'static str {
         Status::LBA_RANGE => "LBA out of range",
         Status::INVALID_FIELD => "invalid field in command",
         Status::INVALID_NAMESPACE => "invalid namespace",
-        Status::CAPACITY => "capacity exceeded",
+        Status::WRITE_PROTECTED => "the device is read-only",
         Status::UNRECOVERED_READ => "unrecovered read error",
         Status::WRITE_FAULT => "write fault",
         Status::COMPARE_FAILURE => "compare failure",

@@ -7,6 +7,8 @@
 
 use super::format::{MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years};
 use crate::summary::{Demotions, Percentiles, RunSummary};
+use remap_ssd_ftl::SurvivalClass;
+use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// The scheme that others are compared with: no remapping.
 pub const BASELINE: &str = "none";
@@ -144,6 +146,7 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
         remapping(run),
         remapping_metadata(run),
         wear(run),
+        survival(run),
         requests(run),
     ]
 }
@@ -242,7 +245,57 @@ fn wear(run: &RunSummary) -> Section {
             ("erases per block, max", exact(run.erase_max)),
             ("erases per block, spread", exact(run.erase_spread)),
             ("projected flash life", years(run.lifetime_years)),
+            ("since power-on: blocks erased", exact(run.wear_out.block_erases)),
+            ("host data written", bytes(run.wear_out.host_bytes)),
+            ("before the first block was retired", run.wear_out.first_retired_bytes.map_or(MISSING.into(), bytes)),
+            ("blocks retired", exact(run.wear_out.blocks_retired)),
+            ("room for data left", bytes(run.wear_out.usable_pages * PAGE_BYTES as u64)),
+            ("read-only", if run.wear_out.read_only { "yes" } else { "no" }.into()),
         ],
+    }
+}
+
+/// Pages with one reference, and those with several.
+fn survival(run: &RunSummary) -> Section {
+    let single = Lives::of(run.survival.iter().filter(|class| class.references == 1));
+    let shared = Lives::of(run.survival.iter().filter(|class| class.references > 1));
+    let longer = single.mean().zip(shared.mean()).map(|(single, shared)| shared / single);
+    Section {
+        title: "Survival of flash pages, sequence numbers",
+        rows: vec![
+            ("never shared: pages that died", exact(single.died)),
+            ("mean life", optional(single.mean(), number)),
+            ("still alive", exact(single.alive)),
+            ("shared: pages that died", exact(shared.died)),
+            ("mean life", optional(shared.mean(), number)),
+            ("mean life since shared", optional(share(shared.lived_shared as f64, shared.died as f64), number)),
+            ("still alive", exact(shared.alive)),
+            ("shared pages live", optional(longer, ratio)),
+        ],
+    }
+}
+
+/// Several classes together.
+#[derive(Default)]
+struct Lives {
+    died: u64,
+    lived: u64,
+    lived_shared: u64,
+    alive: u64,
+}
+
+impl Lives {
+    fn of<'a>(classes: impl Iterator<Item = &'a SurvivalClass>) -> Self {
+        classes.fold(Self::default(), |sum, class| Self {
+            died: sum.died + class.died,
+            lived: sum.lived + class.lived,
+            lived_shared: sum.lived_shared + class.lived_shared,
+            alive: sum.alive + class.alive,
+        })
+    }
+
+    fn mean(&self) -> Option<f64> {
+        share(self.lived as f64, self.died as f64)
     }
 }
 

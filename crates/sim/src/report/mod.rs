@@ -22,4 +22,5 @@ pub mod series;
 pub mod table;
 
 pub use html::html;
+pub use metrics::labels;
 pub use table::{details, table};

@@ -1,0 +1,101 @@
+//! How long pages live, by how many LPNs shared them at most (Coldmap, section III).
+//!
+//! A page is born when it is programmed with a host's data and dies with its last reference; a copy that garbage
+//! collection makes is the same page. Time is the device's own: sequence numbers. Kept only when asked for.
+//!
+//! Invariant: a record belongs to the content of its page and moves with it. Absent: pages older than the watching,
+//! and pages still alive, which are counted apart.
+
+use remap_ssd_media::Ppn;
+use remap_ssd_media::slab::Slab;
+use serde::{Deserialize, Serialize};
+
+/// Reference counts told apart; the last one stands for itself and more.
+pub const CLASSES: usize = 16;
+const MAX_BITS: u32 = 6;
+const MAX_MASK: u64 = (1 << MAX_BITS) - 1;
+
+/// Pages that had so many references at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurvivalClass {
+    /// References at most.
+    pub references: u32,
+    /// Pages that died.
+    pub died: u64,
+    /// Sum of their lives, in sequence numbers.
+    pub lived: u64,
+    /// Sum of their lives since they got their second reference.
+    pub lived_shared: u64,
+    /// Pages that are alive, and the sum of their ages.
+    pub alive: u64,
+    /// Sum of the ages of those.
+    pub alive_age: u64,
+}
+
+/// The watch.
+pub struct Survival {
+    /// Birth, and the most references on the low bits; 0 is unknown.
+    born: Slab<u64>,
+    /// From birth to the second reference.
+    shared: Slab<u32>,
+    classes: [SurvivalClass; CLASSES],
+}
+
+impl Survival {
+    pub(crate) fn new(pages: u32) -> Self {
+        let mut classes = [SurvivalClass::default(); CLASSES];
+        classes.iter_mut().enumerate().for_each(|(index, class)| class.references = index as u32 + 1);
+        Self { born: Slab::zeroed(pages as usize), shared: Slab::zeroed(pages as usize), classes }
+    }
+
+    /// Bytes of memory a page.
+    pub const BYTES_PER_PAGE: usize = size_of::<u64>() + size_of::<u32>();
+
+    #[cold]
+    pub(crate) fn gained(&mut self, ppn: Ppn, count: u32, now: u64) {
+        let record = &mut self.born[ppn.0 as usize];
+        if count == 1 {
+            *record = now << MAX_BITS | 1;
+        } else if *record != 0 && u64::from(count) > *record & MAX_MASK {
+            if *record & MAX_MASK == 1 {
+                self.shared[ppn.0 as usize] = (now - (*record >> MAX_BITS)).min(u32::MAX.into()) as u32;
+            }
+            *record = *record & !MAX_MASK | u64::from(count).min(MAX_MASK);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn died(&mut self, ppn: Ppn, now: u64) {
+        let record = std::mem::take(&mut self.born[ppn.0 as usize]);
+        if record != 0 {
+            let class = &mut self.classes[class_of(record)];
+            let life = now - (record >> MAX_BITS);
+            class.died += 1;
+            class.lived += life;
+            if class.references > 1 {
+                class.lived_shared += life - u64::from(self.shared[ppn.0 as usize]).min(life);
+            }
+        }
+    }
+
+    #[cold]
+    pub(crate) fn moved(&mut self, from: Ppn, to: Ppn) {
+        self.born[to.0 as usize] = std::mem::take(&mut self.born[from.0 as usize]);
+        self.shared[to.0 as usize] = self.shared[from.0 as usize];
+    }
+
+    /// What was seen until `now`.
+    pub(crate) fn classes(&self, now: u64) -> [SurvivalClass; CLASSES] {
+        let mut classes = self.classes;
+        for record in self.born.iter().filter(|record| **record != 0) {
+            let class = &mut classes[class_of(*record)];
+            class.alive += 1;
+            class.alive_age += now - (record >> MAX_BITS);
+        }
+        classes
+    }
+}
+
+fn class_of(record: u64) -> usize {
+    ((record & MAX_MASK) as usize).clamp(1, CLASSES) - 1
+}
