@@ -99,6 +99,9 @@ pub struct Grid {
     /// NVRAM segments in bytes.
     #[serde(default)]
     pub segment_bytes: Vec<u32>,
+    /// Watch how long pages live, by their references.
+    #[serde(default)]
+    pub survival: bool,
     /// Share of the setup's size, where size is what is looked at.
     #[serde(default)]
     pub capacity: Vec<f64>,

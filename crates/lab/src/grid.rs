@@ -42,6 +42,8 @@ pub struct Run {
     pub scale: f64,
     /// Pages measured.
     pub pages: u64,
+    /// Is it watched how long pages live?
+    pub survival: bool,
     /// How the device is filled.
     pub fill: Fill,
     /// Share of the remapping metadata in use after aging.
@@ -82,7 +84,7 @@ impl Run {
     /// Memory it takes at its peak, about.
     pub fn memory_bytes(&self) -> u64 {
         let pages = u64::from(self.device.geometry.pages());
-        let page = if self.device.firmware.dedup { 44 } else { 24 };
+        let page = if self.device.firmware.dedup { 44 } else { 24 } + if self.survival { 12 } else { 0 };
         let twice = if self.kind == Kind::Recovery { 2 } else { 1 };
         (pages * page + self.device.firmware.log_bytes) * twice + (64 << 20)
     }
@@ -264,6 +266,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         segment_bytes: if limited { cell.segment_bytes } else { 0 },
         scale,
         pages,
+        survival: grid.survival,
         fill: setup.fill,
         nvram_used: setup.nvram_used,
         nvram_valid: setup.nvram_valid,

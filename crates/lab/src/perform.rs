@@ -131,6 +131,9 @@ fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
 
 fn measured(what: &Run, device: &mut Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut source = source(what)?;
+    if what.survival {
+        device.untimed(|ftl| ftl.watch_survival());
+    }
     let endless = !what.workload.starts_with("trace:");
     let options = RunOptions {
         pages: endless.then_some(what.pages),

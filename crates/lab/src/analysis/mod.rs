@@ -4,6 +4,7 @@
 //! unit; means over ratios are arithmetic, as the papers' "on average". Absent: verdicts (`claim`).
 
 mod coldmap;
+mod coldmap_fig2;
 mod cost;
 mod fast21_fig5;
 mod fast21_fig6;
@@ -42,6 +43,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("fast21-fig5", fast21_fig5::analyse),
     ("fast21-fig6", fast21_fig6::analyse),
     ("fast21-fig7", fast21_fig7::analyse),
+    ("coldmap-fig2", coldmap_fig2::analyse),
     ("coldmap-figs5-8", coldmap::analyse),
     ("pebble-bam", pebble_bam::analyse),
     ("ours-small-nvram", ours::analyse),

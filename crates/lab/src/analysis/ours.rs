@@ -55,6 +55,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         }
         for log in table.logs() {
             found.measure(format!("x_demoted_{short}_{log}"), ask(content, "remap-ssd-x", Some(log))?.demoted()?);
+            found.measure(format!("lh_demoted_{short}_{log}"), ask(content, "remap-ssd-lh", Some(log))?.demoted()?);
             found.measure(format!("paper_demoted_{short}_{log}"), ask(content, "remap-ssd", Some(log))?.demoted()?);
         }
         let largest = table.logs().last().copied();
