@@ -19,6 +19,8 @@ fn smaller(example: &[String]) -> Vec<String> {
     let has = |option: &str| example.iter().any(|word| word == option);
     let more: Vec<&str> = match example[0].as_str() {
         "compare" if has("--help") => vec![],
+        // Its length is the device's life.
+        "compare" if has("--until-death") => vec!["--scale", "1/64", "--endurance", "3"],
         "compare" if has("--age") => vec!["--writes", "1000"],
         "compare" if has("--trace") => vec!["--scale", "1/64"],
         "compare" => TINY.to_vec(),
