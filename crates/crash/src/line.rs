@@ -65,7 +65,13 @@ impl Line {
             ftl,
             oracle: Oracle::new(setup.config.lpns),
             files: FileModel::default(),
-            generator: Generator::new(seed, setup.config.lpns, setup.mix, atomic_pages),
+            generator: Generator::new(
+                seed,
+                setup.config.lpns,
+                setup.mix,
+                atomic_pages,
+                setup.config.scheme.uses_hints(),
+            ),
             in_flight: Vec::new(),
             faults_left: setup.bad_blocks,
             read_only: false,
@@ -122,6 +128,9 @@ impl Line {
             }
             Command::FileReset => self.ftl.fs_reset(),
             Command::Write { lpn, content } => self.ftl.write(lpn, &payload(self.ftl.media().mode(), content)),
+            Command::WriteFor { lpn, content, home } => {
+                self.ftl.write_for(lpn, &payload(self.ftl.media().mode(), content), home)
+            }
             Command::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
             Command::Remap { target, source, len, relocate, atomic } => {
                 self.ftl.remap(&Remap { target, source, len, relocate, atomic })

@@ -40,7 +40,7 @@ marks! {
     demoted_watermark, copies, gc_programs, gc_zoned, gc_copies, meta_programs, gc_runs, wear_runs, metadata_gc_runs,
     blocks_retired, blocks_worn, dealloc_flushes, program_failures, atomic_commands, lost_references,
     demoted_degree_full, slots_reused, slot_clears,
-    extents, extensions, extents_split, extents_joined,
+    extents, extensions, extents_split, extents_joined, demoted_unhinted,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
     destages, groups_rewritten, group_pages_moved, log_superblocks_erased, group_entries_found, group_pages_stale,
     }

@@ -90,7 +90,9 @@ impl Oracle {
         self.next_id += 1;
         let mut effects = Effects { id, ..Effects::default() };
         match *command {
-            Command::Write { lpn, content } | Command::FileWrite { lpn, content, .. } => {
+            Command::Write { lpn, content }
+            | Command::WriteFor { lpn, content, .. }
+            | Command::FileWrite { lpn, content, .. } => {
                 effects.pages.push((lpn, content));
             }
             Command::Deallocate { lpn, len } => effects.pages.extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),

@@ -10,6 +10,7 @@ use crate::oracle::{Content, ZEROES};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_ftl::{FilePage, Refusal};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// One step of a script.
@@ -33,6 +34,15 @@ pub enum Command {
     },
     /// A reset of the file map.
     FileReset,
+    /// One page that is meant to be remapped to its home.
+    WriteFor {
+        /// Where.
+        lpn: u32,
+        /// What.
+        content: Content,
+        /// Its home.
+        home: u32,
+    },
     /// Trim or write zeroes.
     Deallocate {
         /// First LPN.
@@ -71,6 +81,7 @@ impl fmt::Display for Command {
                 write!(f, "write {lpn}: content {content}, page {offset} of file {inode}")
             }
             Self::FileReset => f.write_str("reset the file map"),
+            Self::WriteFor { lpn, content, home } => write!(f, "write {lpn}, for {home}: content {content}"),
             Self::Deallocate { lpn, len } => write!(f, "deallocate {}", pages(lpn, len)),
             Self::Remap { target, source, len, relocate, atomic } => {
                 write!(f, "remap {} to what {} is", pages(target, len), pages(source, len))?;
@@ -199,6 +210,10 @@ pub struct Generator {
     fresh: u32,
     /// Page of a file written last: no two have the same number.
     file_page: u32,
+    /// Do homes mean anything to the device?
+    homes: bool,
+    /// The last pages written for a home, with their homes.
+    journal: VecDeque<(u32, u32)>,
 }
 
 /// Writes to LPNs in a row that are still to come.
@@ -210,9 +225,13 @@ struct Stream {
     left: u32,
 }
 
+/// Pages that a journal holds.
+const JOURNAL_PAGES: usize = 12;
+
 impl Generator {
-    /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`.
-    pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32) -> Self {
+    /// A script for a device of `lpns` pages whose atomic remaps have at most `atomic_pages`; with `homes`, pages are
+    /// written for one and remapped to it.
+    pub fn new(seed: u64, lpns: u32, mix: Mix, atomic_pages: u32, homes: bool) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let hot_len = (lpns / random.random_range(4..16)).max(2).min(lpns);
         let hot = random.random_range(0..=lpns - hot_len);
@@ -233,6 +252,8 @@ impl Generator {
             stream: Stream::default(),
             fresh: 0,
             file_page: 0,
+            homes,
+            journal: VecDeque::new(),
         }
     }
 
@@ -273,6 +294,9 @@ impl Generator {
             hit
         };
         if drawn(mix.write) {
+            if self.homes && self.random.random_ratio(2, 3) {
+                return self.write_for();
+            }
             Command::Write { lpn: self.lpn(), content: self.content() }
         } else if drawn(mix.rewrite) {
             let lpn = self.lpn();
@@ -347,6 +371,48 @@ impl Generator {
         Command::FileWrite { lpn: self.lpn(), content: self.content(), page }
     }
 
+    /// The next page of a journal: often the neighbour of the last one with a neighbouring home, or one of before again.
+    fn write_for(&mut self) -> Command {
+        let next = self.journal.back().map(|(lpn, home)| (lpn + 1, home + 1));
+        let next = next.filter(|(lpn, home)| lpn.max(home) < &self.lpns);
+        let (lpn, home) = match next.filter(|_| self.random.random_ratio(3, 5)) {
+            Some(next) => next,
+            None => (self.lpn(), self.lpn()),
+        };
+        if !self.journal.is_empty() && self.random.random_ratio(1, 5) {
+            let (lpn, home) = self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
+            return Command::WriteFor { lpn, content: self.content(), home };
+        }
+        self.journal.push_back((lpn, home));
+        if self.journal.len() > JOURNAL_PAGES {
+            self.journal.pop_front();
+        }
+        Command::WriteFor { lpn, content: self.content(), home }
+    }
+
+    /// Remaps homes to journal pages that follow each other, often with pages after them that have other homes: the
+    /// command is then part remap, part copy, and collects garbage on the way.
+    fn checkpoint(&mut self, relocate: bool, atomic: bool) -> Command {
+        let at = self.random.random_range(0..self.journal.len() as u32) as usize;
+        let (mut source, mut target) = self.journal[at];
+        let follows = |(next, page): (usize, &(u32, u32))| *page == (source + next as u32, target + next as u32);
+        let mut len = self.journal.iter().skip(at).enumerate().take_while(|next| follows(*next)).count() as u32;
+        if self.random.random_ratio(1, 2) {
+            let more = self.random.random_range(0..24);
+            len += more;
+            // What comes last is copied first if the target is above the source.
+            if target > source {
+                let down = more.min(source);
+                (source, target) = (source - down, target - down);
+            }
+        }
+        if atomic {
+            len = len.min(self.atomic_pages);
+        }
+        let len = len.min(self.lpns - source.max(target));
+        Command::Remap { target, source, len, relocate, atomic }
+    }
+
     fn content(&mut self) -> Content {
         if self.random.random_ratio(1, 3) {
             return Content::from(self.random.random_range(1..=self.pool));
@@ -389,6 +455,9 @@ impl Generator {
 
     fn remap(&mut self, relocate: bool) -> Command {
         let atomic = self.atomic_pages > 0 && self.random.random_ratio(2, 5);
+        if !self.journal.is_empty() && self.random.random_ratio(3, 4) {
+            return self.checkpoint(relocate, atomic);
+        }
         let len = if atomic { self.len().min(self.atomic_pages) } else { self.len() };
         let last = self.lpns - len;
         let start = self.lpn().min(last);

@@ -127,6 +127,8 @@ const PROFILES: &[Profile] = &[
         bad_blocks: 4,
         ..COMMON
     },
+    // Superblocks of a few pages: collection within nearly every command.
+    Profile { shape: (1, 40, 7), segments: 48, mix: Mix::REMAPS, dealloc_slots: 8, ..COMMON },
     // Superblocks whose tail needs two pages.
     Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
     // Shared pages in a zone of their own, on the most worn blocks, while wear is levelled.
@@ -189,7 +191,7 @@ impl Setup {
         let mut config = Config {
             lpns: 1,
             scheme,
-            log_bytes: u64::from(profile.segments * profile.segment_bytes),
+            log_bytes: log_bytes(scheme, profile),
             segment_bytes: profile.segment_bytes,
             cache_pages: profile.cache_pages,
             entry: profile.entry,
@@ -240,6 +242,7 @@ impl Setup {
             Guard::FsAfterData | Guard::FsGenerations | Guard::FsWhole | Guard::FsTornPlaces => {
                 self.config.fs_files > 0
             }
+            Guard::RecordBeforeReclaim => self.geometry.pages_per_superblock() <= 8,
             // Slow, and no guard needs it.
             _ => self.steps >= 200,
         }
@@ -256,8 +259,15 @@ pub fn scheme_of(guard: Guard) -> SchemeKind {
         | Guard::ExtensionInTime
         | Guard::GatheredFirst => SchemeKind::RemapSsdX,
         Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => SchemeKind::LocalFlash,
+        Guard::HomesRenewed | Guard::RecordBeforeReclaim | Guard::RecordNewest => SchemeKind::WalSsd,
         _ => SchemeKind::RemapSsd,
     }
+}
+
+/// One record of a command is worth many entries of a page: a log that is to be full must be smaller.
+fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
+    let bytes = u64::from(profile.segments * profile.segment_bytes);
+    if scheme.uses_hints() { (bytes / 12).max(128) } else { bytes }
 }
 
 /// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so few.
@@ -267,7 +277,7 @@ fn enough(config: &mut Config, dies: u32, superblocks: u32, pages_per_block: u32
             let shape = Shape { channels: 1, dies, superblocks: superblocks + more, pages_per_block };
             let geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
             // A device of one data superblock's LPNs leaves nothing to test, nor does one that is mostly log.
-            config.lpns = Config::data_pages(&geometry) * (superblocks / 3).max(2);
+            config.lpns = config.data_pages(&geometry) * (superblocks / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             if config.check(&geometry).is_ok() {
                 return geometry;

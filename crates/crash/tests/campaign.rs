@@ -112,6 +112,16 @@ fn local_logs_that_leave_nvram_for_flash_survive_every_cut_and_demote_nothing_fo
     assert_eq!((marks.demoted_nvram_full, marks.demoted_watermark), (0, 0));
 }
 
+/// Dedup hits, full counters and the watermark are not for it: a page has two owners at most, and no home by accident.
+#[test]
+fn wal_ssd_survives_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::WalSsd);
+    happened(&marks, ALWAYS);
+    let own = ["remaps", "demoted_unhinted", "demoted_nvram_full", "metadata_gc_runs"];
+    happened(&marks, &own);
+    happened(&marks, &["atomic_commands", "atomic_committed", "atomic_aborted"]);
+}
+
 #[test]
 fn pebble_survives_every_cut() {
     let marks = keeps_its_promise_over(SchemeKind::Pebble, 4, CUTS);

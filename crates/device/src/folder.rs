@@ -30,6 +30,9 @@ impl Device {
         if !firmware.scheme.is_durable() {
             return Err(OpenError::NotDurable(firmware.scheme.name()));
         }
+        if firmware.scheme.uses_hints() {
+            return Err(OpenError::NoSecondOwners(firmware.scheme.name()));
+        }
         if config.content != ContentMode::Bytes {
             return Err(OpenError::NotBytes);
         }

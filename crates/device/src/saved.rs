@@ -29,6 +29,9 @@ pub enum OpenError {
     /// The configuration in the image is not text.
     #[error("the image holds no readable configuration")]
     NotText,
+    /// The files of a folder hold OOBs without the extension.
+    #[error("scheme `{0}` names second owners in OOBs, for which a device's folder has no room: use an image")]
+    NoSecondOwners(&'static str),
     /// The scheme's remaps do not outlive power.
     #[error("scheme `{0}` keeps its remaps in DRAM: an image would lose them")]
     NotDurable(&'static str),

@@ -71,14 +71,16 @@ impl DeviceConfig {
         let pages_per_block = ((f64::from(large.pages_per_block()) * factor).round() as u32).max(1);
         let small = Geometry::new(Shape { pages_per_block, ..large.shape() })
             .map_err(|error| DeviceConfigError(error.to_string()))?;
-        if small.pages_per_superblock() < Config::tail_pages(&small) + 4 {
+        if small.pages_per_superblock() < self.firmware.tail_pages(&small) + 4 {
             return Err(DeviceConfigError(format!(
                 "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",
                 small.pages_per_superblock()
             )));
         }
         let used = Ratio { part: pages_per_block.into(), whole: large.pages_per_block().into() };
-        let data = Ratio { part: Config::data_pages(&small).into(), whole: Config::data_pages(&large).into() };
+        // The same whatever the scheme, so that schemes are compared on devices of one size.
+        let any = Config::default();
+        let data = Ratio { part: any.data_pages(&small).into(), whole: any.data_pages(&large).into() };
         let firmware = &mut self.firmware;
         firmware.lpns = data.of(firmware.lpns.into()) as u32;
         firmware.dealloc_slots =

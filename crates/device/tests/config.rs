@@ -30,7 +30,8 @@ fn a_scaled_device_keeps_its_proportions() {
     for preset in PRESETS {
         let full = preset.config();
         let share = |config: &DeviceConfig| {
-            let data = f64::from(Config::data_pages(&config.geometry)) * f64::from(config.geometry.superblocks());
+            let data =
+                f64::from(Config::default().data_pages(&config.geometry)) * f64::from(config.geometry.superblocks());
             let per_page = |value: f64| value / f64::from(config.geometry.pages());
             (f64::from(config.firmware.lpns) / data, per_page(config.firmware.log_bytes as f64))
         };

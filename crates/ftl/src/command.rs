@@ -6,7 +6,7 @@
 //! Invariants: room is made, and so anything reclaimed, only while every change of the tables has its witness issued:
 //! at the start of a command, or of a piece of a long one. Absent: time, and which scheme makes remaps durable.
 
-use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
+use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
 use crate::core::Core;
 use crate::dedup::Fingerprint;
 use crate::ftl::Ftl;
@@ -15,7 +15,7 @@ use crate::guard::Guard;
 use crate::scheme::Remapping;
 use crate::stats::Demotion;
 use crate::superblock::{Stream, Taken};
-use remap_ssd_media::{After, Page, Payload, Ppn, Purpose, Stored};
+use remap_ssd_media::{After, Page, Payload, Ppn, Purpose, Second, Stored};
 use std::ops::Range;
 
 /// Why a command was refused. Nothing has changed, but for the pages of a long command already served.
@@ -59,6 +59,8 @@ pub struct Remap {
 /// Where a page to be written comes from.
 enum Origin<'a> {
     Payload(&'a Payload),
+    /// With the LPN that it may be remapped to one day.
+    For(&'a Payload, u32),
     /// The page of this LPN, wherever it is when the new page is programmed.
     Copy(u32),
 }
@@ -140,6 +142,21 @@ impl Ftl {
         };
         self.core.stats.collisions += u64::from(!is_same);
         is_same
+    }
+
+    /// Writes a page that is meant to be remapped to `home` one day: a journal's or a log's. A scheme that has no use for
+    /// the hint treats it as a write.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `ReadOnly`.
+    pub fn write_for(&mut self, lpn: u32, payload: &Payload, home: u32) -> Result<(), Refusal> {
+        self.range(home, 1)?;
+        if !self.core.config.scheme.uses_hints() || home == lpn {
+            return self.write(lpn, payload);
+        }
+        self.writable(lpn, 1)?;
+        self.core.stats.host_writes += 1;
+        self.program(lpn, Origin::For(payload, home), None, None).map(drop)
     }
 
     /// Deallocates a range (trim, write zeroes): it reads as zeroes from now on.
@@ -237,7 +254,9 @@ impl Ftl {
             losses.wait_all = true;
         } else if !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic) {
             losses.wait_all = true;
-            self.scheme.issue(&mut self.core);
+            if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
+                self.scheme.issue(&mut self.core);
+            }
             self.program(target, Origin::Copy(source), None, atomic)?;
         }
         losses.lpns.extend(relocated);
@@ -295,7 +314,7 @@ impl Ftl {
     /// Largest atomic remap: what two superblocks of the reserve can take if every page must be copied.
     pub fn atomic_pages_max(&self) -> u32 {
         let slots = self.core.layout.dealloc_slots as u32;
-        ATOMIC_PAGES_MAX.min(Config::data_pages(&self.core.geometry) / 2).min(slots / 2)
+        ATOMIC_PAGES_MAX.min(self.core.config.data_pages(&self.core.geometry) / 2).min(slots / 2)
     }
 
     /// A remap that survives a power cut whole or not at all.
@@ -373,6 +392,10 @@ impl Ftl {
             let media = &mut self.core.media;
             let programmed = match &origin {
                 Origin::Payload(payload) => media.program_payload(taken.slot, oob, payload, Purpose::Host, after),
+                Origin::For(payload, home) => {
+                    let oob = oob.with_second(Second::of(*home, false));
+                    media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
+                }
                 Origin::Copy(source) => {
                     let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
                     media.copy(from, taken.slot, oob, LOST, Purpose::Host, after)

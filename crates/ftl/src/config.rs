@@ -7,7 +7,8 @@ use crate::dedup::FingerprintKind;
 use crate::guard::Guards;
 use crate::policy::GcPolicy;
 use crate::scheme::SchemeKind;
-use remap_ssd_media::Geometry;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{Geometry, oob};
 use serde::{Deserialize, Serialize};
 
 /// Size of a persisted remapping entry (FAST'21 §4.3).
@@ -110,24 +111,28 @@ impl Default for Config {
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-/// OOB records that fit in one tail page: 4096 / 10 (FAST'21 §4.5 keeps "P2L mappings and WSN of all data pages").
-pub const TAIL_RECORDS: u32 = (remap_ssd_media::geometry::PAGE_BYTES / remap_ssd_media::oob::OOB_BYTES) as u32;
-
 /// Logical pages whose deallocation one bitmap page covers.
-pub const CHUNK_LPNS: u32 = (remap_ssd_media::geometry::PAGE_BYTES * 8) as u32;
+pub const CHUNK_LPNS: u32 = (PAGE_BYTES * 8) as u32;
 
 /// Largest atomic remap, pages.
 pub const ATOMIC_PAGES_MAX: u32 = 256;
 
 impl Config {
+    /// OOB records that fit in one tail page: 4096 / 10, or 4096 / 14 with the extension (FAST'21 §4.5 keeps "P2L
+    /// mappings and WSN of all data pages").
+    pub fn tail_records(&self) -> u32 {
+        let extension = if self.scheme.uses_hints() { oob::SECOND_BYTES } else { 0 };
+        (PAGE_BYTES / (oob::OOB_BYTES + extension)) as u32
+    }
+
     /// Tail pages of a superblock.
-    pub fn tail_pages(geometry: &Geometry) -> u32 {
-        geometry.pages_per_superblock().div_ceil(TAIL_RECORDS)
+    pub fn tail_pages(&self, geometry: &Geometry) -> u32 {
+        geometry.pages_per_superblock().div_ceil(self.tail_records())
     }
 
     /// Pages of a superblock that can hold data when no block of it is bad.
-    pub fn data_pages(geometry: &Geometry) -> u32 {
-        geometry.pages_per_superblock() - 1 - Self::tail_pages(geometry)
+    pub fn data_pages(&self, geometry: &Geometry) -> u32 {
+        geometry.pages_per_superblock() - 1 - self.tail_pages(geometry)
     }
 
     /// Internal logical pages: one per bitmap of deallocations.
@@ -155,14 +160,14 @@ impl Config {
         if self.lpns == 0 || self.lpns >= 1 << 31 {
             return fail(format!("lpns = {} must be 1 to 2147483647", self.lpns));
         }
-        let tail = Self::tail_pages(geometry);
+        let tail = self.tail_pages(geometry);
         if geometry.pages_per_superblock() < tail + 4 {
             return fail(format!(
                 "a superblock of {} pages is too small for its head, {tail} tail pages and data: use more dies or pages per block",
                 geometry.pages_per_superblock()
             ));
         }
-        let data = u64::from(Self::data_pages(geometry));
+        let data = u64::from(self.data_pages(geometry));
         let needed_pages = u64::from(self.lpns) + u64::from(self.chunks());
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives GC something to gain.
         // So does a log on flash.

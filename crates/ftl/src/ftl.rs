@@ -50,7 +50,9 @@ impl Ftl {
             )));
         }
         let scheme = crate::scheme::build(&config, &geometry);
-        let dedup = (config.dedup && scheme.remaps()).then(|| Dedup::new(geometry.pages(), media.mode())).flatten();
+        let dedup = (config.dedup && scheme.remaps() && !config.scheme.uses_hints())
+            .then(|| Dedup::new(geometry.pages(), media.mode()))
+            .flatten();
         Ok(Self {
             gc_start: config.gc_start(&geometry),
             reserve: config.reserve(&geometry),

@@ -18,7 +18,7 @@ use crate::guard::Guard;
 use crate::policy::{Candidate, GcPolicy, least_worn};
 use crate::scheme::{OwnerRef, Remapping};
 use crate::superblock::{State, Stream, Taken};
-use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId, Second};
 
 /// Pages of a stretch.
 pub const STRETCH: u32 = 256;
@@ -51,6 +51,8 @@ struct Live {
     owns: bool,
     /// Is it the only one?
     alone: bool,
+    /// The OOB's extension.
+    second: Second,
 }
 
 /// GC state and scratch buffers.
@@ -238,8 +240,8 @@ impl Ftl {
             if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
                 dedup.prefetch_line(&Fingerprint::Identity(identity));
             }
-            let (lpn, wsn) = (oob.lpn(), oob.wsn());
-            live.push(Live { offset: job.next + index, lpn, wsn, owns: false, alone: count == 1 });
+            let (lpn, wsn, second) = (oob.lpn(), oob.wsn(), oob.second());
+            live.push(Live { offset: job.next + index, lpn, wsn, owns: false, alone: count == 1, second });
         });
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.map.prefetch(owner.lpn);
@@ -280,7 +282,7 @@ impl Ftl {
         let page_at = |page: &Live| Ppn(first.0 + page.offset);
         let is_single = |page: &&Live| page.owns & page.alone && !core.media.is_meta(page_at(page));
         let len = pages.iter().take(core.geometry.dies() as usize).take_while(is_single).count();
-        let unwatched = core.table_bytes == 0 && core.survival.is_none();
+        let unwatched = core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
         let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_plain();
         if len == 0 || !alike {
             return 0;
@@ -313,7 +315,8 @@ impl Ftl {
             return self.move_shared(sb, page, owners, first);
         }
         assert!(page.owns && self.core.counts.get(from) == 1, "owners found and counted of {from:?}");
-        let to = self.copy_moved((page.lpn, page.wsn), from, 0)?;
+        // A home that the page is meant for goes with it; whether it had come there once does not matter any more.
+        let to = self.copy_moved((page.lpn, page.wsn, page.second.with_owns(false)), from, 0)?;
         self.core.move_page((sb, from), (to.sb, to.ppn()), page.lpn, false);
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to.ppn());
@@ -326,6 +329,9 @@ impl Ftl {
         let from = self.core.geometry.page(sb, page.offset);
         let next = |index: &u32| Some(owners[*index as usize].1).filter(|next| *next != NONE);
         let chain = std::iter::successors(Some(first), next).map(|index| owners[index as usize].0);
+        if self.core.config.scheme.uses_hints() {
+            return self.move_pair(sb, page, chain);
+        }
         if !self.scheme.owners_move() {
             return self.move_without_owners(sb, page, chain);
         }
@@ -342,7 +348,7 @@ impl Ftl {
         assert_eq!(found, self.core.counts.get(from), "owners found and counted of {from:?}");
         let zone = self.core.config.gc_policy.zone(found);
         self.core.stats.gc_zoned += u64::from(zone > 0);
-        let taken = self.copy_moved(primary, from, zone)?;
+        let taken = self.copy_moved((primary.0, primary.1, Second::NONE), from, zone)?;
         let to = taken.ppn();
         self.core.move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
         for owner in others {
@@ -353,13 +359,40 @@ impl Ftl {
                 self.core.move_reference(from, to, owner.lpn);
             } else {
                 self.core.stats.gc_copies += 1;
-                let copy = self.copy_moved((owner.lpn, owner.wsn), from, 0)?;
+                let copy = self.copy_moved((owner.lpn, owner.wsn, Second::NONE), from, 0)?;
                 self.core.split_reference(from, to, copy.ppn(), owner.lpn);
             }
         }
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to);
         }
+        Ok(())
+    }
+
+    /// A page that its home has, by a commit record, and perhaps the LPN that it was written under: its copy names both,
+    /// as of now. The number of the write would be too old for the home, which may have been written after it.
+    ///
+    /// Cut before the copy is durable: the record speaks for the page where it was. After: the copy does, and the record is
+    /// not needed for it. With command atomicity the copy waits for the stores before, so for the command's end.
+    #[cold]
+    fn move_pair(&mut self, sb: SbId, page: &Live, mut home: impl Iterator<Item = OwnerRef>) -> Result<(), Refusal> {
+        let from = self.core.geometry.page(sb, page.offset);
+        let owner = home.next().expect("the chain has a first");
+        assert!(home.next().is_none(), "a page has one home: {from:?}");
+        let wsn = match self.core.config.guards.has(Guard::HomesRenewed) {
+            true => self.core.tick(),
+            false => page.wsn,
+        };
+        if !page.owns {
+            let taken = self.copy_moved((owner.lpn, wsn, Second::NONE), from, 0)?;
+            self.core.move_page((sb, from), (taken.sb, taken.ppn()), owner.lpn, true);
+            return Ok(());
+        }
+        let zone = self.core.config.gc_policy.zone(2);
+        self.core.stats.gc_zoned += u64::from(zone > 0);
+        let taken = self.copy_moved((page.lpn, wsn, Second::of(owner.lpn, true)), from, zone)?;
+        self.core.move_page((sb, from), (taken.sb, taken.ppn()), page.lpn, false);
+        self.core.move_reference(from, taken.ppn(), owner.lpn);
         Ok(())
     }
 
@@ -381,14 +414,14 @@ impl Ftl {
 
     /// Copies a page into GC's own superblock of a zone.
     #[inline(always)]
-    fn copy_moved(&mut self, (lpn, wsn): (u32, u64), from: Ppn, zone: usize) -> Result<Taken, Refusal> {
+    fn copy_moved(&mut self, (lpn, wsn, second): (u32, u64, Second), from: Ppn, zone: usize) -> Result<Taken, Refusal> {
         loop {
             let Some(taken) = self.core.blocks.take(Stream::ZONES[zone]) else {
                 self.open_for_gc(zone)?;
                 continue;
             };
             self.core.stats.gc_programs += 1;
-            let oob = taken.oob(lpn, wsn);
+            let oob = taken.oob(lpn, wsn).with_second(second);
             // With command atomicity, a copy may carry the number of a command under way: the slot must say so first.
             let after = match self.core.config.entry {
                 EntrySize::Bytes16 => taken.after,

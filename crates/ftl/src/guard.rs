@@ -86,6 +86,12 @@ guards! {
     FsWhole = "fs-whole",
     /// A place of the file map in which part of an entry landed is not used again before the next reset.
     FsTornPlaces = "fs-torn-places",
+    /// A page that its home has by a commit record moves with a new number for both.
+    HomesRenewed = "homes-renewed",
+    /// A commit record that gathers pages is stored before anything is reclaimed.
+    RecordBeforeReclaim = "record-before-reclaim",
+    /// A commit record speaks of the newest page that was written for its home before it.
+    RecordNewest = "record-newest",
     /// Virtual time resumes above everything found on the media.
     TimeResumes = "time-resumes",
 }

@@ -14,6 +14,8 @@ pub enum Demotion {
     Watermark,
     /// The page's slots are all taken.
     DegreeFull,
+    /// The page does not name the target as its home.
+    Unhinted,
 }
 
 macro_rules! counters {
@@ -55,6 +57,8 @@ counters! {
     demoted_watermark,
     /// Remaps turned into copies: all slots of the page taken.
     demoted_degree_full,
+    /// Remaps turned into copies: the page does not name the target as its home.
+    demoted_unhinted,
     /// Remaps that a scheme without remapping served as copies.
     copies,
     /// Programs that carried host data, demoted remaps included.
@@ -127,12 +131,17 @@ impl Stats {
             Demotion::NvramFull => self.demoted_nvram_full += 1,
             Demotion::Watermark => self.demoted_watermark += 1,
             Demotion::DegreeFull => self.demoted_degree_full += 1,
+            Demotion::Unhinted => self.demoted_unhinted += 1,
         }
     }
 
     /// Demotions of every cause.
     pub fn demoted(&self) -> u64 {
-        self.demoted_counter_full + self.demoted_nvram_full + self.demoted_watermark + self.demoted_degree_full
+        self.demoted_counter_full
+            + self.demoted_nvram_full
+            + self.demoted_watermark
+            + self.demoted_degree_full
+            + self.demoted_unhinted
     }
 
     /// Every program.

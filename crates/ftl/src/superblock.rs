@@ -8,7 +8,7 @@
 //! by a remap; at most one superblock is open per stream; a page is handed out once per incarnation.
 //! Absent: which victim to collect (`victim`) and how pages move (`gc`).
 
-use crate::config::{Config, TAIL_RECORDS};
+use crate::config::Config;
 use crate::guard::{Guard, Guards};
 use crate::life::{Life, LifeRecord};
 use crate::policy::{Wear, ZONES_MAX};
@@ -164,6 +164,10 @@ pub struct Superblocks {
     guards: Guards,
     /// Erases after which a block is used no more; 0 is without end.
     pe_limit: u32,
+    tail_pages: u32,
+    /// OOB records of a tail page, and whether they have the extension.
+    tail_records: u32,
+    extended: bool,
     table: Vec<Superblock>,
     open: [Option<Open>; Stream::ALL.len()],
     free: u32,
@@ -195,6 +199,9 @@ impl Superblocks {
         };
         Self {
             geometry,
+            tail_pages: config.tail_pages(&geometry),
+            tail_records: config.tail_records(),
+            extended: config.scheme.uses_hints(),
             guards: config.guards,
             pe_limit: config.pe_limit,
             table: vec![blank; geometry.superblocks() as usize],
@@ -295,7 +302,7 @@ impl Superblocks {
 
     /// Offsets of the tail pages: the last good ones, in ascending order.
     pub fn tail_offsets(&self, skipped: u64) -> Vec<u32> {
-        let count = Config::tail_pages(&self.geometry) as usize;
+        let count = self.tail_pages as usize;
         let mut offsets: Vec<u32> = (0..self.geometry.pages_per_superblock())
             .rev()
             .filter(|offset| self.is_good(skipped, *offset))
@@ -309,7 +316,7 @@ impl Superblocks {
     pub fn capacity(&self, skipped: u64) -> u32 {
         let dies = self.geometry.dies();
         let good = dies - (skipped & (u64::MAX >> (64 - dies))).count_ones();
-        (good * self.geometry.pages_per_block()).saturating_sub(1 + Config::tail_pages(&self.geometry))
+        (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)
     }
 
     /// The free superblock with the fewest or the most erases, the first of several.
@@ -540,9 +547,9 @@ impl Superblocks {
             }
             self.meta_programs += 1;
             let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
-            let first = index as u32 * TAIL_RECORDS;
-            let len = TAIL_RECORDS.min(self.geometry.pages_per_superblock() - first);
-            if media.program_tail(page, oob, self.geometry.page(open.sb, first), len, after).is_err() {
+            let first = index as u32 * self.tail_records;
+            let len = self.tail_records.min(self.geometry.pages_per_superblock() - first);
+            if media.program_tail(page, oob, self.geometry.page(open.sb, first), len, self.extended, after).is_err() {
                 self.fail_block(media, open.sb, self.geometry.die_of_offset(offset));
                 return;
             }

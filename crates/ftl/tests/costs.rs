@@ -252,3 +252,78 @@ fn recovery_of_a_small_device_reads_no_data_page() {
     let told = report.head_pages + report.tail_pages + report.oob_pages;
     assert_eq!(ftl.media().counts.reads - before, told);
 }
+
+fn journaled(pages: u32) -> Ftl {
+    // Pages that lose their mapping are recorded at least every 64 pages, or every half of the slots.
+    let config = Config { dealloc_slots: 128, ..small_config(SchemeKind::WalSsd) };
+    let mut ftl = device(small_geometry(), &config);
+    for at in 0..pages {
+        ftl.write_for(at, &content(u64::from(at) + 1), 300 + at).unwrap();
+    }
+    ftl
+}
+
+/// Forwards or backwards, with or without relocation: the deallocation of the sources is a record of its own.
+#[test]
+fn a_checkpoint_of_any_length_is_one_commit_record() {
+    for len in [1, 8, 60] {
+        for relocate in [false, true] {
+            let mut ftl = journaled(60);
+            let command = Remap { target: 300, source: 0, len, relocate, atomic: false };
+            let ops = ops_of(&mut ftl, |ftl| ftl.remap(&command).unwrap());
+            let records = 1 + usize::from(relocate);
+            assert_eq!((bytes(&ops, OpKind::NvWrite) as usize, count(&ops, OpKind::NvWrite)), (16 * records, records));
+            assert_eq!(count(&ops, OpKind::Program) + count(&ops, OpKind::Read) + count(&ops, OpKind::NvRead), 0);
+            assert_eq!((ftl.stats().remaps, ftl.stats().demoted()), (u64::from(len), 0));
+        }
+    }
+}
+
+#[test]
+fn a_page_that_has_another_home_is_copied() {
+    let mut ftl = journaled(8);
+    let ops = ops_of(&mut ftl, |ftl| ftl.remap(&remap(301, 0, 1)).unwrap());
+    assert_eq!((count(&ops, OpKind::Read), count(&ops, OpKind::Program), count(&ops, OpKind::NvWrite)), (1, 1, 0));
+    assert_eq!(ftl.stats().demoted_unhinted, 1);
+    // The home's own page has no home.
+    ftl.remap(&remap(300, 0, 1)).unwrap();
+    ftl.deallocate(0, 1).unwrap();
+    ftl.remap(&remap(0, 300, 1)).unwrap();
+    assert_eq!((ftl.stats().demoted_unhinted, ftl.stats().remaps), (2, 1));
+    ftl.check().unwrap();
+}
+
+/// A victim whose pages have two owners each: no lookup, one read and one program a page, and the clearing of its records.
+#[test]
+fn collecting_pages_with_homes_costs_no_metadata() {
+    let mut ftl = journaled(60);
+    ftl.remap(&Remap { target: 300, source: 0, len: 60, relocate: false, atomic: false }).unwrap();
+    let mut random = kit::Random(5);
+    let (mut looked, mut moved) = (0, 0);
+    for step in 0..6000u64 {
+        let lpn = 100 + random.below(200) as u32;
+        let before = ftl.stats();
+        let ops = ops_of(&mut ftl, |ftl| ftl.write(lpn, &content(1000 + step)).unwrap());
+        let stats = ftl.stats() - before;
+        let copies = (stats.gc_programs + stats.host_programs + stats.meta_programs) as usize;
+        assert_eq!((count(&ops, OpKind::Program), count(&ops, OpKind::Read)), (copies, stats.gc_programs as usize));
+        assert_eq!(count(&ops, OpKind::NvRead) + count(&ops, OpKind::ScanFlash), 0);
+        looked += count(&ops, OpKind::LookupBegin);
+        moved += stats.gc_programs;
+    }
+    // Cold pages move when wear is levelled or nothing else is left; make it certain.
+    assert!(looked > 20 && moved > 0, "{looked} {moved}");
+    ftl.check().unwrap();
+    let (mut ftl, report) = recovered(ftl);
+    for at in 0..60 {
+        assert_eq!(ftl.read(at).unwrap(), ftl.read(300 + at).unwrap());
+    }
+    assert_eq!(report.nvram_bytes, (ftl.config().nvram_words(&small_geometry()) * 8) as u64);
+}
+
+#[test]
+fn a_device_with_homes_has_larger_tails() {
+    let geometry = Geometry::new(Shape { channels: 8, dies: 16, superblocks: 576, pages_per_block: 1024 }).unwrap();
+    let tails = |scheme| Config { scheme, ..Config::default() }.tail_pages(&geometry);
+    assert_eq!((tails(SchemeKind::RemapSsd), tails(SchemeKind::WalSsd)), (41, 57));
+}

@@ -122,7 +122,7 @@ fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
         let fits = |lpns| Config { lpns, gc_policy: policy, ..small_config(SchemeKind::None) }.check(&geometry).is_ok();
         (1..geometry.pages()).take_while(|lpns| fits(*lpns)).last().expect("one page fits")
     };
-    let data = Config::data_pages(&geometry);
+    let data = Config::default().data_pages(&geometry);
     assert_eq!(most(GcPolicy::Greedy), most(GcPolicy::CostBenefit));
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Coldmap), 2 * data);
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Cagc), 4 * data);

@@ -8,7 +8,7 @@
 
 use crate::grid::Run;
 use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::{Config, SchemeKind};
+use remap_ssd_ftl::SchemeKind;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub fn model(device: &DeviceConfig) -> Reads {
     let (firmware, geometry) = (&device.firmware, &device.geometry);
     let superblocks = f64::from(geometry.superblocks());
     let used = superblocks * (1.0 - firmware.gc_free);
-    let tails = used * f64::from(Config::tail_pages(geometry));
+    let tails = used * f64::from(firmware.tail_pages(geometry));
     // Two superblocks are open, one for the host and one for collection, each half full on average.
     let open = f64::from(geometry.pages_per_superblock());
     let log = firmware.log_bytes as f64;

@@ -8,7 +8,7 @@
 use crate::content::{ContentMode, Page, PageBytes};
 use crate::folder::MappedPages;
 use crate::geometry::{BlockId, Geometry, Ppn, SbId, Slot};
-use crate::oob::{OOB_BYTES, Oob};
+use crate::oob::{OOB_BYTES, Oob, Second};
 use crate::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,6 +63,8 @@ impl Contents {
 pub(crate) struct NandArray {
     pub(crate) geometry: Geometry,
     pub(crate) oob: Slab<[u8; OOB_BYTES]>,
+    /// Extensions of the OOB; empty as long as none has been programmed.
+    pub(crate) seconds: Slab<u32>,
     pub(crate) contents: Contents,
     /// Rows programmed so far, per block.
     pub(crate) next_row: Vec<u32>,
@@ -83,6 +85,7 @@ impl NandArray {
         Self {
             geometry,
             oob: Slab::zeroed(pages),
+            seconds: Slab::zeroed(0),
             contents: match mode {
                 ContentMode::None => Contents::None,
                 ContentMode::Identity => Contents::Identity(Slab::zeroed(pages)),
@@ -127,6 +130,9 @@ impl NandArray {
         *next = row + 1;
         let at = ppn.0 as usize;
         self.oob[at] = oob.to_bytes();
+        if oob.second() != Second::NONE {
+            self.put_second(at, oob.second());
+        }
         if let Contents::Identity(cells) = &mut self.contents {
             cells[at] = identity;
         }
@@ -150,6 +156,9 @@ impl NandArray {
         *next = row + 1;
         let at = ppn.0 as usize;
         self.oob[at] = oob.to_bytes();
+        if oob.second() != Second::NONE {
+            self.put_second(at, oob.second());
+        }
         match (stored, &mut self.contents) {
             (Stored::Identity(identity), Contents::Identity(cells)) => cells[at] = identity,
             (Stored::Bytes(bytes), Contents::Bytes(cells)) => cells[at] = Some(bytes),
@@ -165,6 +174,15 @@ impl NandArray {
             }
             (_, contents) => contents.blank(at),
         }
+    }
+
+    /// Extends the OOB of a page; erasing its block takes the extension away.
+    #[cold]
+    pub(crate) fn put_second(&mut self, at: usize, second: Second) {
+        if self.seconds.is_empty() {
+            self.seconds = Slab::zeroed(self.oob.len());
+        }
+        self.seconds[at] = second.into_bits();
     }
 
     /// Consumes a page without leaving anything readable in it.
@@ -213,6 +231,11 @@ impl NandArray {
         for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
             self.oob[(range.start + row * geometry.dies() + die) as usize] = [0; OOB_BYTES];
         }
+        if !self.seconds.is_empty() {
+            for row in 0..geometry.pages_per_block() {
+                self.seconds[(range.start + row * geometry.dies() + die) as usize] = 0;
+            }
+        }
         if let Contents::Bytes(cells) = &mut self.contents {
             for row in 0..geometry.pages_per_block() {
                 cells[(range.start + row * geometry.dies() + die) as usize] = None;
@@ -222,7 +245,11 @@ impl NandArray {
 
     #[inline]
     pub(crate) fn oob(&self, ppn: Ppn) -> Oob {
-        Oob::from_bytes(self.oob[ppn.0 as usize])
+        let oob = Oob::from_bytes(self.oob[ppn.0 as usize]);
+        match self.seconds.get(ppn.0 as usize) {
+            None => oob,
+            Some(second) => oob.with_second(Second::from_bits(*second)),
+        }
     }
 
     pub(crate) fn page(&self, ppn: Ppn) -> Page {

@@ -7,7 +7,7 @@
 use crate::array::{NandArray, Stored};
 use crate::content::ContentMode;
 use crate::geometry::{BlockId, Geometry, Ppn, SbId, Shape};
-use crate::oob::Oob;
+use crate::oob::{Oob, Second};
 use std::sync::Arc;
 
 /// NVRAM words that are shared as one piece.
@@ -71,6 +71,9 @@ impl Image {
                     continue;
                 }
                 hash.update(&sb.oob[page as usize]);
+                if let Some(second) = sb.seconds.get(page as usize) {
+                    hash.update(&second.to_le_bytes());
+                }
                 match sb.stored(ppn) {
                     Stored::Nothing => {}
                     Stored::Identity(identity) => {
@@ -130,6 +133,8 @@ impl Image {
         for (index, sb) in self.superblocks.iter().enumerate() {
             let (page, block) = (index * pages, index * dies);
             flat.oob[page..page + pages].copy_from_slice(&sb.oob);
+            let seconds = sb.seconds.iter().enumerate().filter(|(_, second)| **second != 0);
+            seconds.for_each(|(at, second)| flat.put_second(page + at, Second::from_bits(*second)));
             match (&mut flat.contents, &sb.contents) {
                 (Contents::Identity(to), Contents::Identity(from)) => to[page..page + pages].copy_from_slice(from),
                 (Contents::Bytes(to), Contents::Bytes(from)) => to[page..page + pages].clone_from_slice(from),
@@ -172,6 +177,8 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
     let page_range = page as usize..(page + pages) as usize;
     let block_range = block as usize..(block + dies) as usize;
     one.oob.copy_from_slice(&flat.oob[page_range.clone()]);
+    let seconds = flat.seconds.get(page_range.clone()).unwrap_or_default().iter().enumerate();
+    seconds.filter(|(_, second)| **second != 0).for_each(|(at, second)| one.put_second(at, Second::from_bits(*second)));
     match (&mut one.contents, &flat.contents) {
         (Contents::Identity(to), Contents::Identity(from)) => to.copy_from_slice(&from[page_range]),
         (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),

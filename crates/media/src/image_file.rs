@@ -11,7 +11,7 @@ use crate::array::{Contents, NandArray};
 use crate::content::ContentMode;
 use crate::geometry::{Geometry, PAGE_BYTES, Ppn, Shape};
 use crate::image::{Image, LINE_WORDS, single};
-use crate::oob::OOB_BYTES;
+use crate::oob::{OOB_BYTES, Second};
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -158,9 +158,13 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
     for page in (0..sb.geometry.pages()).filter(|page| sb.is_programmed(Ppn(*page))) {
         let at = page as usize;
         let meta = sb.meta.get(&page);
-        let kind = u8::from(sb.torn.contains(&page)) | u8::from(meta.is_some()) << 1;
+        let second = sb.seconds.get(at).filter(|second| **second != 0);
+        let kind = u8::from(sb.torn.contains(&page)) | u8::from(meta.is_some()) << 1 | u8::from(second.is_some()) << 2;
         body.write_all(&[kind])?;
         body.write_all(&sb.oob[at])?;
+        if let Some(second) = second {
+            body.write_all(&second.to_le_bytes())?;
+        }
         if let Some(bytes) = meta {
             body.write_all(&(bytes.len() as u32).to_le_bytes())?;
             body.write_all(bytes)?;
@@ -273,12 +277,15 @@ fn read_superblock<R: Read>(
         }
         let at = page as usize;
         let kind = body.byte()?;
-        if kind > 3 {
+        if kind > 7 {
             return Err(damaged(format!("page kind {kind}")));
         }
         let mut oob = [0; OOB_BYTES];
         body.exact(&mut oob)?;
         sb.oob[at] = oob;
+        if kind & 4 != 0 {
+            sb.put_second(at, Second::from_bits(body.u32()?));
+        }
         if kind & 1 != 0 {
             sb.torn.insert(page);
         }

@@ -10,7 +10,7 @@ use crate::fault::{Faults, MediaError};
 use crate::folder::Folder;
 use crate::geometry::{BlockId, Geometry, Ppn, Slot};
 use crate::image::Image;
-use crate::oob::{OOB_BYTES, Oob};
+use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, Second};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::rail::{AckSet, Outcome, Rail, What};
 use crate::slab::{Slab, prefetch};
@@ -290,17 +290,37 @@ impl Media {
         }
     }
 
-    /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on. Without a rail they are
-    /// durable already, so that the page can be a view of them; with one, the page keeps what was written.
+    /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on, extended ones if asked. Without
+    /// a rail they are durable already, so that the page can be a view of them; with one, it keeps what was written.
     ///
     /// # Errors
     /// `ProgramFailed`, as `program`.
-    pub fn program_tail(&mut self, ppn: Ppn, oob: Oob, first: Ppn, len: u32, after: After) -> Result<(), MediaError> {
+    pub fn program_tail(
+        &mut self,
+        ppn: Ppn,
+        oob: Oob,
+        first: Ppn,
+        len: u32,
+        extended: bool,
+        after: After,
+    ) -> Result<(), MediaError> {
         let stored = match self.rail {
             None => Stored::Nothing,
-            Some(_) => Stored::Meta(self.oobs(first, len).concat().into()),
+            Some(_) => Stored::Meta(self.tail_bytes(first, len, extended).into()),
         };
         self.program(ppn, oob, stored, Purpose::Meta, after)
+    }
+
+    fn tail_bytes(&self, first: Ppn, len: u32, extended: bool) -> Vec<u8> {
+        let records = (first.0..first.0 + len).map(|page| self.nand.oob(Ppn(page)));
+        let mut bytes = Vec::with_capacity(len as usize * (OOB_BYTES + SECOND_BYTES));
+        for oob in records {
+            bytes.extend(oob.to_bytes());
+            if extended {
+                bytes.extend(oob.second().into_bits().to_le_bytes());
+            }
+        }
+        bytes
     }
 
     /// No fault, no damage, no rail, no folder: nothing comes between an operation and its effect.
@@ -416,11 +436,19 @@ impl Media {
             return Err(MediaError::Uncorrectable);
         }
         self.check_readable(ppn)?;
-        let decode = |bytes: &[u8; OOB_BYTES]| Oob::from_bytes(*bytes);
+        const EXTENDED: usize = OOB_BYTES + SECOND_BYTES;
         match self.nand.meta.get(&ppn.0) {
-            None => Ok(self.oobs(first, len).iter().map(decode).collect()),
+            None => Ok((first.0..first.0 + len).map(|page| self.nand.oob(Ppn(page))).collect()),
             Some(bytes) if bytes.len() == len as usize * OOB_BYTES => {
-                Ok(bytes.as_chunks::<OOB_BYTES>().0.iter().map(decode).collect())
+                Ok(bytes.as_chunks::<OOB_BYTES>().0.iter().map(|bytes| Oob::from_bytes(*bytes)).collect())
+            }
+            Some(bytes) if bytes.len() == len as usize * EXTENDED => {
+                let decode = |record: &[u8; EXTENDED]| {
+                    let (oob, second) = record.split_first_chunk::<OOB_BYTES>().expect("14 bytes begin with 10");
+                    let second = u32::from_le_bytes(second.try_into().expect("4 bytes are left of 14"));
+                    Oob::from_bytes(*oob).with_second(Second::from_bits(second))
+                };
+                Ok(bytes.as_chunks::<EXTENDED>().0.iter().map(decode).collect())
             }
             Some(_) => Err(MediaError::Uncorrectable),
         }
@@ -430,12 +458,6 @@ impl Media {
     #[inline]
     pub fn oob(&self, ppn: Ppn) -> Oob {
         self.nand.oob(ppn)
-    }
-
-    /// The OOB records of a range, not charged.
-    #[inline]
-    pub fn oobs(&self, first: Ppn, len: u32) -> &[[u8; OOB_BYTES]] {
-        &self.nand.oob[first.0 as usize..(first.0 + len) as usize]
     }
 
     /// The identity stored in a page, not charged: in identity mode it is also the page's fingerprint,

@@ -1,12 +1,43 @@
 //! The spare area of a flash page: who owned the page when it was programmed, and when.
 //!
-//! Invariant: 10 bytes on the medium, no padding. The tail metadata of a superblock is the same record for
-//! each of its pages, so that the medium keeps one copy and shows two views of it.
+//! Invariant: 10 bytes on the medium, no padding; 14 on a device whose pages can name a second owner. The tail metadata
+//! of a superblock is the same record for each of its pages, so that the medium keeps one copy and shows two views of it.
 
 use bitfield_struct::bitfield;
 
 /// Bytes of a persisted OOB record.
 pub const OOB_BYTES: usize = 10;
+
+/// Bytes of its extension: a second owner.
+pub const SECOND_BYTES: usize = 4;
+
+/// The extension: an LPN that may share the page, or does.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct Second {
+    /// The LPN plus one; 0 is none.
+    #[bits(31)]
+    lpn_plus_one: u32,
+    /// Does it own the page as of the record's WSN? If not, it is where the page is meant to go one day.
+    pub owns: bool,
+}
+
+impl Second {
+    /// Nobody.
+    pub const NONE: Self = Self::new();
+
+    /// This LPN, which may get the page (`owns` false) or has it.
+    #[inline]
+    pub fn of(lpn: u32, owns: bool) -> Self {
+        Self::new().with_lpn_plus_one(lpn + 1).with_owns(owns)
+    }
+
+    /// The LPN, if there is one.
+    #[inline]
+    pub fn lpn(self) -> Option<u32> {
+        self.lpn_plus_one().checked_sub(1)
+    }
+}
 
 /// First 8 bytes.
 #[bitfield(u64)]
@@ -34,12 +65,16 @@ struct High {
 /// bit  0-31  LPN, or one of the metadata kinds below
 ///     32-73  WSN: write/remap sequence number of the mapping (FAST'21 section 4.3)
 ///     74-79  low bits of the superblock's incarnation number
+///    80-111  the extension, where there is one
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oob {
     low: Low,
     high: High,
+    second: Second,
 }
+
+const _: () = assert!(size_of::<Oob>() == 16);
 
 impl Oob {
     /// OOB "LPN" of a page of head metadata.
@@ -56,7 +91,20 @@ impl Oob {
         Self {
             low: Low::new().with_lpn(lpn).with_wsn_low(wsn as u32),
             high: High::new().with_wsn_high((wsn >> 32) as u16 & 0x3ff).with_incarnation((incarnation & 63) as u8),
+            second: Second::NONE,
         }
+    }
+
+    /// The same record with this extension.
+    #[inline(always)]
+    pub fn with_second(self, second: Second) -> Self {
+        Self { second, ..self }
+    }
+
+    /// The extension.
+    #[inline(always)]
+    pub fn second(self) -> Second {
+        self.second
     }
 
     /// Host LPN, internal LPN or metadata kind.
@@ -77,7 +125,7 @@ impl Oob {
         u32::from(self.high.incarnation())
     }
 
-    /// The bytes on the medium.
+    /// The bytes on the medium, without the extension.
     #[inline(always)]
     pub fn to_bytes(self) -> [u8; OOB_BYTES] {
         let mut out = [0; OOB_BYTES];
@@ -86,13 +134,14 @@ impl Oob {
         out
     }
 
-    /// Reads the bytes on the medium.
+    /// Reads the bytes on the medium, without the extension.
     #[inline(always)]
     pub fn from_bytes(bytes: [u8; OOB_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j] = bytes;
         Self {
             low: Low::from_bits(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
             high: High::from_bits(u16::from_le_bytes([i, j])),
+            second: Second::NONE,
         }
     }
 }

@@ -15,7 +15,7 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/media/src/geometry.rs", &["const PAGE_BYTES", "fn page", "fn block"]),
     ("crates/ftl/src/layout.rs", &[]),
     ("crates/ftl/src/life.rs", &["struct Life", "struct LifeRecord"]),
-    ("crates/ftl/src/config.rs", &["const TAIL_RECORDS", "const CHUNK_LPNS", "fn tail_pages"]),
+    ("crates/ftl/src/config.rs", &["fn tail_records", "const CHUNK_LPNS", "fn tail_pages"]),
     (
         "crates/ftl/src/superblock.rs",
         &["enum Stream", "struct Head", "const MAGIC", "fn head_offset", "fn tail_offsets"],
@@ -50,6 +50,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         &["const UNIT_ENTRIES_MAX", "const UNITS_MIN", "const SLOT_WORDS", "struct UnitHead", "fn word"],
     ),
     ("crates/ftl/src/scheme/pebble.rs", &["struct RoomHead", "struct Slot", "fn nvram_words", "fn slot_word"]),
+    ("crates/ftl/src/scheme/wal.rs", &["const SLOT_WORDS", "struct Commit", "fn word"]),
     ("crates/ftl/src/scheme/flog.rs", &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape", "fn word"]),
 ];
 

@@ -4,7 +4,7 @@
 //!    with a content of its own, and nothing else (Coldmap, section V).
 //! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page remapped for
 //!    the second time leaves an entry that no longer counts. A device without remapping skips this step, and
-//!    so does one whose tables have a place for every page: it has nothing to fill.
+//!    so does one whose tables have a place for every page (it has nothing to fill) or that remaps to homes only.
 //! 3. If asked for, writes of some times the addressable pages, until its state is steady.
 //!
 //! No virtual time passes. Invariants: every loop is bounded, and one that gets nowhere is an error that says
@@ -15,7 +15,7 @@ use crate::source::{Source, SourceError};
 use rand::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Ftl, Refusal, Remap};
 use remap_ssd_media::Payload;
 
 /// How a device is filled.
@@ -208,7 +208,8 @@ impl Aging<'_> {
     fn remap(&mut self, options: &AgingOptions) -> Result<u64, AgingError> {
         let config = &self.device.config().firmware;
         let has_tables = self.device.ftl().usage().p2l_bytes > 0;
-        if config.scheme == SchemeKind::None || has_tables || options.nvram_used <= 0.0 || self.lpns.len() < 2 {
+        let remaps = self.device.ftl().remaps() && !config.scheme.uses_hints();
+        if !remaps || has_tables || options.nvram_used <= 0.0 || self.lpns.len() < 2 {
             return Ok(0);
         }
         let entry_bytes = 8 * config.entry.words() as u64;

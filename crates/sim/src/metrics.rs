@@ -201,6 +201,7 @@ impl Meters {
                 nvram_full: stats.demoted_nvram_full,
                 watermark: stats.demoted_watermark,
                 degree_full: stats.demoted_degree_full,
+                unhinted: stats.demoted_unhinted,
             },
             erases,
             latency_us: self.writes.percentiles(),

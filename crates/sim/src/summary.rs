@@ -37,6 +37,9 @@ pub struct Demotions {
     /// The page had no slot left for one more owner.
     #[serde(default)]
     pub degree_full: u64,
+    /// The page did not name the target as its home.
+    #[serde(default)]
+    pub unhinted: u64,
 }
 
 /// One point of the time series; all rates are over `[previous point, at_s)`.

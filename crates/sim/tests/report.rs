@@ -65,7 +65,7 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
             counter_full: demoted / 4,
             nvram_full: demoted - demoted / 2,
             watermark: demoted / 2 - demoted / 4,
-            degree_full: 0,
+            ..Demotions::default()
         },
         erases: flash_pages / 256,
         seconds_simulated: seconds,
@@ -149,7 +149,7 @@ fn edges() -> Vec<Vec<RunSummary>> {
         flash_pages: u64::MAX,
         gc_pages: u64::MAX / 4,
         remaps: u64::MAX,
-        demotions: Demotions { counter_full: u64::MAX, nvram_full: 1, watermark: u64::MAX, degree_full: 1 },
+        demotions: Demotions { counter_full: u64::MAX, nvram_full: 1, watermark: u64::MAX, ..Demotions::default() },
         largest_group_bytes: u64::MAX,
         ..run("nlog", 3)
     };

@@ -217,6 +217,17 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
 
 /// A workload that cannot be on these devices is said before anything runs.
 fn check_workload(jobs: &[Start], feed: &Feed, seed: u64) -> Result<(), Failure> {
+    // No workload or trace format names homes so far.
+    for job in jobs {
+        if let Start::New { config, .. } = job
+            && config.firmware.scheme.uses_hints()
+        {
+            let scheme = config.firmware.scheme;
+            return Err(Failure::usage(format_args!(
+                "scheme {scheme} remaps only pages that were written for a home, and this workload names none: use another scheme"
+            )));
+        }
+    }
     let Feed::Synthetic { spec, content, .. } = feed else { return Ok(()) };
     for job in jobs {
         if let Start::New { config, .. } = job {

@@ -5,7 +5,6 @@
 use super::RecoveryError;
 use super::witnesses::{Witnesses, holds_data};
 use crate::command::Refusal;
-use crate::config::TAIL_RECORDS;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
@@ -152,14 +151,14 @@ impl Ftl {
         let core = &mut self.core;
         let pages = core.geometry.pages_per_superblock();
         let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
-        if offsets.len() < crate::config::Config::tail_pages(&core.geometry) as usize {
+        if offsets.len() < core.config.tail_pages(&core.geometry) as usize {
             return false; // So many of its blocks failed that it was closed without a tail.
         }
         let mut records: Vec<Oob> = Vec::with_capacity(pages as usize);
         for (index, offset) in offsets.iter().enumerate() {
             let page = core.geometry.page(sb, *offset);
-            let first = index as u32 * TAIL_RECORDS;
-            let len = TAIL_RECORDS.min(pages - first);
+            let first = index as u32 * core.config.tail_records();
+            let len = core.config.tail_records().min(pages - first);
             witnesses.report.tail_pages += 1;
             let Ok(found) = core.media.read_tail(page, core.geometry.page(sb, first), len) else { return false };
             records.extend(found);
@@ -201,7 +200,9 @@ impl Ftl {
         if oob.wsn() == 0 || oob.lpn() >= core.map.len() || !is_present {
             return;
         }
-        witnesses.write(core, oob.lpn(), core.geometry.page(sb, offset), oob.wsn());
+        let ppn = core.geometry.page(sb, offset);
+        witnesses.write(core, oob.lpn(), ppn, oob.wsn());
+        witnesses.second(core, ppn, oob);
     }
 
     /// The youngest superblock of each stream that has room goes on being filled, holes first. One of a zone that the

@@ -23,7 +23,7 @@ use crate::layout::ABORTED_SLOTS;
 use crate::superblock::{State, Stream};
 use remap_ssd_media::{After, Media, OpKind, Purpose, SbId, Stored};
 use serde::Serialize;
-pub use witnesses::Witnesses;
+pub use witnesses::{Hinted, Witnesses};
 
 /// Sequence numbers at which a device is refused: half of what 42 bits hold, centuries of writes.
 const WSN_MAX: u64 = 1 << 41;

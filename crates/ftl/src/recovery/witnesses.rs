@@ -7,7 +7,7 @@ use super::RecoveryReport;
 use crate::core::Core;
 use crate::map::Mapping;
 use crate::superblock::State;
-use remap_ssd_media::{Ppn, SbId};
+use remap_ssd_media::{Oob, Ppn, SbId};
 use std::collections::BTreeSet;
 
 /// What recovery has heard so far.
@@ -23,6 +23,23 @@ pub struct Witnesses {
     /// Sources of relocations, with the number of the relocation.
     pub(super) relocated: Vec<(u32, u64)>,
     pub(super) lost: Vec<u32>,
+    /// Pages that were written for a home: a commit record says which of them came there.
+    pub hinted: Vec<Hinted>,
+}
+
+/// A page that was written under one LPN and names another as its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hinted {
+    /// The LPN.
+    pub lpn: u32,
+    /// Number of the write.
+    pub wsn: u64,
+    /// When the superblock was opened: the younger of two copies counts.
+    pub opened: u64,
+    /// The home.
+    pub home: u32,
+    /// The page.
+    pub ppn: Ppn,
 }
 
 impl Witnesses {
@@ -37,6 +54,7 @@ impl Witnesses {
             aborted_places: BTreeSet::new(),
             relocated: Vec::new(),
             lost: Vec::new(),
+            hinted: Vec::new(),
         }
     }
 
@@ -88,6 +106,16 @@ impl Witnesses {
             return;
         }
         self.consider(core, lpn, wsn, Some(Mapping { ppn, remapped: false }));
+    }
+
+    /// A page's OOB names a second LPN: one that has it as well, or its home.
+    pub(super) fn second(&mut self, core: &mut Core, ppn: Ppn, oob: Oob) {
+        let Some(home) = oob.second().lpn() else { return };
+        if oob.second().owns() {
+            self.remap(core, home, ppn, oob.wsn(), None);
+        }
+        let opened = core.blocks.get(core.geometry.superblock(ppn)).opened;
+        self.hinted.push(Hinted { lpn: oob.lpn(), wsn: oob.wsn(), opened, home, ppn });
     }
 
     /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation loses it.

@@ -61,7 +61,7 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> super::FlashNe
 }
 
 fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
-    u32::try_from(shape(config).0).unwrap_or(u32::MAX / 4).div_ceil(Config::data_pages(geometry)) + 1
+    u32::try_from(shape(config).0).unwrap_or(u32::MAX / 4).div_ceil(config.data_pages(geometry)) + 1
 }
 
 pub(super) fn check(config: &Config, _: &Geometry) -> Result<(), ConfigError> {
@@ -176,7 +176,7 @@ impl FLog {
             return true;
         }
         let pages = core.blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
-        let superblocks = pages.div_ceil(Config::data_pages(&core.geometry)) + 1;
+        let superblocks = pages.div_ceil(core.config.data_pages(&core.geometry)) + 1;
         let pays = invalid * INVALID_SHARE > self.entries() && core.blocks.free() > superblocks;
         if may_reclaim && pays {
             self.reclaim(core, false);

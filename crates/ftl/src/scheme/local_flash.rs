@@ -72,7 +72,7 @@ fn shape(config: &Config, geometry: &Geometry) -> Shape {
 
 /// Superblocks of the log.
 pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
-    shape(config, geometry).superblocks(geometry)
+    shape(config, geometry).superblocks(config, geometry)
 }
 
 /// Words that the capacitor saves.
@@ -103,7 +103,7 @@ impl LocalFlash {
         Self {
             base: Layout::new(config, geometry).scheme,
             host_pages: host_pages(config),
-            log: GroupLog::new(shape(config, geometry), geometry),
+            log: GroupLog::new(shape(config, geometry), config, geometry),
             cached: vec![Vec::new(); geometry.superblocks() as usize],
             free: (0..slots).map(|slot| (slot, ClearId::default())).collect(),
             slots,

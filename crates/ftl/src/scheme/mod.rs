@@ -21,6 +21,7 @@ pub mod remap_ssd;
 mod remap_ssd_lh;
 mod remap_ssd_x;
 mod segments;
+mod wal;
 
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
@@ -65,11 +66,14 @@ pub enum SchemeKind {
     /// Remap-SSD whose largest segment group goes to flash pages when NVRAM fills (TCAD'22, "LH").
     #[serde(rename = "remap-ssd-lh")]
     RemapSsdLh,
+    /// WAL-SSD: a page's OOB names its future home, and a remap to it takes one commit record a command.
+    #[serde(rename = "wal-ssd")]
+    WalSsd,
 }
 
 impl SchemeKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::None,
         Self::RemapSsd,
         Self::FLog,
@@ -80,6 +84,7 @@ impl SchemeKind {
         Self::RemapSsdX,
         Self::LocalFlash,
         Self::RemapSsdLh,
+        Self::WalSsd,
     ];
     /// Those that FAST'21 compares: what is run unless told otherwise.
     pub const FAST21: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
@@ -87,6 +92,12 @@ impl SchemeKind {
     /// Does what it acknowledges survive a power cut?
     pub fn is_durable(self) -> bool {
         !matches!(self, Self::Opt | Self::Unsafe)
+    }
+
+    /// Can a page be shared only with the home that its writer named ([`crate::Ftl::write_for`])? If so, every OOB has
+    /// room for a second owner, deduplication has nothing to offer, and a workload without homes never remaps.
+    pub fn uses_hints(self) -> bool {
+        self == Self::WalSsd
     }
 
     /// Name on the command line.
@@ -102,6 +113,7 @@ impl SchemeKind {
             Self::RemapSsdX => "remap-ssd-x",
             Self::LocalFlash => "local-flash",
             Self::RemapSsdLh => "remap-ssd-lh",
+            Self::WalSsd => "wal-ssd",
         }
     }
 }
@@ -303,6 +315,7 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
         SchemeKind::RemapSsdX => Box::new(remap_ssd_x::RemapSsdX::new(config, geometry)),
         SchemeKind::LocalFlash => Box::new(local_flash::LocalFlash::new(config, geometry)),
         SchemeKind::RemapSsdLh => Box::new(remap_ssd_lh::RemapSsdLh::new(config, geometry)),
+        SchemeKind::WalSsd => Box::new(wal::Wal::new(config, geometry)),
     }
 }
 
@@ -310,9 +323,11 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
 pub fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
     match config.scheme {
         SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => 0,
-        SchemeKind::RemapSsd | SchemeKind::RemapSsdLh | SchemeKind::RemapSsdX | SchemeKind::NLog => {
-            (config.log_bytes / 8) as usize
-        }
+        SchemeKind::RemapSsd
+        | SchemeKind::RemapSsdLh
+        | SchemeKind::RemapSsdX
+        | SchemeKind::NLog
+        | SchemeKind::WalSsd => (config.log_bytes / 8) as usize,
         SchemeKind::FLog => flog::BUFFER_WORDS,
         SchemeKind::LocalFlash => local_flash::cache_words(config),
         SchemeKind::Pebble => pebble::nvram_words(config, geometry),
@@ -347,6 +362,7 @@ pub fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
         SchemeKind::RemapSsd => remap_ssd::check(config),
         SchemeKind::RemapSsdX => remap_ssd_x::check(config),
         SchemeKind::NLog => nlog::check(config),
+        SchemeKind::WalSsd => wal::check(config),
         SchemeKind::FLog => flog::check(config, geometry),
         SchemeKind::Pebble => pebble::check(config, geometry),
         SchemeKind::LocalFlash => local_flash::check(config),

@@ -86,8 +86,8 @@ pub fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
 
 /// Pages whose remap became a copy, all causes.
 pub fn demoted(demotions: &Demotions) -> u64 {
-    let Demotions { counter_full, nvram_full, watermark, degree_full } = *demotions;
-    counter_full.saturating_add(nvram_full).saturating_add(watermark).saturating_add(degree_full)
+    let Demotions { counter_full, nvram_full, watermark, degree_full, unhinted } = *demotions;
+    [nvram_full, watermark, degree_full, unhinted].into_iter().fold(counter_full, u64::saturating_add)
 }
 
 /// Pages that were to be remapped, demoted ones included.
@@ -204,7 +204,7 @@ fn flash_programs(run: &RunSummary) -> Section {
 }
 
 fn remapping(run: &RunSummary) -> Section {
-    let Demotions { counter_full, nvram_full, watermark, degree_full } = run.demotions;
+    let Demotions { counter_full, nvram_full, watermark, degree_full, unhinted } = run.demotions;
     Section {
         title: "Remaps, pages",
         rows: vec![
@@ -214,6 +214,7 @@ fn remapping(run: &RunSummary) -> Section {
             ("because NVRAM was full", exact(nvram_full)),
             ("because of the watermark", exact(watermark)),
             ("because the page's slots were full", exact(degree_full)),
+            ("because it was not the page's home", exact(unhinted)),
             ("LPNs that lost their data", exact(run.lost_references)),
             ("P2L lookup time", seconds(run.p2l_lookup_s)),
             ("P2L share of the run", optional(share(run.p2l_lookup_s, run.seconds_simulated), percent)),

@@ -44,7 +44,7 @@ impl Shape {
     /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take more.
     pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
         let slots = Self::slots(config);
-        let references = u64::from(Config::data_pages(geometry)) * u64::from(config.count_max);
+        let references = u64::from(config.data_pages(geometry)) * u64::from(config.count_max);
         let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
         // While a superblock is collected, its pages and those of the references' new homes count: one in each zone.
         Self { slots, pages_max: pages + group_pages_max + config.gc_policy.zones(), group_pages_max }
@@ -56,15 +56,15 @@ impl Shape {
     }
 
     /// Superblocks that the log may hold. With two more than its pages fill, some superblock always has garbage.
-    fn superblocks_max(&self, geometry: &Geometry) -> usize {
-        (self.pages_max + self.group_pages_max).div_ceil(Config::data_pages(geometry) as usize) + 2
+    fn superblocks_max(&self, config: &Config, geometry: &Geometry) -> usize {
+        (self.pages_max + self.group_pages_max).div_ceil(config.data_pages(geometry) as usize) + 2
     }
 
     /// Superblocks that it holds at its worst (one is being moved), and those that must be free for it while a
     /// superblock of data is collected.
-    pub fn superblocks(&self, geometry: &Geometry) -> super::FlashNeed {
-        let held = self.superblocks_max(geometry) as u32 + 1;
-        let spare = self.group_pages_max.div_ceil(Config::data_pages(geometry) as usize) as u32 + 2;
+    pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> super::FlashNeed {
+        let held = self.superblocks_max(config, geometry) as u32 + 1;
+        let spare = self.group_pages_max.div_ceil(config.data_pages(geometry) as usize) as u32 + 2;
         super::FlashNeed { held, spare: spare.min(held) }
     }
 }
@@ -104,10 +104,10 @@ pub(super) struct GroupLog {
 
 impl GroupLog {
     /// An empty log.
-    pub fn new(shape: Shape, geometry: &Geometry) -> Self {
+    pub fn new(shape: Shape, config: &Config, geometry: &Geometry) -> Self {
         Self {
             shape,
-            superblocks_max: shape.superblocks_max(geometry),
+            superblocks_max: shape.superblocks_max(config, geometry),
             groups: (0..geometry.superblocks()).map(|_| Group::default()).collect(),
             logs: BTreeMap::new(),
             live: 0,

@@ -11,7 +11,6 @@
 //! superblock has garbage once all that may be held are full. Absent: who needs the room.
 
 use super::{GroupLog, GroupPage, keep_valid};
-use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::remap_ssd::find_lost;
@@ -38,7 +37,7 @@ impl GroupLog {
         loop {
             let left = core.blocks.left(Stream::Log) as usize;
             let openable = self.superblocks_max.saturating_sub(self.logs.len());
-            let each = Config::data_pages(&core.geometry) as usize;
+            let each = core.config.data_pages(&core.geometry) as usize;
             if left < pages && may_reclaim && self.is_mostly_garbage(each) && self.empty_best(core) {
                 continue;
             }
@@ -77,7 +76,7 @@ impl GroupLog {
         let closed = self.logs.iter().filter(|(sb, _)| Some(**sb) != open);
         let Some((live, victim)) = closed.map(|(sb, log)| (log.live, *sb)).min() else { return false };
         let left = core.blocks.left(Stream::Log) as usize;
-        if live >= Config::data_pages(&core.geometry) as usize || (left < live && core.blocks.free() == 0) {
+        if live >= core.config.data_pages(&core.geometry) as usize || (left < live && core.blocks.free() == 0) {
             return false;
         }
         core.stats.metadata_gc_runs += 1;

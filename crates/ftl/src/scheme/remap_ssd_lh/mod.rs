@@ -39,14 +39,14 @@ fn shape(config: &Config, geometry: &Geometry) -> Shape {
 
 /// Superblocks of the log on flash.
 pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
-    shape(config, geometry).superblocks(geometry)
+    shape(config, geometry).superblocks(config, geometry)
 }
 
 /// Checks the parameters.
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     remap_ssd::check(config)?;
     // No group leaves NVRAM while an atomic command is under way: each of its entries may take a segment.
-    let pages = ATOMIC_PAGES_MAX.min(Config::data_pages(geometry) / 2).min(config.dealloc_slots / 2);
+    let pages = ATOMIC_PAGES_MAX.min(config.data_pages(geometry) / 2).min(config.dealloc_slots / 2);
     let least = u64::from(pages) + 2;
     if config.entry == EntrySize::Bytes24 && RemapSsd::segments(config) < least {
         return Err(ConfigError(format!(
@@ -63,7 +63,7 @@ impl RemapSsdLh {
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
         Self {
             nvram: RemapSsd::new(config, geometry),
-            flash: GroupLog::new(shape(config, geometry), geometry),
+            flash: GroupLog::new(shape(config, geometry), config, geometry),
             free_min: (RemapSsd::segments(config) / FREE_SHARE).clamp(1, FREE_MAX) as usize,
             all: Vec::new(),
             kept: Vec::new(),

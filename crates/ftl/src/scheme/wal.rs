@@ -1,0 +1,396 @@
+//! WAL-SSD: the future home of a log page is in its OOB before anybody asks for it.
+//!
+//! A page that is written for a home (`Ftl::write_for`) names it as the second LPN of its OOB. Remapping the home to the
+//! page then changes no reverse mapping, and one *commit record* in NVRAM makes a whole command durable: a hint alone
+//! cannot tell whether the remap was ever issued. The record names LPNs, not pages: target, source, length, number. The
+//! page meant is the newest one that was written under the source for that home before the record.
+//!
+//! Garbage collection gives a page that its home has a witness of its own (`Ftl::move_pair`): the copy names both owners
+//! with a new number, or the home alone. So a record is needed until the superblock that its pages are in is erased, or
+//! until none of its homes has such a page any more. When the log is full and none can go, remaps become copies.
+//!
+//! Invariants: of the owners of a page one is in its OOB by a write, the other is its home; every home that has an
+//! uncommitted page is in a record of that page's superblock; a slot is zeroed before it is used again.
+//! Absent: remaps to anything but the home (the core copies), and per-page metadata in NVRAM.
+
+use super::{OwnerRef, RemapScheme, Remapping, Usage};
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::layout::Layout;
+use crate::recovery::{Hinted, RecoveryError, Witnesses};
+use crate::stats::Demotion;
+use bitfield_struct::bitfield;
+use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+use std::collections::VecDeque;
+
+/// Words of a record.
+const SLOT_WORDS: usize = 2;
+/// Records of the smallest log.
+const SLOTS_MIN: usize = 8;
+
+/// A commit record: two atomic stores.
+#[bitfield(u128)]
+#[derive(PartialEq, Eq)]
+struct Commit {
+    torn_first: bool,
+    /// Pages.
+    #[bits(21)]
+    len: u32,
+    /// Number of the remap.
+    #[bits(42)]
+    wsn: u64,
+    torn_second: bool,
+    /// First home.
+    #[bits(31)]
+    target: u32,
+    __: bool,
+    /// First LPN that the pages were written under.
+    #[bits(31)]
+    source: u32,
+}
+
+const _: () = assert!(size_of::<Commit>() == 8 * SLOT_WORDS);
+
+impl Commit {
+    fn words(self) -> [u64; 2] {
+        let bits = self.into_bits();
+        [bits as u64, (bits >> 64) as u64]
+    }
+
+    fn from_words([first, second]: [u64; 2]) -> Self {
+        Self::from_bits(u128::from(first) | u128::from(second) << 64)
+    }
+
+    fn is_intact(self) -> bool {
+        self.torn_first() && self.torn_second()
+    }
+
+    /// Homes, each with the LPN that its page was written under.
+    fn pairs(self) -> impl Iterator<Item = (u32, u32)> {
+        (0..self.len()).map(move |at| (self.target() + at, self.source() + at))
+    }
+}
+
+/// A record that is still growing.
+struct Run {
+    commit: Commit,
+    slot: u32,
+    clear: ClearId,
+    sb: SbId,
+    /// The pages are between these two.
+    pages: (Ppn, Ppn),
+    purpose: Purpose,
+}
+
+/// A slot in use.
+#[derive(Clone, Copy)]
+struct Record {
+    commit: Commit,
+    /// Superblocks that need it.
+    places: u32,
+}
+
+pub(super) struct Wal {
+    base: usize,
+    records: Vec<Option<Record>>,
+    /// Records by superblock.
+    groups: Vec<Vec<u32>>,
+    free: VecDeque<(u32, ClearId)>,
+    run: Option<Run>,
+    /// Remaps to be refused before the next look for records that can go, and how many the last look was worth.
+    patience: u32,
+    patience_next: u32,
+}
+
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let least = SLOTS_MIN * SLOT_WORDS * 8;
+    if config.log_bytes < least as u64 {
+        return Err(ConfigError(format!(
+            "log_bytes = {} is too small for a log of commit records: use at least {least}",
+            config.log_bytes
+        )));
+    }
+    Ok(())
+}
+
+impl Wal {
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as u32;
+        Self {
+            base: Layout::new(config, geometry).scheme,
+            records: vec![None; slots as usize],
+            groups: vec![Vec::new(); geometry.superblocks() as usize],
+            free: (0..slots).map(|slot| (slot, ClearId::default())).collect(),
+            run: None,
+            patience: 0,
+            patience_next: 1,
+        }
+    }
+
+    fn word(&self, slot: u32) -> usize {
+        self.base + slot as usize * SLOT_WORDS
+    }
+
+    /// Where are the pages that homes may have by this record? A page whose own number is newer speaks for itself.
+    fn needed_in(core: &Core, commit: Commit) -> impl Iterator<Item = SbId> {
+        commit.pairs().filter_map(move |(home, lpn)| {
+            let ppn = core.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
+            let oob = core.media.oob(ppn);
+            (oob.lpn() == lpn && oob.wsn() < commit.wsn()).then(|| core.geometry.superblock(ppn))
+        })
+    }
+
+    /// Gives slots back, neighbours by one clearing.
+    fn release(&mut self, core: &mut Core, mut slots: Vec<u32>) {
+        slots.sort_unstable();
+        // 1. whatever took the place of what the records say  2. zeroes. Cut between: both say it.
+        let waits = core.config.guards.has(Guard::ClearWaits);
+        let after = if waits { After::ALL } else { After::NOTHING };
+        for run in slots.chunk_by(|a, b| a + 1 == *b) {
+            let clear = core.media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
+            for &slot in run {
+                self.records[slot as usize] = None;
+                self.free.push_back((slot, clear));
+            }
+        }
+    }
+
+    /// Releases the records none of whose homes needs them.
+    #[cold]
+    fn sweep(&mut self, core: &mut Core) {
+        core.stats.metadata_gc_runs += 1;
+        let used = (self.records.len() - self.free.len()) * SLOT_WORDS * 8;
+        core.media.charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
+        let is_needed = |record: &Record| Self::needed_in(core, record.commit).next().is_some();
+        let gone: Vec<u32> = (0..self.records.len() as u32)
+            .filter(|slot| self.records[*slot as usize].as_ref().is_some_and(|record| !is_needed(record)))
+            .collect();
+        if !gone.is_empty() {
+            let records = &self.records;
+            for group in &mut self.groups {
+                group.retain(|slot| records[*slot as usize].is_some_and(|record| is_needed(&record)));
+            }
+        }
+        // A look is worth as many refusals as it found slots, so that a log full of needed records costs little.
+        let worth_it = gone.len() * 16 >= self.records.len();
+        self.patience_next = if worth_it { 1 } else { (self.patience_next * 2).min(1 << 16) };
+        self.patience = self.patience_next;
+        self.release(core, gone);
+    }
+
+    fn start(&mut self, core: &Core, remapping: &Remapping, purpose: Purpose) {
+        let (slot, clear) = self.free.pop_front().expect("a slot was secured");
+        let commit = Commit::new()
+            .with_torn_first(true)
+            .with_len(1)
+            .with_wsn(remapping.wsn)
+            .with_torn_second(true)
+            .with_target(remapping.lpn)
+            .with_source(core.media.oob(remapping.ppn).lpn());
+        let sb = core.geometry.superblock(remapping.ppn);
+        self.run = Some(Run { commit, slot, clear, sb, pages: (remapping.ppn, remapping.ppn), purpose });
+    }
+}
+
+impl Run {
+    /// The record and the stretch with one page more, if it is the next one of the same command.
+    fn extended(&self, core: &Core, remapping: &Remapping) -> Option<(Commit, (Ppn, Ppn))> {
+        let (home, lpn) = (remapping.lpn, core.media.oob(remapping.ppn).lpn());
+        let (target, source, len) = (self.commit.target(), self.commit.source(), self.commit.len());
+        let pages = (self.pages.0.min(remapping.ppn), self.pages.1.max(remapping.ppn));
+        if core.geometry.superblock(remapping.ppn) != self.sb || pages.1.0 - pages.0.0 >= u32::from(u16::MAX) {
+            return None;
+        }
+        let longer = self.commit.with_len(len + 1);
+        if (home, lpn) == (target + len, source + len) {
+            return Some((longer, pages));
+        }
+        let is_before = (home + 1, lpn + 1) == (target, source);
+        is_before.then(|| (longer.with_target(home).with_source(lpn), pages))
+    }
+}
+
+impl RemapScheme for Wal {
+    fn admit(&mut self, core: &mut Core, _: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        if !self.free.is_empty() {
+            return Ok(());
+        }
+        if may_reclaim && self.patience == 0 {
+            self.sweep(core);
+        }
+        self.patience = self.patience.saturating_sub(1);
+        if self.free.is_empty() { Err(Demotion::NvramFull) } else { Ok(()) }
+    }
+
+    /// Only a home may get a page, and only from the LPN that the page was written under: then one record tells recovery
+    /// which page it is, the newest one of that LPN.
+    fn admit_remap(&mut self, core: &mut Core, next: &Remapping, may_reclaim: bool) -> Result<(), Demotion> {
+        let oob = core.media.oob(next.ppn);
+        if oob.second().lpn() != Some(next.lpn) || !core.map.is_written_at(oob.lpn(), next.ppn) {
+            return Err(Demotion::Unhinted);
+        }
+        match self.run.as_ref().is_some_and(|run| run.extended(core, next).is_some()) {
+            true => Ok(()),
+            false => self.admit(core, next.ppn, may_reclaim),
+        }
+    }
+
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        if let Some(run) = &mut self.run
+            && let Some((commit, pages)) = run.extended(core, remapping)
+        {
+            (run.commit, run.pages) = (commit, pages);
+            return;
+        }
+        self.issue(core);
+        self.start(core, remapping, purpose);
+    }
+
+    fn persist_moved(&mut self, _: &mut Core, _: &Remapping) -> bool {
+        unreachable!("a page with two owners names both when it moves");
+    }
+
+    fn issue(&mut self, core: &mut Core) {
+        let Some(run) = self.run.take() else { return };
+        // 1. the pages, and those between them  2. zeroes in the slot  3. the record.
+        // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a whole.
+        let mut after = After::clear(run.clear);
+        if core.config.guards.has(Guard::EntryAfterPage) {
+            let count = run.pages.1.0 - run.pages.0.0 + 1;
+            after = after.and(After::pages(run.pages.0, count as u16));
+        }
+        core.media.store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
+        self.records[run.slot as usize] = Some(Record { commit: run.commit, places: 1 });
+        self.groups[run.sb.0 as usize].push(run.slot);
+    }
+
+    /// The homes are in the OOBs, which GC reads together with the pages.
+    fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        for offset in 0..core.geometry.pages_per_superblock() {
+            let second = core.media.oob(core.geometry.page(sb, offset)).second();
+            if let Some(lpn) = second.lpn().filter(|lpn| *lpn < core.config.lpns) {
+                out.push(OwnerRef { offset, lpn, wsn: 0, source: None });
+            }
+        }
+    }
+
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
+        let mut gone = Vec::new();
+        for slot in std::mem::take(&mut self.groups[sb.0 as usize]) {
+            let record = self.records[slot as usize].as_mut().expect("a record in a group is in use");
+            record.places -= 1;
+            if record.places == 0 {
+                gone.push(slot);
+            }
+        }
+        self.release(core, gone);
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let bytes = self.records.len() * SLOT_WORDS * 8;
+        witnesses.report.nvram_bytes += bytes as u64;
+        core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        let mut hinted = std::mem::take(&mut witnesses.hinted);
+        hinted.sort_unstable();
+        self.free.clear();
+        let mut torn = Vec::new();
+        for slot in 0..self.records.len() as u32 {
+            let at = self.word(slot);
+            let first = core.media.load(at).map_err(|_| RecoveryError::NvramDamaged { word: at })?;
+            let second = core.media.load(at + 1).map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
+            if first | second == 0 {
+                self.free.push_back((slot, ClearId::default()));
+                continue;
+            }
+            let commit = Commit::from_words([first, second]);
+            let in_range = |from: u32| u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns);
+            let intact = commit.is_intact() || !core.config.guards.has(Guard::TornBits);
+            if !intact || !in_range(commit.target()) || !in_range(commit.source()) {
+                torn.push(slot);
+                continue;
+            }
+            for (home, lpn) in commit.pairs() {
+                if let Some(ppn) = page_meant(core, &hinted, home, lpn, commit.wsn()) {
+                    witnesses.remap(core, home, ppn, commit.wsn(), None);
+                }
+            }
+            witnesses.saw(commit.wsn());
+            self.records[slot as usize] = Some(Record { commit, places: 0 });
+        }
+        self.release(core, torn);
+        Ok(())
+    }
+
+    fn resume(&mut self, core: &mut Core) -> bool {
+        let mut gone = Vec::new();
+        for slot in 0..self.records.len() as u32 {
+            let Some(record) = &mut self.records[slot as usize] else { continue };
+            let mut places: Vec<SbId> = Self::needed_in(core, record.commit).collect();
+            places.sort_unstable();
+            places.dedup();
+            record.places = places.len() as u32;
+            places.iter().for_each(|sb| self.groups[sb.0 as usize].push(slot));
+            if places.is_empty() {
+                gone.push(slot);
+            }
+        }
+        self.release(core, gone);
+        true
+    }
+
+    fn usage(&self, _: &Core) -> Usage {
+        let slot = 8 * SLOT_WORDS as u64;
+        let used = (self.records.len() - self.free.len()) as u64 * slot;
+        Usage {
+            capacity_bytes: self.records.len() as u64 * slot,
+            used_bytes: used,
+            valid_bytes: used,
+            ..Usage::default()
+        }
+    }
+
+    fn check(&self, core: &Core) -> Result<(), String> {
+        if self.run.is_some() {
+            return Err("a command left its commit record unfinished".into());
+        }
+        let mut places = vec![0; self.records.len()];
+        self.groups.iter().flatten().for_each(|slot| places[*slot as usize] += 1);
+        let counted = self.records.iter().map(|record| record.map_or(0, |record| record.places));
+        if !counted.eq(places.iter().copied()) {
+            return Err("a commit record is in other groups than it counts".into());
+        }
+        for lpn in 0..core.map.len() {
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let oob = core.media.oob(mapping.ppn);
+            if !core.media.is_readable(mapping.ppn) {
+                continue;
+            }
+            if oob.second().lpn() != Some(lpn) {
+                return Err(format!("LPN {lpn} is remapped to {:?}, which is not meant for it", mapping.ppn));
+            }
+            let group = &self.groups[core.geometry.superblock(mapping.ppn).0 as usize];
+            let says = |slot: &u32| {
+                let record = self.records[*slot as usize].as_ref();
+                record.is_some_and(|record| record.commit.pairs().any(|pair| pair == (lpn, oob.lpn())))
+            };
+            if !oob.second().owns() && !group.iter().any(says) {
+                return Err(format!("LPN {lpn} is remapped to {:?} and no record says so", mapping.ppn));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The newest page that was written under `lpn` for `home` before the record; of copies the one in the younger
+/// superblock.
+fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
+    let from = hinted.partition_point(|page| page.lpn < lpn);
+    let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
+    let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
+    let newest = match core.config.guards.has(Guard::RecordNewest) {
+        true => meant.next_back(),
+        false => meant.next(),
+    };
+    newest.map(|page| page.ppn)
+}
