@@ -103,8 +103,9 @@ fn script(ftl: &mut Ftl, steps: u32) {
     for step in 0..steps {
         let lpn = step * 37 % lpns;
         let content = u64::from(if step % 4 == 0 { step % 11 } else { step }) + 1;
+        let page = [content as u8; 4096];
         let payload = match mode {
-            ContentMode::Bytes => Payload::Bytes([content as u8; 4096].into()),
+            ContentMode::Bytes => Payload::Bytes(&page),
             _ => Payload::Identity(content),
         };
         ftl.write(lpn, &payload).expect("within the device");

@@ -69,8 +69,9 @@ fn used(mut ftl: Ftl) -> Media {
     let mode = ftl.media().mode();
     for step in 0..lpns.min(400) {
         let lpn = step * 7 % lpns;
+        let page = [step as u8; 4096];
         let content = match mode {
-            ContentMode::Bytes => Payload::Bytes([step as u8; 4096].into()),
+            ContentMode::Bytes => Payload::Bytes(&page),
             _ => Payload::Identity(u64::from(step % 50) + 1),
         };
         let _ = ftl.write(lpn, &content);

@@ -11,7 +11,6 @@ use crate::trail::{Event, Trail};
 use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
-use std::sync::Arc;
 
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,12 +123,17 @@ impl Line {
     fn execute(&mut self, command: &Command) -> Result<Option<FileStatus>, Refusal> {
         let done = match *command {
             Command::FileWrite { lpn, content, page } => {
-                return self.ftl.fs_write(lpn, &payload(self.ftl.media().mode(), content), page).map(Some);
+                return self
+                    .ftl
+                    .fs_write(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]), page)
+                    .map(Some);
             }
             Command::FileReset => self.ftl.fs_reset(),
-            Command::Write { lpn, content } => self.ftl.write(lpn, &payload(self.ftl.media().mode(), content)),
+            Command::Write { lpn, content } => {
+                self.ftl.write(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]))
+            }
             Command::WriteFor { lpn, content, home } => {
-                self.ftl.write_for(lpn, &payload(self.ftl.media().mode(), content), home)
+                self.ftl.write_for(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]), home)
             }
             Command::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
             Command::Remap { target, source, len, relocate, atomic } => {
@@ -209,15 +213,14 @@ impl Line {
 }
 
 /// What a write of `content` hands over: in bytes, the number over and over.
-fn payload(mode: ContentMode, content: Content) -> Payload {
+fn payload(mode: ContentMode, content: Content, page: &mut [u8; PAGE_BYTES]) -> Payload<'_> {
     if mode != ContentMode::Bytes {
         return Payload::Identity(content);
     }
-    let mut bytes = [0; PAGE_BYTES];
-    for chunk in bytes.chunks_exact_mut(8) {
+    for chunk in page.chunks_exact_mut(8) {
         chunk.copy_from_slice(&content.to_le_bytes());
     }
-    Payload::Bytes(Arc::new(bytes))
+    Payload::Bytes(page)
 }
 
 fn content(page: &Page) -> Option<Content> {

@@ -11,7 +11,7 @@ use crate::saved::OpenError;
 use crate::timing::{Command, Timing};
 use remap_ssd_ftl::{FileBlock, FilePage, FileStatus, Ftl, RecoveryReport, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{Media, Page, Payload};
+use remap_ssd_media::{Media, Page, PageView, Payload};
 
 /// What the host asks of one logical page, or of a range if it is a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,7 @@ pub struct Device {
     timing: Timing,
     config: DeviceConfig,
     hashes: bool,
+    timed: bool,
 }
 
 impl Device {
@@ -137,7 +138,12 @@ impl Device {
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
         let hashes = ftl.deduplicates();
-        Self { ftl, timing, config, hashes }
+        Self { ftl, timing, config, hashes, timed: true }
+    }
+
+    /// Whether to say when commands are done, which is the default; if not, no time is modelled, and times mean nothing.
+    pub fn keep_time(&mut self, keep: bool) {
+        self.timed = keep;
     }
 
     /// What it was made from.
@@ -218,14 +224,23 @@ impl Device {
         (self.timing.send_page(now, done), result)
     }
 
+    /// Reads a page and shows it where it is: when it is with the host, and what was made of it.
+    #[inline]
+    pub fn view<R>(&mut self, now: u64, lpn: u32, show: impl FnOnce(PageView<'_>) -> R) -> (u64, Result<R, Refusal>) {
+        let found = self.ftl.find(lpn);
+        let ready = self.timing.arrive(now);
+        let done = self.settle(now, ready);
+        (self.timing.send_page(now, done), found.map(|found| show(self.ftl.view(found))))
+    }
+
     /// Writes a page.
     #[inline]
-    pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload) -> Completion {
+    pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let received = self.timing.receive_page(now);
         self.write_received(now, received, lpn, payload)
     }
 
-    fn write_received(&mut self, now: u64, received: u64, lpn: u32, payload: &Payload) -> Completion {
+    fn write_received(&mut self, now: u64, received: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let result = self.ftl.write(lpn, payload);
         let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
         Completion { done_at: self.settle(now, ready), result }
@@ -278,7 +293,7 @@ impl Device {
     }
 
     /// Writes a page of a file, and notes in the file map which one it is.
-    pub fn fs_write(&mut self, now: u64, lpn: u32, payload: &Payload, page: FilePage) -> FileCompletion {
+    pub fn fs_write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>, page: FilePage) -> FileCompletion {
         let received = self.timing.receive_page(now);
         let result = self.ftl.fs_write(lpn, payload, page);
         let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
@@ -317,7 +332,7 @@ impl Device {
     #[inline]
     fn settle(&mut self, now: u64, ready: u64) -> u64 {
         let ops = &mut self.ftl.media_mut().ops;
-        let done = self.timing.charge(ops, Command { now, ready });
+        let done = if self.timed { self.timing.charge(ops, Command { now, ready }) } else { now };
         ops.clear();
         done
     }

@@ -6,7 +6,6 @@ use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Geometry, Page, Payload};
 use std::path::Path;
-use std::sync::Arc;
 
 const FILES: [&str; 5] = ["contents", "state.0", "state.1", "journal.0", "journal.1"];
 const SECTOR: usize = 512;
@@ -53,10 +52,10 @@ fn read(device: &mut Device, lpn: u32) -> u64 {
     }
 }
 
-fn payload(content: u64) -> Payload {
+fn page(content: u64) -> [u8; PAGE_BYTES] {
     let mut page = [0; PAGE_BYTES];
     page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = content.to_le_bytes());
-    Payload::Bytes(Arc::new(page))
+    page
 }
 
 /// What each page has held since the last sync, oldest first.
@@ -82,7 +81,7 @@ fn command(device: &mut Device, oracle: &mut Oracle, numbers: &mut Numbers) {
         0..6 => {
             let repeats = numbers.below(3) == 0;
             let content = 1 + numbers.below(if repeats { 20 } else { 1 << 40 });
-            device.write(0, lpn, &payload(content)).result.expect("there is room");
+            device.write(0, lpn, &Payload::Bytes(&page(content))).result.expect("there is room");
             oracle.set(lpn, content);
         }
         6..9 => {
@@ -156,7 +155,7 @@ fn survives(scheme: SchemeKind, dedup: bool) {
     let (mut copy, _) = Device::look_into_folder(live.path()).expect("recoverable");
     for lpn in 0..LPNS {
         assert_eq!(read(&mut copy, lpn), oracle.now(lpn));
-        copy.write(0, lpn, &payload(1)).result.expect("there is room");
+        copy.write(0, lpn, &Payload::Bytes(&page(1))).result.expect("there is room");
     }
     drop(copy);
     assert!(before == files(live.path()), "looking changes nothing");
@@ -199,7 +198,7 @@ fn devices_for_service_of_any_size_can_be_filled_and_overwritten() {
     let mut numbers = Numbers(1);
     for step in 0..3 * u64::from(lpns) {
         let lpn = if step < u64::from(lpns) { step as u32 } else { numbers.below(u64::from(lpns)) as u32 };
-        assert_eq!(device.write(0, lpn, &payload(step)).result, Ok(()));
+        assert_eq!(device.write(0, lpn, &Payload::Bytes(&page(step))).result, Ok(()));
     }
-    assert_eq!(device.write(0, lpns, &payload(1)).result, Err(Refusal::OutOfRange));
+    assert_eq!(device.write(0, lpns, &Payload::Bytes(&page(1))).result, Err(Refusal::OutOfRange));
 }

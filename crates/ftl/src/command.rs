@@ -15,7 +15,7 @@ use crate::guard::Guard;
 use crate::scheme::Remapping;
 use crate::stats::Demotion;
 use crate::superblock::{Stream, Taken};
-use remap_ssd_media::{After, Page, Payload, Ppn, Purpose, Second, Stored};
+use remap_ssd_media::{After, Page, PageView, Payload, Ppn, Purpose, Second, Stored};
 use std::ops::Range;
 
 /// Why a command was refused. Nothing has changed, but for the pages of a long command already served.
@@ -58,9 +58,9 @@ pub struct Remap {
 
 /// Where a page to be written comes from.
 enum Origin<'a> {
-    Payload(&'a Payload),
+    Payload(&'a Payload<'a>),
     /// With the LPN that it may be remapped to one day.
-    For(&'a Payload, u32),
+    For(&'a Payload<'a>, u32),
     /// The page of this LPN, wherever it is when the new page is programmed.
     Copy(u32),
 }
@@ -93,18 +93,32 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn read(&mut self, lpn: u32) -> Result<Page, Refusal> {
+        let found = self.find(lpn)?;
+        Ok(found.map_or(Page::Zeroes, |ppn| self.core.media.page(ppn)))
+    }
+
+    /// Reads a page that `view` shows, until the next command.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `MediaError`.
+    pub fn find(&mut self, lpn: u32) -> Result<Option<Ppn>, Refusal> {
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
-        let Some(mapping) = self.core.map.get(lpn) else { return Ok(Page::Zeroes) };
-        let page = self.core.media.read(mapping.ppn, Purpose::Host).map_err(|_| Refusal::MediaError)?;
-        if self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(page) }
+        let Some(mapping) = self.core.map.get(lpn) else { return Ok(None) };
+        self.core.media.begin_read(mapping.ppn, Purpose::Host).map_err(|_| Refusal::MediaError)?;
+        if self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
+    }
+
+    /// What `find` found, where it is.
+    pub fn view(&self, found: Option<Ppn>) -> PageView<'_> {
+        found.map_or(PageView::Zeroes, |ppn| self.core.media.view(ppn))
     }
 
     /// Writes a page: a remap if its content is on flash already, else a program.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`.
-    pub fn write(&mut self, lpn: u32, payload: &Payload) -> Result<(), Refusal> {
+    pub fn write(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
         let Some(dedup) = &self.dedup else {
@@ -133,11 +147,12 @@ impl Ftl {
 
     /// Does the page that an untrusted fingerprint nominates hold this content? It is read to find out.
     #[inline(never)]
-    fn is_verified(&mut self, ppn: Ppn, payload: &Payload) -> bool {
+    fn is_verified(&mut self, ppn: Ppn, payload: &Payload<'_>) -> bool {
         self.core.stats.verified += 1;
-        let is_same = match (self.core.media.read(ppn, Purpose::Host), payload) {
-            (Ok(Page::Identity(stored)), Payload::Identity(wanted)) => stored == *wanted,
-            (Ok(Page::Bytes(stored)), Payload::Bytes(wanted)) => stored == *wanted,
+        let is_read = self.core.media.begin_read(ppn, Purpose::Host).is_ok();
+        let is_same = match (self.core.media.view(ppn), payload) {
+            (PageView::Identity(stored), Payload::Identity(wanted)) => is_read && stored == *wanted,
+            (PageView::Bytes(stored), Payload::Bytes(wanted)) => is_read && stored == *wanted,
             _ => false,
         };
         self.core.stats.collisions += u64::from(!is_same);
@@ -149,7 +164,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`.
-    pub fn write_for(&mut self, lpn: u32, payload: &Payload, home: u32) -> Result<(), Refusal> {
+    pub fn write_for(&mut self, lpn: u32, payload: &Payload<'_>, home: u32) -> Result<(), Refusal> {
         self.range(home, 1)?;
         if !self.core.config.scheme.uses_hints() || home == lpn {
             return self.write(lpn, payload);

@@ -72,7 +72,7 @@ pub enum Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a payload.
     #[inline]
-    pub fn of(payload: &Payload, kind: FingerprintKind) -> Self {
+    pub fn of(payload: &Payload<'_>, kind: FingerprintKind) -> Self {
         match payload {
             Payload::Identity(identity) => Self::Identity(*identity),
             Payload::Bytes(bytes) => Self::Digest(kind.digest(&bytes[..])),

@@ -38,7 +38,7 @@ fn unmixed2(mixed: u64) -> u64 {
 /// Two pages with one MurmurHash3, whatever its seed. A difference in bit 36 of the first mixed half becomes one in the
 /// top bit of h1, which survives addition and multiplication; it reaches h2 through the addition, where bit 32 of the
 /// second half meets it; the next block's top bit ends it.
-fn colliding() -> [Payload; 2] {
+fn colliding() -> [[u8; PAGE_BYTES]; 2] {
     let page = |differences: [u64; 4]| {
         let mut bytes = [0x5a; PAGE_BYTES];
         let (halves, _) = bytes.as_chunks_mut::<8>();
@@ -47,14 +47,15 @@ fn colliding() -> [Payload; 2] {
             let half = if index % 2 == 0 { unmixed1(mixed) } else { unmixed2(mixed) };
             halves[index] = half.to_le_bytes();
         }
-        Payload::Bytes(Arc::new(bytes))
+        bytes
     };
     [page([0; 4]), page([1 << 36, 1 << 32, 1 << 63, 0])]
 }
 
 #[test]
 fn contents_that_collide_are_told_apart_by_reading_them() {
-    let [first, second] = colliding();
+    let pages = colliding();
+    let [first, second] = pages.each_ref().map(Payload::Bytes);
     assert_ne!(first, second);
     let mut ftl = with_bytes(FingerprintKind::Murmur3);
     for (lpn, payload) in [(0, &first), (1, &second), (2, &second), (3, &first)] {
@@ -62,8 +63,8 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
     }
     let stats = ftl.stats();
     assert_eq!((stats.dedup_hits, stats.collisions, stats.verified), (1, 2, 3), "they do collide");
-    let bytes = |payload: &Payload| match payload {
-        Payload::Bytes(bytes) => Page::Bytes(bytes.clone()),
+    let bytes = |payload: &Payload<'_>| match payload {
+        Payload::Bytes(bytes) => Page::Bytes(Arc::new(**bytes)),
         Payload::Identity(identity) => Page::Identity(*identity),
     };
     let read: Vec<Page> = (0..4).map(|lpn| ftl.read(lpn).expect("readable")).collect();

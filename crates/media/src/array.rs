@@ -5,9 +5,9 @@
 //! or a single superblock (a chunk of an [`crate::Image`]), so both follow the same rules.
 //! Absent: pending operations, time, and NVRAM.
 
-use crate::content::{ContentMode, Page, PageBytes};
+use crate::content::{ContentMode, Page, PageBytes, PageView};
 use crate::folder::MappedPages;
-use crate::geometry::{BlockId, Geometry, Ppn, SbId, Slot};
+use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn, SbId, Slot};
 use crate::oob::{OOB_BYTES, Oob, Second};
 use crate::slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +121,7 @@ impl NandArray {
         self.torn.contains(&ppn.0) || self.spoiled.contains(&self.block_of(ppn).0.0)
     }
 
-    /// Programs a data page by identity: the hot path of `put`.
+    /// Programs a data page by identity, if identities are what is stored: the hot path of `put`.
     #[inline(always)]
     pub(crate) fn put_identity(&mut self, slot: Slot, oob: Oob, identity: u64) {
         let (ppn, row) = (slot.ppn, slot.row);
@@ -145,6 +145,24 @@ impl NandArray {
         for next in &mut self.next_row[first..first + len] {
             assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
             *next = row + 1;
+        }
+    }
+
+    /// Programs a data page with bytes, which are copied once.
+    pub(crate) fn put_bytes(&mut self, slot: Slot, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
+        self.put_identity(slot, oob, 0);
+        match &mut self.contents {
+            Contents::Bytes(cells) => cells[slot.ppn.0 as usize] = Some(Arc::new(*bytes)),
+            Contents::Mapped(pages) => pages.put(slot.ppn.0 as usize, bytes),
+            Contents::None | Contents::Identity(_) => {}
+        }
+    }
+
+    /// Programs a data page with the contents of another one, within the mapped file.
+    pub(crate) fn put_copy(&mut self, from: Ppn, to: Slot, oob: Oob) {
+        self.put_identity(to, oob, 0);
+        if let Contents::Mapped(pages) = &mut self.contents {
+            pages.copy(from.0 as usize, to.ppn.0 as usize);
         }
     }
 
@@ -258,6 +276,17 @@ impl NandArray {
             Contents::Identity(cells) => Page::Identity(cells[ppn.0 as usize]),
             Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Page::Unknown, Page::Bytes),
             Contents::Mapped(pages) => Page::Bytes(pages.bytes(ppn.0 as usize)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn view(&self, ppn: Ppn) -> PageView<'_> {
+        let at = ppn.0 as usize;
+        match &self.contents {
+            Contents::None => PageView::Unknown,
+            Contents::Identity(cells) => PageView::Identity(cells[at]),
+            Contents::Bytes(cells) => cells[at].as_deref().map_or(PageView::Unknown, PageView::Bytes),
+            Contents::Mapped(pages) => PageView::Bytes(pages.page(at)),
         }
     }
 

@@ -19,16 +19,29 @@ pub enum ContentMode {
     Bytes,
 }
 
-/// A page's bytes, shared between the host, the flash page and its copies.
+/// A page's bytes, shared between the flash page and its copies.
 pub type PageBytes = Arc<[u8; PAGE_BYTES]>;
 
-/// What the host hands over with a write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
+/// What the host hands over with a write. Bytes stay where they are until the flash page takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload<'a> {
     /// An identity.
     Identity(u64),
     /// Real bytes.
-    Bytes(PageBytes),
+    Bytes(&'a [u8; PAGE_BYTES]),
+}
+
+/// What a read shows, in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageView<'a> {
+    /// The page is not mapped: zeroes.
+    Zeroes,
+    /// A page without stored content (mode `None`).
+    Unknown,
+    /// An identity.
+    Identity(u64),
+    /// Real bytes.
+    Bytes(&'a [u8; PAGE_BYTES]),
 }
 
 /// What a read returns.

@@ -21,7 +21,7 @@ pub mod rail;
 pub mod slab;
 
 pub use array::Stored;
-pub use content::{ContentMode, Page, Payload};
+pub use content::{ContentMode, Page, PageView, Payload};
 pub use fault::{Faults, MediaError};
 pub use geometry::{BlockId, Geometry, Ppn, SbId, Slot};
 pub use image::Image;

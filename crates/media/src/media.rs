@@ -5,7 +5,7 @@
 //! that fails says so at once. Absent: durations, retries, and what to do about a failure.
 
 use crate::array::{Contents, NandArray, Stored};
-use crate::content::{ContentMode, Page, Payload};
+use crate::content::{ContentMode, Page, PageView, Payload};
 use crate::fault::{Faults, MediaError};
 use crate::folder::Folder;
 use crate::geometry::{BlockId, Geometry, Ppn, Slot};
@@ -252,6 +252,14 @@ impl Media {
                 return Ok(());
             }
         }
+        let is_mapped = matches!(self.nand.contents, Contents::Mapped(_));
+        if is_mapped && self.rail.is_none() && !self.faulty && !self.nand.is_meta(from) && self.is_readable(from) {
+            self.push_program(to.ppn, to.die, purpose, after);
+            self.folder_room();
+            self.nand.put_copy(from, to, oob);
+            self.folder_copied(to.ppn, oob);
+            return Ok(());
+        }
         let stored = match self.check_readable(from) {
             Ok(()) => self.nand.stored(from),
             Err(_) => Stored::Meta(lost.into()),
@@ -359,24 +367,36 @@ impl Media {
         &mut self,
         slot: Slot,
         oob: Oob,
-        payload: &Payload,
+        payload: &Payload<'_>,
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        if let (Payload::Identity(identity), true) = (payload, self.is_plain()) {
-            self.program_plain(slot, oob, *identity, purpose, after);
-            return Ok(());
+        match payload {
+            Payload::Identity(identity) if self.is_plain() => {
+                self.program_plain(slot, oob, *identity, purpose, after);
+                return Ok(());
+            }
+            // With a rail the bytes must outlive the command; with faults there is more to look after.
+            Payload::Bytes(bytes) if self.rail.is_none() && !self.faulty => {
+                self.push_program(slot.ppn, slot.die, purpose, after);
+                self.folder_room();
+                // 1. contents  2. the record. Killed in between, the page is as it was: erased.
+                self.nand.put_bytes(slot, oob, bytes);
+                self.folder_programmed(slot.ppn, oob, bytes);
+                return Ok(());
+            }
+            _ => {}
         }
         let stored = self.stored_of(payload);
         self.program(slot.ppn, oob, stored, purpose, after)
     }
 
     /// What a write of `payload` stores in this device's content mode.
-    fn stored_of(&self, payload: &Payload) -> Stored {
+    fn stored_of(&self, payload: &Payload<'_>) -> Stored {
         match (payload, self.mode()) {
             (_, ContentMode::None) => Stored::Nothing,
             (Payload::Identity(identity), _) => Stored::Identity(*identity),
-            (Payload::Bytes(bytes), _) => Stored::Bytes(bytes.clone()),
+            (Payload::Bytes(bytes), _) => Stored::Bytes(Arc::new(**bytes)),
         }
     }
 
@@ -386,9 +406,30 @@ impl Media {
     /// `Uncorrectable`.
     #[inline]
     pub fn read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Page, MediaError> {
+        self.begin_read(ppn, purpose)?;
+        Ok(self.page(ppn))
+    }
+
+    /// Reads a data page that `view` will show.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    #[inline]
+    pub fn begin_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
         self.charge_read(ppn, purpose);
-        self.check_readable(ppn)?;
-        Ok(self.nand.page(ppn))
+        self.check_readable(ppn)
+    }
+
+    /// A data page that has been read.
+    #[inline]
+    pub fn page(&self, ppn: Ppn) -> Page {
+        self.nand.page(ppn)
+    }
+
+    /// A data page that has been read, in its place.
+    #[inline]
+    pub fn view(&self, ppn: Ppn) -> PageView<'_> {
+        self.nand.view(ppn)
     }
 
     /// Reads a metadata page; `None` if the page is erased or holds none.

@@ -260,7 +260,7 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
 
 #[test]
 fn a_device_keeps_contents_in_its_own_mode() {
-    let bytes = Payload::Bytes([7; 4096].into());
+    let bytes = Payload::Bytes(&[7; 4096]);
     let mut media = Media::blank(tiny(), ContentMode::Bytes, WORDS);
     media.program_payload(slot(0, 0), Oob::new(1, 1, 1), &bytes, Purpose::Host, After::NOTHING).unwrap();
     media.copy(page(0, 0), slot(1, 0), Oob::new(1, 2, 1), b"", Purpose::Gc, After::NOTHING).unwrap();

@@ -88,7 +88,7 @@ impl Ftl {
     ///
     /// # Errors
     /// `NoFileMap`, and those of `write`: nothing is noted then.
-    pub fn fs_write(&mut self, lpn: u32, payload: &Payload, page: FilePage) -> Result<FileStatus, Refusal> {
+    pub fn fs_write(&mut self, lpn: u32, payload: &Payload<'_>, page: FilePage) -> Result<FileStatus, Refusal> {
         self.has_file_map()?;
         self.write(lpn, payload)?;
         let status = self.files.append(&mut self.core, lpn, page).unwrap_or_else(|_| {

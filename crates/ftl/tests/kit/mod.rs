@@ -27,7 +27,7 @@ pub fn small(scheme: SchemeKind) -> Ftl {
     device(small_geometry(), &small_config(scheme))
 }
 
-pub fn content(identity: u64) -> Payload {
+pub fn content(identity: u64) -> Payload<'static> {
     Payload::Identity(identity)
 }
 

@@ -444,6 +444,22 @@ impl Media {
         self.folder_append(&Record::Program { ppn: ppn.0, oob, kind, crc });
     }
 
+    /// A data page has been programmed with these bytes.
+    pub(crate) fn folder_programmed(&mut self, ppn: Ppn, oob: Oob, bytes: &[u8; PAGE_BYTES]) {
+        if self.folder.is_some() {
+            let crc = crc32c::crc32c(bytes);
+            self.folder_append(&Record::Program { ppn: ppn.0, oob, kind: PageKind::DATA, crc });
+        }
+    }
+
+    /// A data page has been programmed with what another one holds.
+    pub(crate) fn folder_copied(&mut self, ppn: Ppn, oob: Oob) {
+        if let (Some(_), Contents::Mapped(pages)) = (&self.folder, &self.nand.contents) {
+            let crc = crc32c::crc32c(pages.page(ppn.0 as usize));
+            self.folder_append(&Record::Program { ppn: ppn.0, oob, kind: PageKind::DATA, crc });
+        }
+    }
+
     pub(crate) fn folder_tear(&mut self, ppn: Ppn) {
         self.folder_append(&Record::Tear { ppn: ppn.0 });
     }

@@ -54,6 +54,12 @@ impl MappedPages {
         self.map[start..start + PAGE_BYTES][..bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Copies a page to another one.
+    pub(crate) fn copy(&mut self, from: usize, to: usize) {
+        let start = from * PAGE_BYTES;
+        self.map.copy_within(start..start + PAGE_BYTES, to * PAGE_BYTES);
+    }
+
     pub(super) fn sync(&self) -> io::Result<()> {
         self.map.flush()
     }

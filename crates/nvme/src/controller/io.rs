@@ -2,16 +2,16 @@
 //!
 //! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole, so
 //! each page is old or new. Copies between pages are remaps; copies that are not aligned to pages move bytes.
-//! Invariant: ranges have been checked. Absent: how data reach the host.
+//! Invariant: ranges have been checked. Absent: where the host's data are (`data`).
 
-use super::request::{Blocks, IoRequest, copy_ranges, dsm_ranges};
-use super::subsystem::{Latency, Namespace, PAGE_SHIFT, Subsystem};
+use super::data::{HostData, InMemory, take_all};
+use super::request::{Blocks, IoRequest, Transfer, copy_ranges, dsm_ranges};
+use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use crate::spec::status::Status;
 use remap_ssd_device::{Completion, Device};
 use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_media::{Page, Payload};
-use std::sync::Arc;
+use remap_ssd_media::{PageView, Payload};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A checked command with all it comes with.
@@ -21,8 +21,6 @@ pub struct Job<'a> {
     pub nsid: u32,
     /// What to do.
     pub request: &'a IoRequest,
-    /// What the host sent.
-    pub data: &'a [u8],
     /// The time.
     pub now: u64,
     /// May writes stay in a volatile cache?
@@ -43,7 +41,6 @@ pub struct Outcome {
 /// A command under way: when its parts are done.
 struct Run<'a> {
     device: &'a mut Device,
-    latency: Latency,
     now: u64,
     done_at: u64,
 }
@@ -86,56 +83,67 @@ impl Run<'_> {
         completion.result.map_err(status_of)
     }
 
-    fn read(&mut self, lpn: u32) -> Result<Page, Status> {
-        let (done_at, page) = match self.latency {
-            Latency::None => (self.now, self.device.untimed(|ftl| ftl.read(lpn))),
-            Latency::Emulated => self.device.read(self.now, lpn),
-        };
+    /// Reads a page and shows it where it is.
+    fn view<R>(&mut self, lpn: u32, show: impl FnOnce(PageView<'_>) -> Result<R, Status>) -> Result<R, Status> {
+        let (done_at, shown) = self.device.view(self.now, lpn, show);
         self.done(Completion { done_at, result: Ok(()) })?;
-        page.map_err(status_of)
+        shown.map_err(status_of)?
     }
 
-    fn append(&mut self, piece: &Piece, out: &mut Vec<u8>) -> Result<(), Status> {
-        match self.read(piece.lpn)? {
-            Page::Zeroes => out.resize(out.len() + piece.len, 0),
-            Page::Bytes(bytes) => out.extend_from_slice(&bytes[piece.start..piece.start + piece.len]),
-            Page::Unknown | Page::Identity(_) => return Err(Status::INTERNAL),
-        }
-        Ok(())
+    /// A part of a page for the host.
+    fn read(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<(), Status> {
+        self.view(piece.lpn, |page| {
+            match page {
+                PageView::Zeroes => data.put_zeroes(piece.len),
+                PageView::Bytes(bytes) => data.put(&bytes[piece.start..piece.start + piece.len]),
+                PageView::Unknown | PageView::Identity(_) => return Err(Status::INTERNAL),
+            }
+            Ok(())
+        })
     }
 
-    fn write(&mut self, piece: &Piece, data: &[u8]) -> Result<(), Status> {
-        let payload = match data.first_chunk::<PAGE_BYTES>() {
-            Some(page) if piece.len == PAGE_BYTES => Arc::new(*page),
+    /// Is a part of a page what the host sent?
+    fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
+        let wanted = data.take(piece.len);
+        self.view(piece.lpn, |page| match page {
+            PageView::Zeroes => Ok(wanted.len() == piece.len && wanted.iter().all(|byte| *byte == 0)),
+            PageView::Bytes(bytes) => Ok(bytes[piece.start..piece.start + piece.len] == *wanted),
+            PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
+        })
+    }
+
+    /// Writes a part of a page, or all of it; too few bytes are an error of the transport.
+    fn write(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+        let merged = match bytes.first_chunk::<PAGE_BYTES>() {
+            Some(whole) if piece.len == PAGE_BYTES => return self.write_page(piece.lpn, whole),
             _ => {
-                let mut old = Vec::with_capacity(PAGE_BYTES);
-                self.append(&Piece { lpn: piece.lpn, start: 0, len: PAGE_BYTES }, &mut old)?;
-                old[piece.start..piece.start + piece.len].copy_from_slice(&data[..piece.len]);
-                Arc::new(old.try_into().expect("a whole page was read"))
+                let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
+                let mut page = self.view(piece.lpn, |page| match page {
+                    PageView::Zeroes => Ok([0; PAGE_BYTES]),
+                    PageView::Bytes(bytes) => Ok(*bytes),
+                    PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
+                })?;
+                page[piece.start..piece.start + piece.len].copy_from_slice(bytes);
+                page
             }
         };
-        let payload = Payload::Bytes(payload);
-        let completion = match self.latency {
-            Latency::None => {
-                let result = self.device.untimed(|ftl| ftl.write(piece.lpn, &payload));
-                Completion { done_at: self.now, result }
-            }
-            Latency::Emulated => self.device.write(self.now, piece.lpn, &payload),
-        };
+        self.write_page(piece.lpn, &merged)
+    }
+
+    fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
+        let completion = self.device.write(self.now, lpn, &Payload::Bytes(page));
         self.done(completion)
     }
 
-    fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &[u8]) -> Result<(), Status> {
-        let mut data = data;
-        for piece in pieces(namespace, blocks) {
-            self.write(&piece, data)?;
-            data = &data[piece.len..];
-        }
-        Ok(())
+    fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
+        pieces(namespace, blocks).try_for_each(|piece| {
+            let bytes = data.take(piece.len);
+            self.write(&piece, bytes)
+        })
     }
 
-    fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, out: &mut Vec<u8>) -> Result<(), Status> {
-        pieces(namespace, blocks).try_for_each(|piece| self.append(&piece, out))
+    fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
+        pieces(namespace, blocks).try_for_each(|piece| self.read(&piece, data))
     }
 
     /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must read so.
@@ -151,26 +159,14 @@ impl Run<'_> {
             }
         }
         if let Some((lpn, len)) = whole {
-            let completion = match self.latency {
-                Latency::None => {
-                    let result = self.device.untimed(|ftl| ftl.deallocate(lpn, len));
-                    Completion { done_at: self.now, result }
-                }
-                Latency::Emulated => self.device.deallocate(self.now, lpn, len),
-            };
+            let completion = self.device.deallocate(self.now, lpn, len);
             self.done(completion)?;
         }
         parts.iter().filter(|_| must_be_zero).try_for_each(|piece| self.write(piece, &[0; PAGE_BYTES]))
     }
 
     fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
-        let completion = match self.latency {
-            Latency::None => {
-                let result = self.device.untimed(|ftl| ftl.remap(remap));
-                Completion { done_at: self.now, result }
-            }
-            Latency::Emulated => self.device.remap(self.now, remap),
-        };
+        let completion = self.device.remap(self.now, remap);
         self.done(completion)
     }
 
@@ -188,15 +184,17 @@ impl Run<'_> {
             let len = (bytes >> PAGE_SHIFT) as u32;
             return self.remap(&Remap { target, source, len, relocate: false, atomic: false });
         }
-        let mut data = Vec::new();
+        let mut copied = Vec::new();
         let mut done = 0;
         // In pieces of at most 1 MiB; the specification leaves open in which order overlapping ranges are copied.
         let step = (1 << 20) >> from.0.lba_shift;
         while done < count {
             let count = (count - done).min(step);
-            data.clear();
-            self.read_all(from.0, Blocks { slba: from.1 + u64::from(done), count }, &mut data)?;
-            self.write_all(to.0, Blocks { slba: to.1 + u64::from(done), count }, &data)?;
+            copied.clear();
+            let mut read = InMemory { from_host: &[], to_host: &mut copied };
+            self.read_all(from.0, Blocks { slba: from.1 + u64::from(done), count }, &mut read)?;
+            let mut written = InMemory { from_host: &copied, to_host: &mut Vec::new() };
+            self.write_all(to.0, Blocks { slba: to.1 + u64::from(done), count }, &mut written)?;
             done += count;
         }
         Ok(())
@@ -206,39 +204,24 @@ impl Run<'_> {
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
-        data: &[u8],
+        data: &mut dyn HostData,
         page: FilePage,
     ) -> Result<FileStatus, Status> {
         let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
-        let bytes = data.first_chunk::<PAGE_BYTES>().ok_or(Status::SGL_LENGTH)?;
-        let payload = Payload::Bytes(Arc::new(*bytes));
-        let (done_at, result) = match self.latency {
-            Latency::None => (self.now, self.device.untimed(|ftl| ftl.fs_write(lpn, &payload, page))),
-            Latency::Emulated => {
-                let completion = self.device.fs_write(self.now, lpn, &payload, page);
-                (completion.done_at, completion.result)
-            }
-        };
-        self.done(Completion { done_at, result: Ok(()) })?;
-        result.map_err(status_of)
+        let bytes = data.take(PAGE_BYTES).first_chunk::<PAGE_BYTES>().ok_or(Status::DATA_TRANSFER)?;
+        let completion = self.device.fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
+        self.done(Completion { done_at: completion.done_at, result: Ok(()) })?;
+        completion.result.map_err(status_of)
     }
 
     /// A file's pages with their first LBAs, or the files. Pages of other namespaces are left out.
     fn fs_list(&mut self, namespace: &Namespace, inode: Option<u32>) -> Result<Vec<[u32; 2]>, Status> {
-        let emulated = self.latency == Latency::Emulated;
-        let now = self.now;
         let Some(inode) = inode else {
-            let (done_at, files) = match emulated {
-                false => (now, self.device.untimed(|ftl| ftl.fs_files())),
-                true => self.device.fs_files(now),
-            };
+            let (done_at, files) = self.device.fs_files(self.now);
             self.done(Completion { done_at, result: Ok(()) })?;
             return Ok(files.map_err(status_of)?.into_iter().map(|inode| [inode, 0]).collect());
         };
-        let (done_at, blocks) = match emulated {
-            false => (now, self.device.untimed(|ftl| ftl.fs_map(inode))),
-            true => self.device.fs_map(now, inode),
-        };
+        let (done_at, blocks) = self.device.fs_map(self.now, inode);
         self.done(Completion { done_at, result: Ok(()) })?;
         let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
         let blocks = blocks.map_err(status_of)?.into_iter().filter(|block| own.contains(&block.lpn));
@@ -246,38 +229,26 @@ impl Run<'_> {
     }
 
     fn fs_reset(&mut self) -> Result<(), Status> {
-        let completion = match self.latency {
-            Latency::None => {
-                let result = self.device.untimed(|ftl| ftl.fs_reset());
-                Completion { done_at: self.now, result }
-            }
-            Latency::Emulated => self.device.fs_reset(self.now),
-        };
+        let completion = self.device.fs_reset(self.now);
         self.done(completion)
     }
 
     fn sync(&mut self) -> Result<(), Status> {
-        if self.latency == Latency::Emulated {
-            let completion = self.device.flush(self.now);
-            self.done(completion)?;
-        }
+        let completion = self.device.flush(self.now);
+        self.done(completion)?;
         self.device.sync().map_err(|_| Status::WRITE_FAULT)
     }
 }
 
 impl Subsystem {
-    /// Executes a checked command. What goes to the host is appended to `out`.
+    /// Executes a checked command. What it has put is for the host only if it was successful.
     ///
     /// `device` is this subsystem's, locked by the caller for one command or for a batch of them.
-    pub fn execute(&self, device: &mut Device, job: &Job<'_>, out: &mut Vec<u8>) -> Outcome {
-        let before = out.len();
-        let mut run = Run { device, latency: self.latency(), now: job.now, done_at: job.now };
-        let (status, result) = match self.execute_parts(&mut run, job, out) {
+    pub fn execute(&self, device: &mut Device, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
+        let mut run = Run { device, now: job.now, done_at: job.now };
+        let (status, result) = match self.execute_parts(&mut run, job, data) {
             Ok(()) => (Status::SUCCESS, 0),
-            Err((status, result)) => {
-                out.truncate(before);
-                (status, result)
-            }
+            Err(failure) => failure,
         };
         let status = match run.device.ftl().media().broken() {
             Some(_) => Status::WRITE_FAULT,
@@ -289,12 +260,16 @@ impl Subsystem {
         Outcome { status, result, done_at: run.done_at }
     }
 
-    fn execute_parts(&self, run: &mut Run<'_>, job: &Job<'_>, out: &mut Vec<u8>) -> Result<(), (Status, u64)> {
-        let Job { nsid, request, data, cache_enabled, .. } = *job;
+    fn execute_parts(&self, run: &mut Run<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Result<(), (Status, u64)> {
+        let Job { nsid, request, cache_enabled, .. } = *job;
         if *request == IoRequest::Flush {
             return run.sync().map_err(plain);
         }
         let namespace = self.namespace(nsid).ok_or((Status::INVALID_NAMESPACE, 0))?;
+        let list_bytes = match request.transfer(namespace.lba_shift) {
+            Transfer::FromHost(bytes) => bytes as usize,
+            Transfer::None | Transfer::ToHost(_) => 0,
+        };
         let write_through = self.volatile_cache() && !cache_enabled;
         let count = |blocks: &Blocks| u64::from(blocks.count) << (namespace.lba_shift - 9);
         let force = match *request {
@@ -302,7 +277,7 @@ impl Subsystem {
             IoRequest::Read { blocks, fua } => {
                 self.counters.read_commands.fetch_add(1, Relaxed);
                 self.counters.sectors_read.fetch_add(count(&blocks), Relaxed);
-                run.read_all(namespace, blocks, out).map_err(plain)?;
+                run.read_all(namespace, blocks, data).map_err(plain)?;
                 fua
             }
             IoRequest::Write { blocks, fua } => {
@@ -313,16 +288,16 @@ impl Subsystem {
             }
             IoRequest::Compare { blocks } => {
                 self.counters.read_commands.fetch_add(1, Relaxed);
-                let mut stored = Vec::with_capacity(data.len());
-                run.read_all(namespace, blocks, &mut stored).map_err(plain)?;
-                if stored != data {
-                    return Err((Status::COMPARE_FAILURE, 0));
+                for piece in pieces(namespace, blocks) {
+                    if !run.is_same(&piece, data).map_err(plain)? {
+                        return Err((Status::COMPARE_FAILURE, 0));
+                    }
                 }
                 false
             }
             IoRequest::Verify { blocks } => {
                 for piece in pieces(namespace, blocks) {
-                    run.read(piece.lpn).map_err(plain)?;
+                    run.view(piece.lpn, |_| Ok(())).map_err(plain)?;
                 }
                 false
             }
@@ -331,7 +306,8 @@ impl Subsystem {
                 fua || write_through
             }
             IoRequest::DatasetManagement { deallocate, .. } => {
-                let ranges: Vec<_> = dsm_ranges(data).filter(|range| range.blocks > 0).collect();
+                let ranges = take_all(data, list_bytes);
+                let ranges: Vec<_> = dsm_ranges(&ranges).filter(|range| range.blocks > 0).collect();
                 let checked: Result<Vec<Blocks>, Status> =
                     ranges.iter().map(|range| namespace.blocks(range.slba, range.blocks)).collect();
                 for blocks in checked.map_err(plain)?.into_iter().filter(|_| deallocate) {
@@ -340,7 +316,7 @@ impl Subsystem {
                 write_through
             }
             IoRequest::Copy { target, with_namespaces, fua, .. } => {
-                self.copy(run, namespace, target, with_namespaces, data)?;
+                self.copy(run, namespace, target, with_namespaces, &take_all(data, list_bytes))?;
                 fua || write_through
             }
             IoRequest::Remap { target, source, relocate, atomic, fua } => {
@@ -370,11 +346,10 @@ impl Subsystem {
             IoRequest::FsMap { bytes, inode, first } => {
                 let list = run.fs_list(namespace, inode).map_err(plain)?;
                 let entries = list.iter().skip(first as usize).flat_map(|entry| entry.map(u32::to_le_bytes)).flatten();
-                let start = out.len();
-                out.extend((list.len() as u32).to_le_bytes());
-                out.extend([0; 4]);
-                out.extend(entries.take(bytes as usize));
-                out.resize(start + bytes as usize, 0);
+                let head = u64::from(list.len() as u32).to_le_bytes().into_iter();
+                let listed: Vec<u8> = head.chain(entries).take(bytes as usize).collect();
+                listed.chunks(PAGE_BYTES).for_each(|piece| data.put(piece));
+                data.put_zeroes(bytes as usize - listed.len());
                 false
             }
             IoRequest::FsReset => {

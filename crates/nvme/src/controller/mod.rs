@@ -4,6 +4,7 @@
 //! subsystem   the device, its namespaces, everything that connections share
 //! request     a submission queue entry, checked once, as what it asks for
 //! io          I/O commands on the device
+//! data        their data, wherever the transport has them
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! ```
 //! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can reach past its
@@ -11,6 +12,7 @@
 
 mod admin;
 mod association;
+mod data;
 mod features;
 mod identify;
 mod io;
@@ -21,6 +23,7 @@ mod subsystem;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::Association;
+pub use data::{HostData, InMemory};
 pub use io::{Job, Outcome};
 pub use request::{IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};

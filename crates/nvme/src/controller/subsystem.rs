@@ -119,7 +119,7 @@ impl Subsystem {
     /// # Errors
     /// Namespaces that do not fit, or a device without bytes.
     pub fn new(
-        device: Device,
+        mut device: Device,
         nqn: &str,
         specs: &[NamespaceSpec],
         latency: Latency,
@@ -154,6 +154,7 @@ impl Subsystem {
                 "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
             )));
         }
+        device.keep_time(latency == Latency::Emulated);
         // The same name, the same serial number.
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
         Ok(Self {

@@ -10,8 +10,8 @@
 
 use super::wire::{self, Agreement, Pdu};
 use crate::controller::{
-    AdminOutcome, Association, IN_CAPSULE_BYTES, IoRequest, Job, Latency, Outcome, QUEUE_ENTRIES_MAX, Subsystem,
-    Transfer, admin_transfer, fabrics_kind,
+    AdminOutcome, Association, IN_CAPSULE_BYTES, InMemory, IoRequest, Job, Latency, Outcome, QUEUE_ENTRIES_MAX,
+    Subsystem, Transfer, admin_transfer, fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
@@ -439,7 +439,7 @@ impl Connection {
         let namespace = subsystem.namespace(sqe.nsid);
         let transfer = namespace.map_or(Transfer::None, |namespace| request.transfer(namespace.lba_shift));
         let cache_enabled = queue.association.cache_enabled();
-        let job = Job { nsid: sqe.nsid, request: &request, data, now, cache_enabled };
+        let job = Job { nsid: sqe.nsid, request: &request, now, cache_enabled };
         let device = device.get_or_insert_with(|| subsystem.device());
         let later = subsystem.latency() == Latency::Emulated;
         let mut held = std::mem::take(&mut self.scratch);
@@ -452,10 +452,15 @@ impl Connection {
                 let flags = Flags::new().with_last(true).with_success(queue.no_flow_control);
                 let header = Data::new(cid, 0, 0, bytes);
                 wire::put_data(to, kind::C2H_DATA, flags, &header, agreed, bytes as usize, |to| {
-                    subsystem.execute(device, &job, to)
+                    let start = to.len();
+                    let outcome = subsystem.execute(device, &job, &mut InMemory { from_host: &[], to_host: to });
+                    if !outcome.status.is_success() {
+                        to.truncate(start);
+                    }
+                    outcome
                 })
             }
-            _ => subsystem.execute(device, &job, to),
+            _ => subsystem.execute(device, &job, &mut InMemory { from_host: data, to_host: &mut Vec::new() }),
         };
         let Outcome { status, result, done_at } = outcome;
         let sent = matches!(transfer, Transfer::ToHost(_)) && status.is_success();

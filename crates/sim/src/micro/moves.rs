@@ -42,16 +42,16 @@ pub fn moves(device: &mut Device, how: MoveHow, threads: u32, count: u64) -> Res
             }
             (MoveHow::ReadWrite, 0) => {
                 let (done_at, page) = device.read(now, source);
-                let payload = match page? {
-                    Page::Bytes(bytes) => Payload::Bytes(bytes),
-                    Page::Identity(identity) => Payload::Identity(identity),
-                    Page::Zeroes | Page::Unknown => Payload::Identity(FRESH + n),
-                };
-                with_host.insert(n, payload);
+                with_host.insert(n, page?);
                 Ok(Step::Next(done_at))
             }
             (MoveHow::ReadWrite, _) => {
-                let payload = with_host.remove(&n).expect("it has been read");
+                let page = with_host.remove(&n).expect("it has been read");
+                let payload = match &page {
+                    Page::Bytes(bytes) => Payload::Bytes(bytes),
+                    Page::Identity(identity) => Payload::Identity(*identity),
+                    Page::Zeroes | Page::Unknown => Payload::Identity(FRESH + n),
+                };
                 let written = device.write(now, target, &payload);
                 written.result.map(|()| Step::Done(written.done_at))
             }
