@@ -194,6 +194,8 @@ impl Setup {
             log_bytes: log_bytes(scheme, profile),
             segment_bytes: profile.segment_bytes,
             cache_pages: profile.cache_pages,
+            // The negative control: energy for one page.
+            energy_pages: u32::from(mutant == Some(Guard::CapacitorEnergy)),
             entry: profile.entry,
             degree: u32::from(profile.count_max).clamp(2, 4) - 1,
             dedup: profile.dedup,
@@ -259,6 +261,7 @@ pub fn scheme_of(guard: Guard) -> SchemeKind {
         | Guard::ExtensionInTime
         | Guard::GatheredFirst => SchemeKind::RemapSsdX,
         Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => SchemeKind::LocalFlash,
+        Guard::CapacitorEnergy | Guard::ArmedLast => SchemeKind::ShadowOob,
         Guard::HomesRenewed | Guard::RecordBeforeReclaim | Guard::RecordNewest => SchemeKind::WalSsd,
         _ => SchemeKind::RemapSsd,
     }

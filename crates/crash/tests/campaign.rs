@@ -2,7 +2,7 @@
 
 use remap_ssd_crash::setup::Setup;
 use remap_ssd_crash::{Code, Marks, Options, Report, replay, run};
-use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
 
 /// Distinct cuts of each campaign here; the long ones run from the command line.
 const CUTS: u64 = if cfg!(debug_assertions) { 5_000 } else { 10_000 };
@@ -110,6 +110,23 @@ fn local_logs_that_leave_nvram_for_flash_survive_every_cut_and_demote_nothing_fo
     happened(&marks, &["remaps", "dedup_hits", "demoted_counter_full", "atomic_committed", "atomic_aborted"]);
     happened(&marks, GROUP_LOG);
     assert_eq!((marks.demoted_nvram_full, marks.demoted_watermark), (0, 0));
+}
+
+/// Power fails, and a capacitor saves what is in DRAM; also where the flash that it is saved to has failing blocks.
+#[test]
+fn shadows_saved_by_a_capacitor_survive_every_cut() {
+    let marks = keeps_its_promise(SchemeKind::ShadowOob);
+    happened(&marks, ALWAYS);
+    happened(&marks, REMAPPING);
+}
+
+#[test]
+fn a_capacitor_with_too_little_energy_is_caught() {
+    let options =
+        Options { mutant: Some(Guard::CapacitorEnergy), failures: 1, ..Options::new(SchemeKind::ShadowOob, 1) };
+    let report = run(&options, &mut |_| ());
+    assert_eq!(report.violations, 1);
+    assert!(report.failures[0].text.contains("after a cut, LPN"), "data is lost: {}", report.failures[0].text);
 }
 
 /// Dedup hits, full counters and the watermark are not for it: a page has two owners at most, and no home by accident.

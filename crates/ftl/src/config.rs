@@ -40,11 +40,14 @@ pub struct Config {
     pub lpns: u32,
     /// How remaps are made durable.
     pub scheme: SchemeKind,
-    /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog, NVRAM for both
-    /// mapping tables for PebbleSSD.
+    /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog, DRAM under
+    /// a capacitor for Copyless Copy, NVRAM for both mapping tables for PebbleSSD.
     pub log_bytes: u64,
     /// Pages' worth of entries that a scheme without NVRAM may cache under its capacitor, if it caches by superblock.
     pub cache_pages: u32,
+    /// Flash pages that a capacitor's energy programs when power fails, for a scheme that relies on one; 0 is as many as
+    /// its DRAM fills.
+    pub energy_pages: u32,
     /// Bytes of an NVRAM segment.
     pub segment_bytes: u32,
     /// Size of a remapping entry.
@@ -87,6 +90,7 @@ impl Default for Config {
             scheme: SchemeKind::RemapSsd,
             log_bytes: 80 << 20,
             cache_pages: 64,
+            energy_pages: 0,
             segment_bytes: 1024,
             entry: EntrySize::Bytes16,
             degree: 2,

@@ -92,6 +92,10 @@ guards! {
     RecordBeforeReclaim = "record-before-reclaim",
     /// A commit record speaks of the newest page that was written for its home before it.
     RecordNewest = "record-newest",
+    /// A capacitor's energy suffices for all that its DRAM may hold.
+    CapacitorEnergy = "capacitor-energy",
+    /// DRAM counts only once all entries are in it and the flash that it is saved to is ready.
+    ArmedLast = "armed-last",
     /// Virtual time resumes above everything found on the media.
     TimeResumes = "time-resumes",
 }

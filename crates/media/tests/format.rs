@@ -50,6 +50,21 @@ const RECORDS: &[(&str, &[&str])] = &[
         &["const UNIT_ENTRIES_MAX", "const UNITS_MIN", "const SLOT_WORDS", "struct UnitHead", "fn word"],
     ),
     ("crates/ftl/src/scheme/pebble.rs", &["struct RoomHead", "struct Slot", "fn nvram_words", "fn slot_word"]),
+    (
+        "crates/ftl/src/scheme/shadow_oob/saved.rs",
+        &[
+            "const ENTRIES_MAX",
+            "const PAGES_MIN",
+            "const FAILURES",
+            "const SLOT_WORDS",
+            "struct SavedOf",
+            "struct SavedPlace",
+            "fn encode",
+            "fn new",
+            "fn area_word",
+            "fn slot_word",
+        ],
+    ),
     ("crates/ftl/src/scheme/wal.rs", &["const SLOT_WORDS", "struct Commit", "fn word"]),
     ("crates/ftl/src/scheme/flog.rs", &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape", "fn word"]),
 ];

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Schemes, by name: none, remap-ssd, flog, nlog, opt [default: these]; unsafe, pebble, remap-ssd-x, local-flash,
-    /// remap-ssd-lh.
+    /// remap-ssd-lh, wal-ssd, shadow-oob.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub scheme: Vec<SchemeKind>,
 

@@ -12,8 +12,18 @@ fn one_scheme_is_an_object_and_several_are_a_list() {
     assert!(one["cuts"].as_u64().unwrap() >= 300);
     let all = run(&["crash", "--cuts", "100", "--json"]).ok().json();
     let schemes: Vec<&str> = all.as_array().unwrap().iter().map(|report| report["scheme"].as_str().unwrap()).collect();
-    let durable =
-        ["none", "remap-ssd", "flog", "nlog", "pebble", "remap-ssd-x", "local-flash", "remap-ssd-lh", "wal-ssd"];
+    let durable = [
+        "none",
+        "remap-ssd",
+        "flog",
+        "nlog",
+        "pebble",
+        "remap-ssd-x",
+        "local-flash",
+        "remap-ssd-lh",
+        "wal-ssd",
+        "shadow-oob",
+    ];
     assert_eq!(schemes, durable);
 }
 

@@ -1,5 +1,7 @@
 //! Recovery from media alone (FAST'21 §4.5), in named steps.
 //!
+//! 0. `RemapScheme::power_lost`: what a capacitor's energy did when power failed, on what the cut left. It is the only
+//!    step of which no cut leaves a part.
 //! 1. `read_lives`, `read_heads`: which superblocks hold data, since when.
 //! 2. `read_pages`: tail metadata of closed superblocks, OOB areas of the others: mappings made by writes.
 //!    `read_bitmaps`, `read_deallocations`: what was deallocated.
@@ -9,7 +11,7 @@
 //!
 //! For every LPN the newest witness wins; of two with one number, the one in the younger superblock. What this
 //! returns for a command that was never acknowledged becomes the truth.
-//! Invariant: nothing is written before step 5, and step 5 says nothing that steps 1 to 4 would not find again.
+//! Invariant: nothing is written between steps 0 and 5, and step 5 says nothing that steps 1 to 4 would not find again.
 
 mod flash;
 mod witnesses;
@@ -53,6 +55,8 @@ pub struct RecoveryReport {
     pub lost: u64,
     /// Atomic commands that a cut interrupted.
     pub aborted: u64,
+    /// Flash pages that a capacitor's energy programmed when power failed.
+    pub saved_pages: u64,
 }
 
 /// Why a device cannot be opened.
@@ -73,6 +77,12 @@ pub enum RecoveryError {
         /// Its page.
         page: u32,
     },
+    /// A page that a capacitor saved cannot be read: any page might be stale.
+    #[error("flash page {page}, which was saved when power failed, cannot be read")]
+    SavedDamaged {
+        /// Its page.
+        page: u32,
+    },
     /// The media does not hold a device that this configuration describes.
     #[error("not a device of this configuration: {0}")]
     Foreign(String),
@@ -89,6 +99,7 @@ impl Ftl {
     pub fn recover(media: Media, config: Config) -> Result<(Self, RecoveryReport), RecoveryError> {
         let mut ftl = Self::assemble(media, config)?;
         let mut witnesses = Witnesses::new(&ftl.core);
+        witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
         ftl.read_lives(&mut witnesses)?;
         witnesses.aborted = ftl.atomic.read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
         ftl.read_heads(&mut witnesses)?;

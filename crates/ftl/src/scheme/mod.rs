@@ -21,6 +21,7 @@ pub mod remap_ssd;
 mod remap_ssd_lh;
 mod remap_ssd_x;
 mod segments;
+mod shadow_oob;
 mod wal;
 
 use crate::config::{Config, ConfigError};
@@ -69,11 +70,14 @@ pub enum SchemeKind {
     /// WAL-SSD: a page's OOB names its future home, and a remap to it takes one commit record a command.
     #[serde(rename = "wal-ssd")]
     WalSsd,
+    /// Copyless Copy (HPCC'19): entries in DRAM, saved to reserved flash by a capacitor when power fails.
+    #[serde(rename = "shadow-oob")]
+    ShadowOob,
 }
 
 impl SchemeKind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::None,
         Self::RemapSsd,
         Self::FLog,
@@ -85,6 +89,7 @@ impl SchemeKind {
         Self::LocalFlash,
         Self::RemapSsdLh,
         Self::WalSsd,
+        Self::ShadowOob,
     ];
     /// Those that FAST'21 compares: what is run unless told otherwise.
     pub const FAST21: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
@@ -114,6 +119,7 @@ impl SchemeKind {
             Self::LocalFlash => "local-flash",
             Self::RemapSsdLh => "remap-ssd-lh",
             Self::WalSsd => "wal-ssd",
+            Self::ShadowOob => "shadow-oob",
         }
     }
 }
@@ -200,6 +206,14 @@ pub struct Usage {
 
 /// How remaps are made durable.
 pub trait RemapScheme: Send {
+    /// Power has failed: what the energy of a capacitor still does, before anything is recovered. Pages programmed.
+    ///
+    /// # Errors
+    /// What must be saved cannot be read.
+    fn power_lost(&mut self, _core: &mut Core) -> Result<u64, RecoveryError> {
+        Ok(0)
+    }
+
     /// Can it remap at all? If not, the core copies.
     fn remaps(&self) -> bool {
         true
@@ -316,6 +330,7 @@ pub fn build(config: &Config, geometry: &Geometry) -> Box<dyn RemapScheme> {
         SchemeKind::LocalFlash => Box::new(local_flash::LocalFlash::new(config, geometry)),
         SchemeKind::RemapSsdLh => Box::new(remap_ssd_lh::RemapSsdLh::new(config, geometry)),
         SchemeKind::WalSsd => Box::new(wal::Wal::new(config, geometry)),
+        SchemeKind::ShadowOob => Box::new(shadow_oob::ShadowOob::new(config, geometry)),
     }
 }
 
@@ -330,6 +345,7 @@ pub fn nvram_words(config: &Config, geometry: &Geometry) -> usize {
         | SchemeKind::WalSsd => (config.log_bytes / 8) as usize,
         SchemeKind::FLog => flog::BUFFER_WORDS,
         SchemeKind::LocalFlash => local_flash::cache_words(config),
+        SchemeKind::ShadowOob => shadow_oob::words(config, geometry),
         SchemeKind::Pebble => pebble::nvram_words(config, geometry),
     }
 }
@@ -348,6 +364,7 @@ pub fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
         SchemeKind::FLog => flog::flash_need(config, geometry),
         SchemeKind::LocalFlash => local_flash::flash_need(config, geometry),
         SchemeKind::RemapSsdLh => remap_ssd_lh::flash_need(config, geometry),
+        SchemeKind::ShadowOob => shadow_oob::flash_need(config, geometry),
         _ => FlashNeed::default(),
     }
 }
@@ -367,5 +384,6 @@ pub fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
         SchemeKind::Pebble => pebble::check(config, geometry),
         SchemeKind::LocalFlash => local_flash::check(config),
         SchemeKind::RemapSsdLh => remap_ssd_lh::check(config, geometry),
+        SchemeKind::ShadowOob => shadow_oob::check(config, geometry),
     }
 }

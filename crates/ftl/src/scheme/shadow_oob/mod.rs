@@ -1,0 +1,455 @@
+//! Copyless Copy (HPCC'19 §II): the LPNs that share a page stand in DRAM, in a *shadow* of its OOB.
+//!
+//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to 2^n - 1 in all
+//! (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a capacitor has energy for so many flash
+//! pages (`energy_pages`), and the shadows are programmed to flash that has been kept erased for them (`saved`). What
+//! recovery reads is flash alone.
+//!
+//! DRAM is words of the NVRAM image without NVRAM's costs: `log_bytes` of entries. As everywhere, L2P and counts are not
+//! saved but follow from OOBs, tails and entries, so that a mapping needs an entry only where no OOB tells of it.
+//!
+//! Order at power-on: 1. reserved flash is opened: erased, and its heads  2. the entries in force are put into DRAM
+//! 3. the device is *armed*, after everything  4. new entries (fence)  5. what was saved before is erased, after everything.
+//! Cut before 3: nothing is saved, and what was saved before counts. After 3: what is in DRAM is saved, which is all; and
+//! what was saved before says nothing newer.
+//!
+//! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has room for all slots; while
+//! not, every one has a saved entry, and none is made. A slot is used again only after it has been zeroed, which waits for
+//! what superseded its entry. Absent: what happens when power fails (`saved`).
+
+mod saved;
+
+use super::log_entry::LogEntry;
+use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
+use crate::config::{Config, ConfigError};
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::layout::Layout;
+use crate::recovery::{RecoveryError, Witnesses};
+use crate::stats::Demotion;
+use crate::superblock::{State, Stream};
+use remap_ssd_media::{After, ClearId, Geometry, Oob, Ppn, Purpose, SbId};
+use saved::{Reserve, SLOT_WORDS, SavedPage};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Sweeping pays only if more than one slot in so many is gained.
+const STALE_SHARE: usize = 20;
+/// The slot of an entry that is on flash only.
+const SAVED: u32 = u32::MAX;
+
+/// An entry, and its slot.
+#[derive(Clone, Copy)]
+struct Tag {
+    slot: u32,
+    offset: u32,
+    lpn: u32,
+    wsn: u64,
+}
+
+/// Superblocks of stream Log that power-on found.
+#[derive(Default)]
+struct Found {
+    /// What was saved last, or nothing that counts, is in them.
+    saved: Vec<SbId>,
+    outdated: Vec<SbId>,
+    /// Erased but for their heads.
+    empty: Vec<SbId>,
+}
+
+pub(super) struct ShadowOob {
+    reserve: Reserve,
+    /// Will DRAM be saved?
+    armed: bool,
+    found: Found,
+    /// Entries by the superblock that they name a page of. Of several with one LPN and offset the last is the newest.
+    tags: Vec<Vec<Tag>>,
+    /// Slots that hold nothing, longest free first, with the zeroing to wait for.
+    free: VecDeque<(u32, ClearId)>,
+    /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many slots.
+    fullest: u32,
+    /// Stale entries below which it is not worth looking for them.
+    hopeless_below: usize,
+}
+
+fn reserve(config: &Config, geometry: &Geometry, base: usize) -> Reserve {
+    Reserve::new(config, geometry, base)
+}
+
+/// Words of DRAM that the capacitor keeps.
+pub(super) fn words(config: &Config, geometry: &Geometry) -> usize {
+    reserve(config, geometry, 0).words()
+}
+
+/// Superblocks of the reserved flash.
+pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
+    reserve(config, geometry, 0).flash_need()
+}
+
+/// Checks the parameters.
+pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
+    const LEAST: u64 = 16 * 16;
+    if !(LEAST..=(1 << 30) * 16).contains(&config.log_bytes) {
+        return Err(ConfigError(format!("log_bytes = {} must be {LEAST} to 16 GiB of DRAM", config.log_bytes)));
+    }
+    let needed = reserve(config, geometry, 0).energy_needed();
+    let enough = config.energy_pages == 0 || config.energy_pages >= needed;
+    if !enough && config.guards.has(Guard::CapacitorEnergy) {
+        return Err(ConfigError(format!(
+            "energy_pages = {} cannot save the {} bytes of DRAM that log_bytes says: use at least {needed}, or 0 for as \
+             many as that takes",
+            config.energy_pages, config.log_bytes
+        )));
+    }
+    Ok(())
+}
+
+impl ShadowOob {
+    /// No entries, and nothing reserved yet.
+    pub fn new(config: &Config, geometry: &Geometry) -> Self {
+        let reserve = reserve(config, geometry, Layout::new(config, geometry).scheme);
+        Self {
+            reserve,
+            armed: false,
+            found: Found::default(),
+            tags: vec![Vec::new(); geometry.superblocks() as usize],
+            free: (0..reserve.slots as u32).map(|slot| (slot, ClearId::default())).collect(),
+            fullest: 0,
+            hopeless_below: 0,
+        }
+    }
+
+    fn used(&self) -> usize {
+        self.reserve.slots - self.free.len()
+    }
+
+    /// Superblocks for what the capacitor would save; `false` if there are not enough.
+    fn reserve_flash(&mut self, core: &mut Core) -> bool {
+        let kept_free = 1 + core.config.gc_policy.zones() as u32;
+        let (wanted, least) = self.reserve.room_needed(&core.geometry);
+        core.blocks.close_log();
+        let room = |core: &Core, area: &[SbId]| area.iter().map(|sb| core.blocks.get(*sb).capacity).sum::<u32>();
+        while room(core, &self.found.empty) < wanted && self.found.empty.len() < self.reserve.superblocks_max {
+            if core.blocks.free() <= kept_free || !core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn) {
+                break;
+            }
+            self.found.empty.push(core.blocks.open(Stream::Log).expect("just opened").sb);
+            core.blocks.close_log();
+        }
+        room(core, &self.found.empty) >= least
+    }
+
+    /// From now on DRAM counts: all entries are in it, and there is flash to save them to.
+    #[cold]
+    fn arm(&mut self, core: &mut Core) -> bool {
+        for sb in std::mem::take(&mut self.found.outdated) {
+            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+        }
+        let entries: usize = self.tags.iter().map(Vec::len).sum();
+        if entries > self.free.len() || !self.reserve_flash(core) {
+            return false;
+        }
+        // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation, after everything.
+        // Cut before 2: what was saved before counts. A device that was armed too early would save to flash that is not
+        // erased, or whose head is not there, or not all entries.
+        let words = self.found.empty.iter().map(|sb| u64::from(sb.0) + 1).chain(std::iter::repeat(0));
+        for (index, word) in (0..self.reserve.superblocks_max).zip(words) {
+            core.media.store_capacitor(self.reserve.area_word(index), word, Purpose::Meta, After::NOTHING);
+        }
+        for sb in 0..self.tags.len() {
+            for at in 0..self.tags[sb].len() {
+                let Tag { offset, lpn, wsn, .. } = self.tags[sb][at];
+                let ppn = core.geometry.page(SbId(sb as u32), offset);
+                let entry = Remapping { lpn, ppn, wsn, source: None, atomic: None };
+                self.tags[sb][at].slot = self.store(core, &entry, Purpose::Meta);
+            }
+        }
+        let generation = core.tick();
+        let after = if core.config.guards.has(Guard::ArmedLast) { After::ALL } else { After::NOTHING };
+        core.media.store_capacitor(self.reserve.base, generation, Purpose::Meta, after);
+        core.media.fence();
+        self.armed = true;
+        self.found.empty.clear();
+        for sb in std::mem::take(&mut self.found.saved) {
+            core.blocks.erase(&mut core.media, sb, &mut core.wsn);
+        }
+        true
+    }
+
+    /// Puts an entry into the slot that has been free longest.
+    fn store(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) -> u32 {
+        let (slot, clear) = self.free.pop_front().expect("a slot was secured");
+        // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was being written, one: its
+        // torn bit is missing then.
+        let mut after = After::clear(clear);
+        if core.config.guards.has(Guard::EntryAfterPage) {
+            after = after.and(After::page(entry.ppn));
+        }
+        let word = self.reserve.slot_word(slot);
+        for (index, value) in LogEntry::of(core, entry).words().into_iter().enumerate() {
+            core.media.store_capacitor(word + index, value, purpose, after);
+        }
+        slot
+    }
+
+    fn append(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) {
+        let slot = self.store(core, entry, purpose);
+        let (sb, offset) = (core.geometry.superblock(entry.ppn), core.geometry.offset(entry.ppn));
+        self.tags[sb.0 as usize].push(Tag { slot, offset, lpn: entry.lpn, wsn: entry.wsn });
+    }
+
+    /// Zeroes a slot, after what superseded its entry, and frees it.
+    fn release(&mut self, core: &mut Core, slot: u32) {
+        if slot == SAVED {
+            return;
+        }
+        let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
+        let clear = core.media.clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
+        self.free.push_back((slot, clear));
+    }
+
+    /// Drops the entries of a superblock that are not in force, and all but the newest of one mapping.
+    fn sweep(&mut self, core: &mut Core, sb: SbId) {
+        const AHEAD: usize = 24;
+        let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
+        let mut kept = Vec::with_capacity(core.blocks.get(sb).remapped as usize + 64);
+        for index in (0..tags.len()).rev() {
+            if let Some(next) = index.checked_sub(AHEAD) {
+                core.map.prefetch(tags[next].lpn);
+            }
+            let tag = tags[index];
+            if core.map.is_remapped_at(tag.lpn, core.geometry.page(sb, tag.offset)) {
+                core.map.hide_remapped(tag.lpn);
+                kept.push(tag);
+            } else {
+                self.release(core, tag.slot);
+            }
+        }
+        kept.iter().for_each(|tag| core.map.mark_remapped(tag.lpn));
+        kept.reverse();
+        tags.clear();
+        self.tags[sb.0 as usize] = kept;
+    }
+
+    fn has_room(&self, entries: usize) -> bool {
+        self.free.len() >= self.fullest as usize + entries
+    }
+
+    /// Frees the slots of stale entries where there are many of them.
+    #[cold]
+    fn make_room(&mut self, core: &mut Core, entries: usize) -> bool {
+        let stale = self.used().saturating_sub(core.blocks.remapped_total() as usize);
+        if stale < self.hopeless_below {
+            return false;
+        }
+        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        if self.has_room(entries) {
+            return true;
+        }
+        if stale * STALE_SHARE > self.reserve.slots {
+            core.stats.metadata_gc_runs += 1;
+            for index in 0..self.tags.len() as u32 {
+                let sb = SbId(index);
+                let all = self.tags[index as usize].len();
+                if (all - core.blocks.get(sb).remapped as usize) * STALE_SHARE > all {
+                    self.sweep(core, sb);
+                }
+            }
+        }
+        let found = self.has_room(entries);
+        self.hopeless_below = if found { 0 } else { stale + self.reserve.slots / STALE_SHARE + 1 };
+        found
+    }
+
+    /// Is a superblock erased but for its head?
+    fn is_empty(core: &Core, sb: SbId) -> bool {
+        let head = core.blocks.get(sb).head;
+        (0..core.geometry.pages_per_superblock())
+            .all(|offset| offset == head || !core.media.is_programmed(core.geometry.page(sb, offset)))
+    }
+
+    /// The pages saved in a superblock, by generation.
+    fn read_saved(
+        &self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+        sb: SbId,
+        pages: &mut BTreeMap<u64, Vec<SavedPage>>,
+        unreadable: &mut Option<u32>,
+    ) -> Option<u64> {
+        let superblock = *core.blocks.get(sb);
+        let mut newest = None;
+        for offset in 0..core.geometry.pages_per_superblock() {
+            let page = core.geometry.page(sb, offset);
+            if !core.media.is_programmed(page) || offset == superblock.head {
+                continue;
+            }
+            witnesses.report.log_pages += 1;
+            match core.media.read_meta(page, Purpose::Meta) {
+                Ok(Some((oob, bytes))) => {
+                    let present = oob.incarnation() == superblock.life.incarnation() & 63;
+                    if let Some(saved) = SavedPage::decode(&bytes).filter(|_| oob.lpn() == Oob::LOG && present) {
+                        newest = newest.max(Some(saved.of.generation()));
+                        pages.entry(saved.of.generation()).or_default().push(saved);
+                    }
+                }
+                Ok(None) => {}
+                // A program that failed, an erase that was cut; or what was saved is damaged.
+                Err(_) => *unreadable = Some(page.0),
+            }
+        }
+        newest
+    }
+}
+
+impl RemapScheme for ShadowOob {
+    fn power_lost(&mut self, core: &mut Core) -> Result<u64, RecoveryError> {
+        self.reserve.save(core)
+    }
+
+    fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        if core.blocks.remapped_total() as f64 >= core.config.watermark * self.reserve.slots as f64 {
+            return Err(Demotion::Watermark);
+        }
+        let armed = self.armed || (may_reclaim && self.arm(core));
+        if !armed {
+            return Err(Demotion::NvramFull);
+        }
+        self.fullest = self.fullest.max(core.blocks.get(core.geometry.superblock(ppn)).remapped + 1);
+        match self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
+            true => Ok(()),
+            false => Err(Demotion::NvramFull),
+        }
+    }
+
+    fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
+        self.append(core, remapping, purpose);
+    }
+
+    fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
+        if !self.armed || self.free.is_empty() {
+            return false;
+        }
+        self.append(core, remapping, Purpose::Gc);
+        true
+    }
+
+    fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
+        let references = core.blocks.get(sb).remapped;
+        if self.armed { references.saturating_sub(self.free.len() as u32) } else { references }
+    }
+
+    fn prepare(&mut self, core: &mut Core, entries: u32) {
+        // Each may also make the fullest superblock fuller.
+        let entries = 2 * entries as usize;
+        if (self.armed || self.arm(core)) && !self.has_room(entries) {
+            self.make_room(core, entries);
+        }
+    }
+
+    fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+        let owner = |tag: &Tag| OwnerRef { offset: tag.offset, lpn: tag.lpn, wsn: tag.wsn, source: None };
+        out.extend(self.tags[sb.0 as usize].iter().map(owner));
+    }
+
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
+        for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
+            self.release(core, tag.slot);
+        }
+        self.hopeless_below = 0;
+    }
+
+    fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+        let is_log = |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
+        let logs = core.blocks.iter().filter(|(_, sb)| is_log(sb.stream, sb.state));
+        let logs: Vec<SbId> = logs.map(|(id, _)| id).collect();
+        let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), None);
+        for sb in logs {
+            let newest = self.read_saved(core, witnesses, sb, &mut pages, &mut unreadable);
+            match newest {
+                Some(generation) => filled.push((generation, sb)),
+                None if Self::is_empty(core, sb) => self.found.empty.push(sb),
+                None => self.found.outdated.push(sb),
+            }
+        }
+        // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
+        let Some((last, pages)) = pages.pop_last() else { return Ok(()) };
+        witnesses.saw(last);
+        let numbers: BTreeSet<u32> = pages.iter().map(|page| page.place.number()).collect();
+        if let Some(page) =
+            unreadable.filter(|_| pages.iter().any(|saved| numbers.len() < saved.place.pages() as usize))
+        {
+            return Err(RecoveryError::SavedDamaged { page });
+        }
+        for (generation, sb) in filled {
+            let list = if generation == last { &mut self.found.saved } else { &mut self.found.outdated };
+            list.push(sb);
+        }
+        for words in pages.iter().flat_map(|page| &page.entries) {
+            let entry = LogEntry::from_words(*words);
+            let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
+            if intact && entry.is_current(core) {
+                let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
+                witnesses.remap(core, lpn, ppn, wsn, None);
+                let tag = Tag { slot: SAVED, offset: core.geometry.offset(ppn), lpn, wsn };
+                self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
+            }
+        }
+        self.tags.iter_mut().for_each(|tags| tags.sort_by_key(|tag| tag.wsn));
+        Ok(())
+    }
+
+    fn resume(&mut self, core: &mut Core) -> bool {
+        for index in 0..self.tags.len() as u32 {
+            self.sweep(core, SbId(index));
+        }
+        core.blocks.close_log();
+        // Without flash to reserve, the saved entries go on counting, and nothing is remapped before there is some.
+        self.arm(core);
+        true
+    }
+
+    fn usage(&self, core: &Core) -> Usage {
+        Usage {
+            capacity_bytes: self.reserve.slots as u64 * 16,
+            used_bytes: self.used() as u64 * 16,
+            valid_bytes: core.blocks.remapped_total() * 16,
+            ..Usage::default()
+        }
+    }
+
+    fn check(&self, core: &Core) -> Result<(), String> {
+        let mut slots: BTreeSet<u32> = self.free.iter().map(|(slot, _)| *slot).collect();
+        for (index, tags) in self.tags.iter().enumerate() {
+            for tag in tags {
+                let ppn = core.geometry.page(SbId(index as u32), tag.offset);
+                let entry = Remapping { lpn: tag.lpn, ppn, wsn: tag.wsn, source: None, atomic: None };
+                if (tag.slot == SAVED) == self.armed {
+                    return Err(format!("the entry of LPN {} is not where it should be", tag.lpn));
+                }
+                let word = self.reserve.slot_word(if self.armed { tag.slot } else { 0 });
+                let stored = [core.media.stored_word(word), core.media.stored_word(word + 1)];
+                if self.armed && (stored != LogEntry::of(core, &entry).words() || !slots.insert(tag.slot)) {
+                    return Err(format!("slot {} does not say what is known of it", tag.slot));
+                }
+            }
+        }
+        if slots.len() != self.reserve.slots {
+            return Err(format!("{} slots of {} are known", slots.len(), self.reserve.slots));
+        }
+        let mut known: Vec<BTreeSet<(u32, u32)>> = Vec::with_capacity(self.tags.len());
+        known.extend(self.tags.iter().map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset)).collect()));
+        for lpn in 0..core.map.len() {
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let sb = core.geometry.superblock(mapping.ppn);
+            if !known[sb.0 as usize].contains(&(lpn, core.geometry.offset(mapping.ppn))) {
+                return Err(format!("LPN {lpn} is remapped to {:?} and no entry says so", mapping.ppn));
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self, sb: SbId) -> Option<GroupInfo> {
+        let entries = self.tags[sb.0 as usize].len() as u32;
+        Some(GroupInfo { entries, pages: entries.into(), ..GroupInfo::default() })
+    }
+}

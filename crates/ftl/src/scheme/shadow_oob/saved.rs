@@ -1,0 +1,234 @@
+//! What the capacitor's energy is for: the entries in DRAM, programmed to flash that is kept erased for them.
+//!
+//! The routine runs when power has failed, on what the cut left, before anything else does. It knows what is in DRAM:
+//! where the reserved flash is, and the entries. It programs them page by page, as many pages as the energy lasts, and
+//! DRAM forgets. Nothing can interrupt it: power has failed already. (A process that dies in it, with the device in a
+//! folder, begins again and leaves out the pages that are there.)
+//!
+//! Invariants: reserved flash is erased but for its heads as long as the device is armed; nothing is saved of a device
+//! that is not. Absent: which entries there are (the scheme's), and reading back what was saved (the scheme's replay).
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::life::LifeRecord;
+use crate::recovery::RecoveryError;
+use crate::scheme::FlashNeed;
+use crate::scheme::log_entry::LogEntry;
+use bitfield_struct::bitfield;
+use remap_ssd_media::{After, Geometry, Oob, Purpose, SbId, Stored};
+use std::collections::BTreeSet;
+use zerocopy::IntoBytes;
+
+/// Entries of a saved page, beside its header.
+const ENTRIES_MAX: usize = remap_ssd_media::geometry::PAGE_BYTES / 16 - 1;
+/// Several pages show what a budget does: with few bytes, pages are filled partly.
+const PAGES_MIN: usize = 8;
+/// Blocks that may fail while all is saved.
+const FAILURES: u32 = 3;
+/// Words of an entry in DRAM.
+pub(super) const SLOT_WORDS: usize = 2;
+
+/// First word of a saved page.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub(super) struct SavedOf {
+    /// Number that the device was armed with: what was saved last counts.
+    #[bits(42)]
+    pub generation: u64,
+    #[bits(22)]
+    __: u32,
+}
+
+/// Second word of a saved page.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub(super) struct SavedPlace {
+    /// Its number, from 0.
+    pub number: u32,
+    /// Pages that were to be saved.
+    pub pages: u32,
+}
+
+/// What a saved page says.
+pub(super) struct SavedPage {
+    pub of: SavedOf,
+    pub place: SavedPlace,
+    pub entries: Vec<[u64; 2]>,
+}
+
+impl SavedPage {
+    fn encode(&self) -> Box<[u8]> {
+        let mut bytes = Vec::with_capacity(16 * (1 + self.entries.len()));
+        bytes.extend_from_slice([self.of.into_bits(), self.place.into_bits()].as_bytes());
+        bytes.extend_from_slice(self.entries.as_bytes());
+        bytes.into()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let pairs: Vec<[u64; 2]> =
+            bytes.as_chunks::<8>().0.as_chunks::<2>().0.iter().map(|pair| pair.map(u64::from_le_bytes)).collect();
+        let ([of, place], entries) = pairs.split_first()?;
+        Some(Self { of: (*of).into(), place: (*place).into(), entries: entries.to_vec() })
+    }
+}
+
+/// Sizes, and where things are in DRAM: the generation that the device is armed with, or 0; the superblocks of the
+/// reserved flash, each plus one; the slots.
+#[derive(Clone, Copy)]
+pub(super) struct Reserve {
+    pub base: usize,
+    /// Superblocks of the reserved flash, at most.
+    pub superblocks_max: usize,
+    pub slots: usize,
+    per_page: usize,
+    /// Pages of a full DRAM.
+    pages: u32,
+    energy: u32,
+}
+
+impl Reserve {
+    pub fn new(config: &Config, geometry: &Geometry, base: usize) -> Self {
+        let slots = (config.log_bytes / (8 * SLOT_WORDS as u64)) as usize;
+        let per_page = (slots / PAGES_MIN).clamp(2, ENTRIES_MAX);
+        let pages = slots.div_ceil(per_page) as u32;
+        let room = pages + FAILURES * geometry.pages_per_block();
+        let superblocks_max = room.div_ceil(config.data_pages(geometry).max(1)) as usize;
+        let energy = if config.energy_pages == 0 { pages + FAILURES } else { config.energy_pages };
+        Self { base, superblocks_max, slots, per_page, pages, energy }
+    }
+
+    /// Words of DRAM that the capacitor keeps.
+    pub fn words(&self) -> usize {
+        1 + self.superblocks_max + self.slots * SLOT_WORDS
+    }
+
+    /// Programs that save a full DRAM, failing blocks included.
+    pub fn energy_needed(&self) -> u32 {
+        self.pages + FAILURES
+    }
+
+    pub fn flash_need(&self) -> FlashNeed {
+        // The next power-on fills new ones before those of the last one are erased.
+        FlashNeed { held: self.superblocks_max as u32, spare: self.superblocks_max as u32 }
+    }
+
+    pub fn area_word(&self, index: usize) -> usize {
+        self.base + 1 + index
+    }
+
+    pub fn slot_word(&self, slot: u32) -> usize {
+        self.base + 1 + self.superblocks_max + slot as usize * SLOT_WORDS
+    }
+
+    /// Pages that the reserved flash must have room for; the second number is the least that will do.
+    pub fn room_needed(&self, geometry: &Geometry) -> (u32, u32) {
+        let block = geometry.pages_per_block();
+        (self.pages + FAILURES * block, self.pages + block)
+    }
+
+    /// Power has failed. Pages that were programmed.
+    ///
+    /// # Errors
+    /// A word of DRAM that cannot be read.
+    pub fn save(&self, core: &mut Core) -> Result<u64, RecoveryError> {
+        let ops = core.media.ops.len();
+        let generation = self.load(core, self.base)?;
+        let programmed = if generation == 0 { 0 } else { self.program(core, generation)? };
+        core.media.settle_all();
+        // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they say the same.
+        if (self.base..self.base + self.words()).any(|word| core.media.stored_word(word) != 0) {
+            core.media.clear_capacitor(self.base, self.words(), After::NOTHING);
+            core.media.settle_all();
+        }
+        // The capacitor's time is nobody's: the device is off.
+        core.media.ops.truncate(ops);
+        Ok(programmed)
+    }
+
+    fn load(&self, core: &mut Core, word: usize) -> Result<u64, RecoveryError> {
+        core.media.load(word).map_err(|_| RecoveryError::NvramDamaged { word })
+    }
+
+    fn program(&self, core: &mut Core, generation: u64) -> Result<u64, RecoveryError> {
+        let mut entries = Vec::new();
+        for slot in 0..self.slots as u32 {
+            let word = self.slot_word(slot);
+            let words = [self.load(core, word)?, self.load(core, word + 1)?];
+            let intact = LogEntry::from_words(words).is_intact() || !core.config.guards.has(Guard::TornBits);
+            if words != [0; 2] && intact {
+                entries.push(words);
+            }
+        }
+        let mut area = Vec::new();
+        for index in 0..self.superblocks_max {
+            let word = self.load(core, self.area_word(index))?;
+            area.extend(word.checked_sub(1).map(|sb| SbId(sb as u32)).filter(|sb| sb.0 < core.geometry.superblocks()));
+        }
+        let there = self.saved_before(core, &area, generation);
+        let mut places = Places::new(&area);
+        let pages = entries.len().div_ceil(self.per_page) as u32;
+        let mut energy = self.energy;
+        for (number, entries) in (0..).zip(entries.chunks(self.per_page)) {
+            let of = SavedOf::new().with_generation(generation);
+            let place = SavedPlace::new().with_number(number).with_pages(pages);
+            let bytes = SavedPage { of, place, entries: entries.to_vec() }.encode();
+            if !there.contains(&number) && !places.put(core, number, &bytes, &mut energy) {
+                break;
+            }
+        }
+        Ok(places.programmed)
+    }
+
+    /// Pages of this generation that are on flash already.
+    fn saved_before(&self, core: &Core, area: &[SbId], generation: u64) -> BTreeSet<u32> {
+        let pages = area.iter().flat_map(|sb| (0..core.geometry.pages_per_superblock()).map(|offset| (*sb, offset)));
+        let readable = pages.filter_map(|(sb, offset)| core.media.meta_uncharged(core.geometry.page(sb, offset)).ok());
+        let saved = readable.filter_map(SavedPage::decode);
+        saved.filter(|page| page.of.generation() == generation).map(|page| page.place.number()).collect()
+    }
+}
+
+/// The pages of the reserved flash, one after the other.
+struct Places<'a> {
+    area: &'a [SbId],
+    offset: u32,
+    programmed: u64,
+}
+
+impl<'a> Places<'a> {
+    fn new(area: &'a [SbId]) -> Self {
+        Self { area, offset: 0, programmed: 0 }
+    }
+
+    /// Programs one page at the next place that takes it; `false` if there is none, or no energy.
+    fn put(&mut self, core: &mut Core, number: u32, bytes: &[u8], energy: &mut u32) -> bool {
+        let geometry = core.geometry;
+        while let Some(&sb) = self.area.first() {
+            if self.offset == geometry.pages_per_superblock() {
+                (self.area, self.offset) = (&self.area[1..], 0);
+                continue;
+            }
+            let (offset, die) = (self.offset, geometry.die_of_offset(self.offset));
+            self.offset += 1;
+            // A superblock whose life cannot be read is left out: its pages might not count.
+            let Ok(record) = LifeRecord::load(&mut core.media, sb) else { continue };
+            let next = core.media.next_row(geometry.block(sb, die));
+            if (record.bad | record.failing) >> die & 1 == 1 || next != geometry.row_of_offset(offset) {
+                continue;
+            }
+            if *energy == 0 {
+                return false;
+            }
+            *energy -= 1;
+            let oob = Oob::new(Oob::LOG, u64::from(number) + 1, record.life.incarnation());
+            let stored = Stored::Meta(bytes.into());
+            if core.media.program(geometry.page(sb, offset), oob, stored, Purpose::Meta, After::NOTHING).is_ok() {
+                self.programmed += 1;
+                return true;
+            }
+            LifeRecord::store_failing(&mut core.media, sb, record.failing | 1 << die);
+        }
+        false
+    }
+}

@@ -1,0 +1,124 @@
+//! Copyless Copy: what shadows of OOBs in DRAM cost, counted exactly, and what the capacitor does when power fails.
+
+mod kit;
+
+use kit::{Random, content, device, recovered, small_config, small_geometry};
+use remap_ssd_ftl::{Config, Ftl, RecoveryError, Remap, SchemeKind, Stream};
+use remap_ssd_media::{OpKind, Page, Ppn};
+
+/// Entries of a saved page on these devices: an eighth of 512 slots.
+const PER_PAGE: usize = 64;
+
+fn config() -> Config {
+    small_config(SchemeKind::ShadowOob)
+}
+
+/// 40 LPNs written, and as many more remapped onto them as asked.
+fn with_remaps(config: &Config, remaps: u32) -> Ftl {
+    let mut ftl = device(small_geometry(), config);
+    for lpn in 0..40 {
+        ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
+    }
+    for target in 40..40 + remaps {
+        ftl.remap(&Remap { target, source: target % 40, len: 1, relocate: false, atomic: false }).unwrap();
+    }
+    ftl
+}
+
+#[test]
+fn a_remap_is_a_store_to_dram_and_costs_nothing() {
+    let mut ftl = with_remaps(&config(), 1);
+    for target in 41..241 {
+        ftl.media_mut().ops.clear();
+        let before = ftl.media().counts;
+        ftl.remap(&Remap { target, source: target % 40, len: 1, relocate: false, atomic: false }).unwrap();
+        assert!(ftl.media().ops.iter().all(|op| op.kind == OpKind::Wait), "{:?}", ftl.media().ops);
+        assert_eq!(ftl.media().counts, before);
+    }
+    assert_eq!(ftl.stats().remaps, 201);
+}
+
+/// The first remap finds flash to be saved to: a superblock of 62 pages has room for 8 pages and three failing blocks of 16.
+#[test]
+fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
+    let programs = |ftl: &Ftl| ftl.media().counts.programs;
+    let before = programs(&with_remaps(&config(), 0));
+    let mut ftl = with_remaps(&config(), 200);
+    let heads = ftl.superblocks().filter(|(_, sb)| sb.stream == Stream::Log).count() as u64;
+    assert_eq!((heads, programs(&ftl) - before), (1, 1), "the head of the reserved flash");
+    for lpn in 0..40 {
+        assert_eq!(ftl.read(40 + lpn), Ok(Page::Identity(u64::from(lpn) + 1)));
+    }
+    let already = programs(&ftl);
+    let (mut ftl, report) = recovered(ftl);
+    assert_eq!(report.saved_pages, 200u64.div_ceil(PER_PAGE as u64));
+    assert_eq!(report.log_pages, report.saved_pages, "and recovery reads what was saved, once");
+    assert_eq!(programs(&ftl) - already, report.saved_pages + 1, "and the head of new reserved flash");
+    for lpn in 0..200 {
+        assert_eq!(ftl.read(40 + lpn), Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1)));
+    }
+    let (_, again) = recovered(ftl);
+    assert_eq!(again.saved_pages, report.saved_pages, "everything is in DRAM again");
+}
+
+/// Neither does garbage collection: owners are looked up in DRAM.
+#[test]
+fn finding_owners_costs_nothing() {
+    let mut ftl = device(small_geometry(), &config());
+    let mut random = Random(3);
+    for _ in 0..20_000 {
+        let (lpn, identity) = (random.below(600) as u32, 1 + random.below(450));
+        ftl.media_mut().ops.clear();
+        ftl.write(lpn, &content(identity)).unwrap();
+        let ops = &ftl.media().ops;
+        let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) else { continue };
+        assert_eq!(ops[begin + 1].kind, OpKind::LookupEnd);
+        assert!(ops.iter().all(|op| op.kind != OpKind::NvRead));
+    }
+    assert!(ftl.stats().gc_runs > 50 && ftl.stats().remaps > 1000, "{:?}", ftl.stats());
+    ftl.check().unwrap();
+    let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(lpn).unwrap()).collect();
+    let (mut ftl, _) = recovered(ftl);
+    assert!((0..600).all(|lpn| ftl.read(lpn).unwrap() == mapped[lpn as usize]));
+}
+
+#[test]
+fn a_capacitor_that_cannot_save_all_of_dram_is_refused() {
+    let geometry = small_geometry();
+    let refused = Config { energy_pages: 10, ..config() }.check(&geometry).unwrap_err().to_string();
+    assert!(refused.contains("use at least 11"), "{refused}");
+    Config { energy_pages: 11, ..config() }.check(&geometry).unwrap();
+}
+
+/// Three of the reserved blocks fail while they are filled; the energy is for that too.
+#[test]
+fn blocks_that_fail_when_power_fails_are_left_out() {
+    let mut ftl = with_remaps(&Config { energy_pages: 11, ..config() }, 250);
+    let (sb, _) = ftl.superblocks().find(|(_, sb)| sb.stream == Stream::Log).expect("reserved flash");
+    let geometry = small_geometry();
+    ftl.media_mut().plant(|faults| {
+        for die in 0..3 {
+            faults.program.insert(geometry.block(sb, die), 1);
+        }
+    });
+    let (mut ftl, report) = recovered(ftl);
+    assert_eq!(report.saved_pages, 4);
+    for lpn in 0..250 {
+        assert_eq!(ftl.read(40 + lpn), Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1)));
+    }
+}
+
+#[test]
+fn a_saved_page_that_cannot_be_read_refuses_recovery() {
+    let ftl = with_remaps(&config(), 200);
+    let (sb, head) = ftl.superblocks().find(|(_, sb)| sb.stream == Stream::Log).map(|(id, sb)| (id, sb.head)).unwrap();
+    let (geometry, config) = (small_geometry(), ftl.config().clone());
+    let pages: Vec<Ppn> =
+        (0..6).map(|offset| geometry.page(sb, offset)).filter(|page| geometry.offset(*page) != head).collect();
+    let mut media = ftl.into_media();
+    media.plant(|faults| {
+        faults.read.insert(pages[1]);
+    });
+    let error = Ftl::recover(media, config).err().expect("which LPNs it named nobody knows");
+    assert_eq!(error, RecoveryError::SavedDamaged { page: pages[1].0 });
+}
