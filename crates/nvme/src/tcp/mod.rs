@@ -1,12 +1,14 @@
 //! NVMe/TCP: a target that serves a subsystem, and a client.
 //!
 //! ```text
+//! buffer  what has arrived and not been used
 //! wire    bytes to PDUs and back, digests
 //! target  one connection's state machine: bytes in, bytes out, no socket
 //! server  sockets, threads, the clock
 //! client  the other end
 //! ```
 
+mod buffer;
 pub mod client;
 pub mod server;
 pub mod target;

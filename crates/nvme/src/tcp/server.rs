@@ -5,10 +5,11 @@
 //! Invariants: a host that has not connected a queue holds a small buffer and only so long; a host that does not read is
 //! dropped; the number of connections is bounded, and the oldest that have not connected make room for new ones.
 
+use super::buffer::Buffer;
 use super::target::{Connection, End, PDU_BYTES_MAX, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -303,48 +304,5 @@ fn why(end: End) -> String {
     match end {
         End::Closed => "closed".into(),
         End::Fatal(error) => format!("protocol error: {error:?}"),
-    }
-}
-
-/// Bytes that have arrived and not been used.
-struct Buffer {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Buffer {
-    fn new(size: usize) -> Self {
-        Self { bytes: vec![0; size], start: 0, end: 0 }
-    }
-    fn filled(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-    fn consume(&mut self, len: usize) {
-        self.start += len;
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-    }
-    fn is_full(&self) -> bool {
-        self.start == 0 && self.end == self.bytes.len()
-    }
-    fn grow(&mut self, size: usize) {
-        self.bytes.resize(size, 0);
-    }
-    /// Reads what is there; 0 at the end.
-    fn read(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
-        if self.end == self.bytes.len() {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        match stream.read(&mut self.bytes[self.end..]) {
-            Ok(read) => {
-                self.end += read;
-                Ok(read)
-            }
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(0),
-            Err(error) => Err(error),
-        }
     }
 }

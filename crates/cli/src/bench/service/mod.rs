@@ -1,0 +1,307 @@
+//! `bench --service`: the device as hosts see it, both ends on this machine and in this process.
+//!
+//! Invariants: a number is the median of several rounds; the rounds of different loads alternate, so that a machine that is
+//! busy for a while slows all of them. Absent: other hosts' drivers.
+
+mod load;
+mod rig;
+
+use super::{Args, median};
+use crate::failure::Failure;
+use crate::output;
+use indicatif::ProgressBar;
+use load::{Kind, Lane, Load, Until};
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_media::PageView;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_nvme::controller::Latency;
+use remap_ssd_nvme::tcp::client::Client;
+use remap_ssd_sim::report::format::bytes;
+use rig::{Rig, Served};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// I/O queues, and commands under way on each.
+const QUEUES: u16 = 2;
+const DEPTH_RANDOM: u16 = 32;
+const DEPTH_SEQUENTIAL: u16 = 8;
+/// Pages of a sequential command: 128 KiB.
+const SEQUENTIAL_PAGES: u32 = 32;
+/// Share of writes that repeat a content.
+const DUPLICATES: f64 = 0.3;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Extent {
+    rounds: usize,
+    each: Duration,
+    /// Bytes of the region that loads touch, and of a copy.
+    region: u64,
+    single_reads: usize,
+}
+
+impl Extent {
+    fn device_bytes(self) -> u64 {
+        self.region * 3
+    }
+}
+
+/// Rates and times of one device; medians over the rounds.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Speed {
+    random_reads_per_s: f64,
+    random_writes_per_s: f64,
+    sequential_read_gib_per_s: f64,
+    sequential_write_gib_per_s: f64,
+    copy_ms: f64,
+    remap_ms: f64,
+    /// Data pages programmed by all copies and remaps together.
+    copy_data_pages: u64,
+    /// Of their pages, so many were remapped.
+    copy_remaps: u64,
+}
+
+/// Reads at queue depth 1, in microseconds.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Emulated {
+    model_us: f64,
+    none_p50_us: f64,
+    none_p99_us: f64,
+    emulated_p50_us: f64,
+    emulated_p99_us: f64,
+    /// Beyond the model and beyond what `--latency none` takes.
+    deviation_p50_us: f64,
+    deviation_p99_us: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Results {
+    dedup_off: Speed,
+    dedup_on: Speed,
+    emulated: Emulated,
+    copy_bytes: u64,
+    queues: u16,
+    queue_depth_random: u16,
+    queue_depth_sequential: u16,
+    duplicates: f64,
+    rounds: usize,
+    image: Option<PathBuf>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// There is no room for the device, or a command of it failed.
+pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
+    let extent = match args.quick {
+        true => Extent { rounds: 3, each: Duration::from_millis(100), region: 64 << 20, single_reads: 300 },
+        false => Extent { rounds: 5, each: Duration::from_secs(1), region: 1 << 30, single_reads: 4000 },
+    };
+    let dir = match (&args.dir, args.memory) {
+        (Some(dir), _) => Some(dir.clone()),
+        (None, false) => Some(std::env::temp_dir()),
+        (None, true) => None,
+    };
+    let served = |dedup, latency| Served { bytes: extent.device_bytes(), dedup, latency, dir: dir.as_deref() };
+    line.set_message("deduplication off");
+    let dedup_off = speed(&served(false, Latency::None), extent)?;
+    line.set_message("deduplication on");
+    let dedup_on = speed(&served(true, Latency::None), extent)?;
+    line.set_message("emulated latency");
+    let emulated = emulated(&served(false, Latency::None), &served(false, Latency::Emulated), extent)?;
+    line.finish_and_clear();
+    let results = Results {
+        dedup_off,
+        dedup_on,
+        emulated,
+        copy_bytes: extent.region,
+        queues: QUEUES,
+        queue_depth_random: DEPTH_RANDOM,
+        queue_depth_sequential: DEPTH_SEQUENTIAL,
+        duplicates: DUPLICATES,
+        rounds: extent.rounds,
+        image: dir,
+    };
+    match args.json {
+        true => output::json(&serde_json::json!(results)),
+        false => output::text(&shown(&results)),
+    }
+}
+
+fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
+    let mut rig = Rig::new(served)?;
+    let mut lanes = Lane::connect(&rig.client, QUEUES)?;
+    let region = (extent.region / PAGE_BYTES as u64) as u32;
+    let random = |kind| Load {
+        kind,
+        pages: 1,
+        depth: DEPTH_RANDOM,
+        region,
+        duplicates: DUPLICATES,
+        until: Until::Elapsed(extent.each),
+    };
+    let sequential = |kind| Load { pages: SEQUENTIAL_PAGES, depth: DEPTH_SEQUENTIAL, ..random(kind) };
+    Load { until: Until::Once, ..sequential(Kind::SequentialWrite) }.run(&rig.client, &mut lanes)?;
+    let loads = [
+        random(Kind::RandomRead),
+        random(Kind::RandomWrite),
+        sequential(Kind::SequentialRead),
+        sequential(Kind::SequentialWrite),
+    ];
+    let mut rates = [const { Vec::new() }; 4];
+    for _ in 0..extent.rounds {
+        for (load, rates) in loads.iter().zip(&mut rates) {
+            let done = load.run(&rig.client, &mut lanes)?;
+            rates.push(done.commands as f64 / done.seconds);
+        }
+    }
+    let [reads, writes, reads_in_order, writes_in_order] = rates.map(median);
+    let gib = |rate: f64| rate * f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64 / (1u64 << 30) as f64;
+    let copies = copies(&mut rig.client, extent)?;
+    Ok(Speed {
+        random_reads_per_s: reads,
+        random_writes_per_s: writes,
+        sequential_read_gib_per_s: gib(reads_in_order),
+        sequential_write_gib_per_s: gib(writes_in_order),
+        ..copies
+    })
+}
+
+/// Copies the region behind itself, by Copy and by Remap.
+fn copies(client: &mut Client, extent: Extent) -> Result<Speed, Failure> {
+    let blocks = extent.region / PAGE_BYTES as u64;
+    let before = counters(client)?;
+    let (mut copy, mut remap) = (Vec::new(), Vec::new());
+    for _ in 0..extent.rounds {
+        client.trim(blocks, blocks).map_err(Failure::failed)?;
+        let began = Instant::now();
+        client.copy(0, blocks, blocks).map_err(Failure::failed)?;
+        copy.push(began.elapsed().as_secs_f64() * 1e3);
+        client.trim(blocks, blocks).map_err(Failure::failed)?;
+        let began = Instant::now();
+        client.remap(0, blocks, blocks as u32, false, false).map_err(Failure::failed)?;
+        remap.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    let after = counters(client)?;
+    let grown = |index: usize| after[index] - before[index];
+    Ok(Speed {
+        copy_ms: median(copy),
+        remap_ms: median(remap),
+        copy_data_pages: grown(0),
+        copy_remaps: grown(1),
+        ..Speed::default()
+    })
+}
+
+fn counters(client: &mut Client) -> Result<[u64; 2], Failure> {
+    let values = client.statistics().map_err(Failure::failed)?;
+    let value = |name: &str| values.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+    Ok([value("data_pages"), value("remaps")])
+}
+
+/// When the timing model has a single read of a page on an idle device done.
+fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
+    let config = DeviceConfig { content: remap_ssd_media::ContentMode::Identity, ..config.clone() };
+    let mut device = Device::format(config).map_err(Failure::failed)?;
+    device.write(0, 0, &remap_ssd_media::Payload::Identity(1));
+    let later = 1_000_000_000;
+    let (done_at, _) = device.view(later, 0, |page| assert_eq!(page, PageView::Identity(1)));
+    Ok(Duration::from_nanos(done_at - later))
+}
+
+fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<Emulated, Failure> {
+    let region = (extent.region / 16 / PAGE_BYTES as u64) as u32;
+    let start = |served: &Served<'_>| {
+        let rig = Rig::new(&Served { bytes: extent.region, ..*served })?;
+        let mut lanes = Lane::connect(&rig.client, 1)?;
+        let fill = Load {
+            kind: Kind::SequentialWrite,
+            pages: SEQUENTIAL_PAGES,
+            depth: 1,
+            region,
+            duplicates: 0.0,
+            until: Until::Once,
+        };
+        fill.run(&rig.client, &mut lanes)?;
+        Ok::<_, Failure>((rig, lanes))
+    };
+    let mut pair = [start(none)?, start(emulated)?];
+    let model = model(&pair[1].0.config)?.as_secs_f64() * 1e6;
+    let mut quantiles = [const { [const { Vec::new() }; 2] }; 2];
+    for _ in 0..extent.rounds {
+        for ((rig, lanes), quantiles) in pair.iter_mut().zip(&mut quantiles) {
+            let mut took = lanes[0].read_singly(&rig.client, region, extent.single_reads)?;
+            took.sort_unstable();
+            let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
+            quantiles[0].push(at(0.5));
+            quantiles[1].push(at(0.99));
+        }
+    }
+    let [[none_p50, none_p99], [emulated_p50, emulated_p99]] = quantiles.map(|both| both.map(median));
+    Ok(Emulated {
+        model_us: model,
+        none_p50_us: none_p50,
+        none_p99_us: none_p99,
+        emulated_p50_us: emulated_p50,
+        emulated_p99_us: emulated_p99,
+        deviation_p50_us: emulated_p50 - model - none_p50,
+        deviation_p99_us: emulated_p99 - model - none_p99,
+    })
+}
+
+fn shown(results: &Results) -> String {
+    let place = match &results.image {
+        Some(dir) => format!("an image in {}", dir.display()),
+        None => "memory".into(),
+    };
+    let mut text = format!(
+        "NVMe/TCP on the loopback, both ends on this machine, the device in {place}; medians of {} rounds.\n\
+         Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\n",
+        results.rounds,
+        results.queues,
+        results.queue_depth_random,
+        results.queues,
+        results.queue_depth_sequential,
+        results.duplicates * 100.0,
+    );
+    let row = |name: &str, speed: &Speed| {
+        vec![
+            name.to_owned(),
+            format!("{:.1} k", speed.random_reads_per_s / 1e3),
+            format!("{:.1} k", speed.random_writes_per_s / 1e3),
+            format!("{:.2}", speed.sequential_read_gib_per_s),
+            format!("{:.2}", speed.sequential_write_gib_per_s),
+            format!("{:.1}", speed.copy_ms),
+            format!("{:.1}", speed.remap_ms),
+            speed.copy_data_pages.to_string(),
+        ]
+    };
+    let (copy, remap) =
+        (format!("Copy {} ms", bytes(results.copy_bytes)), format!("Remap {} ms", bytes(results.copy_bytes)));
+    let head = [
+        "",
+        "reads/s",
+        "writes/s",
+        "GiB/s read",
+        "GiB/s written",
+        copy.as_str(),
+        remap.as_str(),
+        "pages programmed by these",
+    ];
+    let rows = [row("deduplication off", &results.dedup_off), row("deduplication on", &results.dedup_on)];
+    text.push_str(&output::table(&head, &rows));
+    let e = &results.emulated;
+    text.push_str(&format!(
+        "\nOne read at a time, µs: the model says {:.1}. Median {:.1} emulated, {:.1} without: {:+.1} from the model.\n\
+         99th percentile {:.1} emulated, {:.1} without: {:+.1} from the model.\n",
+        e.model_us,
+        e.emulated_p50_us,
+        e.none_p50_us,
+        e.deviation_p50_us,
+        e.emulated_p99_us,
+        e.none_p99_us,
+        e.deviation_p99_us,
+    ));
+    text
+}

@@ -1,0 +1,86 @@
+//! A device, its server and a client, all in this process; the image goes when they do.
+
+use crate::failure::Failure;
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+
+const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-00000062656e";
+
+/// What is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Served<'a> {
+    /// Bytes of the device.
+    pub bytes: u64,
+    /// Deduplicate?
+    pub dedup: bool,
+    /// When completions are due.
+    pub latency: Latency,
+    /// Where its image is; in memory if nowhere.
+    pub dir: Option<&'a Path>,
+}
+
+struct Quiet;
+
+impl Log for Quiet {
+    fn connection(&self, _: SocketAddr, _: &str) {}
+}
+
+/// A served device.
+pub struct Rig {
+    /// Connected to it.
+    pub client: Client,
+    /// What the device was made from.
+    pub config: DeviceConfig,
+    stopper: Stopper,
+    server: Option<JoinHandle<std::io::Result<()>>>,
+    _image: Option<TempDir>,
+}
+
+impl Rig {
+    /// Makes a device and serves it.
+    ///
+    /// # Errors
+    /// It cannot be, or there is no room for it.
+    pub fn new(served: &Served<'_>) -> Result<Self, Failure> {
+        let config =
+            DeviceConfig::for_service(served.bytes, SchemeKind::RemapSsd, served.dedup).map_err(Failure::usage)?;
+        let image = match served.dir {
+            Some(dir) => {
+                let made = tempfile::Builder::new().prefix("remap-ssd-bench-").tempdir_in(dir);
+                Some(made.map_err(|error| Failure::about(dir.display(), error))?)
+            }
+            None => None,
+        };
+        let device = match &image {
+            Some(dir) => Device::create_in_folder(dir.path(), config.clone(), None).map_err(Failure::failed)?,
+            None => Device::format(config.clone()).map_err(Failure::failed)?,
+        };
+        let subsystem = Subsystem::new(device, NQN, &[], served.latency, image.is_some(), Health::default());
+        let subsystem = subsystem.map_err(Failure::failed)?;
+        let port = Port::new(Arc::new(subsystem), Allowed { anybody: true, ..Allowed::default() });
+        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), port, Box::new(Quiet)).map_err(Failure::failed)?;
+        let (address, stopper) =
+            (server.address().map_err(Failure::failed)?, server.stopper().map_err(Failure::failed)?);
+        let server = Some(std::thread::spawn(|| server.run()));
+        let options = Options { subnqn: Some(NQN.into()), ..Options::default() };
+        let client = Client::connect(address, options).map_err(Failure::failed)?;
+        Ok(Self { client, config, stopper, server, _image: image })
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        // What it failed with, its clients have been told.
+        let _ = self.server.take().map(JoinHandle::join);
+    }
+}

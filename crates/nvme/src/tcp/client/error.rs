@@ -1,0 +1,44 @@
+//! Why a command has no result.
+
+use crate::spec::status::Status;
+use std::io;
+
+/// Why a command has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The connection broke, or could not be made.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The device refused.
+    #[error("{what}: status {:#05x} ({})", status.number(), describe(*status))]
+    Status {
+        /// Which command.
+        what: &'static str,
+        /// Its status.
+        status: Status,
+    },
+    /// What came back is not what the protocol says.
+    #[error("the target broke the protocol: {0}")]
+    Protocol(&'static str),
+}
+
+fn describe(status: Status) -> &'static str {
+    match status {
+        Status::LBA_RANGE => "LBA out of range",
+        Status::INVALID_FIELD => "invalid field in command",
+        Status::INVALID_NAMESPACE => "invalid namespace",
+        Status::WRITE_PROTECTED => "the device is read-only",
+        Status::UNRECOVERED_READ => "unrecovered read error",
+        Status::WRITE_FAULT => "write fault",
+        Status::COMPARE_FAILURE => "compare failure",
+        Status::NOT_ATOMIC => "the command cannot be atomic",
+        Status::CONNECT_HOST => "this host is not allowed",
+        Status::CONNECT_INVALID => "no such subsystem",
+        Status::SIZE_LIMIT => "copy size limit exceeded",
+        _ => "see the NVMe specification",
+    }
+}
+
+pub(super) fn broken(what: &'static str) -> ClientError {
+    ClientError::Protocol(what)
+}

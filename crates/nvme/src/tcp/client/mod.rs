@@ -1,0 +1,336 @@
+//! The other end of the connection: a host with one admin queue and one I/O queue.
+//!
+//! Invariants: a command is sent again only if its connection broke before it was answered, and all of ours may be: a
+//! write, a copy or a trim done twice is as if done once. A relocation is not, and is reported instead.
+//! Absent: caching.
+
+mod error;
+mod queue;
+
+pub use error::ClientError;
+pub use queue::{Answer, Arrivals, Call, Queue, entry};
+
+use crate::controller::statistics;
+use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe};
+use crate::spec::identify::{Controller, Namespace, cns};
+use crate::spec::log::{Smart, lid};
+use crate::spec::opcode::{admin, io as opcode};
+use error::broken;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The subsystem; found by discovery if not given.
+    pub subnqn: Option<String>,
+    /// Our name.
+    pub hostnqn: String,
+    /// Digests of headers and data.
+    pub digests: bool,
+    /// Entries of the I/O queue.
+    pub entries: u16,
+    /// The namespace.
+    pub nsid: u32,
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            subnqn: None,
+            hostnqn: "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-72656d617073".into(),
+            digests: false,
+            entries: 128,
+            nsid: 1,
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A connected host.
+pub struct Client {
+    address: SocketAddr,
+    options: Options,
+    subnqn: String,
+    cntlid: u16,
+    queues: Option<(Queue, Queue)>,
+    controller: Controller,
+    namespace: Namespace,
+}
+
+impl Client {
+    /// Connects to the subsystem at an address.
+    ///
+    /// # Errors
+    /// Nobody listens there, it is no such target, or it does not want us.
+    pub fn connect(address: impl ToSocketAddrs, options: Options) -> Result<Self, ClientError> {
+        let address = address.to_socket_addrs()?.next();
+        let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
+        let subnqn = match &options.subnqn {
+            Some(subnqn) => subnqn.clone(),
+            None => discover(address, &options)?,
+        };
+        let Connected { queues, cntlid, controller, namespace } = connect(address, &options, &subnqn)?;
+        Ok(Self { address, options, subnqn, cntlid, queues: Some(queues), controller, namespace })
+    }
+
+    /// The subsystem's name.
+    pub fn subnqn(&self) -> &str {
+        &self.subnqn
+    }
+    /// Identify Controller.
+    pub fn controller(&self) -> &Controller {
+        &self.controller
+    }
+    /// Identify Namespace.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+    /// log2 of the block size.
+    pub fn lba_shift(&self) -> u8 {
+        self.namespace.lbaf[usize::from(self.namespace.flbas & 15)].lbads
+    }
+
+    /// Runs with the queues, once more on a new connection if the old one broke and `again`.
+    fn with<R>(
+        &mut self,
+        again: bool,
+        mut work: impl FnMut(&mut Queue, &mut Queue) -> Result<R, ClientError>,
+    ) -> Result<R, ClientError> {
+        for attempt in 0..2 {
+            let (admin, io) = match &mut self.queues {
+                Some(queues) => queues,
+                None => {
+                    let new = connect(self.address, &self.options, &self.subnqn)?;
+                    (self.cntlid, self.controller, self.namespace) = (new.cntlid, new.controller, new.namespace);
+                    self.queues.insert(new.queues)
+                }
+            };
+            match work(admin, io) {
+                Err(ClientError::Io(_)) if again && attempt == 0 => self.queues = None,
+                Err(error @ (ClientError::Io(_) | ClientError::Protocol(_))) => {
+                    self.queues = None;
+                    return Err(error);
+                }
+                result => return result,
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
+    }
+
+    fn io(&mut self, what: &'static str, again: bool, call: &Call<'_>) -> Result<Answer, ClientError> {
+        self.with(again, |_, io| io.call(what, call))
+    }
+
+    /// An entry of a command with a range of blocks.
+    pub fn rw(&self, opcode: u8, slba: u64, nlb_z: u16) -> Sqe {
+        let mut sqe = entry(opcode, self.options.nsid);
+        (sqe.cdw10, sqe.cdw11) = (slba as u32, (slba >> 32) as u32);
+        sqe.cdw12 = RwCdw12::new().with_nlb_z(nlb_z).into_bits();
+        sqe
+    }
+
+    /// Bytes that one command moves at most.
+    pub fn transfer_bytes_max(&self) -> usize {
+        match self.controller.mdts {
+            0 => 1 << 20,
+            mdts => (4096usize << mdts.min(16)).min(1 << 20),
+        }
+    }
+
+    /// Reads blocks.
+    ///
+    /// # Errors
+    /// The connection or the device.
+    pub fn read(&mut self, slba: u64, blocks: u64) -> Result<Vec<u8>, ClientError> {
+        let step = (self.transfer_bytes_max() >> self.lba_shift()) as u64;
+        let mut data = Vec::new();
+        let mut done = 0;
+        while done < blocks {
+            let count = (blocks - done).min(step);
+            let sqe = self.rw(opcode::READ, slba + done, (count - 1) as u16);
+            let receive = (count as usize) << self.lba_shift();
+            let answer = self.io("read", true, &Call { sqe, send: &[], receive })?;
+            if answer.data.len() != receive {
+                return Err(broken("less data than asked for"));
+            }
+            data.extend_from_slice(&answer.data);
+            done += count;
+        }
+        Ok(data)
+    }
+
+    /// Writes whole blocks.
+    ///
+    /// # Errors
+    /// The connection or the device.
+    pub fn write(&mut self, slba: u64, data: &[u8]) -> Result<(), ClientError> {
+        let mut slba = slba;
+        for piece in data.chunks(self.transfer_bytes_max()) {
+            let count = piece.len() >> self.lba_shift();
+            let sqe = self.rw(opcode::WRITE, slba, (count - 1) as u16);
+            self.io("write", true, &Call { sqe, send: piece, receive: 0 })?;
+            slba += count as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies blocks by the standard Copy command.
+    ///
+    /// # Errors
+    /// The connection or the device.
+    pub fn copy(&mut self, from: u64, to: u64, blocks: u64) -> Result<(), ClientError> {
+        let longest = u64::from(self.namespace.mssrl.max(1));
+        let per_command = u64::from(self.namespace.msrc_z) + 1;
+        let mut done = 0;
+        while done < blocks {
+            let mut ranges = Vec::new();
+            let mut taken = 0;
+            while done + taken < blocks && (ranges.len() as u64) < per_command && taken < u64::from(self.namespace.mcl)
+            {
+                let count = (blocks - done - taken).min(longest).min(u64::from(self.namespace.mcl) - taken);
+                ranges.push(CopyRange::new(from + done + taken, (count - 1) as u16));
+                taken += count;
+            }
+            let mut sqe = self.rw(opcode::COPY, to + done, 0);
+            sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
+            self.io("copy", true, &Call { sqe, send: ranges.as_bytes(), receive: 0 })?;
+            done += taken;
+        }
+        Ok(())
+    }
+
+    /// Remaps blocks by our vendor command, to copy or to relocate.
+    ///
+    /// # Errors
+    /// The connection or the device. A relocation whose connection broke may have been done.
+    pub fn remap(&mut self, from: u64, to: u64, blocks: u32, relocate: bool, atomic: bool) -> Result<(), ClientError> {
+        let mut sqe = self.rw(opcode::REMAP, to, 0);
+        sqe.cdw12 = RemapCdw12::new().with_nlb_z(blocks - 1).with_relocate(relocate).with_atomic(atomic).into_bits();
+        (sqe.cdw14, sqe.cdw15) = (from as u32, (from >> 32) as u32);
+        self.io("remap", !relocate, &Call { sqe, send: &[], receive: 0 }).map(drop)
+    }
+
+    /// Deallocates blocks.
+    ///
+    /// # Errors
+    /// The connection or the device.
+    pub fn trim(&mut self, slba: u64, blocks: u64) -> Result<(), ClientError> {
+        let mut done = 0;
+        while done < blocks {
+            let count = (blocks - done).min(u64::from(u32::MAX));
+            let range = DsmRange { attributes: 0, blocks: count as u32, slba: slba + done };
+            let mut sqe = entry(opcode::DATASET_MANAGEMENT, self.options.nsid);
+            sqe.cdw10 = DsmCdw10::new().with_nr_z(0).into_bits();
+            sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
+            self.io("trim", true, &Call { sqe, send: range.as_bytes(), receive: 0 })?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Makes everything acknowledged durable.
+    ///
+    /// # Errors
+    /// The connection or the device.
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        let sqe = entry(opcode::FLUSH, self.options.nsid);
+        self.io("flush", true, &Call { sqe, send: &[], receive: 0 }).map(drop)
+    }
+
+    /// Statistics of the translation layer.
+    ///
+    /// # Errors
+    /// The connection, or a device that has none.
+    pub fn statistics(&mut self) -> Result<Vec<(&'static str, u64)>, ClientError> {
+        let page = self.with(true, |admin, _| admin.log(lid::STATISTICS, statistics::PAGE_BYTES))?;
+        statistics::parse(&page).ok_or(broken("statistics"))
+    }
+
+    /// SMART.
+    ///
+    /// # Errors
+    /// The connection.
+    pub fn smart(&mut self) -> Result<Smart, ClientError> {
+        let page = self.with(true, |admin, _| admin.log(lid::SMART, size_of::<Smart>()))?;
+        Smart::read_from_bytes(&page).map_err(|_| broken("SMART"))
+    }
+
+    /// Keeps the association alive while nothing else is to be done.
+    ///
+    /// # Errors
+    /// The connection.
+    pub fn keep_alive(&mut self) -> Result<(), ClientError> {
+        let call = Call { sqe: entry(admin::KEEP_ALIVE, 0), send: &[], receive: 0 };
+        self.with(true, |admin, _| admin.call("keep alive", &call).map(drop))
+    }
+
+    /// The admin queue, for commands that are made by hand.
+    ///
+    /// # Errors
+    /// The connection.
+    pub fn admin<R>(&mut self, mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>) -> Result<R, ClientError> {
+        self.with(false, |admin, _| work(admin))
+    }
+
+    /// Connects one more I/O queue, for whoever wants to use it beside this one; queue 1 is ours. It ends with us.
+    ///
+    /// # Errors
+    /// The connection, or the device has no such queue.
+    pub fn another_queue(&self, qid: u16) -> Result<Queue, ClientError> {
+        let mut queue = Queue::open(self.address, &self.options)?;
+        queue.connect(qid, self.options.entries, self.cntlid, &self.options, &self.subnqn)?;
+        queue.in_capsule = in_capsule(&self.controller);
+        Ok(queue)
+    }
+
+    /// The I/O queue, for commands that are made by hand.
+    ///
+    /// # Errors
+    /// The connection.
+    pub fn queue<R>(&mut self, mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>) -> Result<R, ClientError> {
+        self.with(false, |_, io| work(io))
+    }
+}
+
+/// Data that commands on I/O queues may carry along.
+fn in_capsule(controller: &Controller) -> usize {
+    (controller.ioccsz as usize * 16).saturating_sub(64)
+}
+
+/// The first subsystem that the discovery service at an address names.
+fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientError> {
+    let mut queue = Queue::open(address, options)?;
+    queue.connect(0, 32, 0xffff, options, crate::spec::fabrics::DISCOVERY_NQN)?;
+    queue.enable()?;
+    let page = queue.log(lid::DISCOVERY, 2048)?;
+    let entry = crate::spec::fabrics::DiscoveryEntry::read_from_bytes(page.get(1024..2048).unwrap_or_default());
+    let entry = entry.map_err(|_| broken("a discovery log"))?;
+    let len = entry.subnqn.iter().position(|byte| *byte == 0).unwrap_or(0);
+    String::from_utf8(entry.subnqn[..len].to_vec()).map_err(|_| broken("a name in the discovery log"))
+}
+
+struct Connected {
+    queues: (Queue, Queue),
+    cntlid: u16,
+    controller: Controller,
+    namespace: Namespace,
+}
+
+fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Connected, ClientError> {
+    let mut admin = Queue::open(address, options)?;
+    let cntlid = admin.connect(0, 32, 0xffff, options, subnqn)?;
+    admin.enable()?;
+    let controller = admin.identify(cns::CONTROLLER, 0)?;
+    let controller = Controller::read_from_bytes(&controller).map_err(|_| broken("a controller"))?;
+    let namespace = admin.identify(cns::NAMESPACE, options.nsid)?;
+    let namespace = Namespace::read_from_bytes(&namespace).map_err(|_| broken("a namespace"))?;
+    let mut io = Queue::open(address, options)?;
+    io.connect(1, options.entries, cntlid, options, subnqn)?;
+    io.in_capsule = in_capsule(&controller);
+    Ok(Connected { queues: (admin, io), cntlid, controller, namespace })
+}

@@ -1,0 +1,321 @@
+//! One queue's connection, from the host's side: commands go out, and what arrives is handed on where it lies.
+//!
+//! Invariants: an identifier is used by one command at a time (the caller's care); data arrive in order. Absent: what
+//! commands mean, and connecting again.
+
+use super::Options;
+use super::error::{ClientError, broken};
+use crate::spec::command::{Cqe, Sgl, Sqe};
+use crate::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};
+use crate::spec::opcode::admin;
+use crate::spec::pdu::{Data, Flags, Ic, kind};
+use crate::spec::status::Status;
+use crate::tcp::buffer::Buffer;
+use crate::tcp::wire::{self, Agreement};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use zerocopy::IntoBytes;
+
+/// Data of one PDU that we accept: those of the largest command.
+const DATA_MAX: usize = 1 << 20;
+const BUFFER_BYTES: usize = DATA_MAX + (64 << 10);
+
+/// One queue's connection.
+pub struct Queue {
+    stream: TcpStream,
+    agreed: Agreement,
+    h2c_max: usize,
+    pub(super) in_capsule: usize,
+    next_cid: u16,
+    out: Vec<u8>,
+    input: Buffer,
+}
+
+/// A command and its data.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The entry; identifier and SGL are filled in.
+    pub sqe: Sqe,
+    /// Data for the controller.
+    pub send: &'a [u8],
+    /// Bytes expected from it.
+    pub receive: usize,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Status.
+    pub status: Status,
+    /// Dwords 0 and 1.
+    pub result: u64,
+    /// Data.
+    pub data: Vec<u8>,
+}
+
+/// Whoever has commands under way, and takes what arrives for them.
+pub trait Arrivals {
+    /// Data of a command from `offset` on; `false` if there can be none.
+    fn data(&mut self, cid: u16, offset: usize, bytes: &[u8]) -> bool;
+    /// All that a command sends, since the controller asks for it; `None` if there is no such command.
+    fn asked(&self, cid: u16) -> Option<&[u8]>;
+    /// A command is done; `false` if there is no such command.
+    fn done(&mut self, cid: u16, status: Status, result: u64) -> bool;
+}
+
+/// Calls that were sent together, and their answers.
+struct Together<'a> {
+    first: u16,
+    calls: &'a [Call<'a>],
+    answers: Vec<Answer>,
+    open: usize,
+}
+
+impl Arrivals for Together<'_> {
+    fn data(&mut self, cid: u16, offset: usize, bytes: &[u8]) -> bool {
+        let index = usize::from(cid.wrapping_sub(self.first));
+        let Some((answer, call)) = self.answers.get_mut(index).zip(self.calls.get(index)) else { return false };
+        let fits = offset == answer.data.len() && offset + bytes.len() <= call.receive;
+        if fits {
+            answer.data.extend_from_slice(bytes);
+        }
+        fits
+    }
+    fn asked(&self, cid: u16) -> Option<&[u8]> {
+        self.calls.get(usize::from(cid.wrapping_sub(self.first))).map(|call| call.send)
+    }
+    fn done(&mut self, cid: u16, status: Status, result: u64) -> bool {
+        let Some(answer) = self.answers.get_mut(usize::from(cid.wrapping_sub(self.first))) else { return false };
+        (answer.status, answer.result) = (status, result);
+        self.open = self.open.saturating_sub(1);
+        true
+    }
+}
+
+impl Queue {
+    /// Connects a socket and agrees on the protocol.
+    ///
+    /// # Errors
+    /// Nobody listens there, or not an NVMe/TCP target.
+    pub fn open(address: SocketAddr, options: &Options) -> Result<Self, ClientError> {
+        let stream = TcpStream::connect_timeout(&address, options.timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(options.timeout))?;
+        stream.set_write_timeout(Some(options.timeout))?;
+        let mut queue = Self {
+            stream,
+            agreed: Agreement::default(),
+            h2c_max: 0,
+            in_capsule: 1024,
+            next_cid: 0,
+            out: Vec::new(),
+            input: Buffer::new(BUFFER_BYTES),
+        };
+        let digest = if options.digests { 3 } else { 0 };
+        wire::put_ic(&mut queue.out, kind::IC_REQ, &Ic::new(0, digest, 0));
+        queue.send()?;
+        let (ic, len) = loop {
+            let cut = wire::cut(queue.input.filled(), queue.agreed, 0).map_err(|_| broken("a PDU that cannot be"))?;
+            if let Some((pdu, len)) = cut {
+                break (pdu.parse::<Ic>().filter(|_| pdu.common.kind == kind::IC_RESP), len);
+            }
+            queue.read()?;
+        };
+        queue.input.consume(len);
+        let ic = ic.ok_or(broken("no ICResp"))?;
+        if ic.pda > 31 || ic.max < 4096 {
+            return Err(broken("limits of ICResp"));
+        }
+        (queue.agreed, queue.h2c_max) = (Agreement::new(ic.digest, ic.pda), ic.max as usize);
+        Ok(queue)
+    }
+
+    /// Sends what has been put.
+    ///
+    /// # Errors
+    /// The connection.
+    pub fn send(&mut self) -> Result<(), ClientError> {
+        self.stream.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), ClientError> {
+        match self.input.read(&mut self.stream)? {
+            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands on all that has arrived, waiting for something if nothing has; data that were asked for are sent.
+    ///
+    /// # Errors
+    /// The connection broke, or the target broke the protocol.
+    pub fn receive(&mut self, host: &mut impl Arrivals) -> Result<(), ClientError> {
+        let mut handled = false;
+        loop {
+            let cut = wire::cut(self.input.filled(), self.agreed, DATA_MAX);
+            let Some((pdu, len)) = cut.map_err(|_| broken("a PDU that cannot be"))? else {
+                if !self.out.is_empty() {
+                    self.send()?;
+                }
+                if handled {
+                    return Ok(());
+                }
+                self.read()?;
+                continue;
+            };
+            match pdu.common.kind {
+                kind::CAPSULE_RESP => {
+                    let cqe: Cqe = pdu.parse().ok_or(broken("a response"))?;
+                    if !host.done(cqe.cid, cqe.status(), cqe.result) {
+                        return Err(broken("a response to nothing"));
+                    }
+                }
+                kind::C2H_DATA => {
+                    let data = pdu.parse::<Data>().ok_or(broken("data"))?;
+                    if !host.data(data.cid, data.offset as usize, pdu.data) {
+                        return Err(broken("data in another place"));
+                    }
+                    if pdu.common.flags.success() && !host.done(data.cid, Status::SUCCESS, 0) {
+                        return Err(broken("data for nothing"));
+                    }
+                }
+                kind::R2T => {
+                    let asked = pdu.parse::<Data>().ok_or(broken("R2T"))?;
+                    let all = host.asked(asked.cid).ok_or(broken("R2T for nothing"))?;
+                    put_data(&mut self.out, self.agreed, self.h2c_max, &asked, all)?;
+                }
+                kind::C2H_TERM => return Err(broken("it terminated the connection")),
+                _ => return Err(broken("a PDU out of place")),
+            }
+            self.input.consume(len);
+            handled = true;
+        }
+    }
+
+    /// Sends commands, all of them under way at once, and waits for all answers. They are in the order of the calls.
+    ///
+    /// # Errors
+    /// The connection broke; some may have been executed.
+    pub fn calls(&mut self, calls: &[Call<'_>]) -> Result<Vec<Answer>, ClientError> {
+        let first = self.next_cid;
+        self.next_cid = self.next_cid.wrapping_add(calls.len() as u16);
+        for (index, call) in calls.iter().enumerate() {
+            self.put(first.wrapping_add(index as u16), call);
+        }
+        self.send()?;
+        let blank = Answer { status: Status::SUCCESS, result: 0, data: Vec::new() };
+        let mut together = Together { first, calls, answers: vec![blank; calls.len()], open: calls.len() };
+        while together.open > 0 {
+            self.receive(&mut together)?;
+        }
+        Ok(together.answers)
+    }
+
+    /// Sends a command and leaves its answer unread: for those who want to see what becomes of that.
+    ///
+    /// # Errors
+    /// The connection.
+    pub fn send_only(&mut self, call: &Call<'_>) -> Result<(), ClientError> {
+        let cid = self.next_cid;
+        self.next_cid = cid.wrapping_add(1);
+        self.put(cid, call);
+        self.send()
+    }
+
+    /// Puts a command among those that `send` sends, under an identifier that no other one under way has.
+    pub fn put(&mut self, cid: u16, call: &Call<'_>) {
+        let mut sqe = call.sqe;
+        sqe.cdw0 = sqe.head().with_cid(cid).with_psdt(1).into_bits();
+        let capsule = !call.send.is_empty() && call.send.len() <= self.in_capsule;
+        let length = call.send.len().max(call.receive) as u32;
+        sqe.sgl = Sgl::new(if capsule { Sgl::IN_CAPSULE } else { Sgl::TRANSPORT }, 0, length);
+        if capsule {
+            let fill = |out: &mut Vec<u8>| out.extend_from_slice(call.send);
+            wire::put_data(&mut self.out, kind::CAPSULE_CMD, Flags::new(), &sqe, self.agreed, call.send.len(), fill);
+        } else {
+            wire::put(&mut self.out, kind::CAPSULE_CMD, Flags::new(), &sqe, self.agreed);
+        }
+    }
+
+    /// One command; its data and dword 0.
+    ///
+    /// # Errors
+    /// The connection broke, or the status says why not.
+    pub fn call(&mut self, what: &'static str, call: &Call<'_>) -> Result<Answer, ClientError> {
+        let answer = self.calls(std::slice::from_ref(call))?.pop().ok_or(broken("no answer"))?;
+        match answer.status {
+            status if status.is_success() => Ok(answer),
+            status => Err(ClientError::Status { what, status }),
+        }
+    }
+
+    /// Breaks the connection, as a network would.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn abandon(&mut self) -> Result<(), ClientError> {
+        Ok(self.stream.shutdown(std::net::Shutdown::Both)?)
+    }
+
+    /// Connect (fabrics).
+    pub(super) fn connect(
+        &mut self,
+        qid: u16,
+        entries: u16,
+        cntlid: u16,
+        options: &Options,
+        subnqn: &str,
+    ) -> Result<u16, ClientError> {
+        let data = ConnectData::new([0x72; 16], cntlid, subnqn, &options.hostnqn);
+        let mut sqe = entry(admin::FABRICS, u32::from(fabrics::CONNECT));
+        sqe.cdw10 = u32::from(qid) << 16;
+        // Bit 18: no flow control of the submission queue.
+        sqe.cdw11 = u32::from(entries - 1) | 1 << 18;
+        sqe.cdw12 = if qid == 0 { 60_000 } else { 0 };
+        let answer = self.call("connect", &Call { sqe, send: data.as_bytes(), receive: 0 })?;
+        Ok(answer.result as u16)
+    }
+
+    pub(super) fn enable(&mut self) -> Result<(), ClientError> {
+        let mut sqe = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
+        sqe.cdw11 = property::CC;
+        sqe.cdw12 = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits();
+        self.call("enable", &Call { sqe, send: &[], receive: 0 }).map(drop)
+    }
+
+    pub(super) fn identify(&mut self, wanted: u8, nsid: u32) -> Result<Vec<u8>, ClientError> {
+        let sqe = Sqe { cdw10: wanted.into(), ..entry(admin::IDENTIFY, nsid) };
+        Ok(self.call("identify", &Call { sqe, send: &[], receive: 4096 })?.data)
+    }
+
+    pub(super) fn log(&mut self, lid: u8, bytes: usize) -> Result<Vec<u8>, ClientError> {
+        let dwords_z = bytes as u32 / 4 - 1;
+        let mut sqe = entry(admin::GET_LOG_PAGE, u32::MAX);
+        (sqe.cdw10, sqe.cdw11) = (u32::from(lid) | dwords_z << 16, dwords_z >> 16);
+        Ok(self.call("get log page", &Call { sqe, send: &[], receive: bytes })?.data)
+    }
+}
+
+/// Puts the data that an R2T asks for, in as many PDUs as it takes.
+fn put_data(out: &mut Vec<u8>, agreed: Agreement, h2c_max: usize, asked: &Data, all: &[u8]) -> Result<(), ClientError> {
+    let (start, end) = (asked.offset as usize, asked.offset as usize + asked.length as usize);
+    let wanted = all.get(start..end).ok_or(broken("R2T beyond the data"))?;
+    let mut offset = asked.offset;
+    let pieces = wanted.chunks(h2c_max);
+    let count = pieces.len();
+    for (index, piece) in pieces.enumerate() {
+        let header = Data::new(asked.cid, asked.ttag, offset, piece.len() as u32);
+        let flags = Flags::new().with_last(index + 1 == count);
+        let fill = |out: &mut Vec<u8>| out.extend_from_slice(piece);
+        wire::put_data(out, kind::H2C_DATA, flags, &header, agreed, piece.len(), fill);
+        offset += piece.len() as u32;
+    }
+    Ok(())
+}
+
+/// An entry of an opcode and a namespace (or, for fabrics commands, their type).
+pub fn entry(opcode: u8, nsid: u32) -> Sqe {
+    Sqe { cdw0: opcode.into(), nsid, ..Sqe::default() }
+}
