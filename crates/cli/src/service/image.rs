@@ -54,7 +54,7 @@ pub struct Shape {
     #[arg(long, default_value = "remap-ssd")]
     pub scheme: SchemeKind,
     /// Deduplicate writes in the device.
-    #[arg(long, value_name = "on|off", default_value = "off", value_parser = on_off)]
+    #[arg(long, value_name = "on|off", default_value = "off", value_parser = on_off, action = clap::ArgAction::Set)]
     pub dedup: bool,
     /// Bytes of NVRAM or of the log, for remaps; half a percent of the size unless given.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
