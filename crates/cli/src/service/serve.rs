@@ -1,22 +1,26 @@
-//! `serve`: the device on the network, as NVMe/TCP.
+//! `serve`: the device for programs that know nothing of it, on the network and as files.
 //!
 //! Invariants: it listens on the loopback unless told otherwise, and then only to hosts on a list; SIGTERM finishes what
 //! is under way and leaves the image in its shortest form; any other end is a power cut, which the image survives.
 
+use super::fronts::Fronts;
 use super::image::Shape;
 use super::kept::{Kept, Service};
 use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::tcp::server::{Log, Server};
-use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_nvme::tcp::target::Allowed;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Serves a device over NVMe/TCP: unmodified Linux connects with `nvme connect`.
+/// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, or as files in a folder.
 ///
 /// What is acknowledged survives the end of this process at any instant, and a crash of the machine up to the last flush.
 #[derive(Debug, clap::Args)]
@@ -28,9 +32,12 @@ pub struct Args {
     /// A new device in memory, gone when the service ends.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub memory: Option<u64>,
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
-    pub listen: SocketAddr,
+    /// Where to listen for NVMe/TCP; 127.0.0.1:4420 unless given or served otherwise.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// An empty folder to mount the namespaces in as files `n1`, `n2` and so on, with FUSE.
+    #[arg(long, value_name = "FOLDER")]
+    pub fuse: Option<PathBuf>,
     /// Completions as fast as the machine goes, or when the flash would have done it.
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
@@ -54,7 +61,11 @@ Examples:
 On a Linux host:
   modprobe nvme-tcp
   nvme discover -t tcp -a 127.0.0.1 -s 4420
-  nvme connect-all -t tcp -a 127.0.0.1 -s 4420";
+  nvme connect-all -t tcp -a 127.0.0.1 -s 4420
+
+As a file, without NVMe modules:
+  mkdir folder && remap-ssd serve --image disk --fuse folder
+  losetup --find --show --direct-io=on folder/n1     # then mkfs, mount, fstrim";
 
 fn latency(text: &str) -> Result<Latency, String> {
     match text {
@@ -64,20 +75,11 @@ fn latency(text: &str) -> Result<Latency, String> {
     }
 }
 
-struct Lines;
-
-impl Log for Lines {
-    fn connection(&self, peer: SocketAddr, text: &str) {
-        tracing::info!(%peer, "{text}");
-    }
-}
-
 fn allowed(args: &Args) -> Result<Allowed, Failure> {
     if args.allow.is_empty() {
-        if !args.listen.ip().is_loopback() {
+        if let Some(address) = args.listen.filter(|address| !address.ip().is_loopback()) {
             return Err(Failure::usage(format_args!(
-                "{} can be reached from elsewhere: say who may connect, with --allow ADDRESS or --allow NQN",
-                args.listen
+                "{address} can be reached from elsewhere: say who may connect, with --allow ADDRESS or --allow NQN"
             )));
         }
         return Ok(Allowed { anybody: true, ..Allowed::default() });
@@ -94,15 +96,18 @@ fn allowed(args: &Args) -> Result<Allowed, Failure> {
 }
 
 fn start_log(args: &Args) {
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
+    // Ours alone: what libraries log is for those who develop them.
+    let ours = filter_fn(|about| about.target().starts_with("remap_ssd"));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = if args.json_log { lines.json().boxed() } else { lines.with_ansi(false).boxed() };
     // Fails only if there is a log already.
-    let _ = if args.json_log { log.json().try_init() } else { log.with_ansi(false).try_init() };
+    let _ = tracing_subscriber::registry().with(lines.with_filter(LevelFilter::INFO).with_filter(ours)).try_init();
 }
 
 /// Runs `serve`.
 ///
 /// # Errors
-/// The device cannot be opened, the address is in use, or the device failed in service.
+/// The device cannot be opened or served as asked, or it failed in service.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let allowed = allowed(args)?;
     start_log(args);
@@ -119,51 +124,19 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         }
         None => Ok(()),
     };
-    let port = Port::new(subsystem.clone(), allowed);
-    let server = Server::bind(args.listen, port, Box::new(Lines));
-    let server = server.map_err(|error| cannot_listen(args.listen, &error))?;
-    let (address, stopper) = (server.address().map_err(Failure::failed)?, server.stopper().map_err(Failure::failed)?);
+    let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed)?;
     keep(false)?;
-    tracing::info!(%address, nqn = %service.nqn, "serving");
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
-        .map_err(Failure::failed)?;
-    let handle = signals.handle();
-    let result = std::thread::scope(|scope| {
-        scope.spawn(move || {
-            if signals.forever().next().is_some() {
-                stopper.stop();
-            }
-        });
-        let ended = std::sync::mpsc::channel::<()>();
-        let (end, wait) = ended;
-        let keep = &keep;
-        scope.spawn(move || {
-            while wait.recv_timeout(Duration::from_secs(10)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                // What SMART counts may be some seconds old after a crash; the next one to ask gets an error, if any.
-                let _ = keep(false);
-            }
-        });
-        let result = server.run();
-        drop(end);
-        handle.close();
-        result
+    let served = fronts.serve(&subsystem, || {
+        // What SMART counts may be some seconds old after a crash; the next one to ask gets an error, if any.
+        let _ = keep(false);
     });
-    result.map_err(Failure::failed)?;
+    served?;
     keep(true)?;
     if let Some(device) = Arc::into_inner(subsystem).and_then(Subsystem::into_device) {
         device.close().map_err(Failure::failed)?;
     }
     tracing::info!("ended in good order");
     Ok(())
-}
-
-fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            Failure::about(address, "the address is in use; stop what listens there, or choose another with --listen")
-        }
-        _ => Failure::about(address, error),
-    }
 }
 
 fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {

@@ -4,6 +4,7 @@ mod arguments;
 mod campaign;
 mod comparison;
 mod experiments;
+mod files;
 mod images;
 mod kit;
 mod measuring;

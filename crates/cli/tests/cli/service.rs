@@ -5,13 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-struct Served {
+pub struct Served {
     child: Child,
     address: String,
 }
 
 /// Starts a server on a free port and waits until it says that it serves.
-fn serve(args: &[&str]) -> Served {
+pub fn serve(args: &[&str]) -> Served {
     let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
         .arg("serve")
         .args(args)
@@ -32,19 +32,19 @@ fn serve(args: &[&str]) -> Served {
 }
 
 impl Served {
-    fn io(&self, args: &[&str]) -> Ran {
+    pub fn io(&self, args: &[&str]) -> Ran {
         run(&[&["io", "--connect", &self.address], args].concat())
     }
-    fn stat(&self, name: &str) -> u64 {
+    pub fn stat(&self, name: &str) -> u64 {
         let value = self.io(&["stat", "--json"]).ok().json();
         value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
     }
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
     /// SIGTERM; it must end well.
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         let pid = self.child.id().to_string();
         assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
         assert!(self.child.wait().expect("it ends").success());

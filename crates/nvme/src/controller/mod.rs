@@ -5,6 +5,7 @@
 //! request     a submission queue entry, checked once, as what it asks for
 //! io          I/O commands on the device
 //! data        their data, wherever the transport has them
+//! gate        the way in for services that may have to let go of the device
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! ```
 //! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can reach past its
@@ -14,6 +15,7 @@ mod admin;
 mod association;
 mod data;
 mod features;
+mod gate;
 mod identify;
 mod io;
 mod logs;
@@ -24,8 +26,9 @@ mod subsystem;
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::Association;
 pub use data::{HostData, InMemory};
+pub use gate::Gate;
 pub use io::{Job, Outcome};
-pub use request::{IoRequest, Transfer};
+pub use request::{Blocks, IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.

@@ -206,6 +206,11 @@ impl CopyRange {
     pub fn new(slba: u64, nlb_z: u16) -> Self {
         Self { slba, nlb_z, ..Self::default() }
     }
+
+    /// The same range of another namespace, for format 2.
+    pub fn of_namespace(self, snsid: u32) -> Self {
+        Self { snsid, ..self }
+    }
 }
 
 /// Dword 12 of our Remap.

@@ -73,12 +73,20 @@ impl Server {
     /// # Errors
     /// The address is in use, or the system's reason.
     pub fn bind(address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
+        Self::bind_since(Instant::now(), address, port, log)
+    }
+
+    /// As `bind`, with times that count from `epoch`: services of one device have one clock.
+    ///
+    /// # Errors
+    /// As `bind`.
+    pub fn bind_since(epoch: Instant, address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let shared = Shared {
             port: Arc::new(port),
             log,
             stop: AtomicBool::new(false),
-            epoch: Instant::now(),
+            epoch,
             connected: AtomicUsize::new(0),
             threads: AtomicUsize::new(0),
             half_open: Mutex::default(),

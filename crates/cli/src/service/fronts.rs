@@ -1,0 +1,165 @@
+//! Everything a device is served through at once, from the first to the last moment.
+//!
+//! Invariants: either all ways of serving that were asked for are open, or none and a sentence says why; when serving has
+//! ended nobody is left who could use the device. All have one clock, since the timing model has one.
+
+use super::serve::Args;
+use crate::failure::Failure;
+use remap_ssd_fuse::{MountError, Mounted, file_name};
+use remap_ssd_nvme::controller::{Gate, Subsystem};
+use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The port that NVMe/TCP has by convention.
+const PORT: u16 = 4420;
+/// How often it is looked whether the device still works.
+const TICK: Duration = Duration::from_secs(1);
+/// Ticks between two times of keeping what SMART counts.
+const KEEP_TICKS: u32 = 10;
+
+/// What serving waits for.
+enum Event {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// A way of serving has ended by itself.
+    Ended(&'static str),
+}
+
+/// All ways in which a device is served.
+pub struct Fronts {
+    tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
+    fuse: Option<Mounted>,
+    events: Receiver<Event>,
+    signals: signal_hook::iterator::Handle,
+}
+
+struct Lines;
+
+impl Log for Lines {
+    fn connection(&self, peer: SocketAddr, text: &str) {
+        tracing::info!(%peer, "{text}");
+    }
+}
+
+impl Fronts {
+    /// Opens all that the arguments ask for: NVMe/TCP if they ask for nothing else.
+    ///
+    /// # Errors
+    /// Something cannot be, in one sentence with what to do.
+    pub fn open(args: &Args, subsystem: &Arc<Subsystem>, nqn: &str, allowed: Allowed) -> Result<Self, Failure> {
+        let epoch = Instant::now();
+        let (sender, events) = channel();
+        let listen = args.listen.or_else(|| args.fuse.is_none().then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
+        let server = listen.map(|address| bind(epoch, address, subsystem, allowed)).transpose()?;
+        // From here on nothing is left behind: what is mounted must be unmounted.
+        let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
+        let fuse = args.fuse.as_deref().map(|folder| mount(epoch, folder, subsystem, sender.clone())).transpose()?;
+        let tcp = server.map(|server| run(server, nqn, sender)).transpose()?;
+        Ok(Self { tcp, fuse, events, signals })
+    }
+
+    /// Serves until a signal comes, the last way of serving ends by itself, or the device fails. `keep` is called now and
+    /// then.
+    ///
+    /// # Errors
+    /// The firmware or the disk under it has failed.
+    pub fn serve(mut self, subsystem: &Subsystem, mut keep: impl FnMut()) -> Result<(), Failure> {
+        let mut ticks = 0;
+        let mut open = u32::from(self.tcp.is_some()) + u32::from(self.fuse.is_some());
+        while open > 0 && !subsystem.is_broken() {
+            match self.events.recv_timeout(TICK) {
+                Ok(Event::Stop) => break,
+                Ok(Event::Ended(what)) => {
+                    tracing::info!("{what} has ended");
+                    open -= 1;
+                }
+                Err(_) => {
+                    ticks += 1;
+                    if ticks % KEEP_TICKS == 0 {
+                        keep();
+                    }
+                }
+            }
+        }
+        self.close(subsystem)
+    }
+
+    /// Ends all, after what is under way.
+    fn close(&mut self, subsystem: &Subsystem) -> Result<(), Failure> {
+        self.signals.close();
+        // Who has a file open may wait for its answer: the files first.
+        let fuse = self.fuse.take().map(|mounted| {
+            let folder = mounted.mountpoint().display().to_string();
+            match mounted.unmount() {
+                Ok(true) => Ok(()),
+                Ok(false) => {
+                    tracing::warn!("{folder} was in use: whoever has its files open is told that the device is gone");
+                    Ok(())
+                }
+                Err(error) => Err(Failure::about(folder, error)),
+            }
+        });
+        let tcp = self.tcp.take().map(|(stopper, thread)| {
+            stopper.stop();
+            match thread.join() {
+                Ok(result) => result.map_err(Failure::failed),
+                Err(_) => Err(Failure::failed("a thread of the service has failed")),
+            }
+        });
+        if subsystem.is_broken() {
+            return Err(Failure::failed("the firmware or the disk under it has failed"));
+        }
+        fuse.into_iter().chain(tcp).collect()
+    }
+}
+
+fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])?;
+    let handle = signals.handle();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = events.send(Event::Stop);
+        }
+    })?;
+    Ok(handle)
+}
+
+fn bind(epoch: Instant, address: SocketAddr, subsystem: &Arc<Subsystem>, allowed: Allowed) -> Result<Server, Failure> {
+    let port = Port::new(subsystem.clone(), allowed);
+    Server::bind_since(epoch, address, port, Box::new(Lines)).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            Failure::about(address, "the address is in use; stop what listens there, or choose another with --listen")
+        }
+        _ => Failure::about(address, error),
+    })
+}
+
+fn run(server: Server, nqn: &str, events: Sender<Event>) -> Result<(Stopper, JoinHandle<io::Result<()>>), Failure> {
+    let (address, stopper) = (server.address().map_err(Failure::failed)?, server.stopper().map_err(Failure::failed)?);
+    let spawned = std::thread::Builder::new().name("nvme/tcp".into()).spawn(move || {
+        let result = server.run();
+        let _ = events.send(Event::Ended("NVMe/TCP"));
+        result
+    });
+    tracing::info!(%address, %nqn, "serving");
+    Ok((stopper, spawned.map_err(Failure::failed)?))
+}
+
+fn mount(epoch: Instant, folder: &Path, subsystem: &Arc<Subsystem>, events: Sender<Event>) -> Result<Mounted, Failure> {
+    let ended = move || drop(events.send(Event::Ended("the mount")));
+    let mounted = Mounted::mount(Gate::new(subsystem.clone()), folder, epoch, ended);
+    let mounted = mounted.map_err(|error: MountError| Failure::about(folder.display(), error))?;
+    for namespace in subsystem.namespaces() {
+        let file = mounted.mountpoint().join(file_name(namespace.nsid));
+        tracing::info!(file = %file.display(), "serving");
+    }
+    Ok(mounted)
+}

@@ -1,0 +1,96 @@
+//! `serve --fuse` as a user has it. Where the system lets nobody mount, that is said and nothing else is looked at.
+
+use crate::kit::run;
+use crate::service::serve;
+use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+fn can_mount() -> bool {
+    let possible = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !possible {
+        eprintln!("skipped: mounting needs root and /dev/fuse");
+    }
+    possible
+}
+
+fn open(folder: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(folder.join("n1")).expect("the file is there")
+}
+
+fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, offset).expect("readable");
+    bytes
+}
+
+#[test]
+fn the_device_is_a_file_whose_copies_cost_nothing_and_whose_holes_are_trims() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, folder) = (dir.path().join("disk"), dir.path().join("folder"));
+    std::fs::create_dir(&folder).expect("a new folder");
+    let (image, at) = (image.to_str().expect("text"), folder.to_str().expect("text"));
+    run(&["image", "create", image, "--size", "64MiB"]).ok();
+    let served = serve(&["--image", image, "--fuse", at]);
+    let file = open(&folder);
+    assert_eq!(file.metadata().expect("it has some").len(), 64 << 20);
+    let data: Vec<u8> = (0..300 * 4096u32).map(|at| (at / 4096 * 7 + at) as u8).collect();
+    // Nothing is aligned: neighbours stay.
+    file.write_all_at(&data, 4096 * 10 + 100).expect("room");
+    assert!(read(&file, 4096 * 10 + 100, data.len()) == data);
+    assert!(read(&file, 4096 * 10, 100).iter().all(|byte| *byte == 0));
+    file.write_all_at(&data, 4096 * 1000).expect("room");
+    // What the file system's way wrote, NVMe's way reads.
+    let back = dir.path().join("back");
+    served.io(&["read", "--lba", "1000", "--blocks", "300", "--file", back.to_str().expect("text")]).ok();
+    assert!(std::fs::read(&back).expect("written") == data);
+    let before = served.stat("flash_pages");
+    let (mut from, mut to) = (4096 * 1000, 4096 * 5000);
+    let copied = copy_file_range(&file, Some(&mut from), &file, Some(&mut to), data.len()).expect("possible");
+    assert_eq!(copied, data.len());
+    assert!(read(&file, 4096 * 5000, data.len()) == data);
+    let trimmed = served.stat("host_deallocations");
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4096 * 1000, 4096 * 100)
+        .expect("possible");
+    assert_eq!(served.stat("host_deallocations"), trimmed + 100);
+    assert!(read(&file, 4096 * 1000, 4096 * 100).iter().all(|byte| *byte == 0));
+    assert!(read(&file, 4096 * 1100, 4096 * 200) == data[4096 * 100..]);
+    assert_eq!(served.stat("flash_pages"), before, "neither copies nor holes were programmed");
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 4096 * 5000 + 5, 10).expect("possible");
+    let (first, zeroes) = (read(&file, 4096 * 5000, 20), [0; 10]);
+    assert!(first[..5] == data[..5] && first[5..15] == zeroes && first[15..] == data[15..20]);
+    file.set_len(1 << 20).expect_err("its size is fixed");
+    assert_eq!(file.write_at(&[1, 2, 3], (64 << 20) - 1).expect("one fits"), 1);
+    file.write_at(&[1], 64 << 20).expect_err("behind the end");
+    file.sync_all().expect("flushed");
+    run(&["serve", "--memory", "32MiB", "--fuse", at]).fails(1, &[at, "is mounted there", "umount"]);
+    drop(file);
+    // A server that is killed leaves a dead mount, which the next one takes away.
+    served.kill();
+    std::fs::metadata(folder.join("n1")).expect_err("nobody serves it");
+    let served = serve(&["--image", image, "--fuse", at]);
+    let file = open(&folder);
+    assert!(read(&file, 4096 * 5300 - 4096, 4096) == data[data.len() - 4096..]);
+    // In use, and yet the server ends well and the folder is free.
+    served.stop();
+    file.read_at(&mut [0], 0).expect_err("the device is gone");
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0);
+}
+
+#[test]
+fn mistakes_with_folders_are_sentences() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().to_str().expect("text");
+    let missing = dir.path().join("missing");
+    let missing = missing.to_str().expect("text");
+    run(&["serve", "--memory", "32MiB", "--fuse", missing]).fails_in_one_line(1, &[missing, "mkdir"]);
+    std::fs::write(dir.path().join("something"), "x").expect("room");
+    run(&["serve", "--memory", "32MiB", "--fuse", path]).fails_in_one_line(1, &[path, "not empty"]);
+}

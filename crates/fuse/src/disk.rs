@@ -1,0 +1,259 @@
+//! A namespace addressed by bytes.
+//!
+//! What does not begin or end with a block is read, changed and written whole, under one lock of the device, so that
+//! neighbours of what is written are never lost.
+//! Invariants: an answer says when it is done, in the clock of all services of the device; ranges past the end are cut or
+//! refused here. Absent: the kernel.
+
+use remap_ssd_device::Device;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_nvme::controller::{
+    COPY_BLOCKS_MAX, COPY_RANGE_BLOCKS_MAX, Gate, InMemory, IoRequest, Job, Latency, Namespace, Subsystem,
+};
+use remap_ssd_nvme::spec::command::CopyRange;
+use remap_ssd_nvme::spec::status::Status;
+use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
+use zerocopy::IntoBytes;
+
+/// Why a disk could not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiskError {
+    /// The range ends behind the disk.
+    #[error("the range ends behind the disk")]
+    Range,
+    /// Copies are of whole blocks.
+    #[error("copies are of whole blocks")]
+    Alignment,
+    /// The device refused.
+    #[error("the device answered with status {:#x}", .0.number())]
+    Device(Status),
+    /// The service has ended.
+    #[error("the service has ended")]
+    Gone,
+}
+
+impl From<Status> for DiskError {
+    fn from(status: Status) -> Self {
+        Self::Device(status)
+    }
+}
+
+/// A namespace addressed by bytes.
+#[derive(Clone)]
+pub struct Disk {
+    gate: Arc<Gate>,
+    epoch: Instant,
+    namespace: Namespace,
+    emulated: bool,
+}
+
+/// The device, locked for one operation of several commands.
+struct Turn<'a> {
+    subsystem: &'a Subsystem,
+    device: MutexGuard<'a, Device>,
+    namespace: &'a Namespace,
+    now: u64,
+    done_at: u64,
+}
+
+impl Turn<'_> {
+    fn execute(&mut self, request: &IoRequest, data: &[u8], out: &mut Vec<u8>) -> Result<(), DiskError> {
+        // Files have a volatile cache as disks have: what is to stay is flushed, or opened to be written through.
+        let job = Job { nsid: self.namespace.nsid, request, now: self.now, cache_enabled: true };
+        let mut data = InMemory { from_host: data, to_host: out };
+        let outcome = self.subsystem.execute(&mut self.device, &job, &mut data);
+        self.done_at = self.done_at.max(outcome.done_at);
+        if outcome.status.is_success() { Ok(()) } else { Err(outcome.status.into()) }
+    }
+
+    fn read(&mut self, slba: u64, count: u32) -> Result<Vec<u8>, DiskError> {
+        let blocks = self.namespace.blocks(slba, count)?;
+        let mut out = Vec::with_capacity((count as usize) << self.namespace.lba_shift);
+        self.execute(&IoRequest::Read { blocks, fua: false }, &[], &mut out)?;
+        Ok(out)
+    }
+
+    fn write(&mut self, slba: u64, data: &[u8], through: bool) -> Result<(), DiskError> {
+        let blocks = self.namespace.blocks(slba, (data.len() >> self.namespace.lba_shift) as u32)?;
+        self.execute(&IoRequest::Write { blocks, fua: through }, data, &mut Vec::new())
+    }
+
+    /// Writes bytes anywhere: the blocks at the ends are read first if they are not covered.
+    fn write_bytes(&mut self, offset: u64, data: &[u8], through: bool) -> Result<(), DiskError> {
+        let Cover { slba, count, before, after } = Cover::of(self.namespace, offset, data.len() as u64);
+        if before == 0 && after == 0 {
+            return self.write(slba, data, through);
+        }
+        let block = 1 << self.namespace.lba_shift;
+        let mut whole = vec![0; (count as usize) * block];
+        if before > 0 {
+            whole[..block].copy_from_slice(&self.read(slba, 1)?);
+        }
+        if after > 0 && !(before > 0 && count == 1) {
+            let last = whole.len() - block;
+            whole[last..].copy_from_slice(&self.read(slba + u64::from(count) - 1, 1)?);
+        }
+        whole[before..before + data.len()].copy_from_slice(data);
+        self.write(slba, &whole, through)
+    }
+}
+
+/// The blocks that a range of bytes touches, and what of them lies before and after it.
+struct Cover {
+    slba: u64,
+    count: u32,
+    before: usize,
+    after: usize,
+}
+
+impl Cover {
+    /// `len` is at least one, and below 2^32 blocks.
+    fn of(namespace: &Namespace, offset: u64, len: u64) -> Self {
+        let block = 1u64 << namespace.lba_shift;
+        let (slba, end) = (offset / block, offset + len);
+        let blocks_end = end.div_ceil(block);
+        Self {
+            slba,
+            count: (blocks_end - slba) as u32,
+            before: (offset % block) as usize,
+            after: (blocks_end * block - end) as usize,
+        }
+    }
+}
+
+impl Disk {
+    /// A disk over a namespace; `None` if there is none of that number, or no subsystem any more. Times count from `epoch`.
+    pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
+        let (namespace, emulated) =
+            gate.with(|subsystem| Some((*subsystem.namespace(nsid)?, subsystem.latency() == Latency::Emulated)))??;
+        Some(Self { gate, epoch, namespace, emulated })
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.namespace.size_blocks() << self.namespace.lba_shift
+    }
+    /// The namespace's number.
+    pub fn nsid(&self) -> u32 {
+        self.namespace.nsid
+    }
+    /// Are answers to be held until they are done?
+    pub fn is_emulated(&self) -> bool {
+        self.emulated
+    }
+    /// The time.
+    pub fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn turn<R>(&self, work: impl FnOnce(&mut Turn<'_>) -> Result<R, DiskError>) -> Result<(R, u64), DiskError> {
+        let result = self.gate.with(|subsystem| {
+            let device = subsystem.device();
+            let now = self.now();
+            let mut turn = Turn { subsystem, device, namespace: &self.namespace, now, done_at: now };
+            work(&mut turn).map(|result| (result, turn.done_at))
+        });
+        result.unwrap_or(Err(DiskError::Gone))
+    }
+
+    /// Bytes of a range that lie on the disk.
+    fn fitting(&self, offset: u64, len: u64) -> u64 {
+        len.min(self.bytes().saturating_sub(offset))
+    }
+
+    /// Reads what of the range is on the disk; and when it is done.
+    ///
+    /// # Errors
+    /// The device refused, or is gone.
+    pub fn read(&self, offset: u64, len: u32) -> Result<(Vec<u8>, u64), DiskError> {
+        let len = self.fitting(offset, len.into());
+        if len == 0 {
+            return Ok((Vec::new(), self.now()));
+        }
+        let Cover { slba, count, before, .. } = Cover::of(&self.namespace, offset, len);
+        let (mut data, done_at) = self.turn(|turn| turn.read(slba, count))?;
+        if before > 0 {
+            data.drain(..before);
+        }
+        data.truncate(len as usize);
+        Ok((data, done_at))
+    }
+
+    /// Writes what of the range is on the disk: how many bytes; and when it is done. `through`: not only to a cache.
+    ///
+    /// # Errors
+    /// Nothing of it is on the disk, or the device refused, or is gone.
+    pub fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
+        let len = self.fitting(offset, data.len() as u64) as usize;
+        match (data.len(), len) {
+            (0, _) => return Ok((0, self.now())),
+            (_, 0) => return Err(DiskError::Range),
+            _ => {}
+        }
+        let ((), done_at) = self.turn(|turn| turn.write_bytes(offset, &data[..len], through))?;
+        Ok((len as u32, done_at))
+    }
+
+    /// Makes a range read as zeroes: whole pages are deallocated. What lies behind the disk is left out.
+    ///
+    /// # Errors
+    /// The device refused, or is gone.
+    pub fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError> {
+        let end = offset + self.fitting(offset, len);
+        // Parts of blocks at the ends are written.
+        let block = 1u64 << self.namespace.lba_shift;
+        let (first, last) = (offset.next_multiple_of(block).min(end), (end - end % block).max(offset));
+        let parts = if first < last { [(offset, first), (last, end)] } else { [(offset, end), (end, end)] };
+        let ((), done_at) = self.turn(|turn| {
+            for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
+                turn.write_bytes(start, &vec![0; (end - start) as usize], false)?;
+            }
+            let mut at = first / block;
+            while first < last && at < last / block {
+                let count = (last / block - at).min(1 << 31) as u32;
+                let blocks = turn.namespace.blocks(at, count)?;
+                turn.execute(&IoRequest::WriteZeroes { blocks, fua: false }, &[], &mut Vec::new())?;
+                at += u64::from(count);
+            }
+            Ok(())
+        })?;
+        Ok(done_at)
+    }
+
+    /// Makes all that was written survive a crash of this machine; when it is done.
+    ///
+    /// # Errors
+    /// It could not, or the device is gone.
+    pub fn flush(&self) -> Result<u64, DiskError> {
+        let ((), done_at) = self.turn(|turn| turn.execute(&IoRequest::Flush, &[], &mut Vec::new()))?;
+        Ok(done_at)
+    }
+
+    /// Copies bytes from another disk of the device, or from this one, as Copy does: as remaps where pages match pages.
+    /// How many bytes, which may be fewer than asked for; and when it is done.
+    ///
+    /// # Errors
+    /// Not whole blocks, past the end, or the device refused, or is gone.
+    pub fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError> {
+        let shift = self.namespace.lba_shift;
+        let len = self.fitting(offset, from.fitting(from_offset, len));
+        let count = (len >> shift).min(u64::from(COPY_BLOCKS_MAX));
+        let blocks = |offset: u64| offset.is_multiple_of(1 << shift).then_some(offset >> shift);
+        let (Some(target), Some(source)) = (blocks(offset), blocks(from_offset)) else {
+            return Err(DiskError::Alignment);
+        };
+        if count == 0 || from.namespace.lba_shift != shift {
+            return Err(if len == 0 { DiskError::Range } else { DiskError::Alignment });
+        }
+        // Ranges of whole pages, so that none but the last ends in the middle of one.
+        let step = u64::from(COPY_RANGE_BLOCKS_MAX) / (PAGE_BYTES as u64 >> shift) * (PAGE_BYTES as u64 >> shift);
+        let ranges = (0..count).step_by(step as usize).map(|at| {
+            CopyRange::new(source + at, ((count - at).min(step) - 1) as u16).of_namespace(from.namespace.nsid)
+        });
+        let ranges: Vec<CopyRange> = ranges.collect();
+        let request = IoRequest::Copy { target, ranges: ranges.len() as u32, with_namespaces: true, fua: false };
+        let ((), done_at) = self.turn(|turn| turn.execute(&request, ranges.as_bytes(), &mut Vec::new()))?;
+        Ok((count << shift, done_at))
+    }
+}

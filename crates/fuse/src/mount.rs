@@ -1,0 +1,196 @@
+//! Mountpoints: mounting, unmounting, and everything that can be wrong with them.
+//!
+//! A server that was killed leaves its mount behind, dead: whoever looks at it is told "Transport endpoint is not
+//! connected". The next server takes such a mount away if it was one of ours, and nothing else.
+//! Invariant: however it ends, the device can be given back: the gate is closed when unmounting returns.
+
+use crate::disk::Disk;
+use crate::files::Files;
+use crate::later::Later;
+use fuser::{Config, MountOption, Session, SessionUnmounter};
+use remap_ssd_nvme::controller::Gate;
+use rustix::mount::UnmountFlags;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// What is mounted, in the kernel's table.
+const NAME: &str = "remap-ssd";
+const DEVICE: &str = "/dev/fuse";
+/// More than the device, which does one command at a time, can keep busy.
+const THREADS: usize = 4;
+
+/// Why nothing is mounted, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// No FUSE.
+    #[error(
+        "{DEVICE} cannot be opened ({0}): load the kernel's module with `modprobe fuse`, and see that you may use it"
+    )]
+    NoFuse(io::Error),
+    /// Not there, or no folder.
+    #[error("there is no such folder: make one with mkdir")]
+    NoFolder,
+    /// Something is mounted there.
+    #[error("something is mounted there ({0}): unmount it with umount, or choose another folder")]
+    Busy(String),
+    /// Something is in it.
+    #[error("the folder is not empty: what is in it would be hidden; choose an empty one")]
+    NotEmpty,
+    /// No right to mount.
+    #[error("mounting was refused ({0}): be root, or install fusermount3 (package fuse3)")]
+    Refused(io::Error),
+    /// The system's reason.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Namespaces as files in a folder.
+pub struct Mounted {
+    gate: Arc<Gate>,
+    mountpoint: PathBuf,
+    unmounter: SessionUnmounter,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Mounted {
+    /// Mounts files for all namespaces of a subsystem; times count from `epoch`. `ended` is called when the files are gone,
+    /// by `unmount` or by somebody else.
+    ///
+    /// # Errors
+    /// Why it cannot be, and what to do.
+    pub fn mount(
+        gate: Gate,
+        mountpoint: &Path,
+        epoch: Instant,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        std::fs::OpenOptions::new().read(true).write(true).open(DEVICE).map_err(MountError::NoFuse)?;
+        prepare(mountpoint)?;
+        let mountpoint = mountpoint.canonicalize()?;
+        let gate = Arc::new(gate);
+        let disks: Vec<Disk> = (1..).map_while(|nsid| Disk::new(gate.clone(), nsid, epoch)).collect();
+        let emulated = disks.first().is_some_and(Disk::is_emulated);
+        let later = if emulated { Some(Later::start(epoch)?) } else { None };
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(NAME.into()),
+            MountOption::Subtype(NAME.into()),
+            MountOption::DefaultPermissions,
+            MountOption::NoDev,
+            MountOption::NoSuid,
+            MountOption::NoExec,
+        ];
+        config.n_threads = Some(THREADS);
+        let session = Session::new(Files::new(disks, later), &mountpoint, &config).map_err(MountError::Refused);
+        let mut session = session?;
+        let unmounter = session.unmount_callable();
+        let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
+            let result = session.run();
+            ended();
+            result
+        })?;
+        Ok(Self { gate, mountpoint, unmounter, thread: Some(thread) })
+    }
+
+    /// Where.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Unmounts, after what is under way. `false` if the files were in use: the folder is free again and the device is
+    /// given back all the same, and whoever has a file open is told that the device is gone.
+    ///
+    /// # Errors
+    /// The service had failed before.
+    pub fn unmount(mut self) -> io::Result<bool> {
+        if self.unmounter.unmount().is_ok() {
+            let ended = self.thread.take().map(JoinHandle::join);
+            self.gate.close();
+            return match ended {
+                Some(Ok(Err(error))) => Err(error),
+                Some(Err(_)) => Err(io::Error::other("a thread of the service has failed")),
+                _ => Ok(true),
+            };
+        }
+        self.gate.close();
+        detach(&self.mountpoint);
+        Ok(false)
+    }
+}
+
+/// Takes a mountpoint out of the folders' tree, whoever still uses what is under it.
+fn detach(mountpoint: &Path) {
+    if rustix::mount::unmount(mountpoint, UnmountFlags::DETACH).is_err() {
+        let mut fusermount = Command::new("fusermount3");
+        fusermount.args(["-u", "-q", "-z", "--"]).arg(mountpoint).stdout(Stdio::null()).stderr(Stdio::null());
+        let _ = fusermount.status();
+    }
+}
+
+/// Sees that a folder can be mounted on.
+fn prepare(mountpoint: &Path) -> Result<(), MountError> {
+    // Of a dead mount the kernel may remember attributes, but there is nobody to list it.
+    let listed = std::fs::read_dir(mountpoint);
+    if listed.is_err_and(|error| error.kind() == ErrorKind::NotConnected) {
+        let path = mountpoint.canonicalize().or_else(|_| std::path::absolute(mountpoint))?;
+        match mounted_at(&path)? {
+            Some(what) if what == NAME => detach(&path),
+            Some(what) => return Err(MountError::Busy(format!("{what}, which nobody serves any more"))),
+            None => return Err(io::Error::from(ErrorKind::NotConnected).into()),
+        }
+    }
+    let metadata = match std::fs::metadata(mountpoint) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(MountError::NoFolder),
+        other => other?,
+    };
+    if !metadata.is_dir() {
+        return Err(MountError::NoFolder);
+    }
+    if let Some(what) = mounted_at(&mountpoint.canonicalize()?)? {
+        return Err(MountError::Busy(what));
+    }
+    match std::fs::read_dir(mountpoint)?.next() {
+        Some(_) => Err(MountError::NotEmpty),
+        None => Ok(()),
+    }
+}
+
+/// What is mounted at a path, last of what is mounted there: a device's name, or a file system's.
+fn mounted_at(path: &Path) -> io::Result<Option<String>> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(table
+        .lines()
+        .filter_map(|line| entry(line).filter(|(point, _)| point == path))
+        .next_back()
+        .map(|(_, what)| what))
+}
+
+/// Mountpoint and source of a line: `36 35 98:0 / /mnt rw,noatime shared:1 - ext3 /dev/root rw`.
+fn entry(line: &str) -> Option<(PathBuf, String)> {
+    let (left, right) = line.split_once(" - ")?;
+    let point = left.split(' ').nth(4)?;
+    Some((PathBuf::from(unescaped(point)), unescaped(right.split(' ').nth(1)?)))
+}
+
+/// Blanks, tabs, line ends and backslashes stand there as three octal digits.
+fn unescaped(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(text.to_owned(), |text, (escape, plain)| text.replace(escape, plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_mount_table_are_read() {
+        let line = r"36 35 98:0 /mnt1 /mnt\040of\134mine rw,noatime master:1 - fuse remap-ssd rw,errors=continue";
+        assert_eq!(entry(line), Some((PathBuf::from(r"/mnt of\mine"), NAME.to_owned())));
+        assert_eq!(entry("no line of it"), None);
+    }
+}
