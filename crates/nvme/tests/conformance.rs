@@ -95,6 +95,13 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
     large.write(1999, &bytes(7, 4096)).expect("served");
     soak(&mut small, 1500, 300, 3);
     soak(&mut large, 1000, 200, 4);
+    // Data in PDUs that end in the middle of pages, of blocks even.
+    for (nsid, pdu_bytes_max) in [(1, 5 * 512), (1, 8192), (2, 1000), (2, 12 << 10)] {
+        let options = Options { nsid, pdu_bytes_max, ..Options::default() };
+        let mut client = Client::connect(rig.address, options).expect("it listens");
+        soak(&mut client, 1000, 100, pdu_bytes_max as u64);
+    }
+    large.write(1999, &bytes(7, 4096)).expect("served");
     let beyond = small.read(8000, 1).expect_err("refused");
     assert!(matches!(beyond, ClientError::Status { status: Status::LBA_RANGE, .. }), "{beyond}");
     small.trim(0, 8000).expect("served");

@@ -3,13 +3,15 @@
 mod kit;
 
 use kit::Rig;
+use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sgl, Sqe};
 use remap_ssd_nvme::spec::fabrics::{ConnectData, kind as fabrics};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::{Data, Flags, Ic, kind};
 use remap_ssd_nvme::tcp::client::{Call, ClientError, Options, Queue, entry};
+use remap_ssd_nvme::tcp::server::Limits;
 use remap_ssd_nvme::tcp::wire::{self, Agreement};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
@@ -117,6 +119,48 @@ fn connections_that_never_speak_keep_nobody_out() {
     client.write(1, &[1; 4096]).expect("served");
     assert_eq!(client.read(1, 1).expect("served"), vec![1; 4096]);
     drop((silent, client));
+    rig.stop();
+}
+
+#[test]
+fn half_open_connections_are_few_and_the_oldest_go_first() {
+    let limits = Limits { half_open: 8, ..Limits::default() };
+    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let mut silent: Vec<TcpStream> = (0..400).filter_map(|_| TcpStream::connect(rig.address).ok()).collect();
+    assert!(silent.len() > 300);
+    let mut client = rig.client();
+    client.write(1, &[1; 4096]).expect("served");
+    let newest = silent.split_off(silent.len() - 4);
+    let old = silent.len() - 8;
+    for stream in &mut silent[..old] {
+        stream.set_read_timeout(Some(Duration::from_secs(3))).expect("a time");
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "nothing was sent");
+    }
+    for mut stream in newest {
+        stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a time");
+        let error = stream.read(&mut [0]).expect_err("still open");
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    }
+    drop(client);
+    rig.stop();
+}
+
+#[test]
+fn a_peer_that_stops_reading_is_cut() {
+    let limits = Limits { send_within: Duration::from_millis(300), ..Limits::default() };
+    let rig = Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits);
+    let mut greedy = rig.client();
+    let mut sqe = entry(io::READ, 1);
+    sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
+    let asked =
+        greedy.queue(|queue| (0..60).try_for_each(|_| queue.send_only(&Call { sqe, send: &[], receive: 1 << 20 })));
+    asked.expect("sent");
+    let began = Instant::now();
+    while !rig.lines.0.lock().expect("nothing fails here").iter().any(|line| line.contains("dropped")) {
+        assert!(began.elapsed() < Duration::from_secs(10), "it is waited for");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(greedy);
     rig.stop();
 }
 

@@ -241,6 +241,12 @@ impl Run<'_> {
 }
 
 impl Subsystem {
+    /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those before it.
+    pub fn go_on(&self, device: &mut Device, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
+        self.counters.write_commands.fetch_sub(1, Relaxed);
+        self.execute(device, job, data)
+    }
+
     /// Executes a checked command. What it has put is for the host only if it was successful.
     ///
     /// `device` is this subsystem's, locked by the caller for one command or for a batch of them.

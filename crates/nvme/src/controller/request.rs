@@ -121,6 +121,19 @@ impl IoRequest {
         })
     }
 
+    /// The part of a write that `len` bytes of its data from `at` on are: whole pages, unless they are its `last` bytes.
+    /// Parts may be executed as their data arrive, since no write is atomic beyond a page.
+    pub fn part(&self, at: u32, len: u32, last: bool, lba_shift: u8) -> Option<Self> {
+        let Self::Write { blocks, fua } = *self else { return None };
+        let first_byte = (blocks.slba << lba_shift) + u64::from(at);
+        let last_byte = first_byte + u64::from(len);
+        let in_blocks = |bytes: u32| bytes.is_multiple_of(1 << lba_shift).then_some(bytes >> lba_shift);
+        let whole = |byte: u64| byte.is_multiple_of(PAGE_BYTES as u64);
+        let (skipped, count) = (in_blocks(at)?, in_blocks(len)?);
+        let blocks = Blocks { slba: blocks.slba + u64::from(skipped), count };
+        (whole(first_byte) && (last || whole(last_byte))).then_some(Self::Write { blocks, fua: fua && last })
+    }
+
     /// The data it moves.
     pub fn transfer(&self, lba_shift: u8) -> Transfer {
         let bytes = |blocks: &Blocks| blocks.count << lba_shift;

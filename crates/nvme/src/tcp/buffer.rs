@@ -24,6 +24,10 @@ impl Buffer {
             (self.start, self.end) = (0, 0);
         }
     }
+    /// Is anything left?
+    pub fn has_more(&self) -> bool {
+        self.start < self.end
+    }
     /// Is it full of what has not been used?
     pub fn is_full(&self) -> bool {
         self.start == 0 && self.end == self.bytes.len()

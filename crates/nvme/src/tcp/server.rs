@@ -1,34 +1,28 @@
 //! Sockets, threads and the clock around the target.
 //!
-//! One thread a connection: it reads what is there, has it executed, sends what came of it in one piece, and sleeps until
-//! more arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins.
+//! One thread a connection: it reads what is there, has it executed, sends what came of it at once, and sleeps until more
+//! arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins.
 //! Invariants: a host that has not connected a queue holds a small buffer and only so long; a host that does not read is
 //! dropped; the number of connections is bounded, and the oldest that have not connected make room for new ones.
 
 use super::buffer::Buffer;
-use super::target::{Connection, End, PDU_BYTES_MAX, Port};
+use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port};
+use crate::controller::Latency;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Connections that have connected a queue.
-const CONNECTED_MAX: usize = 512;
-/// Connections that have not.
-const HALF_OPEN_MAX: usize = 64;
-/// How long a connection may take to connect a queue.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// How long a host may take to read what it asked for.
-const SEND_WITHIN: Duration = Duration::from_secs(10);
 /// How often the clock alone is a reason to look.
 const TICK: Duration = Duration::from_millis(250);
 /// How long in-flight commands may take when the service ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
-/// Sleeping ends this much before a completion is due.
-const SPIN_NS: u64 = 60_000;
+/// Sleeping ends this much before a completion is due: about what the system takes to wake a thread, and on Linux it is
+/// asked not to take longer than it must.
+const SPIN_NS: u64 = if cfg!(target_os = "linux") { 8_000 } else { 60_000 };
 /// Buffer of a connection without a queue: ICReq and Connect.
 const SMALL_BUFFER: usize = 4096;
 
@@ -36,6 +30,30 @@ const SMALL_BUFFER: usize = 4096;
 pub trait Log: Send + Sync + 'static {
     /// One line about a connection.
     fn connection(&self, peer: SocketAddr, text: &str);
+}
+
+/// What peers may take of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections that have connected a queue.
+    pub connected: usize,
+    /// Connections that have not; the oldest of them make room for new ones.
+    pub half_open: usize,
+    /// How long a connection may take to connect a queue.
+    pub connect_within: Duration,
+    /// How long a host may take to read the next bytes of what it asked for.
+    pub send_within: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connected: 512,
+            half_open: 64,
+            connect_within: Duration::from_secs(5),
+            send_within: Duration::from_secs(10),
+        }
+    }
 }
 
 /// A server that listens.
@@ -46,6 +64,7 @@ pub struct Server {
 
 struct Shared {
     port: Arc<Port>,
+    limits: Limits,
     log: Box<dyn Log>,
     stop: AtomicBool,
     epoch: Instant,
@@ -73,7 +92,7 @@ impl Server {
     /// # Errors
     /// The address is in use, or the system's reason.
     pub fn bind(address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
-        Self::bind_since(Instant::now(), address, port, log)
+        Self::listen(Instant::now(), address, port, log, Limits::default())
     }
 
     /// As `bind`, with times that count from `epoch`: services of one device have one clock.
@@ -81,9 +100,22 @@ impl Server {
     /// # Errors
     /// As `bind`.
     pub fn bind_since(epoch: Instant, address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
+        Self::listen(epoch, address, port, log, Limits::default())
+    }
+
+    /// As `bind`, with other limits.
+    ///
+    /// # Errors
+    /// As `bind`.
+    pub fn bind_with(address: SocketAddr, port: Port, log: Box<dyn Log>, limits: Limits) -> io::Result<Self> {
+        Self::listen(Instant::now(), address, port, log, limits)
+    }
+
+    fn listen(epoch: Instant, address: SocketAddr, port: Port, log: Box<dyn Log>, limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let shared = Shared {
             port: Arc::new(port),
+            limits,
             log,
             stop: AtomicBool::new(false),
             epoch,
@@ -179,13 +211,13 @@ impl Shared {
     }
 
     fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
-        if !self.port.allowed().address(peer.ip()) || self.connected.load(Ordering::SeqCst) >= CONNECTED_MAX {
+        if !self.port.allowed().address(peer.ip()) || self.connected.load(Ordering::SeqCst) >= self.limits.connected {
             return false;
         }
         let Ok(handle) = stream.try_clone() else { return false };
         let mut half_open = self.half_open.lock().expect("nothing under this lock can fail");
         half_open.push_back((number, handle));
-        if half_open.len() > HALF_OPEN_MAX
+        if half_open.len() > self.limits.half_open
             && let Some((_, oldest)) = half_open.pop_front()
         {
             let _ = oldest.shutdown(Shutdown::Both);
@@ -215,12 +247,17 @@ impl Shared {
     /// Until either end has had enough; the queue it was and why it ended, if it had been connected.
     fn converse(&self, mut stream: TcpStream, peer: SocketAddr, number: u64) -> io::Result<Option<(u16, String)>> {
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(SEND_WITHIN))?;
+        stream.set_write_timeout(Some(self.limits.send_within))?;
+        stream.set_read_timeout(Some(TICK))?;
+        let emulated = self.port.subsystem().latency() == Latency::Emulated;
+        if emulated {
+            wake_me_in_time();
+        }
         let local = stream.local_addr()?;
         let mut connection = Connection::new(self.port.clone(), peer, local);
         let mut counted = None;
         let mut buffer = Buffer::new(SMALL_BUFFER);
-        let mut out = Vec::new();
+        let mut out = Output::default();
         let began = Instant::now();
         let mut next_tick = self.now();
         let mut stopping: Option<Instant> = None;
@@ -235,14 +272,14 @@ impl Shared {
                 if self.port.subsystem().is_broken() {
                     return Ok(ended(&connection, "the device has failed"));
                 }
-                if connection.connected().is_none() && began.elapsed() > CONNECT_WITHIN {
+                if connection.connected().is_none() && began.elapsed() > self.limits.connect_within {
                     return Err(io::Error::other("no queue was connected in time"));
                 }
             }
             let received = connection.receive(now, buffer.filled(), &mut out);
-            if !out.is_empty() {
-                stream.write_all(&out)?;
-                out.clear();
+            let sent = !out.is_empty();
+            if sent {
+                out.write_to(&mut stream)?;
             }
             let consumed = match received {
                 Ok(consumed) => consumed,
@@ -262,7 +299,8 @@ impl Shared {
                 let kind = if association.is_discovery() { "discovery" } else { "queue" };
                 self.log.connection(peer, &format!("{kind} {qid} connected by {}", association.hostnqn()));
             }
-            if consumed > 0 {
+            if (consumed > 0 || sent) && buffer.has_more() {
+                // There may have been more than was to be answered at once.
                 continue;
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -279,8 +317,14 @@ impl Shared {
                 self.sleep(&stream, &connection, false);
                 continue;
             }
-            if self.sleep(&stream, &connection, true) && buffer.read(&mut stream)? == 0 {
-                return Ok(ended(&connection, "its host closed the connection"));
+            // With nothing to be sent later the socket itself is waited for.
+            if connection.next_deadline().is_none() || self.sleep(&stream, &connection, true) {
+                match buffer.read(&mut stream) {
+                    Ok(0) => return Ok(ended(&connection, "its host closed the connection")),
+                    Ok(_) => {}
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
     }
@@ -302,6 +346,13 @@ impl Shared {
         }
         false
     }
+}
+
+/// Asks the system to wake this thread when it wants to be woken, and not up to 50 µs later.
+fn wake_me_in_time() {
+    #[cfg(target_os = "linux")]
+    // Where that is impossible completions are late, no more.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
 fn ended(connection: &Connection, why: &str) -> Option<(u16, String)> {

@@ -6,7 +6,7 @@ use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Health, Latency, NamespaceSpec, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -37,11 +37,15 @@ pub fn device(bytes: u64, dedup: bool) -> Device {
 
 impl Rig {
     pub fn with(device: Device, namespaces: &[NamespaceSpec], latency: Latency) -> Self {
+        Self::limited(device, namespaces, latency, Limits::default())
+    }
+
+    pub fn limited(device: Device, namespaces: &[NamespaceSpec], latency: Latency, limits: Limits) -> Self {
         let subsystem = Subsystem::new(device, NQN, namespaces, latency, true, Health::default()).expect("possible");
         let port = Port::new(Arc::new(subsystem), Allowed { anybody: true, ..Allowed::default() });
         let lines = Lines::default();
         let local = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::bind(local, port, Box::new(lines.clone())).expect("a free port");
+        let server = Server::bind_with(local, port, Box::new(lines.clone()), limits).expect("a free port");
         let (address, stopper) = (server.address().expect("bound"), server.stopper().expect("bound"));
         let thread = Some(std::thread::spawn(|| server.run()));
         Self { address, lines, stopper, thread }

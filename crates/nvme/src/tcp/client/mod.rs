@@ -32,6 +32,8 @@ pub struct Options {
     pub digests: bool,
     /// Entries of the I/O queue.
     pub entries: u16,
+    /// Data of one PDU that we send, at most; less than the target would take is slower.
+    pub pdu_bytes_max: usize,
     /// The namespace.
     pub nsid: u32,
     /// How long an answer may take.
@@ -45,6 +47,7 @@ impl Default for Options {
             hostnqn: "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-72656d617073".into(),
             digests: false,
             entries: 128,
+            pdu_bytes_max: usize::MAX,
             nsid: 1,
             timeout: Duration::from_secs(30),
         }
@@ -284,7 +287,7 @@ impl Client {
     pub fn another_queue(&self, qid: u16) -> Result<Queue, ClientError> {
         let mut queue = Queue::open(self.address, &self.options)?;
         queue.connect(qid, self.options.entries, self.cntlid, &self.options, &self.subnqn)?;
-        queue.in_capsule = in_capsule(&self.controller);
+        queue.in_capsule = in_capsule(&self.controller).min(self.options.pdu_bytes_max);
         Ok(queue)
     }
 
@@ -331,6 +334,6 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
     let namespace = Namespace::read_from_bytes(&namespace).map_err(|_| broken("a namespace"))?;
     let mut io = Queue::open(address, options)?;
     io.connect(1, options.entries, cntlid, options, subnqn)?;
-    io.in_capsule = in_capsule(&controller);
+    io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);
     Ok(Connected { queues: (admin, io), cntlid, controller, namespace })
 }

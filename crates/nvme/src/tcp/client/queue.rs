@@ -126,7 +126,8 @@ impl Queue {
         if ic.pda > 31 || ic.max < 4096 {
             return Err(broken("limits of ICResp"));
         }
-        (queue.agreed, queue.h2c_max) = (Agreement::new(ic.digest, ic.pda), ic.max as usize);
+        queue.agreed = Agreement::new(ic.digest, ic.pda);
+        queue.h2c_max = (ic.max as usize).min(options.pdu_bytes_max.max(1));
         Ok(queue)
     }
 

@@ -1,0 +1,201 @@
+//! Commands that have all their data, or a part of them: executed, answered, held until due.
+//!
+//! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
+
+use super::{Connection, End, Queue, Turn, Want};
+use crate::controller::{
+    AdminOutcome, Association, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
+};
+use crate::spec::command::Sqe;
+use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
+use crate::spec::pdu::{Data, Flags, kind};
+use crate::spec::status::Status;
+use crate::tcp::wire;
+use zerocopy::FromBytes;
+
+impl Connection {
+    /// Executes a command whose data have all arrived, and answers it.
+    pub(super) fn execute(&mut self, sqe: &Sqe, want: Want, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
+        let Want::Io(request) = want else {
+            // Admin commands lock the device themselves.
+            turn.device = None;
+            return self.admin(sqe, data, turn);
+        };
+        let namespace = turn.subsystem.namespace(sqe.nsid);
+        match namespace.map(|namespace| request.transfer(namespace.lba_shift)) {
+            Some(Transfer::ToHost(bytes)) => self.send(sqe, &request, bytes, turn),
+            _ => {
+                let mut nothing = Vec::new();
+                let outcome =
+                    self.perform(sqe, &request, false, InMemory { from_host: data, to_host: &mut nothing }, turn);
+                self.complete(sqe, &outcome, turn);
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of a write that `len` bytes of its data from `at` on are, if it can be executed by itself.
+    pub(super) fn part(
+        &self,
+        sqe: &Sqe,
+        request: &IoRequest,
+        at: u32,
+        len: u32,
+        last: bool,
+        turn: &Turn<'_>,
+    ) -> Option<IoRequest> {
+        request.part(at, len, last, turn.subsystem.namespace(sqe.nsid)?.lba_shift)
+    }
+
+    /// Executes the next part of a write, unless an earlier one has failed.
+    pub(super) fn go_on(
+        &self,
+        sqe: &Sqe,
+        part: &IoRequest,
+        before: Option<Outcome>,
+        data: &[u8],
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        if let Some(before) = before.filter(|before| !before.status.is_success()) {
+            return before;
+        }
+        let mut nothing = Vec::new();
+        let data = InMemory { from_host: data, to_host: &mut nothing };
+        let now = self.perform(sqe, part, before.is_some(), data, turn);
+        Outcome { done_at: before.map_or(0, |before| before.done_at).max(now.done_at), ..now }
+    }
+
+    fn perform(
+        &self,
+        sqe: &Sqe,
+        request: &IoRequest,
+        continued: bool,
+        mut data: InMemory<'_>,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        let cache_enabled = self.queue.as_ref().is_some_and(|queue| queue.association.cache_enabled());
+        let job = Job { nsid: sqe.nsid, request, now: turn.now, cache_enabled };
+        let device = turn.device.get_or_insert_with(|| turn.subsystem.device());
+        match continued {
+            false => turn.subsystem.execute(device, &job, &mut data),
+            true => turn.subsystem.go_on(device, &job, &mut data),
+        }
+    }
+
+    /// A command with data for the host: they go from the image to where they are sent from.
+    fn send(&mut self, sqe: &Sqe, request: &IoRequest, bytes: u32, turn: &mut Turn<'_>) {
+        let agreed = self.agreed.unwrap_or_default();
+        let without_response = self.queue.as_ref().is_some_and(|queue| queue.no_flow_control);
+        let emulated = turn.subsystem.latency() == Latency::Emulated;
+        let mut to = if emulated { turn.out.spare() } else { std::mem::take(turn.out.open()) };
+        let start = to.len();
+        let header = Data::new(sqe.head().cid(), 0, 0, bytes);
+        let flags = Flags::new().with_last(true).with_success(without_response);
+        let outcome = wire::put_data(&mut to, kind::C2H_DATA, flags, &header, agreed, bytes as usize, |to| {
+            let start = to.len();
+            let outcome = self.perform(sqe, request, false, InMemory { from_host: &[], to_host: to }, turn);
+            if !outcome.status.is_success() {
+                to.truncate(start);
+            }
+            outcome
+        });
+        if !outcome.status.is_success() {
+            to.truncate(start);
+        }
+        if !(outcome.status.is_success() && without_response) {
+            self.note(sqe, &outcome);
+            self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
+        }
+        match emulated {
+            true => self.later.put(outcome.done_at, to),
+            false => *turn.out.open() = to,
+        }
+    }
+
+    /// Answers a command without data for the host.
+    pub(super) fn complete(&mut self, sqe: &Sqe, outcome: &Outcome, turn: &mut Turn<'_>) {
+        self.note(sqe, outcome);
+        let cid = sqe.head().cid();
+        match turn.subsystem.latency() {
+            Latency::Emulated => {
+                let mut held = turn.out.spare();
+                self.respond(cid, outcome.status, outcome.result, &mut held);
+                self.later.put(outcome.done_at, held);
+            }
+            Latency::None => self.respond(cid, outcome.status, outcome.result, turn.out.open()),
+        }
+    }
+
+    fn note(&self, sqe: &Sqe, outcome: &Outcome) {
+        if let Some(queue) = self.queue.as_ref().filter(|_| !outcome.status.is_success()) {
+            queue.association.log_error(queue.qid, sqe, outcome.status);
+        }
+    }
+
+    fn admin(&mut self, sqe: &Sqe, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
+        let cid = sqe.head().cid();
+        if fabrics_kind(sqe) == Some(fabrics::CONNECT) {
+            return self.connect(sqe, data, turn);
+        }
+        let Some(queue) = &self.queue else { return Err(End::Closed) };
+        let mut page = Vec::new();
+        match queue.association.admin(sqe, data, &mut page) {
+            AdminOutcome::Waits => self.event_requests += 1,
+            AdminOutcome::Done(status, result) => {
+                let out = turn.out.open();
+                if status.is_success() && !page.is_empty() {
+                    let agreed = self.agreed.unwrap_or_default();
+                    let header = Data::new(cid, 0, 0, page.len() as u32);
+                    let flags = Flags::new().with_last(true);
+                    wire::put_data(out, kind::C2H_DATA, flags, &header, agreed, page.len(), |out| {
+                        out.extend_from_slice(&page);
+                    });
+                }
+                self.respond(cid, status, result, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, sqe: &Sqe, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
+        let cid = sqe.head().cid();
+        match self.connected_queue(turn.now, sqe, data) {
+            Ok(queue) => {
+                let cntlid = queue.association.cntlid();
+                self.queue = Some(queue);
+                self.respond(cid, Status::SUCCESS, cntlid.into(), turn.out.open());
+                Ok(())
+            }
+            Err(status) => {
+                self.respond(cid, status, 0, turn.out.open());
+                Err(End::Closed)
+            }
+        }
+    }
+
+    fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, Status> {
+        if self.queue.is_some() {
+            return Err(Status::SEQUENCE);
+        }
+        let data = ConnectData::read_from_bytes(data).map_err(|_| Status::CONNECT_INVALID)?;
+        let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
+        let admin = (sqe.cdw10 >> 16) == 0;
+        let allowed = |association: &Association| {
+            let allowed = self.port.allowed.host(self.peer.ip(), association.hostnqn());
+            if allowed { Ok(()) } else { Err(Status::CONNECT_HOST) }
+        };
+        let (association, qid, entries) = if admin {
+            let (association, entries) = Association::connect(&self.port.subsystem, sqe, &data, self.local, now)?;
+            allowed(&association)?;
+            self.port.enter(&association);
+            (association, 0, entries)
+        } else {
+            let association = self.port.find(data.cntlid).ok_or(Status::CONNECT_INVALID)?;
+            allowed(&association)?;
+            let (qid, entries) = association.join(sqe, &data)?;
+            (association, qid, entries)
+        };
+        // Connect itself was the first entry.
+        Ok(Queue { association, qid, entries, head: 1 % entries, no_flow_control })
+    }
+}

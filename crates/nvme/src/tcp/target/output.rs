@@ -1,0 +1,139 @@
+//! What is to be sent, in order: buffers that are used again.
+//!
+//! Small answers share a buffer; what was held back until it was due stays in the one it was put in. Invariant: buffers
+//! kept for later use are few and of ordinary size. Absent: the socket's time-outs.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Write};
+
+/// Buffers kept, and how large.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 2 << 20;
+/// Buffers of one write.
+const SLICES: usize = 64;
+
+/// Bytes to send.
+#[derive(Debug, Default)]
+pub struct Output {
+    full: VecDeque<Vec<u8>>,
+    open: Vec<u8>,
+    full_bytes: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Output {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.full_bytes + self.open.len()
+    }
+    /// Nothing?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The buffer that is being filled.
+    pub(super) fn open(&mut self) -> &mut Vec<u8> {
+        &mut self.open
+    }
+
+    /// An empty buffer.
+    pub(super) fn spare(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// A whole buffer, behind all that is there.
+    pub(super) fn push(&mut self, bytes: Vec<u8>) {
+        if !self.open.is_empty() {
+            let next = self.spare();
+            let open = std::mem::replace(&mut self.open, next);
+            self.full_bytes += open.len();
+            self.full.push_back(open);
+        }
+        self.full_bytes += bytes.len();
+        self.full.push_back(bytes);
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn write_to(&mut self, socket: &mut impl Write) -> io::Result<()> {
+        if self.full.is_empty() {
+            socket.write_all(&self.open)?;
+            self.open.clear();
+            return Ok(());
+        }
+        let last = std::mem::take(&mut self.open);
+        self.push(last);
+        let mut written = 0;
+        while let Some(first) = self.full.front() {
+            if written >= first.len() {
+                written -= first.len();
+                let done = self.full.pop_front().unwrap_or_default();
+                self.keep(done);
+                continue;
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let mut count = 0;
+            for (slice, bytes) in slices.iter_mut().zip(&self.full) {
+                *slice = IoSlice::new(&bytes[if count == 0 { written } else { 0 }..]);
+                count += 1;
+            }
+            match socket.write_vectored(&slices[..count]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => written += sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.full_bytes = 0;
+        Ok(())
+    }
+
+    fn keep(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a few bytes at a time.
+    struct Slow(Vec<u8>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(3);
+            self.0.extend(&bytes[..taken]);
+            Ok(taken)
+        }
+        fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            self.write(&all)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn everything_is_written_in_order_however_slowly_it_is_taken() {
+        let mut out = Output::default();
+        let mut slow = Slow(Vec::new());
+        let mut expected = Vec::new();
+        for round in 0..5u8 {
+            for piece in 0..100u8 {
+                let bytes = vec![round ^ piece; usize::from(piece % 7)];
+                expected.extend(&bytes);
+                if piece % 3 == 0 { out.push(bytes) } else { out.open().extend(bytes) }
+            }
+            assert_eq!(out.len(), expected.len() - slow.0.len());
+            out.write_to(&mut slow).expect("taken");
+            assert!(out.is_empty() && slow.0 == expected, "round {round}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What all connections know: the subsystem, who may connect, and the associations to join.
+//!
+//! Absent: connections.
+
+use crate::controller::{Association, Subsystem};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+/// Who may connect.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    /// Anybody who can reach the address, which is then a loopback one.
+    pub anybody: bool,
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Host names (NQNs).
+    pub names: Vec<String>,
+}
+
+impl Allowed {
+    /// May this address even talk to us?
+    pub fn address(&self, address: IpAddr) -> bool {
+        self.anybody || !self.names.is_empty() || self.addresses.contains(&address)
+    }
+    pub(super) fn host(&self, address: IpAddr, name: &str) -> bool {
+        self.anybody || self.addresses.contains(&address) || self.names.iter().any(|known| known == name)
+    }
+}
+
+/// What all connections know.
+pub struct Port {
+    pub(super) subsystem: Arc<Subsystem>,
+    pub(super) allowed: Allowed,
+    associations: Mutex<HashMap<u16, Weak<Association>>>,
+}
+
+impl Port {
+    /// A port to a subsystem.
+    pub fn new(subsystem: Arc<Subsystem>, allowed: Allowed) -> Self {
+        Self { subsystem, allowed, associations: Mutex::default() }
+    }
+    /// The subsystem.
+    pub fn subsystem(&self) -> &Arc<Subsystem> {
+        &self.subsystem
+    }
+    /// Who may connect.
+    pub fn allowed(&self) -> &Allowed {
+        &self.allowed
+    }
+    fn associations(&self) -> MutexGuard<'_, HashMap<u16, Weak<Association>>> {
+        self.associations.lock().expect("nothing under this lock can fail")
+    }
+    pub(super) fn find(&self, cntlid: u16) -> Option<Arc<Association>> {
+        self.associations().get(&cntlid)?.upgrade()
+    }
+    pub(super) fn enter(&self, association: &Arc<Association>) {
+        let mut all = self.associations();
+        all.retain(|_, other| other.strong_count() > 0);
+        all.insert(association.cntlid(), Arc::downgrade(association));
+    }
+}

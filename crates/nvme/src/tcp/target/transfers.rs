@@ -1,0 +1,117 @@
+//! Data that hosts are asked for: R2T out, H2CData in.
+//!
+//! Invariants: what hosts may be sending at once is bounded; data arrive in order and are as long as was asked for.
+//! Absent: what becomes of them.
+
+use super::Want;
+use crate::controller::Outcome;
+use crate::spec::command::Sqe;
+use crate::spec::pdu::{Data, FatalError, Flags, kind};
+use crate::tcp::wire::{self, Agreement, Pdu};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Data that hosts may be sending at once on one connection.
+const GRANTED_BYTES_MAX: u64 = 8 << 20;
+
+/// A command whose data the host is to send.
+pub(super) struct Incoming {
+    pub sqe: Sqe,
+    pub want: Want,
+    /// Bytes asked for, and received.
+    pub total: u32,
+    received: u32,
+    granted: bool,
+    /// What has been received and not executed.
+    pub gathered: Vec<u8>,
+    /// How its first parts ended, if some were executed as they arrived.
+    pub outcome: Option<Outcome>,
+}
+
+impl Incoming {
+    /// Bytes whose part of the command has been executed.
+    pub fn executed(&self) -> u32 {
+        self.received - self.gathered.len() as u32
+    }
+}
+
+/// Data that have arrived and belong to a transfer.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived {
+    pub tag: u16,
+    /// Are they the last?
+    pub last: bool,
+}
+
+/// All transfers of a connection.
+#[derive(Default)]
+pub(super) struct Transfers {
+    incoming: BTreeMap<u16, Incoming>,
+    next_tag: u16,
+    granted_bytes: u64,
+    /// Those that wait to be granted.
+    waiting: VecDeque<u16>,
+}
+
+impl Transfers {
+    pub fn len(&self) -> usize {
+        self.incoming.len()
+    }
+
+    /// A command whose data are to be asked for when memory allows.
+    pub fn add(&mut self, sqe: Sqe, want: Want, total: u32) {
+        while self.incoming.contains_key(&self.next_tag) {
+            self.next_tag = self.next_tag.wrapping_add(1);
+        }
+        let tag = self.next_tag;
+        self.next_tag = tag.wrapping_add(1);
+        let (gathered, outcome) = (Vec::new(), None);
+        self.incoming.insert(tag, Incoming { sqe, want, total, received: 0, granted: false, gathered, outcome });
+        self.waiting.push_back(tag);
+    }
+
+    /// Asks for the data of waiting commands, as far as memory goes.
+    pub fn grant(&mut self, agreed: Agreement, out: &mut Vec<u8>) {
+        while let Some(tag) = self.waiting.front().copied()
+            && let Some(incoming) = self.incoming.get_mut(&tag)
+            && (self.granted_bytes == 0 || self.granted_bytes + u64::from(incoming.total) <= GRANTED_BYTES_MAX)
+        {
+            self.waiting.pop_front();
+            self.granted_bytes += u64::from(incoming.total);
+            incoming.granted = true;
+            let data = Data::new(incoming.sqe.head().cid(), tag, 0, incoming.total);
+            wire::put(out, kind::R2T, Flags::new(), &data, agreed);
+        }
+    }
+
+    /// Checks that data belong to a transfer and are its next; they count as received from now on.
+    pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, FatalError> {
+        let header = wire::data_header(pdu)?;
+        let incoming = self.incoming.get_mut(&header.ttag).filter(|incoming| incoming.granted);
+        let incoming = incoming.ok_or(FatalError::HeaderField)?;
+        let fits = header.cid == incoming.sqe.head().cid()
+            && header.offset == incoming.received
+            && header.length as usize == pdu.data.len()
+            && !pdu.data.is_empty();
+        if !fits || pdu.data.len() > (incoming.total - incoming.received) as usize {
+            return Err(FatalError::OutOfRange);
+        }
+        incoming.received += header.length;
+        let last = incoming.received == incoming.total;
+        if last != pdu.common.flags.last() {
+            return Err(FatalError::HeaderField);
+        }
+        // The caller gathers or executes them.
+        Ok(Arrived { tag: header.ttag, last })
+    }
+
+    pub fn get(&mut self, tag: u16) -> Option<&mut Incoming> {
+        self.incoming.get_mut(&tag)
+    }
+
+    /// A transfer is complete.
+    pub fn finish(&mut self, tag: u16) -> Option<Incoming> {
+        let incoming = self.incoming.remove(&tag)?;
+        self.granted_bytes -= u64::from(incoming.total);
+        Some(incoming)
+    }
+}
