@@ -693,6 +693,9 @@ impl Media {
         self.ops.push(op);
         self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
+        if self.is_tracked() {
+            self.folder_store(word, &[value]);
+        }
         if self.faulty {
             self.heal(word);
         }

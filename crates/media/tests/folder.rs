@@ -57,6 +57,7 @@ fn operate(numbers: &mut Numbers, media: &mut [&mut Media]) -> Option<BlockId> {
                 let values: Vec<u64> = (0..value % 300).map(|index| value ^ index).collect();
                 media.store_record(word, &values, Purpose::Host, After::NOTHING);
             }
+            8 => media.change_record(word..word + 2, word + 1, value, Purpose::Host, After::NOTHING),
             _ => media.store(word, value, Purpose::Host, After::NOTHING),
         }
     }
