@@ -20,6 +20,11 @@ pub enum PageKind {
     Read,
     /// Write one page.
     Write,
+    /// Write one page that is meant to be remapped to `home` one day: a journal's.
+    WriteFor {
+        /// The LPN that will get the page.
+        home: u32,
+    },
     /// A sub-page or unaligned write: the device reads the page, then writes it with a content that
     /// no other page has.
     ReadModifyWrite,
@@ -54,7 +59,7 @@ impl PageKind {
     /// Does it bring a content along?
     #[inline]
     pub fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::ReadModifyWrite)
+        matches!(self, Self::Write | Self::WriteFor { .. } | Self::ReadModifyWrite)
     }
 }
 
@@ -191,6 +196,7 @@ impl Device {
     pub fn submit(&mut self, now: u64, command: &PageCommand) -> Completion {
         match command.kind {
             PageKind::Write => self.write(now, command.lpn, &Payload::Identity(command.content)),
+            PageKind::WriteFor { home } => self.write_for(now, command.lpn, &Payload::Identity(command.content), home),
             PageKind::Read => {
                 let (done_at, result) = self.read(now, command.lpn);
                 Completion { done_at, result: result.map(drop) }
@@ -238,6 +244,14 @@ impl Device {
     pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let received = self.timing.receive_page(now);
         self.write_received(now, received, lpn, payload)
+    }
+
+    /// Writes a page that is meant to be remapped to `home` one day.
+    pub fn write_for(&mut self, now: u64, lpn: u32, payload: &Payload<'_>, home: u32) -> Completion {
+        let received = self.timing.receive_page(now);
+        let result = self.ftl.write_for(lpn, payload, home);
+        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
+        Completion { done_at: self.settle(now, ready), result }
     }
 
     fn write_received(&mut self, now: u64, received: u64, lpn: u32, payload: &Payload<'_>) -> Completion {

@@ -25,6 +25,13 @@ const OWN_CONTENTS: u64 = 1 << 40;
 /// # Errors
 /// One sentence: why not.
 pub fn check(run: &Run) -> Result<(), String> {
+    let homes = run.workload.parse::<NamedWorkload>().is_ok_and(|workload| workload.names_homes());
+    if run.kind == Kind::Workload && run.device.firmware.scheme.uses_hints() && !homes {
+        return Err(format!(
+            "scheme `{}` remaps only pages that were written for a home, and `{}` names none: use `journal`",
+            run.scheme, run.workload
+        ));
+    }
     match (run.kind, run.workload.strip_prefix("trace:")) {
         (Kind::Recovery, _) if !run.device.firmware.scheme.is_durable() => {
             Err(format!("scheme `{}` keeps its remaps in DRAM: there is nothing to recover", run.scheme))

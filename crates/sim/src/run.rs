@@ -317,7 +317,7 @@ impl Run<'_> {
                 requests.reads += 1;
                 self.meters.reads.record(latency);
             }
-            PageKind::Write => {
+            PageKind::Write | PageKind::WriteFor { .. } => {
                 requests.writes += 1;
                 self.meters.writes.record(latency);
             }

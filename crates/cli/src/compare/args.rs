@@ -54,7 +54,8 @@ pub struct Args {
 
     /// randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%, zipf:THETA, zipfread:THETA or
     /// zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages; or fileserver, oltp, ycsb, tpcc, sysbench,
-    /// fiu-homes, fiu-mail or fiu-webvm, each with `,size=FACTOR`, `,direct` (reads go to the device too) or `,nodiscard`.
+    /// fiu-homes, fiu-mail, fiu-webvm, journal (pages that name their home, checkpointed by remaps; wal-ssd needs it) or
+    /// snapshot (volumes cloned by long Copy commands), each with `,size=FACTOR`, `,direct` (reads go to the device too) or `,nodiscard`.
     #[arg(long, value_name = "SPEC", default_value = "randwrite", help_heading = "Workload")]
     pub workload: NamedWorkload,
     /// Duplicate data by the published definition: the same as --content papers:SHARE.
@@ -143,6 +144,8 @@ Examples:
   remap-ssd compare --scheme none,remap-ssd --duplicates 0.1 --log-size 40MiB --report report.html
   remap-ssd compare --workload zipfrw:0.99:70,pages=4 --content plain:0.3 --details
   remap-ssd compare --workload fileserver --duplicates 0.1
+  remap-ssd compare --workload journal --scheme none,wal-ssd,remap-ssd
+  remap-ssd compare --workload snapshot --scheme remap-ssd,remap-ssd-x,opt --log-size 40MiB
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --open-loop --json
   remap-ssd compare --config device.toml --scale 1/4 --dedup off

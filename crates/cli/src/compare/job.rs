@@ -4,7 +4,7 @@
 //! the job has failed. Absent: other schemes.
 
 use super::args::Args;
-use super::plan::{Feed, OWN_CONTENTS, Plan, Start, pages_default, pages_of_a_life, trace_options};
+use super::plan::{Feed, OWN_CONTENTS, Plan, Start, check_homes, pages_default, pages_of_a_life, trace_options};
 use super::replay::Replay;
 use crate::failure::Failure;
 use indicatif::ProgressBar;
@@ -56,6 +56,7 @@ pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &ProgressBar) -> Result
         }
     };
     let config = device.config().clone();
+    check_homes(config.firmware.scheme, &plan.feed)?;
     let (summary, pages) = measure(args, plan, &mut device, bar)?;
     Ok(Done { config, aged, recovered, pages, summary })
 }

@@ -217,15 +217,9 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
 
 /// A workload that cannot be on these devices is said before anything runs.
 fn check_workload(jobs: &[Start], feed: &Feed, seed: u64) -> Result<(), Failure> {
-    // No workload or trace format names homes so far.
     for job in jobs {
-        if let Start::New { config, .. } = job
-            && config.firmware.scheme.uses_hints()
-        {
-            let scheme = config.firmware.scheme;
-            return Err(Failure::usage(format_args!(
-                "scheme {scheme} remaps only pages that were written for a home, and this workload names none: use another scheme"
-            )));
+        if let Start::New { config, .. } = job {
+            check_homes(config.firmware.scheme, feed)?;
         }
     }
     let Feed::Synthetic { spec, content, .. } = feed else { return Ok(()) };
@@ -235,6 +229,21 @@ fn check_workload(jobs: &[Start], feed: &Feed, seed: u64) -> Result<(), Failure>
         }
     }
     Ok(())
+}
+
+/// A scheme that remaps only what was written for a home has nothing to do under a workload that names none.
+///
+/// # Errors
+/// It is such a scheme, and such a workload.
+pub fn check_homes(scheme: SchemeKind, feed: &Feed) -> Result<(), Failure> {
+    let names_homes = matches!(feed, Feed::Synthetic { spec, .. } if spec.names_homes());
+    match scheme.uses_hints() && !names_homes {
+        false => Ok(()),
+        true => Err(Failure::usage(format_args!(
+            "scheme {scheme} remaps only pages that were written for a home, and this workload names none: use \
+             --workload journal, or another scheme"
+        ))),
+    }
 }
 
 /// Pages measured of a workload, unless told otherwise.

@@ -17,12 +17,12 @@ use std::path::PathBuf;
 
 /// Writes the requests of a workload to a file.
 ///
-/// Formats without words for deallocations leave those out, and all but fiu leave the contents out; what is left out is
-/// said. Reading the file gives the same requests.
+/// Formats without words for deallocations leave those out, all leave remaps and homes out, and all but fiu the contents; what
+/// is left out is said. Reading the file gives the same requests.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The workload: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm, or a pattern such as
-    /// zipfrw:0.99:70 (see `compare --help`).
+    /// The workload: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm, journal, snapshot, or
+    /// a pattern such as zipfrw:0.99:70 (see `compare --help`).
     #[arg(value_name = "NAME")]
     pub workload: NamedWorkload,
     /// Requests to write.
@@ -86,7 +86,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     drop(patience);
     let left_out = match writer.left_out() {
         0 => String::new(),
-        some => format!("; {} left out, for which format {} has no words", counted(some, "deallocation"), args.format),
+        some => format!(
+            "; {} (deallocations or remaps) left out, for which format {} has no words",
+            counted(some, "request"),
+            args.format
+        ),
     };
     output::text(&format!("{name}: {} ({size}, format {}){left_out}\n", counted(kept, "request"), args.format))
 }

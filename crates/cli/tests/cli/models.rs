@@ -3,7 +3,8 @@
 use crate::kit::{run, run_in};
 use serde_json::Value;
 
-const MODELS: [&str; 8] = ["fileserver", "oltp", "ycsb", "tpcc", "sysbench", "fiu-homes", "fiu-mail", "fiu-webvm"];
+const MODELS: [&str; 10] =
+    ["fileserver", "oltp", "ycsb", "tpcc", "sysbench", "fiu-homes", "fiu-mail", "fiu-webvm", "journal", "snapshot"];
 
 #[test]
 fn every_model_runs_in_a_comparison() {
@@ -19,6 +20,19 @@ fn every_model_runs_in_a_comparison() {
     }
     let listed = run(&["trace", "models"]).ok().out;
     assert!(MODELS.iter().all(|model| listed.contains(model)), "{listed}");
+}
+
+#[test]
+fn a_scheme_that_needs_homes_is_served_by_the_journal_and_refuses_the_rest() {
+    let args = ["compare", "--scale", "1/64", "--writes", "30000", "--scheme", "wal-ssd,remap-ssd", "--json"];
+    let result = run(&[&args[..], &["--workload", "journal"]].concat()).ok().json();
+    let remaps = |at: usize| result["runs"][at]["remaps"].as_u64().unwrap();
+    assert!(remaps(0) > 5000 && remaps(0) == remaps(1), "{} and {}", remaps(0), remaps(1));
+    for workload in ["snapshot", "fileserver", "randwrite"] {
+        let refused = run(&[&args[..], &["--workload", workload]].concat());
+        assert_eq!(refused.code, 2);
+        assert!(refused.err.contains("names none: use --workload journal, or another scheme"), "{}", refused.err);
+    }
 }
 
 fn without(profile: &Value, fields: &[&str]) -> Value {
@@ -67,7 +81,7 @@ fn what_a_format_cannot_say_is_said() {
         let args = ["trace", "make", "fileserver", "--requests", "2000", "--format", format, "--out", "t"];
         run_in(directory.path(), &args).ok().out
     };
-    assert!(make("msr").contains("deallocations left out, for which format msr has no words"));
+    assert!(make("msr").contains("(deallocations or remaps) left out, for which format msr has no words"));
     assert!(!make("blkparse").contains("left out"));
 }
 

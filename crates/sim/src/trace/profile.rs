@@ -148,7 +148,7 @@ impl Profiler {
                 pages.read += 1;
                 self.pages.entry(page.lpn).or_default().reads += 1;
             }
-            PageKind::Write => self.write(page),
+            PageKind::Write | PageKind::WriteFor { .. } => self.write(page),
             PageKind::ReadModifyWrite => {
                 pages.written_in_part += 1;
                 self.write(page);

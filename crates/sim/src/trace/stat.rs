@@ -71,7 +71,7 @@ pub fn stat(path: impl AsRef<Path>, format: Option<Format>, options: TraceOption
         for page in batch.drain(..) {
             match page.kind {
                 PageKind::Read => total.reads += 1,
-                PageKind::Write => {
+                PageKind::Write | PageKind::WriteFor { .. } => {
                     total.writes += 1;
                     total.duplicate_writes += u64::from(!contents_seen.insert(page.content));
                 }

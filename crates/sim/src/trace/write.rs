@@ -10,7 +10,8 @@
 //! A page is eight sectors; a page written in part is its first four. Requests are a microsecond apart. What a format
 //! cannot say is left out and counted.
 //! Invariants: what is written reads back as the same requests, of pages numbered as they were; the sink is given whole
-//! records. Absent: files (the caller's), and remaps, which no format has.
+//! records. Absent: files (the caller's), and
+//! remaps and the homes of journaled pages, which no format has.
 
 use std::io::{self, Write};
 
@@ -54,7 +55,7 @@ impl<W: Write> TraceWriter<W> {
         let partial = first.kind == PageKind::ReadModifyWrite;
         let verb = match first.kind {
             PageKind::Read => Verb::Read,
-            PageKind::Write | PageKind::ReadModifyWrite => Verb::Write,
+            PageKind::Write | PageKind::WriteFor { .. } | PageKind::ReadModifyWrite => Verb::Write,
             PageKind::Trim if self.format == Format::Blkparse => Verb::Trim,
             PageKind::Trim | PageKind::Remap { .. } => {
                 self.left_out += 1;

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use super::content::Contents;
 use super::space::Extent;
-use super::{ContentModel, Endless, WorkloadError, fileserver, fiu, oltp, sysbench, tpcc, ycsb};
+use super::{ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot, sysbench, tpcc, ycsb};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
 /// A published workload.
@@ -48,10 +48,14 @@ pub enum ModelKind {
     FiuMail,
     /// The FIU trace *web-vm*.
     FiuWebvm,
+    /// A physical journal that names homes, checkpointed by remaps.
+    Journal,
+    /// Volumes that are written and cloned by long copies.
+    Snapshot,
 }
 
 /// Every model, in the order in which help texts name them.
-pub const MODELS: [ModelKind; 8] = [
+pub const MODELS: [ModelKind; 10] = [
     ModelKind::Fileserver,
     ModelKind::Oltp,
     ModelKind::Ycsb,
@@ -60,6 +64,8 @@ pub const MODELS: [ModelKind; 8] = [
     ModelKind::FiuHomes,
     ModelKind::FiuMail,
     ModelKind::FiuWebvm,
+    ModelKind::Journal,
+    ModelKind::Snapshot,
 ];
 
 impl ModelKind {
@@ -74,6 +80,8 @@ impl ModelKind {
             ModelKind::FiuHomes => "fiu-homes",
             ModelKind::FiuMail => "fiu-mail",
             ModelKind::FiuWebvm => "fiu-webvm",
+            ModelKind::Journal => "journal",
+            ModelKind::Snapshot => "snapshot",
         }
     }
 
@@ -88,6 +96,8 @@ impl ModelKind {
             ModelKind::FiuHomes => fiu::HOMES.about,
             ModelKind::FiuMail => fiu::MAIL.about,
             ModelKind::FiuWebvm => fiu::WEBVM.about,
+            ModelKind::Journal => journal::ABOUT,
+            ModelKind::Snapshot => snapshot::ABOUT,
         }
     }
 
@@ -97,6 +107,8 @@ impl ModelKind {
         match self {
             // FAST'21, setup A.
             ModelKind::Fileserver | ModelKind::Oltp | ModelKind::Ycsb => 32 * GIB,
+            // The same device, for want of a published one.
+            ModelKind::Journal | ModelKind::Snapshot => 32 * GIB,
             // Coldmap.
             ModelKind::Tpcc | ModelKind::Sysbench => 16 * GIB,
             // FAST'21, setup B.
@@ -110,8 +122,15 @@ impl ModelKind {
             ModelKind::FiuHomes => fiu::HOMES.content(),
             ModelKind::FiuMail => fiu::MAIL.content(),
             ModelKind::FiuWebvm => fiu::WEBVM.content(),
+            // What they share is shared by commands.
+            ModelKind::Journal | ModelKind::Snapshot => ContentModel::Unique,
             _ => ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT },
         }
+    }
+
+    /// Does it say of the pages it writes where they will be remapped to, and remap nothing else?
+    pub fn names_homes(self) -> bool {
+        self == ModelKind::Journal
     }
 
     fn script(self, scale: &Scale) -> Result<Box<dyn Script + Send>, WorkloadError> {
@@ -124,6 +143,8 @@ impl ModelKind {
             ModelKind::FiuHomes => Box::new(fiu::Fiu::new(&fiu::HOMES, scale)?),
             ModelKind::FiuMail => Box::new(fiu::Fiu::new(&fiu::MAIL, scale)?),
             ModelKind::FiuWebvm => Box::new(fiu::Fiu::new(&fiu::WEBVM, scale)?),
+            ModelKind::Journal => Box::new(journal::Journal::new(scale)?),
+            ModelKind::Snapshot => Box::new(snapshot::Snapshot::new(scale)?),
         })
     }
 }
@@ -323,6 +344,27 @@ impl Steps {
         if self.discard {
             self.append(PageKind::Trim, extent, |_, _| 0);
         }
+    }
+
+    /// Pages and commands so far.
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Writes pages from `first` on in one request, each for the home that it may be remapped to, if it has one.
+    pub fn write_for(&mut self, first: u32, homes: &[Option<u32>]) {
+        for (index, home) in (0..).zip(homes) {
+            let (lpn, last) = (first + index, index as usize + 1 == homes.len());
+            let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor { home });
+            self.out.push(HostPage { at_ns: 0, content: self.contents.next(lpn), lpn, kind, last });
+        }
+    }
+
+    /// Remaps pages to those from `source` on, which keep theirs.
+    pub fn remap(&mut self, target: Extent, source: u32) {
+        let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
+        let kind = PageKind::Remap { source, len, relocate: false, atomic: false };
+        self.out.push(HostPage { at_ns: 0, content: 0, lpn: target.first, kind, last: true });
     }
 
     fn request(&mut self, kind: PageKind, extent: Extent, content: impl Fn(&mut Self, u32) -> u64) {
