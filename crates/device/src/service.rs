@@ -24,6 +24,19 @@ impl DeviceConfig {
     /// # Errors
     /// A size or a scheme that cannot be, in one sentence.
     pub fn for_service(bytes: u64, scheme: SchemeKind, dedup: bool) -> Result<Self, DeviceConfigError> {
+        Self::for_service_with_log(bytes, scheme, dedup, None)
+    }
+
+    /// The same with so many bytes for remapping metadata, if given.
+    ///
+    /// # Errors
+    /// As above, or they are not enough.
+    pub fn for_service_with_log(
+        bytes: u64,
+        scheme: SchemeKind,
+        dedup: bool,
+        log_bytes: Option<u64>,
+    ) -> Result<Self, DeviceConfigError> {
         if !(SERVICE_BYTES_MIN..=SERVICE_BYTES_MAX).contains(&bytes) {
             let (min, max) = (SERVICE_BYTES_MIN >> 20, SERVICE_BYTES_MAX >> 40);
             return Err(DeviceConfigError(format!("a device of {bytes} bytes: {min} MiB to {max} TiB are possible")));
@@ -40,7 +53,7 @@ impl DeviceConfig {
             scheme,
             dedup,
             entry: EntrySize::Bytes24,
-            log_bytes: (bytes / NVRAM_SHARE).next_multiple_of(1024),
+            log_bytes: log_bytes.unwrap_or((bytes / NVRAM_SHARE).next_multiple_of(1024)),
             gc_free: 0.02,
             ..Config::default()
         };
@@ -48,6 +61,11 @@ impl DeviceConfig {
             let mut config = config.clone();
             let shape = Shape { channels, dies, superblocks, pages_per_block };
             config.geometry = Geometry::new(shape).map_err(|error| DeviceConfigError(error.to_string()))?;
+            if log_bytes.is_none() {
+                // Some schemes keep whole tables in NVRAM.
+                let tables = config.firmware.tables_bytes(&config.geometry);
+                config.firmware.log_bytes = config.firmware.log_bytes.max(tables);
+            }
             config.check().map(|()| config)
         };
         let pages_per_superblock = u64::from(dies * pages_per_block);

@@ -58,7 +58,8 @@ impl Fronts {
         let epoch = Instant::now();
         let (sender, events) = channel();
         let listen = args.listen.or_else(|| args.fuse.is_none().then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
-        let server = listen.map(|address| bind(epoch, address, subsystem, allowed)).transpose()?;
+        let port = Port::new(subsystem.clone(), allowed).advertised(args.advertise);
+        let server = listen.map(|address| bind(epoch, address, port)).transpose()?;
         // From here on nothing is left behind: what is mounted must be unmounted.
         let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
         let fuse = args.fuse.as_deref().map(|folder| mount(epoch, folder, subsystem, sender.clone())).transpose()?;
@@ -132,8 +133,7 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
     Ok(handle)
 }
 
-fn bind(epoch: Instant, address: SocketAddr, subsystem: &Arc<Subsystem>, allowed: Allowed) -> Result<Server, Failure> {
-    let port = Port::new(subsystem.clone(), allowed);
+fn bind(epoch: Instant, address: SocketAddr, port: Port) -> Result<Server, Failure> {
     Server::bind_since(epoch, address, port, Box::new(Lines)).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             Failure::about(address, "the address is in use; stop what listens there, or choose another with --listen")

@@ -92,10 +92,8 @@ impl Shape {
     /// # Errors
     /// It cannot be.
     pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
-        let mut config = DeviceConfig::for_service(size, self.scheme, self.dedup).map_err(Failure::usage)?;
-        if let Some(bytes) = self.log_size {
-            config.firmware.log_bytes = bytes;
-        }
+        let config = DeviceConfig::for_service_with_log(size, self.scheme, self.dedup, self.log_size);
+        let mut config = config.map_err(Failure::usage)?;
         (config.firmware.fs_files, config.firmware.fs_blocks) = (self.fs_files, self.fs_blocks);
         config.check().map_err(Failure::usage)?;
         Ok(config)

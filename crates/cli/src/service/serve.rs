@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::tcp::target::Allowed;
+use remap_ssd_nvme::tcp::target::{Advertised, Allowed};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +38,9 @@ pub struct Args {
     /// An empty folder to mount the namespaces in as files `n1`, `n2` and so on, with FUSE.
     #[arg(long, value_name = "FOLDER")]
     pub fuse: Option<PathBuf>,
+    /// Where discovery tells hosts to connect, if that is not where they reach the discovery: behind address translation.
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = advertised)]
+    pub advertise: Option<Advertised>,
     /// Completions as fast as the machine goes, or when the flash would have done it.
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
@@ -73,6 +76,12 @@ fn latency(text: &str) -> Result<Latency, String> {
         "emulated" => Ok(Latency::Emulated),
         _ => Err("none or emulated".into()),
     }
+}
+
+fn advertised(text: &str) -> Result<Advertised, String> {
+    let whole = text.parse::<SocketAddr>().map(|whole| Advertised { address: whole.ip(), port: Some(whole.port()) });
+    let address = || text.parse().map(|address| Advertised { address, port: None });
+    whole.or_else(|_| address()).map_err(|_| "an address, or an address and a port".into())
 }
 
 fn allowed(args: &Args) -> Result<Allowed, Failure> {

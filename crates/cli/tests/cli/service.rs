@@ -62,7 +62,8 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
     let dir = tempfile::tempdir().expect("a folder");
     let image = dir.path().join("disk");
     let image = image.to_str().expect("text");
-    run(&["image", "create", image, "--size", "64MiB"]).ok();
+    let made = run(&["image", "create", image, "--size", "64MiB", "--dedup", "off", "--json"]).ok().json();
+    assert_eq!(made["dedup"], false);
     run(&["image", "create", image, "--size", "64MiB"]).fails_in_one_line(1, &["not empty"]);
     let data: Vec<u8> = (0..300 * 4096u32).map(|byte| (byte / 4096 + byte) as u8).collect();
     let (source, back) = (file(dir.path(), "data", &data), file(dir.path(), "back", b""));
@@ -108,6 +109,8 @@ fn mistakes_in_service_are_sentences() {
     let path = dir.path().to_str().expect("text");
     run(&["serve", "--image", path]).fails_in_one_line(1, &["not a device image"]);
     let small = dir.path().join("x");
+    run(&["image", "create", path, "--size", "16MiB", "--dedup", "perhaps"]).fails(2, &["on or off"]);
+    run(&["serve", "--memory", "32MiB", "--advertise", "here"]).fails(2, &["an address, or an address and a port"]);
     run(&["image", "create", small.to_str().expect("text"), "--size", "1MiB"]).fails_in_one_line(2, &["16 MiB"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();

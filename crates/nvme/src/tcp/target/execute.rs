@@ -185,7 +185,8 @@ impl Connection {
             if allowed { Ok(()) } else { Err(Status::CONNECT_HOST) }
         };
         let (association, qid, entries) = if admin {
-            let (association, entries) = Association::connect(&self.port.subsystem, sqe, &data, self.local, now)?;
+            let address = self.port.address(self.local);
+            let (association, entries) = Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
             allowed(&association)?;
             self.port.enter(&association);
             (association, 0, entries)

@@ -15,7 +15,7 @@ mod port;
 mod transfers;
 
 pub use output::Output;
-pub use port::{Allowed, Port};
+pub use port::{Advertised, Allowed, Port};
 
 use super::wire::{self, Agreement, Pdu};
 use crate::controller::{

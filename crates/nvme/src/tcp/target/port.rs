@@ -4,7 +4,7 @@
 
 use crate::controller::{Association, Subsystem};
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Who may connect.
@@ -28,17 +28,39 @@ impl Allowed {
     }
 }
 
+/// Where hosts are told to connect, if it is not where they reached us: behind address translation, say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertised {
+    /// Address.
+    pub address: IpAddr,
+    /// Port; the one they reached us at if not given.
+    pub port: Option<u16>,
+}
+
 /// What all connections know.
 pub struct Port {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) allowed: Allowed,
+    advertised: Option<Advertised>,
     associations: Mutex<HashMap<u16, Weak<Association>>>,
 }
 
 impl Port {
     /// A port to a subsystem.
     pub fn new(subsystem: Arc<Subsystem>, allowed: Allowed) -> Self {
-        Self { subsystem, allowed, associations: Mutex::default() }
+        Self { subsystem, allowed, advertised: None, associations: Mutex::default() }
+    }
+    /// The same, but discovery names another address.
+    pub fn advertised(mut self, advertised: Option<Advertised>) -> Self {
+        self.advertised = advertised;
+        self
+    }
+    /// What discovery tells a host that reached us at `local`.
+    pub(super) fn address(&self, local: SocketAddr) -> SocketAddr {
+        match self.advertised {
+            Some(Advertised { address, port }) => SocketAddr::new(address, port.unwrap_or(local.port())),
+            None => local,
+        }
     }
     /// The subsystem.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
