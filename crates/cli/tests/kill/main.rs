@@ -1,0 +1,147 @@
+//! `kill -9` of a server under load: what it has acknowledged is there afterwards, the rest is old or new page by page.
+//!
+//! The real program serves a device in a folder. Several hosts, each with a part of the device, write, copy, relocate,
+//! trim and flush and remember what was acknowledged; at a random moment the server gets SIGKILL, sometimes once more
+//! while it recovers; then every page is read and compared with what it may hold.
+//!
+//! `KILL_ROUNDS` is the number of kills of each of the two main tests (20 if not set); `KILL_SEED` chooses the commands
+//! and the moments, which a machine follows only as well as its clock does.
+
+mod host;
+mod server;
+
+use host::{Host, Numbers};
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use server::Server;
+use std::path::Path;
+use std::time::Duration;
+
+/// Pages of the device: small, so that all are written and garbage collection is always under way.
+const PAGES: u64 = 8192;
+const HOSTS: u64 = 4;
+
+/// An image and the hosts that use it.
+struct Rig {
+    _dir: tempfile::TempDir,
+    image: String,
+    hosts: Vec<Host>,
+    numbers: Numbers,
+    seed: u64,
+}
+
+/// What a round's commands and kills came to.
+#[derive(Default)]
+struct Tally {
+    commands: u64,
+    under_way: u64,
+    copies_under_way: u64,
+    recoveries_killed: u64,
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+fn rounds() -> u64 {
+    number("KILL_ROUNDS").unwrap_or(20)
+}
+
+impl Rig {
+    fn new(options: &[&str], few_contents: bool) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let image = dir.path().join("disk").to_str().expect("text").to_owned();
+        server::create(Path::new(&image), &[&["--size", &format!("{}KiB", PAGES * 4)], options].concat());
+        let seed = number("KILL_SEED").unwrap_or(20_261_122);
+        let mut numbers = Numbers(seed);
+        let part = PAGES / HOSTS;
+        let host = |index| Host::new(index * part, part, few_contents, numbers.next());
+        let hosts = (0..HOSTS).map(host).collect();
+        Self { _dir: dir, image, hosts, numbers, seed }
+    }
+
+    /// Load, a kill, perhaps another one, and what the device holds that it must not.
+    fn round(&mut self, tally: &mut Tally) -> Vec<String> {
+        let server = Server::start(&self.image);
+        let wait = Duration::from_micros(20_000 + self.numbers.below(400_000));
+        let address = server.address;
+        std::thread::scope(|scope| {
+            let hosts: Vec<_> = self.hosts.iter_mut().map(|host| scope.spawn(move || host.work(address))).collect();
+            std::thread::sleep(wait);
+            server.kill();
+            for host in hosts {
+                tally.commands += host.join().expect("no host has failed");
+            }
+        });
+        tally.under_way += self.hosts.iter().filter(|host| host.is_in_doubt()).count() as u64;
+        tally.copies_under_way += self.hosts.iter().filter(|host| host.was_copying()).count() as u64;
+        if self.numbers.below(4) == 0 {
+            Server::start_and_kill(&self.image, Duration::from_micros(self.numbers.below(60_000)));
+            tally.recoveries_killed += 1;
+        }
+        let server = Server::start(&self.image);
+        let mut client = Client::connect(server.address, Options::default()).expect("it serves");
+        let wrong = self.hosts.iter_mut().flat_map(|host| host.compare(&mut client)).collect();
+        drop(client);
+        server.stop();
+        wrong
+    }
+
+    fn rounds(&mut self, rounds: u64) -> Tally {
+        let mut tally = Tally::default();
+        for round in 0..rounds {
+            let wrong = self.round(&mut tally);
+            let seed = self.seed;
+            assert!(wrong.is_empty(), "seed {seed}, round {round}: {} pages:\n{}", wrong.len(), wrong.join("\n"));
+        }
+        println!(
+            "{rounds} kills, {} commands acknowledged; under way at a kill: {} commands, {} of them copies; {} recoveries \
+             were killed too",
+            tally.commands, tally.under_way, tally.copies_under_way, tally.recoveries_killed
+        );
+        tally
+    }
+}
+
+#[test]
+fn a_killed_server_has_kept_all_that_it_acknowledged() {
+    let rounds = rounds();
+    let tally = Rig::new(&["--dedup", "off"], false).rounds(rounds);
+    assert!(rounds < 20 || (tally.under_way > rounds && tally.copies_under_way > 0), "kills met commands under way");
+}
+
+#[test]
+fn a_killed_server_has_kept_all_that_it_acknowledged_with_deduplication_on() {
+    let rounds = rounds();
+    let tally = Rig::new(&["--dedup", "on"], true).rounds(rounds);
+    assert!(rounds < 20 || (tally.under_way > rounds && tally.copies_under_way > 0), "kills met commands under way");
+}
+
+#[test]
+fn other_schemes_keep_what_they_acknowledged() {
+    for scheme in ["none", "flog", "nlog", "remap-ssd-x", "remap-ssd-lh", "local-flash", "pebble"] {
+        println!("{scheme}:");
+        Rig::new(&["--scheme", scheme, "--dedup", "on"], true).rounds(rounds().div_ceil(10));
+    }
+}
+
+/// The comparison finds what it is there for: a device that has gone back to where it was before the last round.
+#[test]
+fn a_device_that_forgets_is_caught() {
+    let mut rig = Rig::new(&["--dedup", "on"], true);
+    let image = Path::new(&rig.image).to_owned();
+    let earlier = image.with_file_name("earlier");
+    server::copy(&image, &earlier);
+    let server = Server::start(&rig.image);
+    let address = server.address;
+    std::thread::scope(|scope| {
+        let hosts: Vec<_> = rig.hosts.iter_mut().map(|host| scope.spawn(move || host.work(address))).collect();
+        std::thread::sleep(Duration::from_millis(300));
+        server.kill();
+        assert!(hosts.into_iter().map(|host| host.join().expect("no host has failed")).sum::<u64>() > 0);
+    });
+    let server = Server::start(earlier.to_str().expect("text"));
+    let mut client = Client::connect(server.address, Options::default()).expect("it serves");
+    let missed: Vec<_> = rig.hosts.iter_mut().flat_map(|host| host.compare(&mut client)).collect();
+    assert!(!missed.is_empty(), "nothing was missed");
+    server.kill();
+}
