@@ -1,9 +1,10 @@
-//! The committed corpus: small devices that have seen some use, and a few lines of each trace format.
+//! The committed corpus: small devices that have seen some use, a few lines of each trace format, and
+//! what a host in good order sends.
 //!
 //! Invariant: [`make`] gives the same files on any machine, for one version of the firmware. Absent: anything recorded on a real system.
 
 use remap_ssd_device::{DeviceConfig, PRESETS};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, FilePage, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, ContentMode, Geometry, Media, Outcome, Payload, image_file};
 
@@ -26,6 +27,12 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     files.push(("file/bytes.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, Fate::Kept)));
     files.push(("file/cut.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Cut)));
     files.push(("file/failed-blocks.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::None, Fate::Failing)));
+    for scheme in [SchemeKind::Pebble, SchemeKind::RemapSsdX, SchemeKind::RemapSsdLh, SchemeKind::WalSsd] {
+        let file = image(scheme, EntrySize::Bytes16, ContentMode::Identity, Fate::Kept);
+        files.push((format!("file/{scheme}.image"), file));
+    }
+    files.push(("file/file-map.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::Identity, Fate::Mapped)));
+    files.push(("file/file-map-cut.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::MapCut)));
     let whole = files[1].1.clone();
     files.push(("file/damaged-header.image".into(), changed(&whole, 21)));
     files.push(("file/damaged-body.image".into(), changed(&whole, whole.len() / 2)));
@@ -34,6 +41,7 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     for (name, text) in TRACES {
         files.push((format!("trace/{name}"), text.as_bytes().to_vec()));
     }
+    files.extend(crate::sessions::make());
     files.push(("trace/vscsi-1".into(), vscsi(1)));
     files.push(("trace/vscsi-2".into(), vscsi(2)));
     let packed = zstd::encode_all(TRACES[0].1.as_bytes(), 3).expect("a vector takes everything");
@@ -53,15 +61,30 @@ enum Fate {
     Kept,
     Cut,
     Failing,
+    /// With a file map; and its power was cut.
+    Mapped,
+    MapCut,
+}
+
+impl Fate {
+    fn has_map(self) -> bool {
+        matches!(self, Self::Mapped | Self::MapCut)
+    }
+    fn is_cut(self) -> bool {
+        matches!(self, Self::Cut | Self::MapCut)
+    }
 }
 
 fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) -> Vec<u8> {
     let shape = Shape { channels: 1, dies: 2, superblocks: 20, pages_per_block: 8 };
     let geometry = Geometry::new(shape).expect("valid");
     let firmware = Config {
-        lpns: 90,
+        // Some schemes keep superblocks to themselves.
+        lpns: if scheme == SchemeKind::RemapSsdLh { 60 } else { 90 },
         scheme,
-        log_bytes: 24 * 128,
+        log_bytes: if scheme == SchemeKind::Pebble { 16 << 10 } else { 24 * 128 },
+        fs_files: if fate.has_map() { 3 } else { 0 },
+        fs_blocks: if fate.has_map() { 20 } else { 0 },
         segment_bytes: 128,
         entry,
         dedup: mode != ContentMode::None,
@@ -85,8 +108,8 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
     let image = ftl.media().cut(|| {
         turn += 1;
         match (fate, turn % 5) {
-            (Fate::Cut, 2) => Outcome::Absent,
-            (Fate::Cut, 4) => Outcome::Torn(turn),
+            (fate, 2) if fate.is_cut() => Outcome::Absent,
+            (fate, 4) if fate.is_cut() => Outcome::Torn(turn),
             _ => Outcome::Whole,
         }
     });
@@ -108,7 +131,13 @@ fn script(ftl: &mut Ftl, steps: u32) {
             ContentMode::Bytes => Payload::Bytes(&page),
             _ => Payload::Identity(content),
         };
-        ftl.write(lpn, &payload).expect("within the device");
+        match ftl.config().fs_files > 0 && step % 3 == 0 {
+            true => {
+                let page = FilePage { inode: step % 5, offset: step };
+                ftl.fs_write(lpn, &payload, page).map(drop).expect("within the device");
+            }
+            false => ftl.write(lpn, &payload).expect("within the device"),
+        }
         if step % 7 == 3 {
             let (target, source) = ((lpn + 11) % (lpns - 3), step % (lpns - 3));
             ftl.remap(&Remap { target, source, len: 3, relocate: step % 2 == 0, atomic }).expect("within the device");

@@ -4,16 +4,19 @@
 //! - [`recover`]: an image unpacked and sealed again after mutation, so that recovery sees hostile media whose file is
 //!   in order. What does recover, and agrees with itself, is then used, powered off and recovered once more.
 //! - [`trace`]: a trace in any format, compressed or not.
+//! - [`nvme::pdu`], [`nvme::command`], [`nvme::session`]: what hosts send over NVMe/TCP.
 //!
 //! Each returns or the bytes are a finding: a panic, an endless loop, memory without bound. Absent: what is right;
 //! the power-cut campaign knows that.
 
 pub mod corpus;
 pub mod mutate;
+pub mod nvme;
 pub mod seal;
+pub mod sessions;
 
 use remap_ssd_device::DeviceConfig;
-use remap_ssd_ftl::{Ftl, Remap};
+use remap_ssd_ftl::{FilePage, Ftl, Remap};
 use remap_ssd_media::{ContentMode, Image, Media, Payload, image_file};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::trace::{Fold, TraceOptions, TraceReader};
@@ -56,7 +59,7 @@ fn power_on(image: &Image, config: &[u8]) {
     }
 }
 
-fn sound(ftl: &Ftl, when: &str) {
+pub(crate) fn sound(ftl: &Ftl, when: &str) {
     if let Err(text) = ftl.check() {
         panic!("the tables disagree {when}: {text}");
     }
@@ -76,6 +79,8 @@ fn used(mut ftl: Ftl) -> Media {
         };
         let _ = ftl.write(lpn, &content);
         let _ = ftl.read(lpns - 1 - lpn);
+        let _ = ftl.fs_write(lpns - 1 - lpn, &content, FilePage { inode: step % 4, offset: step });
+        let _ = ftl.fs_map(step % 4);
         let len = 3.min(lpns - lpn);
         let source = lpn / 2;
         let relocate = step % 3 == 0;
