@@ -9,6 +9,7 @@ use remap_ssd_fuse::{MountError, Mounted, file_name};
 use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_vfio::{Service, ServiceError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,6 +38,7 @@ enum Event {
 pub struct Fronts {
     tcp: Option<(Stopper, JoinHandle<io::Result<()>>)>,
     fuse: Option<Mounted>,
+    vfio: Option<Service>,
     events: Receiver<Event>,
     signals: signal_hook::iterator::Handle,
 }
@@ -57,14 +59,16 @@ impl Fronts {
     pub fn open(args: &Args, subsystem: &Arc<Subsystem>, nqn: &str, allowed: Allowed) -> Result<Self, Failure> {
         let epoch = Instant::now();
         let (sender, events) = channel();
-        let listen = args.listen.or_else(|| args.fuse.is_none().then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
+        let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
+        let listen = args.listen.or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
         let port = Port::new(subsystem.clone(), allowed).advertised(args.advertise);
         let server = listen.map(|address| bind(epoch, address, port)).transpose()?;
+        let vfio = args.vfio_user.as_deref().map(|path| attach(epoch, path, subsystem)).transpose()?;
         // From here on nothing is left behind: what is mounted must be unmounted.
         let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
         let fuse = args.fuse.as_deref().map(|folder| mount(epoch, folder, subsystem, sender.clone())).transpose()?;
         let tcp = server.map(|server| run(server, nqn, sender)).transpose()?;
-        Ok(Self { tcp, fuse, events, signals })
+        Ok(Self { tcp, fuse, vfio, events, signals })
     }
 
     /// Serves until a signal comes, the last way of serving ends by itself, or the device fails. `keep` is called now and
@@ -74,7 +78,8 @@ impl Fronts {
     /// The firmware or the disk under it has failed.
     pub fn serve(mut self, subsystem: &Subsystem, mut keep: impl FnMut()) -> Result<(), Failure> {
         let mut ticks = 0;
-        let mut open = u32::from(self.tcp.is_some()) + u32::from(self.fuse.is_some());
+        let mut open =
+            [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()].map(u32::from).iter().sum::<u32>();
         while open > 0 && !subsystem.is_broken() {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Stop) => break,
@@ -115,10 +120,11 @@ impl Fronts {
                 Err(_) => Err(Failure::failed("a thread of the service has failed")),
             }
         });
+        let vfio = self.vfio.take().map(|service| service.close().map_err(Failure::failed));
         if subsystem.is_broken() {
             return Err(Failure::failed("the firmware or the disk under it has failed"));
         }
-        fuse.into_iter().chain(tcp).collect()
+        fuse.into_iter().chain(tcp).chain(vfio).collect()
     }
 }
 
@@ -162,4 +168,12 @@ fn mount(epoch: Instant, folder: &Path, subsystem: &Arc<Subsystem>, events: Send
         tracing::info!(file = %file.display(), "serving");
     }
     Ok(mounted)
+}
+
+fn attach(epoch: Instant, path: &Path, subsystem: &Arc<Subsystem>) -> Result<Service, Failure> {
+    let log = Box::new(|text: &str| tracing::info!("vfio-user: {text}"));
+    let service = Service::start(subsystem, path, epoch, log);
+    let service = service.map_err(|error: ServiceError| Failure::about(path.display(), error))?;
+    tracing::info!(socket = %path.display(), "serving");
+    Ok(service)
 }

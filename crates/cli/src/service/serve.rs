@@ -1,4 +1,4 @@
-//! `serve`: the device for programs that know nothing of it, on the network and as files.
+//! `serve`: the device for programs that know nothing of it, on the network, as files, and on a bus.
 //!
 //! Invariants: it listens on the loopback unless told otherwise, and then only to hosts on a list; SIGTERM finishes what
 //! is under way and leaves the image in its shortest form; any other end is a power cut, which the image survives.
@@ -20,7 +20,8 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, or as files in a folder.
+/// Serves a device: over NVMe/TCP, where unmodified Linux connects with `nvme connect`, as files in a
+/// folder, or as a PCI Express function of a virtual machine; any of them at once.
 ///
 /// What is acknowledged survives the end of this process at any instant, and a crash of the machine up to the last flush.
 #[derive(Debug, clap::Args)]
@@ -41,6 +42,9 @@ pub struct Args {
     /// Where discovery tells hosts to connect, if that is not where they reach the discovery: behind address translation.
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = advertised)]
     pub advertise: Option<Advertised>,
+    /// A socket to make, for a virtual machine that has the device as PCI Express NVMe, with vfio-user.
+    #[arg(long, value_name = "SOCKET")]
+    pub vfio_user: Option<PathBuf>,
     /// Completions as fast as the machine goes, or when the flash would have done it.
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
@@ -68,7 +72,12 @@ On a Linux host:
 
 As a file, without NVMe modules:
   mkdir folder && remap-ssd serve --image disk --fuse folder
-  losetup --find --show --direct-io=on folder/n1     # then mkfs, mount, fstrim";
+  losetup --find --show --direct-io=on folder/n1     # then mkfs, mount, fstrim
+
+As a PCI Express function of a virtual machine, with QEMU 10.1 or newer:
+  remap-ssd serve --image disk --vfio-user /tmp/nvme.sock
+  qemu-system-x86_64 -m 2G -object memory-backend-memfd,id=mem,size=2G,share=on -machine memory-backend=mem \\
+    -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"path\":\"/tmp/nvme.sock\",\"type\":\"unix\"}}' ...";
 
 fn latency(text: &str) -> Result<Latency, String> {
     match text {

@@ -112,6 +112,8 @@ fn mistakes_in_service_are_sentences() {
     run(&["image", "create", path, "--size", "16MiB", "--dedup", "perhaps"]).fails(2, &["on or off"]);
     run(&["serve", "--memory", "32MiB", "--advertise", "here"]).fails(2, &["an address, or an address and a port"]);
     run(&["image", "create", small.to_str().expect("text"), "--size", "1MiB"]).fails_in_one_line(2, &["16 MiB"]);
+    let file = file(dir.path(), "file", b"no socket");
+    run(&["serve", "--memory", "32MiB", "--vfio-user", &file]).fails_in_one_line(1, &[&file, "no socket"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
     run(&["serve", "--memory", "32MiB", "--listen", &address]).fails_in_one_line(1, &["in use", "--listen"]);

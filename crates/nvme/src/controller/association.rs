@@ -4,6 +4,7 @@
 //! from which nothing was heard for its keep-alive time is dead, on all its queues.
 //! Absent: connections (`tcp`).
 
+use super::bus::Transport;
 use super::features::Features;
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
@@ -24,11 +25,11 @@ pub(super) const EVENTS_MAX: usize = 4;
 pub(super) const VERSION: u32 = 0x0002_0000;
 
 pub(super) struct State {
-    cc: Cc,
-    csts: Csts,
+    pub(super) cc: Cc,
+    pub(super) csts: Csts,
     pub(super) keep_alive_ms: u32,
-    heard_ns: u64,
-    closed: bool,
+    pub(super) heard_ns: u64,
+    pub(super) closed: bool,
     pub(super) features: Features,
     /// Identifiers of asynchronous event requests that wait.
     pub(super) event_requests: VecDeque<u16>,
@@ -36,7 +37,7 @@ pub(super) struct State {
     pub(super) reported: u8,
     pub(super) errors: VecDeque<ErrorEntry>,
     pub(super) error_count: u64,
-    queues: u64,
+    pub(super) queues: u64,
 }
 
 /// One host's controller.
@@ -44,11 +45,12 @@ pub struct Association {
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) cntlid: u16,
     pub(super) discovery: bool,
+    pub(super) transport: Transport,
     /// Where the host reached us: what discovery tells it.
     pub(super) address: SocketAddr,
-    hostnqn: String,
-    hostid: [u8; 16],
-    state: Mutex<State>,
+    pub(super) hostnqn: String,
+    pub(super) hostid: [u8; 16],
+    pub(super) state: Mutex<State>,
 }
 
 /// Text of a fixed field; `None` if it does not end or is no text.
@@ -106,6 +108,7 @@ impl Association {
             subsystem: subsystem.clone(),
             cntlid: subsystem.new_cntlid(),
             discovery,
+            transport: Transport::Fabrics,
             address,
             hostnqn: name(&data.hostnqn).expect("checked").into(),
             hostid: data.hostid,
@@ -246,7 +249,8 @@ impl Association {
         entry.status = status.into_bits() << 1;
         entry.parameter_location = 0xffff;
         entry.lba = if qid == 0 { 0 } else { join(sqe.cdw10, sqe.cdw11) };
-        (entry.nsid, entry.trtype) = (sqe.nsid, 3);
+        entry.nsid = sqe.nsid;
+        entry.trtype = if self.transport == Transport::Fabrics { 3 } else { 0 };
         state.errors.push_front(entry);
         state.errors.truncate(ERRORS);
     }

@@ -1,6 +1,7 @@
 //! Identify: what the device says of itself. Everything here is true of the firmware below it.
 
 use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
+use super::bus::Transport;
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use super::{COPY_BLOCKS_MAX, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX};
 use crate::spec::command::{IdentifyCdw10, Sqe};
@@ -91,16 +92,18 @@ impl Association {
         id.elpe_z = ERRORS as u8 - 1;
         (id.wctemp, id.cctemp) = (343, 353);
         id.tnvmcap = u128::from(subsystem.capacity_bytes()).to_le_bytes();
-        // Keep alive in steps of 1 s.
-        id.kas = 10;
         id.maxcmd = QUEUE_ENTRIES_MAX;
-        // SGLs, data and offsets in capsules.
-        id.sgls = 1 | 1 << 20;
         let nqn = if self.discovery { DISCOVERY_NQN } else { subsystem.nqn() };
         id.subnqn[..nqn.len()].copy_from_slice(nqn.as_bytes());
-        id.ioccsz = (64 + IN_CAPSULE_BYTES) / 16;
-        id.iorcsz = 1;
-        id.msdbd = 1;
+        if self.transport == Transport::Fabrics {
+            // Keep alive in steps of 1 s.
+            id.kas = 10;
+            // SGLs, data and offsets in capsules.
+            id.sgls = 1 | 1 << 20;
+            id.ioccsz = (64 + IN_CAPSULE_BYTES) / 16;
+            id.iorcsz = 1;
+            id.msdbd = 1;
+        }
         if self.discovery {
             return id;
         }

@@ -1,6 +1,7 @@
 //! Get Log Page: every page is built whole, then the part asked for is sent.
 
 use super::association::{Association, ERRORS};
+use super::bus::Transport;
 use super::statistics;
 use super::subsystem::Subsystem;
 use crate::spec::command::{LogCdw10, Sqe};
@@ -39,7 +40,7 @@ impl Association {
             (lid::SMART, false) => smart(&self.subsystem, self.state().error_count).as_bytes().to_vec(),
             (lid::FIRMWARE, false) => firmware(),
             (lid::CHANGED_NAMESPACES, false) => vec![0; 4096],
-            (lid::EFFECTS, false) => command_effects(),
+            (lid::EFFECTS, false) => command_effects(self.transport),
             (lid::STATISTICS, false) => statistics::page(&self.subsystem.device()),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
@@ -89,7 +90,7 @@ fn firmware() -> Vec<u8> {
     page
 }
 
-fn command_effects() -> Vec<u8> {
+fn command_effects(transport: Transport) -> Vec<u8> {
     let mut page = vec![0; 4096];
     let mut put = |at: usize, value: u32| page[at * 4..at * 4 + 4].copy_from_slice(&value.to_le_bytes());
     for opcode in [
@@ -102,6 +103,11 @@ fn command_effects() -> Vec<u8> {
         admin::KEEP_ALIVE,
     ] {
         put(usize::from(opcode), effects::SUPPORTED);
+    }
+    if transport == Transport::Bus {
+        for opcode in [admin::DELETE_SQ, admin::CREATE_SQ, admin::DELETE_CQ, admin::CREATE_CQ] {
+            put(usize::from(opcode), effects::SUPPORTED);
+        }
     }
     for opcode in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::FS_MAP, io::FS_RESET] {
         put(256 + usize::from(opcode), effects::SUPPORTED);

@@ -5,6 +5,7 @@
 //! request     a submission queue entry, checked once, as what it asks for
 //! io          I/O commands on the device
 //! data        their data, wherever the transport has them
+//! bus         what a controller on a bus has instead of connections
 //! gate        the way in for services that may have to let go of the device
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! ```
@@ -13,6 +14,7 @@
 
 mod admin;
 mod association;
+mod bus;
 mod data;
 mod features;
 mod gate;

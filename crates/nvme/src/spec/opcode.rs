@@ -2,6 +2,14 @@
 
 /// Admin commands (Base 2.0 §5).
 pub mod admin {
+    /// Delete I/O Submission Queue; queues are created and deleted on buses only.
+    pub const DELETE_SQ: u8 = 0x00;
+    /// Create I/O Submission Queue.
+    pub const CREATE_SQ: u8 = 0x01;
+    /// Delete I/O Completion Queue.
+    pub const DELETE_CQ: u8 = 0x04;
+    /// Create I/O Completion Queue.
+    pub const CREATE_CQ: u8 = 0x05;
     /// Get Log Page.
     pub const GET_LOG_PAGE: u8 = 0x02;
     /// Identify.

@@ -54,14 +54,26 @@ impl Status {
     pub const SGL_LENGTH: Self = generic(0x0f);
     /// SGL Descriptor Type Invalid.
     pub const SGL_TYPE: Self = generic(0x11);
+    /// PRP Offset Invalid.
+    pub const PRP_OFFSET: Self = generic(0x13);
     /// Keep Alive Timeout Invalid.
     pub const KEEP_ALIVE_INVALID: Self = generic(0x18);
     /// LBA Out of Range.
     pub const LBA_RANGE: Self = generic(0x80);
     /// Namespace is Write Protected: the device is worn out and read-only.
     pub const WRITE_PROTECTED: Self = generic(0x20);
+    /// Completion Queue Invalid.
+    pub const COMPLETION_QUEUE: Self = specific(0x00);
+    /// Invalid Queue Identifier.
+    pub const QUEUE_IDENTIFIER: Self = specific(0x01);
+    /// Invalid Queue Size.
+    pub const QUEUE_SIZE: Self = specific(0x02);
     /// Asynchronous Event Request Limit Exceeded.
     pub const ASYNC_EVENT_LIMIT: Self = specific(0x05);
+    /// Invalid Interrupt Vector.
+    pub const INTERRUPT_VECTOR: Self = specific(0x08);
+    /// Invalid Queue Deletion.
+    pub const QUEUE_DELETION: Self = specific(0x0c);
     /// Invalid Log Page.
     pub const INVALID_LOG_PAGE: Self = specific(0x09);
     /// Feature Not Saveable.

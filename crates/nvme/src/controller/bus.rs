@@ -1,0 +1,104 @@
+//! A controller on a bus: registers instead of properties, queues in the host's memory instead of connections.
+//!
+//! Registers are the fabrics' properties, at the same offsets. Absent: queues and their doorbells (the transport's), and
+//! registers that only they need.
+
+use super::association::{Association, State};
+use super::features::Features;
+use super::request::{IoRequest, Transfer};
+use super::subsystem::Subsystem;
+use crate::spec::command::Sqe;
+use crate::spec::fabrics::{Cc, Csts};
+use crate::spec::opcode::io;
+use crate::spec::status::Status;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+/// How a host reaches its controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// Over a network.
+    Fabrics,
+    /// Over a bus, with queues in memory.
+    Bus,
+}
+
+impl Association {
+    /// A new controller for the host on whose bus it is.
+    pub fn on_bus(subsystem: &Arc<Subsystem>) -> Self {
+        let state = State {
+            cc: Cc::new(),
+            csts: Csts::new(),
+            keep_alive_ms: 0,
+            heard_ns: 0,
+            closed: false,
+            features: Features::new(subsystem.volatile_cache()),
+            event_requests: VecDeque::new(),
+            reported: 0,
+            errors: VecDeque::new(),
+            error_count: 0,
+            queues: 0,
+        };
+        Self {
+            subsystem: subsystem.clone(),
+            cntlid: subsystem.new_cntlid(),
+            discovery: false,
+            transport: Transport::Bus,
+            address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            hostnqn: String::new(),
+            hostid: [0; 16],
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Configuration, as it was written last.
+    pub fn configuration(&self) -> Cc {
+        self.state().cc
+    }
+
+    /// Status.
+    pub fn status(&self) -> Csts {
+        self.state().csts
+    }
+
+    /// Capabilities, or another register of those that networks have too; 0 if there is none at that offset.
+    pub fn register(&self, offset: u32) -> u64 {
+        let get = |wide: u32| self.property_get(&Sqe { cdw10: wide, cdw11: offset, ..Sqe::default() });
+        get(1).or_else(|_| get(0)).unwrap_or(0)
+    }
+
+    /// Writes the configuration; what cannot be is a fatal status.
+    pub fn configure(&self, cc: u32) {
+        let sqe = Sqe { cdw11: crate::spec::fabrics::property::CC, cdw12: cc, ..Sqe::default() };
+        // A configuration that cannot be shows in the status.
+        let _ = self.property_set(&sqe);
+        if !Cc::from_bits(cc).en() {
+            self.state().csts.set_cfs(false);
+        }
+    }
+
+    /// The host's memory cannot be reached, or its queues make no sense: only a reset helps.
+    pub fn set_fatal(&self) {
+        self.state().csts.set_cfs(true);
+    }
+
+    /// I/O queues that the host may have.
+    pub fn io_queues(&self) -> u16 {
+        self.state().features.queues().min(super::IO_QUEUES_MAX)
+    }
+
+    /// Checks an I/O command: what it asks for, and the data it moves.
+    ///
+    /// # Errors
+    /// The status to answer.
+    pub fn io_request(&self, sqe: &Sqe) -> Result<(IoRequest, Transfer), Status> {
+        if sqe.head().opcode() == io::FLUSH && sqe.nsid == u32::MAX && sqe.head().fuse() == 0 {
+            return Ok((IoRequest::Flush, Transfer::None));
+        }
+        let namespace = self.subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+        let request = IoRequest::parse(sqe, namespace, self.subsystem.namespaces().len() > 1)?;
+        let transfer = request.transfer(namespace.lba_shift);
+        Ok((request, transfer))
+    }
+}

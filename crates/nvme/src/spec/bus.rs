@@ -1,0 +1,80 @@
+//! Registers and queues of a controller on PCI Express (Base 2.0 §3.1.3, NVMe over PCIe 1.0 §3.1).
+
+use super::command::Sqe;
+use bitfield_struct::bitfield;
+use zerocopy::IntoBytes;
+
+/// Offsets of registers that properties do not have.
+pub mod register {
+    /// Interrupt mask set.
+    pub const INTMS: u32 = 0x0c;
+    /// Interrupt mask clear.
+    pub const INTMC: u32 = 0x10;
+    /// Admin queue attributes.
+    pub const AQA: u32 = 0x24;
+    /// Admin submission queue, 8 bytes.
+    pub const ASQ: u32 = 0x28;
+    /// Admin completion queue, 8 bytes.
+    pub const ACQ: u32 = 0x30;
+    /// The first doorbell; four bytes each, submission and completion queues in turns.
+    pub const DOORBELLS: u32 = 0x1000;
+}
+
+/// Admin queue attributes.
+#[bitfield(u32)]
+pub struct Aqa {
+    /// Submission queue entries less one.
+    #[bits(12)]
+    pub asqs_z: u16,
+    #[bits(4)]
+    __: u8,
+    /// Completion queue entries less one.
+    #[bits(12)]
+    pub acqs_z: u16,
+    #[bits(4)]
+    __: u8,
+}
+
+/// Dword 10 of Create and Delete I/O Queue.
+#[bitfield(u32)]
+pub struct QueueCdw10 {
+    /// Queue.
+    pub qid: u16,
+    /// Entries less one.
+    pub qsize_z: u16,
+}
+
+/// Dword 11 of Create I/O Completion Queue.
+#[bitfield(u32)]
+pub struct CreateCqCdw11 {
+    /// Physically contiguous.
+    pub pc: bool,
+    /// Interrupts enabled.
+    pub ien: bool,
+    #[bits(14)]
+    __: u16,
+    /// Interrupt vector.
+    pub iv: u16,
+}
+
+/// Dword 11 of Create I/O Submission Queue.
+#[bitfield(u32)]
+pub struct CreateSqCdw11 {
+    /// Physically contiguous.
+    pub pc: bool,
+    /// Priority.
+    #[bits(2)]
+    pub qprio: u8,
+    #[bits(13)]
+    __: u16,
+    /// Completion queue.
+    pub cqid: u16,
+}
+
+impl Sqe {
+    /// The two PRP entries, dwords 6 to 9.
+    pub fn prps(&self) -> [u64; 2] {
+        let bytes = self.as_bytes();
+        [24, 32].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
+    }
+}

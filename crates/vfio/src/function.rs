@@ -1,0 +1,540 @@
+//! The function: registers, doorbells, interrupts, and the thread that fetches and completes commands.
+//!
+//! Doorbells are numbers that the thread looks at; everything else is behind one lock, which the thread holds for a
+//! burst of commands. Invariants: memory that the monitor takes away is not used after it was told so; a controller that
+//! is reset has no queue, and nothing that was under way is completed to its successor; closed, the device is given
+//! back. Absent: vfio-user's messages (`socket`).
+
+use crate::memory::{Access, Memory, OutOfReach};
+use crate::pci::{BAR_BYTES, Config, VECTORS};
+use crate::prp::{GuestData, PAGE, segments};
+use crate::queues::{Place, Queues};
+use remap_ssd_nvme::controller::{
+    AdminOutcome, Association, HostData, IO_QUEUES_MAX, IoRequest, Job, Latency, QUEUE_ENTRIES_MAX, Subsystem,
+    Transfer, admin_transfer,
+};
+use remap_ssd_nvme::spec::bus::{Aqa, register};
+use remap_ssd_nvme::spec::command::Sqe;
+use remap_ssd_nvme::spec::fabrics::{Cc, property};
+use remap_ssd_nvme::spec::opcode::admin;
+use remap_ssd_nvme::spec::status::Status;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Commands executed before the lock is let go.
+const BURST: usize = 64;
+/// How often the clock alone is a reason to look.
+const TICK: Duration = Duration::from_millis(250);
+/// Sleeping ends this much before a completion is due.
+const SPIN: Duration = Duration::from_micros(60);
+const DOORBELLS: usize = 2 * (IO_QUEUES_MAX as usize + 1);
+
+/// A completion that is not due yet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: u64,
+    order: u64,
+    sqid: u16,
+    cid: u16,
+    status: u16,
+    result: u64,
+}
+
+struct State {
+    association: Association,
+    memory: Memory,
+    config: Config,
+    queues: Queues,
+    aqa: u32,
+    asq: u64,
+    acq: u64,
+    vectors: Vec<Option<File>>,
+    later: BinaryHeap<Reverse<Due>>,
+    order: u64,
+}
+
+/// What the thread and the socket share.
+struct Shared {
+    /// None once closed.
+    state: Mutex<Option<State>>,
+    doorbells: [AtomicU32; DOORBELLS],
+    stop: AtomicBool,
+    epoch: Instant,
+    thread: OnceLock<Thread>,
+}
+
+/// A PCI Express function with an NVMe controller.
+pub struct Function {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Function {
+    /// A function in front of a subsystem; times count from `epoch`.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn start(subsystem: &Arc<Subsystem>, epoch: Instant) -> std::io::Result<Self> {
+        let state = State {
+            association: Association::on_bus(subsystem),
+            memory: Memory::default(),
+            config: Config::default(),
+            queues: Queues::default(),
+            aqa: 0,
+            asq: 0,
+            acq: 0,
+            vectors: (0..VECTORS).map(|_| None).collect(),
+            later: BinaryHeap::new(),
+            order: 0,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(Some(state)),
+            doorbells: [const { AtomicU32::new(0) }; DOORBELLS],
+            stop: AtomicBool::new(false),
+            epoch,
+            thread: OnceLock::new(),
+        });
+        let thread = std::thread::Builder::new().name("nvme function".into()).spawn({
+            let shared = shared.clone();
+            move || shared.run()
+        })?;
+        let _ = shared.thread.set(thread.thread().clone());
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// The same function for another thread; closing is left to this one.
+    pub fn handle(&self) -> Self {
+        Self { shared: self.shared.clone(), thread: None }
+    }
+
+    /// Ends the thread after the commands under way, and gives the device back. `false` if the thread had failed.
+    pub fn close(&mut self) -> bool {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake();
+        let well = self.thread.take().is_none_or(|thread| thread.join().is_ok());
+        drop(self.shared.lock().take());
+        well
+    }
+
+    /// Reads configuration space.
+    pub fn config_read(&self, offset: u64, to: &mut [u8]) {
+        if let Some(state) = &*self.shared.lock() {
+            state.config.read(offset, to);
+        }
+    }
+
+    /// Writes configuration space.
+    pub fn config_write(&self, offset: u64, from: &[u8]) {
+        if let Some(state) = &mut *self.shared.lock() {
+            state.config.write(offset, from);
+        }
+    }
+
+    /// Reads BAR 0; what is no register is zero.
+    pub fn bar_read(&self, offset: u64, to: &mut [u8]) {
+        to.fill(0);
+        let guard = self.shared.lock();
+        let Some(state) = &*guard else { return };
+        for (at, byte) in (offset..offset.max(register::DOORBELLS.into())).zip(to) {
+            *byte = state.register(at as u32 & !7).to_le_bytes()[(at & 7) as usize];
+        }
+    }
+
+    /// Writes BAR 0, by dwords; anything else than whole dwords is ignored.
+    pub fn bar_write(&self, offset: u64, from: &[u8]) {
+        if !offset.is_multiple_of(4) || offset >= BAR_BYTES {
+            return;
+        }
+        for (index, dword) in from.as_chunks::<4>().0.iter().enumerate() {
+            let (at, value) = (offset + index as u64 * 4, u32::from_le_bytes(*dword));
+            match at.checked_sub(u64::from(register::DOORBELLS)) {
+                Some(doorbell) if doorbell / 4 < DOORBELLS as u64 => {
+                    self.shared.doorbells[(doorbell / 4) as usize].store(value, Ordering::Release);
+                    self.shared.wake();
+                }
+                Some(_) => {}
+                None => self.shared.write_register(at as u32, value),
+            }
+        }
+    }
+
+    /// Makes guest memory reachable.
+    ///
+    /// # Errors
+    /// It overlaps, is not in its file, or the system's reason.
+    pub fn map(&self, address: u64, len: u64, file: File, offset: u64, writable: bool) -> std::io::Result<()> {
+        match &mut *self.shared.lock() {
+            Some(state) => state.memory.map(address, len, file, offset, writable),
+            None => Err(std::io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Guest memory goes; none of it for `None`.
+    pub fn unmap(&self, range: Option<(u64, u64)>) {
+        if let Some(state) = &mut *self.shared.lock() {
+            match range {
+                Some((address, len)) => state.memory.unmap(address, len),
+                None => state.memory.clear(),
+            }
+        }
+    }
+
+    /// Says how to interrupt: event file descriptors of vectors from `start` on. Vectors past the last are ignored.
+    pub fn set_vectors(&self, start: u32, files: impl IntoIterator<Item = Option<File>>) {
+        if let Some(state) = &mut *self.shared.lock() {
+            let vectors = state.vectors.iter_mut().skip(start as usize);
+            vectors.zip(files).for_each(|(vector, file)| *vector = file);
+        }
+    }
+
+    /// No interrupts.
+    pub fn clear_vectors(&self) {
+        self.set_vectors(0, (0..VECTORS).map(|_| None));
+    }
+
+    /// Interrupts by hand.
+    pub fn trigger(&self, start: u32, count: u32) {
+        if let Some(state) = &*self.shared.lock() {
+            state.vectors.iter().skip(start as usize).take(count as usize).flatten().for_each(interrupt);
+        }
+    }
+
+    /// As after power-on; memory stays mapped.
+    pub fn reset(&self) {
+        if let Some(state) = &mut *self.shared.lock() {
+            self.shared.disable(state, 0);
+            state.config = Config::default();
+            (state.aqa, state.asq, state.acq) = (0, 0, 0);
+        }
+    }
+}
+
+fn interrupt(mut event: &File) {
+    // A full counter means that the guest has been told.
+    let _ = event.write_all(&1u64.to_ne_bytes());
+}
+
+impl State {
+    /// Eight bytes of registers.
+    fn register(&self, offset: u32) -> u64 {
+        let pair = |low: u64, high: u64| low & 0xffff_ffff | high << 32;
+        match offset {
+            property::CAP => self.association.register(property::CAP),
+            property::VS => pair(self.association.register(property::VS), 0),
+            0x10 => pair(0, self.association.configuration().into_bits().into()),
+            0x18 => pair(0, self.association.status().into_bits().into()),
+            0x20 => pair(0, self.aqa.into()),
+            register::ASQ => self.asq,
+            register::ACQ => self.acq,
+            _ => 0,
+        }
+    }
+}
+
+impl Shared {
+    /// A thread that failed leaves queues as they were; the device below looks after itself.
+    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+    fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn write_register(&self, offset: u32, value: u32) {
+        let mut guard = self.lock();
+        let Some(state) = &mut *guard else { return };
+        let low = |old: u64| old & !0xffff_ffff | u64::from(value);
+        let high = |old: u64| old & 0xffff_ffff | u64::from(value) << 32;
+        match offset {
+            property::CC => self.configure(state, value),
+            register::AQA => state.aqa = value,
+            // Bits within a page are reserved.
+            register::ASQ => state.asq = low(state.asq) & !(PAGE - 1),
+            register::ACQ => state.acq = low(state.acq) & !(PAGE - 1),
+            offset if offset == register::ASQ + 4 => state.asq = high(state.asq),
+            offset if offset == register::ACQ + 4 => state.acq = high(state.acq),
+            _ => {}
+        }
+    }
+
+    fn configure(&self, state: &mut State, value: u32) {
+        let (before, after) = (state.association.configuration(), Cc::from_bits(value));
+        if before.en() && !after.en() {
+            return self.disable(state, value);
+        }
+        if after.shn() != 0 && before.shn() == 0 && before.en() {
+            // What the guest believes to be kept is kept before it reads that shutdown is complete.
+            let _ = self.execute(state, u32::MAX, &IoRequest::Flush, &mut Nothing);
+        }
+        if !before.en() && after.en() {
+            let aqa = Aqa::from_bits(state.aqa);
+            let place = |base: u64, entries_z: u16| Place { base, entries: entries_z + 1 };
+            let (submission, completion) = (place(state.asq, aqa.asqs_z()), place(state.acq, aqa.acqs_z()));
+            self.quiet();
+            state.queues = Queues::of_admin(submission, completion);
+            state.association.configure(value);
+            if aqa.asqs_z() == 0 || aqa.acqs_z() == 0 {
+                state.association.set_fatal();
+            }
+            return;
+        }
+        state.association.configure(value);
+    }
+
+    /// A controller reset: no queues, nothing under way.
+    fn disable(&self, state: &mut State, cc: u32) {
+        state.association.configure(cc & !1);
+        state.queues = Queues::default();
+        state.later.clear();
+        self.quiet();
+    }
+
+    fn quiet(&self) {
+        self.doorbells.iter().for_each(|doorbell| doorbell.store(0, Ordering::Release));
+    }
+
+    fn execute(&self, state: &State, nsid: u32, request: &IoRequest, data: &mut dyn HostData) -> (Status, u64, u64) {
+        let cache_enabled = state.association.cache_enabled();
+        let subsystem = state.association.subsystem();
+        let mut device = subsystem.device();
+        let job = Job { nsid, request, now: self.now(), cache_enabled };
+        let outcome = subsystem.execute(&mut device, &job, data);
+        (outcome.status, outcome.result, outcome.done_at)
+    }
+
+    fn run(&self) {
+        let mut tick = Instant::now() + TICK;
+        loop {
+            let mut guard = self.lock();
+            let Some(state) = &mut *guard else { return };
+            let mut worked = self.burst(state);
+            if Instant::now() >= tick {
+                tick = Instant::now() + TICK;
+                if state.association.subsystem().is_broken() {
+                    return;
+                }
+                worked = worked.and_then(|worked| Ok(self.report(state)? || worked));
+            }
+            let worked = worked.unwrap_or_else(|OutOfReach| {
+                state.association.set_fatal();
+                state.queues = Queues::default();
+                state.later.clear();
+                false
+            });
+            let State { queues, vectors, .. } = state;
+            for vector in queues.interrupts() {
+                vectors.get(usize::from(vector)).into_iter().flatten().for_each(interrupt);
+            }
+            let due = state.later.peek().map(|Reverse(due)| self.epoch + Duration::from_nanos(due.at));
+            drop(guard);
+            if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
+                return;
+            }
+            if !worked {
+                sleep(due.map_or(tick, |due| due.min(tick)));
+            }
+        }
+    }
+
+    /// Answers an asynchronous event request if there is something to report; `true` if so.
+    fn report(&self, state: &mut State) -> Result<bool, OutOfReach> {
+        if !state.queues.has_room(0) {
+            return Ok(false);
+        }
+        let Some((cid, result)) = state.association.event() else { return Ok(false) };
+        state.queues.complete(0, cid, Status::SUCCESS, result, &state.memory)?;
+        Ok(true)
+    }
+
+    /// Completes what is due and executes commands, some of each queue in turns; `true` if there may be more.
+    fn burst(&self, state: &mut State) -> Result<bool, OutOfReach> {
+        let now = self.now();
+        let mut worked = false;
+        while let Some(Reverse(due)) = state.later.peek().copied()
+            && due.at <= now
+        {
+            state.later.pop();
+            state.queues.complete(due.sqid, due.cid, Status::from_bits(due.status), due.result, &state.memory)?;
+            worked = true;
+        }
+        if !state.association.is_enabled() || state.association.status().cfs() {
+            return Ok(worked);
+        }
+        let mut left = BURST;
+        loop {
+            let before = left;
+            let doorbell =
+                |index: usize| u16::try_from(self.doorbells[index].load(Ordering::Acquire)).unwrap_or(u16::MAX);
+            state.queues.take(|cqid| doorbell(usize::from(cqid) * 2 + 1));
+            for qid in state.queues.submission_ids() {
+                let tail = doorbell(usize::from(qid) * 2);
+                let Some(sqe) = state.queues.fetch(qid, tail, &state.memory)? else { continue };
+                self.command(state, qid, &sqe)?;
+                worked = true;
+                left -= 1;
+                if left == 0 {
+                    return Ok(true);
+                }
+            }
+            if left == before {
+                return Ok(worked);
+            }
+        }
+    }
+
+    fn command(&self, state: &mut State, sqid: u16, sqe: &Sqe) -> Result<(), OutOfReach> {
+        let cid = sqe.head().cid();
+        let outcome = if sqe.head().psdt() != 0 {
+            // PRPs alone: Identify says that there are no SGLs.
+            Some((Status::INVALID_FIELD, 0, 0))
+        } else if sqid == 0 {
+            self.admin(state, sqe)
+        } else {
+            Some(self.io(state, sqe))
+        };
+        let Some((status, result, done_at)) = outcome else { return Ok(()) };
+        if !status.is_success() && sqid > 0 {
+            state.association.log_error(sqid, sqe, status);
+        }
+        if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
+            state.order += 1;
+            let due = Due { at: done_at, order: state.order, sqid, cid, status: status.into_bits(), result };
+            state.later.push(Reverse(due));
+            return Ok(());
+        }
+        state.queues.complete(sqid, cid, status, result, &state.memory)
+    }
+
+    fn io(&self, state: &State, sqe: &Sqe) -> (Status, u64, u64) {
+        let checked = state.association.io_request(sqe).and_then(|(request, transfer)| {
+            let (len, access) = moved(transfer);
+            Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
+        });
+        let (request, found) = match checked {
+            Ok(checked) => checked,
+            Err(status) => return (status, 0, 0),
+        };
+        let mut data = GuestData::new(&state.memory, &found);
+        let (status, result, done_at) = self.execute(state, sqe.nsid, &request, &mut data);
+        let status = if status.is_success() && data.failed() { Status::DATA_TRANSFER } else { status };
+        (status, result, done_at)
+    }
+
+    /// Executes an admin command; `None` if it waits.
+    fn admin(&self, state: &mut State, sqe: &Sqe) -> Option<(Status, u64, u64)> {
+        let qids = state.association.io_queues();
+        let made = match sqe.head().opcode() {
+            admin::CREATE_CQ => Some(state.queues.create_cq(sqe, qids).map(|qid| usize::from(qid) * 2 + 1)),
+            admin::CREATE_SQ => Some(state.queues.create_sq(sqe, qids).map(|qid| usize::from(qid) * 2)),
+            admin::DELETE_CQ => Some(state.queues.delete_cq(sqe).map(|qid| usize::from(qid) * 2 + 1)),
+            admin::DELETE_SQ => {
+                self.complete_all(state, sqe);
+                Some(state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2))
+            }
+            // For networks.
+            admin::FABRICS => Some(Err(Status::INVALID_OPCODE)),
+            _ => None,
+        };
+        if let Some(made) = made {
+            let status = match made {
+                Ok(doorbell) => {
+                    self.doorbells[doorbell].store(0, Ordering::Release);
+                    Status::SUCCESS
+                }
+                Err(status) => {
+                    state.association.log_error(0, sqe, status);
+                    status
+                }
+            };
+            return Some((status, 0, 0));
+        }
+        let transfer = admin_transfer(sqe).and_then(|transfer| {
+            let (len, access) = moved(transfer);
+            Ok((transfer, len, segments(&state.memory, sqe.prps(), len, access)?))
+        });
+        let (transfer, len, found) = match transfer {
+            Ok(transfer) => transfer,
+            Err(status) => return Some((status, 0, 0)),
+        };
+        let mut guest = GuestData::new(&state.memory, &found);
+        let mut sent = Vec::new();
+        while matches!(transfer, Transfer::FromHost(_)) && sent.len() < len {
+            match guest.take(len - sent.len()) {
+                [] => return Some((Status::DATA_TRANSFER, 0, 0)),
+                taken => sent.extend_from_slice(taken),
+            }
+        }
+        let mut page = Vec::new();
+        match state.association.admin(sqe, &sent, &mut page) {
+            AdminOutcome::Waits => {
+                // It may wait for ever, and keeps no other command from being fetched.
+                state.queues.forgo(0);
+                None
+            }
+            AdminOutcome::Done(status, result) => {
+                if status.is_success() {
+                    guest.put(&page);
+                }
+                let status = if guest.failed() { Status::DATA_TRANSFER } else { status };
+                Some((status, result, 0))
+            }
+        }
+    }
+
+    /// Completes at once what of a queue that goes is not due yet.
+    fn complete_all(&self, state: &mut State, sqe: &Sqe) {
+        let qid = remap_ssd_nvme::spec::bus::QueueCdw10::from_bits(sqe.cdw10).qid();
+        let waiting = std::mem::take(&mut state.later).into_sorted_vec();
+        for Reverse(due) in waiting.into_iter().rev() {
+            if due.sqid == qid {
+                let status = Status::from_bits(due.status);
+                // Out of reach shows at the next command, too.
+                let _ = state.queues.complete(due.sqid, due.cid, status, due.result, &state.memory);
+            } else {
+                state.later.push(Reverse(due));
+            }
+        }
+    }
+}
+
+/// How many bytes, and how guest memory is accessed.
+fn moved(transfer: Transfer) -> (usize, Access) {
+    match transfer {
+        Transfer::None => (0, Access::Read),
+        Transfer::FromHost(bytes) => (bytes as usize, Access::Read),
+        Transfer::ToHost(bytes) => (bytes as usize, Access::Write),
+    }
+}
+
+fn sleep(until: Instant) {
+    let left = until.saturating_duration_since(Instant::now());
+    if left > SPIN {
+        std::thread::park_timeout(left - SPIN);
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+/// No data.
+struct Nothing;
+
+impl HostData for Nothing {
+    fn take(&mut self, _: usize) -> &[u8] {
+        &[]
+    }
+    fn put(&mut self, _: &[u8]) {}
+    fn put_zeroes(&mut self, _: usize) {}
+}
+
+const _: () = assert!(QUEUE_ENTRIES_MAX <= 1 << 15, "sums of two queue positions fit in 16 bits");

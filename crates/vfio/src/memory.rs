@@ -1,0 +1,138 @@
+//! The guest's memory, as far as the virtual machine monitor has mapped it for the device.
+//!
+//! Invariants: regions do not overlap; an access lies within one region, or within several that adjoin, or is refused
+//! whole; what the monitor mapped for reading only is not written. All accesses are volatile ones (`vm-memory`), since
+//! the guest goes on running. Files that shrink under their mapping are beyond this: the monitor must not do that.
+
+use rustix::mm::{MapFlags, ProtFlags};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering;
+use vm_memory::mmap::MmapRegionBuilder;
+use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
+
+/// Memory that the device cannot reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfReach;
+
+struct Region {
+    len: u64,
+    map: MmapRegion,
+    writable: bool,
+}
+
+/// The guest's memory.
+#[derive(Default)]
+pub struct Memory {
+    /// By first address.
+    regions: BTreeMap<u64, Region>,
+}
+
+/// What a mapping may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+impl Memory {
+    /// Maps a part of a file at a guest address.
+    ///
+    /// # Errors
+    /// It overlaps another mapping, or is not in the file, or the system's reason.
+    pub fn map(&mut self, address: u64, len: u64, file: File, offset: u64, writable: bool) -> io::Result<()> {
+        let end = address.checked_add(len).filter(|_| len > 0).ok_or_else(|| invalid("an impossible range"))?;
+        let before = self.regions.range(..end).next_back();
+        if before.is_some_and(|(start, region)| start + region.len > address) {
+            return Err(invalid("the range overlaps one that is mapped"));
+        }
+        let there = file.metadata()?.len();
+        if offset.checked_add(len).is_none_or(|end| end > there) {
+            return Err(invalid("the range is not in its file"));
+        }
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let map = MmapRegionBuilder::new(usize::try_from(len).map_err(|_| invalid("too much"))?)
+            .with_file_offset(FileOffset::new(file, offset))
+            .with_mmap_prot(protection.bits() as i32)
+            .with_mmap_flags((MapFlags::SHARED | MapFlags::NORESERVE).bits() as i32)
+            .build()
+            .map_err(io::Error::other)?;
+        self.regions.insert(address, Region { len, map, writable });
+        Ok(())
+    }
+
+    /// Forgets the mappings that lie in a range; they are not used any more when this returns.
+    pub fn unmap(&mut self, address: u64, len: u64) {
+        let end = address.saturating_add(len);
+        self.regions.retain(|start, region| *start < address || start.saturating_add(region.len) > end);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.regions.clear();
+    }
+
+    /// The region that an address is in, where in it, and how much follows.
+    fn find(&self, address: u64, access: Access) -> Result<(&Region, usize, usize), OutOfReach> {
+        let (start, region) = self.regions.range(..=address).next_back().ok_or(OutOfReach)?;
+        let at = address - start;
+        if at >= region.len || (access == Access::Write && !region.writable) {
+            return Err(OutOfReach);
+        }
+        Ok((region, at as usize, (region.len - at) as usize))
+    }
+
+    /// Can all of a range be accessed?
+    pub fn check(&self, address: u64, len: usize, access: Access) -> Result<(), OutOfReach> {
+        self.pieces(address, len, access, |_, _, _| Ok(()))
+    }
+
+    /// Does something with a range region by region: region, offset in it, and part of the range.
+    fn pieces(
+        &self,
+        address: u64,
+        len: usize,
+        access: Access,
+        mut work: impl FnMut(&Region, usize, std::ops::Range<usize>) -> Result<(), OutOfReach>,
+    ) -> Result<(), OutOfReach> {
+        let mut done = 0;
+        while done < len {
+            let at = address.checked_add(done as u64).ok_or(OutOfReach)?;
+            let (region, offset, room) = self.find(at, access)?;
+            let next = done + room.min(len - done);
+            work(region, offset, done..next)?;
+            done = next;
+        }
+        Ok(())
+    }
+
+    /// Copies from the guest.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), OutOfReach> {
+        self.pieces(address, to.len(), Access::Read, |region, at, range| {
+            let slice = region.map.get_slice(at, range.len()).map_err(|_| OutOfReach)?;
+            slice.copy_to(&mut to[range]);
+            Ok(())
+        })
+    }
+
+    /// Copies to the guest.
+    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfReach> {
+        self.pieces(address, from.len(), Access::Write, |region, at, range| {
+            let slice = region.map.get_slice(at, range.len()).map_err(|_| OutOfReach)?;
+            slice.copy_from(&from[range]);
+            Ok(())
+        })
+    }
+
+    /// Stores four bytes at once, after everything that was written before.
+    pub fn store(&self, address: u64, value: u32) -> Result<(), OutOfReach> {
+        let (region, at, _) = self.find(address, Access::Write)?;
+        let slice = region.map.get_slice(at, 4).map_err(|_| OutOfReach)?;
+        slice.store(value, 0, Ordering::Release).map_err(|_| OutOfReach)
+    }
+}

@@ -1,0 +1,236 @@
+//! vfio-user: a virtual machine monitor connects, maps the guest's memory and hands the guest's accesses on.
+//!
+//! One monitor at a time; when it goes, the function is reset and the next one may come. Invariants: a message that
+//! makes no sense is answered with an error or ends the connection, nothing else; a socket that a killed server left is
+//! taken away, one that is served is not. Absent: who may connect: the file's permissions say that.
+
+use crate::function::Function;
+use crate::pci::{BAR_BYTES, CONFIG_BYTES, VECTORS};
+use remap_ssd_nvme::controller::Subsystem;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use vfio_bindings::bindings::vfio::{
+    VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_NORESIZE, VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD,
+    VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
+    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ,
+    VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
+};
+use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
+
+/// Why there is no socket, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// Somebody serves it.
+    #[error("the socket is in use; stop what serves it, or choose another")]
+    Busy,
+    /// It is something else.
+    #[error("there is a file that is no socket; remove it, or choose another name")]
+    NoSocket,
+    /// The system's reason.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// What a service tells of itself.
+type Log = Box<dyn Fn(&str) + Send>;
+
+/// A function behind a socket.
+pub struct Service {
+    function: Function,
+    stop: Arc<AtomicBool>,
+    path: PathBuf,
+}
+
+struct Backend(Function);
+
+impl Service {
+    /// Listens for a virtual machine monitor; times count from `epoch`. `log` gets a line for each that comes or goes.
+    ///
+    /// # Errors
+    /// Why it cannot be, and what to do.
+    pub fn start(subsystem: &Arc<Subsystem>, path: &Path, epoch: Instant, log: Log) -> Result<Self, ServiceError> {
+        make_way(path)?;
+        let server = Server::new(path, true, interrupts(), regions()).map_err(|error| match error {
+            vfio_user::Error::SocketPathExists => ServiceError::Busy,
+            vfio_user::Error::SocketBind(error) => ServiceError::Io(error),
+            error => ServiceError::Io(io::Error::other(error)),
+        })?;
+        let function = Function::start(subsystem, epoch)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        // It waits in the library for messages and cannot be called back: ended, it finds a closed function.
+        std::thread::Builder::new().name("vfio-user".into()).spawn({
+            let (mut backend, stop) = (Backend(function.handle()), stop.clone());
+            move || listen(&server, &mut backend, &stop, &log)
+        })?;
+        Ok(Self { function, stop, path: path.into() })
+    }
+
+    /// Ends after the commands under way, and gives the device back.
+    ///
+    /// # Errors
+    /// The service had failed.
+    pub fn close(mut self) -> io::Result<()> {
+        if self.end() { Ok(()) } else { Err(io::Error::other("a thread of the service has failed")) }
+    }
+
+    fn end(&mut self) -> bool {
+        if self.stop.swap(true, Ordering::SeqCst) {
+            return true;
+        }
+        let well = self.function.close();
+        // Wakes it if it waits for a monitor.
+        let _ = UnixStream::connect(&self.path);
+        let _ = std::fs::remove_file(&self.path);
+        well
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log) {
+    while !stop.load(Ordering::SeqCst) {
+        // The library trusts its peer to send well-formed messages: if not, this connection ends.
+        let ended = catch_unwind(AssertUnwindSafe(|| server.run(backend)));
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        backend.gone();
+        match ended {
+            Ok(Ok(())) => log("the virtual machine has gone"),
+            Ok(Err(vfio_user::Error::SocketAccept(error))) => {
+                log(&format!("nobody can connect any more: {error}"));
+                return;
+            }
+            Ok(Err(error)) => log(&format!("dropped: {error}")),
+            Err(_) => log("dropped: a malformed message"),
+        }
+    }
+}
+
+/// Takes away a socket that nobody serves.
+fn make_way(path: &Path) -> Result<(), ServiceError> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(found) if !found.file_type().is_socket() => Err(ServiceError::NoSocket),
+        Ok(_) => match UnixStream::connect(path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(std::fs::remove_file(path)?),
+            _ => Err(ServiceError::Busy),
+        },
+    }
+}
+
+fn regions() -> Vec<ServerRegion> {
+    let region = |index: u32| {
+        let size = match index {
+            VFIO_PCI_BAR0_REGION_INDEX => BAR_BYTES,
+            VFIO_PCI_CONFIG_REGION_INDEX => CONFIG_BYTES,
+            _ => 0,
+        };
+        let access = VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE;
+        let region_info = vfio_region_info {
+            argsz: size_of::<vfio_region_info>() as u32,
+            flags: if size > 0 { access } else { 0 },
+            index,
+            size,
+            ..vfio_region_info::default()
+        };
+        ServerRegion { region_info, sparse_areas: Vec::new(), mmap_fd: None }
+    };
+    (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
+}
+
+fn interrupts() -> Vec<IrqInfo> {
+    let irq = |index: u32| match index {
+        VFIO_PCI_MSIX_IRQ_INDEX => {
+            IrqInfo { index, flags: VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_NORESIZE, count: VECTORS.into() }
+        }
+        // Which monitors want to have, and which never comes.
+        VFIO_PCI_ERR_IRQ_INDEX => IrqInfo { index, flags: VFIO_IRQ_INFO_EVENTFD, count: 1 },
+        _ => IrqInfo { index, flags: 0, count: 0 },
+    };
+    (0..VFIO_PCI_NUM_IRQS).map(irq).collect()
+}
+
+impl Backend {
+    /// The monitor has gone, and its memory with it.
+    fn gone(&mut self) {
+        self.0.reset();
+        self.0.clear_vectors();
+        self.0.unmap(None);
+    }
+}
+
+impl ServerBackend for Backend {
+    fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        match region {
+            VFIO_PCI_CONFIG_REGION_INDEX => self.0.config_read(offset, data),
+            VFIO_PCI_BAR0_REGION_INDEX => self.0.bar_read(offset, data),
+            _ => data.fill(0),
+        }
+        Ok(())
+    }
+
+    fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
+        match region {
+            VFIO_PCI_CONFIG_REGION_INDEX => self.0.config_write(offset, data),
+            VFIO_PCI_BAR0_REGION_INDEX => self.0.bar_write(offset, data),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn dma_map(
+        &mut self,
+        flags: DmaMapFlags,
+        offset: u64,
+        address: u64,
+        size: u64,
+        fd: Option<File>,
+    ) -> io::Result<()> {
+        // Memory without a file cannot be shared: the device does without it.
+        match fd {
+            Some(file) => self.0.map(address, size, file, offset, flags.contains(DmaMapFlags::WRITE)),
+            None => Ok(()),
+        }
+    }
+
+    fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> io::Result<()> {
+        let all = flags.contains(DmaUnmapFlags::UNMAP_ALL);
+        self.0.unmap(if all { None } else { Some((address, size)) });
+        Ok(())
+    }
+
+    fn reset(&mut self) -> io::Result<()> {
+        self.0.reset();
+        Ok(())
+    }
+
+    fn set_irqs(&mut self, index: u32, flags: u32, start: u32, count: u32, fds: Vec<File>) -> io::Result<()> {
+        if index != VFIO_PCI_MSIX_IRQ_INDEX || flags & VFIO_IRQ_SET_ACTION_TRIGGER == 0 {
+            // There are no other interrupts, and masks are the monitor's.
+            return Ok(());
+        }
+        if count == 0 {
+            self.0.clear_vectors();
+        } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
+            let count = count.min(VECTORS.into()) as usize;
+            let files = fds.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+            self.0.set_vectors(start, files.take(count));
+        } else if flags & VFIO_IRQ_SET_DATA_NONE != 0 {
+            self.0.trigger(start, count);
+        }
+        Ok(())
+    }
+}
