@@ -125,6 +125,19 @@ impl Device {
         }
     }
 
+    /// A new, empty device for use: real bytes, in memory that is taken when it is written to.
+    ///
+    /// # Errors
+    /// The configuration cannot work, or there is no such memory.
+    pub fn in_memory(config: DeviceConfig) -> Result<Self, DeviceConfigError> {
+        config.check()?;
+        let words = config.firmware.nvram_words(&config.geometry);
+        let error = |error: &dyn std::fmt::Display| DeviceConfigError(error.to_string());
+        let media = Media::in_memory(config.geometry, words).map_err(|reason| error(&reason))?;
+        let ftl = Ftl::format(media, config.firmware_of_chips()).map_err(|reason| error(&reason))?;
+        Ok(Self::assemble(ftl, config))
+    }
+
     /// Powers a device on from what its media hold.
     ///
     /// # Errors
@@ -149,6 +162,7 @@ impl Device {
     /// Whether to say when commands are done, which is the default; if not, no time is modelled, and times mean nothing.
     pub fn keep_time(&mut self, keep: bool) {
         self.timed = keep;
+        self.ftl.media_mut().keep_time(keep);
     }
 
     /// What it was made from.

@@ -91,6 +91,15 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().sync())
     }
 
+    /// The file of pages' contents in a folder: who writes it out early (`File::sync_data`) spares the device a wait before
+    /// it erases. Nothing else may be done to it.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn contents_file(dir: &Path) -> io::Result<File> {
+        Media::contents_file(dir)
+    }
+
     /// Powers off in good order.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use crate::array::{Contents, NandArray, Stored};
 use crate::content::{ContentMode, Page, PageView, Payload};
 use crate::fault::{Faults, MediaError};
-use crate::folder::Folder;
+use crate::folder::{Folder, MappedPages};
 use crate::geometry::{BlockId, Geometry, Ppn, Slot};
 use crate::image::Image;
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, Second};
@@ -46,6 +46,8 @@ pub struct Media {
     pub ops: Vec<Op>,
     /// Counters.
     pub counts: MediaCounts,
+    /// Nobody keeps time: `ops` stays empty.
+    untimed: bool,
     rail: Option<Box<Rail>>,
     /// Where all this is written down, for a device in a folder.
     pub(crate) folder: Option<Box<Folder>>,
@@ -56,6 +58,16 @@ impl Media {
     /// A new device: all erased, all zero.
     pub fn blank(geometry: Geometry, mode: ContentMode, nvram_words: usize) -> Self {
         Self::assemble(NandArray::new(geometry, mode), Slab::zeroed(nvram_words))
+    }
+
+    /// A new device of real bytes for use, in memory that is taken when it is written to.
+    ///
+    /// # Errors
+    /// There is no such memory.
+    pub fn in_memory(geometry: Geometry, nvram_words: usize) -> std::io::Result<Self> {
+        let mut nand = NandArray::new(geometry, ContentMode::None);
+        nand.contents = Contents::Mapped(MappedPages::in_memory(geometry.pages())?);
+        Ok(Self::assemble(nand, Slab::zeroed(nvram_words)))
     }
 
     /// Powers on what an image holds.
@@ -74,6 +86,7 @@ impl Media {
             faulty: false,
             ops: Vec::new(),
             counts: MediaCounts::default(),
+            untimed: false,
             rail: None,
             folder: None,
             next_clear: 1,
@@ -83,6 +96,18 @@ impl Media {
     /// The live view as an image. With a rail attached this is what would remain if all pending landed.
     pub fn to_image(&self) -> Image {
         Image::from_flat(&self.nand, &self.nvram)
+    }
+
+    /// Whether to record in `ops` what is done, for whoever keeps time; the default.
+    pub fn keep_time(&mut self, keep: bool) {
+        self.untimed = !keep;
+    }
+
+    #[inline(always)]
+    fn record(&mut self, op: Op) {
+        if !self.untimed {
+            self.ops.push(op);
+        }
     }
 
     /// Shape of the array.
@@ -174,7 +199,7 @@ impl Media {
     /// The command under way completes only after what `after` names.
     #[inline]
     pub fn ack_after(&mut self, after: After) {
-        self.ops.push(Op::new(OpKind::Wait, Purpose::Host, after));
+        self.record(Op::new(OpKind::Wait, Purpose::Host, after));
         if let Some(rail) = &mut self.rail {
             rail.ack_after(after);
         }
@@ -288,13 +313,16 @@ impl Media {
         for (index, (from, oob)) in pages.enumerate() {
             let at = to.ppn.0 as usize + index;
             self.nand.oob[at] = oob.to_bytes();
-            if let Contents::Identity(cells) = &mut self.nand.contents {
-                cells[at] = cells[from.0 as usize];
+            match &mut self.nand.contents {
+                Contents::Identity(cells) => cells[at] = cells[from.0 as usize],
+                Contents::Bytes(cells) => cells[at] = cells[from.0 as usize].clone(),
+                Contents::Mapped(pages) => pages.copy(from.0 as usize, at),
+                Contents::None => {}
             }
             op.amount = geometry.die_of_offset(geometry.offset(from));
             op.die = (to.die + index as u32) as u16;
             op.page = Ppn(at as u32);
-            self.ops.push(op);
+            self.record(op);
         }
     }
 
@@ -355,7 +383,7 @@ impl Media {
         let mut op = Op::new(OpKind::Program, purpose, after);
         op.die = die as u16;
         op.page = ppn;
-        self.ops.push(op);
+        self.record(op);
     }
 
     /// Programs a data page with what the host wrote.
@@ -552,7 +580,7 @@ impl Media {
         let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
         op.die = self.nand.geometry.die_of_offset(self.nand.geometry.offset(ppn)) as u16;
         op.page = ppn;
-        self.ops.push(op);
+        self.record(op);
     }
 
     /// A new name for a clearing or for the erases of a superblock.
@@ -572,7 +600,7 @@ impl Media {
         let mut op = Op::new(OpKind::Erase, Purpose::Gc, after);
         op.die = self.nand.geometry.place_of_block(block).1 as u16;
         op.clear_id = id;
-        self.ops.push(op);
+        self.record(op);
         if let Some(rail) = &mut self.rail {
             rail.push(What::Erase { block, failed }, Some(block), after, false, id.0);
         }
@@ -598,7 +626,7 @@ impl Media {
     pub fn charge(&mut self, kind: OpKind, amount: u32, purpose: Purpose, after: After) {
         let mut op = Op::new(kind, purpose, after);
         op.amount = amount;
-        self.ops.push(op);
+        self.record(op);
         if kind == OpKind::ScanFlash {
             self.counts.reads += u64::from(amount);
         }
@@ -664,7 +692,7 @@ impl Media {
             _ => {
                 let mut op = Op::new(OpKind::NvWrite, purpose, after);
                 op.amount = 8;
-                self.ops.push(op);
+                self.record(op);
             }
         }
         if self.is_tracked() {
@@ -678,7 +706,7 @@ impl Media {
     pub fn store_record(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
         op.amount = 8 * values.len() as u32;
-        self.ops.push(op);
+        self.record(op);
         self.store_uncharged(word, values, purpose, after);
     }
 
@@ -690,7 +718,7 @@ impl Media {
         assert!(record.contains(&word));
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
         op.amount = 8;
-        self.ops.push(op);
+        self.record(op);
         self.nvram[word] = value;
         self.counts.nv_bytes_written += 8;
         if self.is_tracked() {
@@ -739,7 +767,7 @@ impl Media {
         self.nvram[word] = value;
         self.folder_store(word, &[value]);
         if purpose == Purpose::Host && after != After::NOTHING {
-            self.ops.push(Op::new(OpKind::Wait, purpose, after));
+            self.record(Op::new(OpKind::Wait, purpose, after));
         }
         if let Some(rail) = &mut self.rail {
             rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
@@ -764,7 +792,7 @@ impl Media {
         let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
         op.amount = (len * 8) as u32;
         op.clear_id = id;
-        self.ops.push(op);
+        self.record(op);
         if self.faulty {
             self.plant(|faults| faults.flips.retain(|word, _| !(start..start + len).contains(word)));
         }

@@ -5,3 +5,4 @@ pub mod image;
 pub mod io;
 pub mod kept;
 pub mod serve;
+pub mod writeback;

@@ -6,6 +6,7 @@
 use super::fronts::Fronts;
 use super::image::Shape;
 use super::kept::{Kept, Service};
+use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_device::Device;
@@ -142,12 +143,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         }
         None => Ok(()),
     };
+    let writeback = args.image.as_ref().map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem))).transpose()?;
     let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed)?;
     keep(false)?;
     let served = fronts.serve(&subsystem, || {
         // What SMART counts may be some seconds old after a crash; the next one to ask gets an error, if any.
         let _ = keep(false);
     });
+    drop(writeback);
     served?;
     keep(true)?;
     if let Some(device) = Arc::into_inner(subsystem).and_then(Subsystem::into_device) {
@@ -164,7 +167,7 @@ fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
     let size = args.memory.or(args.shape.size).unwrap_or(0);
     let config = args.shape.config(size)?;
     let service = args.shape.service(&config);
-    Ok((Device::format(config).map_err(Failure::failed)?, service, Kept { clean: true, ..Kept::default() }))
+    Ok((Device::in_memory(config).map_err(Failure::failed)?, service, Kept { clean: true, ..Kept::default() }))
 }
 
 fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {

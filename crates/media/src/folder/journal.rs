@@ -218,9 +218,13 @@ impl Journal {
 
 const _: () = assert!(OOB_BYTES == 10);
 
+/// CRC of generation, position, head without its CRC, payload. Most records are short, and then it is one computation.
 fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {
-    let seed = crc32c::crc32c(&generation.to_le_bytes());
-    let seed = crc32c::crc32c_append(seed, &(at as u64).to_le_bytes());
-    let seed = crc32c::crc32c_append(seed, &head.with_crc(0).into_bits().to_le_bytes());
-    crc32c::crc32c_append(seed, payload)
+    let words = [generation, at as u64, head.with_crc(0).into_bits()];
+    let mut short = [0; 64];
+    short[..24].as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+    let (first, rest) = payload.split_at(payload.len().min(40));
+    short[24..24 + first.len()].copy_from_slice(first);
+    let crc = crc32c::crc32c(&short[..24 + first.len()]);
+    if rest.is_empty() { crc } else { crc32c::crc32c_append(crc, rest) }
 }

@@ -382,6 +382,14 @@ impl Media {
         Ok((Self::assemble(nand, nvram), report))
     }
 
+    /// The file of pages' contents of a device in a folder, to have it written out early. Nothing else may be done to it.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn contents_file(dir: &Path) -> io::Result<File> {
+        File::open(dir.join(CONTENTS))
+    }
+
     /// Names of the files that `create_folder` makes.
     pub fn folder_files(dir: &Path) -> Vec<PathBuf> {
         STATES.iter().chain(&JOURNALS).chain([&CONTENTS, &"lock"]).map(|name| dir.join(name)).collect()

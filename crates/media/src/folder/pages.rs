@@ -1,4 +1,4 @@
-//! Contents of flash pages in a mapped file: page `p` is bytes `4096 p` to `4096 p + 4095`.
+//! Contents of flash pages in a mapped file, or in memory: page `p` is bytes `4096 p` to `4096 p + 4095`.
 //!
 //! Invariant: between an erase and the next one of its block a page is written once. What was there before may be
 //! overwritten at any time after the erase, so the journal is durable up to the erase before it happens.
@@ -30,6 +30,15 @@ impl MappedPages {
     pub(super) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
         // SAFETY: as in `map`.
         let map = unsafe { memmap2::MmapOptions::new().len(pages as usize * PAGE_BYTES).map_copy(file)? };
+        Ok(Self { map })
+    }
+
+    /// Memory that no file is behind.
+    pub(crate) fn in_memory(pages: u32) -> io::Result<Self> {
+        let map = memmap2::MmapOptions::new().len(pages as usize * PAGE_BYTES).no_reserve_swap().map_anon()?;
+        // Best effort: without huge pages it works, with more page faults.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self { map })
     }
 

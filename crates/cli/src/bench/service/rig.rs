@@ -1,6 +1,7 @@
 //! A device, its server and a client, all in this process; the image goes when they do.
 
 use crate::failure::Failure;
+use crate::service::writeback::Writeback;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
@@ -42,6 +43,7 @@ pub struct Rig {
     pub config: DeviceConfig,
     stopper: Stopper,
     server: Option<JoinHandle<std::io::Result<()>>>,
+    _writeback: Option<Writeback>,
     _image: Option<TempDir>,
 }
 
@@ -62,18 +64,20 @@ impl Rig {
         };
         let device = match &image {
             Some(dir) => Device::create_in_folder(dir.path(), config.clone(), None).map_err(Failure::failed)?,
-            None => Device::format(config.clone()).map_err(Failure::failed)?,
+            None => Device::in_memory(config.clone()).map_err(Failure::failed)?,
         };
         let subsystem = Subsystem::new(device, NQN, &[], served.latency, image.is_some(), Health::default());
-        let subsystem = subsystem.map_err(Failure::failed)?;
-        let port = Port::new(Arc::new(subsystem), Allowed { anybody: true, ..Allowed::default() });
+        let subsystem = Arc::new(subsystem.map_err(Failure::failed)?);
+        let start = |dir: &TempDir| Writeback::start(dir.path(), Arc::downgrade(&subsystem));
+        let writeback = image.as_ref().map(start).transpose()?;
+        let port = Port::new(subsystem, Allowed { anybody: true, ..Allowed::default() });
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), port, Box::new(Quiet)).map_err(Failure::failed)?;
         let (address, stopper) =
             (server.address().map_err(Failure::failed)?, server.stopper().map_err(Failure::failed)?);
         let server = Some(std::thread::spawn(|| server.run()));
         let options = Options { subnqn: Some(NQN.into()), ..Options::default() };
         let client = Client::connect(address, options).map_err(Failure::failed)?;
-        Ok(Self { client, config, stopper, server, _image: image })
+        Ok(Self { client, config, stopper, server, _writeback: writeback, _image: image })
     }
 }
 

@@ -1,0 +1,64 @@
+//! Pages' contents go to the disk while the device goes on.
+//!
+//! Before an erase the device waits until all contents are durable. What this thread has had written out by then is not
+//! waited for. Invariant: it only makes durable earlier what may become so at any time, and nothing depends on it.
+//! Absent: errors; whoever waits for durability meets them too.
+
+use crate::failure::Failure;
+use remap_ssd_device::Device;
+use remap_ssd_nvme::controller::Subsystem;
+use std::path::Path;
+use std::sync::Weak;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Blocks of 512 bytes that hosts write between two times of writing out: 4 MiB.
+const SECTORS: u64 = 8 << 10;
+/// How often it is looked, while hosts write and while they do not.
+const BUSY: Duration = Duration::from_millis(4);
+const IDLE: Duration = Duration::from_millis(50);
+
+/// Ends when dropped.
+pub struct Writeback {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writeback {
+    /// Begins, for a device in a folder.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn start(dir: &Path, subsystem: Weak<Subsystem>) -> Result<Self, Failure> {
+        let contents = Device::contents_file(dir).map_err(|error| Failure::about(dir.display(), error))?;
+        let (stop, stopped) = channel::<()>();
+        let mut done = 0;
+        let mut work = move || {
+            let Some(written) = subsystem.upgrade().map(|subsystem| subsystem.health().sectors_written) else {
+                return IDLE;
+            };
+            if written < done + SECTORS {
+                return if written == done { IDLE } else { BUSY };
+            }
+            done = written;
+            let _ = contents.sync_data();
+            BUSY
+        };
+        let run = move || {
+            let mut wait = IDLE;
+            while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = work();
+            }
+        };
+        let thread = std::thread::Builder::new().name("writeback".into()).spawn(run).map_err(Failure::failed)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Writeback {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
