@@ -70,7 +70,7 @@ pub fn values(config: &DeviceConfig) -> Vec<(&'static str, String)> {
             format!(
                 "{} channels, {} dies, {} superblocks of {} pages ({} a block)",
                 geometry.channels(),
-                geometry.dies(),
+                geometry.dies_total(),
                 exact(geometry.superblocks().into()),
                 exact(geometry.pages_per_superblock().into()),
                 exact(geometry.pages_per_block().into())

@@ -36,6 +36,8 @@ pub struct Setup {
 #[derive(Clone, Copy)]
 struct Profile {
     shape: (u32, u32, u32),
+    /// Dies of a superblock, where the scheme allows for fewer than all.
+    superblock_dies: u32,
     segment_bytes: u32,
     segments: u32,
     cache_pages: u32,
@@ -61,6 +63,7 @@ struct Profile {
 /// Dies, superblocks and pages per block; the rest is what most profiles share.
 const COMMON: Profile = Profile {
     shape: (2, 16, 8),
+    superblock_dies: 0,
     segment_bytes: 128,
     segments: 16,
     cache_pages: 1,
@@ -174,6 +177,22 @@ const PROFILES: &[Profile] = &[
     Profile { files: (4, 24), mix: Mix::FILES, spare_pages: 2, count_max: 4, ..COMMON },
     // Blocks that wear out, until the device is read-only.
     Profile { pe_limit: 2, shape: (2, 18, 8), mix: Mix::WRITES, spare_pages: 12, steps: 400, ..COMMON },
+    // Superblocks of one block each, four open per stream.
+    Profile { shape: (4, 24, 12), superblock_dies: 1, segments: 64, count_max: 6, mix: Mix::REMAPS, ..COMMON },
+    // Superblocks of two dies, whole commands, blocks that fail, three zones.
+    Profile {
+        shape: (4, 24, 8),
+        superblock_dies: 2,
+        entry: EntrySize::Bytes24,
+        segments: 48,
+        segment_bytes: 96,
+        count_max: 9,
+        dealloc_slots: 14,
+        bad_blocks: 3,
+        policy: GcPolicy::Cagc,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Real bytes whose fingerprints prove nothing.
     Profile { fingerprint: FingerprintKind::Murmur3, mode: ContentMode::Bytes, steps: 100, spare_pages: 1, ..COMMON },
 ];
@@ -187,7 +206,7 @@ impl Setup {
     pub fn new(scheme: SchemeKind, policy: Option<GcPolicy>, index: u32, mutant: Option<Guard>) -> Self {
         let index = index % Self::COUNT;
         let profile = &PROFILES[index as usize];
-        let (dies, superblocks, pages_per_block) = profile.shape;
+        let pages_per_block = profile.shape.2;
         let mut config = Config {
             lpns: 1,
             scheme,
@@ -211,7 +230,7 @@ impl Setup {
             pe_limit: profile.pe_limit,
             guards: mutant.map_or(Guards::ALL, Guards::without),
         };
-        let geometry = enough(&mut config, dies, superblocks, pages_per_block);
+        let geometry = enough(&mut config, profile);
         let spare = profile.spare_pages + profile.bad_blocks * pages_per_block * 2;
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
         Self {
@@ -274,13 +293,17 @@ fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
 }
 
 /// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so few.
-fn enough(config: &mut Config, dies: u32, superblocks: u32, pages_per_block: u32) -> Geometry {
+fn enough(config: &mut Config, profile: &Profile) -> Geometry {
+    let (dies, superblocks, pages_per_block) = profile.shape;
     for _ in 0..40 {
         for more in 0..64 {
             let shape = Shape { channels: 1, dies, superblocks: superblocks + more, pages_per_block };
-            let geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
+            let mut geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
+            if profile.superblock_dies > 0 && !config.scheme.keeps_entries_on_flash() {
+                geometry = geometry.with_superblock_dies(profile.superblock_dies).expect("it divides the dies");
+            }
             // A device of one data superblock's LPNs leaves nothing to test, nor does one that is mostly log.
-            config.lpns = config.data_pages(&geometry) * (superblocks / 3).max(2);
+            config.lpns = config.data_pages(&geometry) * (superblocks * geometry.groups() / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             if config.check(&geometry).is_ok() {
                 return geometry;

@@ -203,6 +203,23 @@ fn a_worn_out_device_survives_every_cut() {
     }
 }
 
+/// Superblocks of one and of two dies of four, under every scheme that has no superblocks of its own.
+#[test]
+fn superblocks_of_fewer_dies_survive_every_cut() {
+    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable() && !scheme.keeps_entries_on_flash()) {
+        let groups = |index: u32| Setup::new(scheme, None, index, None).geometry.groups();
+        let setups: Vec<u32> = (0..Setup::COUNT).filter(|index| groups(*index) > 1).collect();
+        assert_eq!(setups.iter().map(|index| groups(*index)).collect::<Vec<_>>(), [4, 2]);
+        for setup in setups {
+            let options = Options { setup: Some(setup), cuts: Some(CUTS / 5), ..Options::new(scheme, 5) };
+            let report = run(&options, &mut |_| ());
+            let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
+            assert!(failures.is_empty(), "{scheme}: {failures:?}");
+            happened(&report.marks, &["gc_runs", "gc_programs", "partial_cuts", "recovery_cuts"]);
+        }
+    }
+}
+
 #[test]
 fn schemes_that_keep_their_remaps_in_dram_are_caught() {
     for scheme in [SchemeKind::Opt, SchemeKind::Unsafe] {

@@ -11,7 +11,7 @@
 use remap_ssd_media::{ClearId, Geometry, Ppn};
 use std::collections::VecDeque;
 
-/// Superblocks whose programs fit in the table without sharing slots.
+/// Superblocks of each group of dies whose programs fit in the table without sharing slots.
 const SUPERBLOCKS_KEPT: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -33,7 +33,8 @@ pub(crate) struct ProgramEnds {
 
 impl ProgramEnds {
     pub(crate) fn new(geometry: Geometry) -> Self {
-        let len = (geometry.pages_per_superblock() as usize * SUPERBLOCKS_KEPT).next_power_of_two();
+        let row = geometry.pages_per_superblock() as usize * geometry.groups() as usize;
+        let len = (row * SUPERBLOCKS_KEPT).next_power_of_two();
         Self {
             geometry,
             last: vec![0; geometry.superblocks() as usize],

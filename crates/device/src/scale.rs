@@ -18,8 +18,6 @@
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use remap_ssd_ftl::Config;
-use remap_ssd_media::Geometry;
-use remap_ssd_media::geometry::Shape;
 
 const DEALLOC_SLOTS_MIN: u32 = 64;
 const FS_PLACES_MIN: u32 = 64;
@@ -69,8 +67,8 @@ impl DeviceConfig {
             self.check()?; // Says what would fit the whole device.
         }
         let pages_per_block = ((f64::from(large.pages_per_block()) * factor).round() as u32).max(1);
-        let small = Geometry::new(Shape { pages_per_block, ..large.shape() })
-            .map_err(|error| DeviceConfigError(error.to_string()))?;
+        let small =
+            large.with_pages_per_block(pages_per_block).map_err(|error| DeviceConfigError(error.to_string()))?;
         if small.pages_per_superblock() < self.firmware.tail_pages(&small) + 4 {
             return Err(DeviceConfigError(format!(
                 "scale {factor} leaves superblocks of {} pages, too small for their metadata and data: use a larger one",

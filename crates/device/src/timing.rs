@@ -109,7 +109,7 @@ impl Timing {
         Self {
             latencies,
             dies,
-            dies_len: geometry.dies() as usize,
+            dies_len: geometry.dies_total() as usize,
             channels: [Lane::default(); DIES],
             port: Lane::default(),
             clearing: Lane::default(),

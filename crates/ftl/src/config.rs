@@ -145,9 +145,10 @@ impl Config {
     }
 
     /// Superblocks kept free so that garbage collection and a flash log can always go on: a victim's pages may open
-    /// one in every zone before the victim is erased, and an atomic command takes two without collecting.
+    /// one in every zone before the victim is erased, and an atomic command takes two without collecting; each in every group
+    /// of dies.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
-        2 + self.gc_policy.zones() as u32 + crate::scheme::flash_need(self, geometry).spare
+        geometry.groups() * (2 + self.gc_policy.zones() as u32) + crate::scheme::flash_need(self, geometry).spare
     }
 
     /// Free superblocks at which garbage collection starts.
@@ -176,7 +177,15 @@ impl Config {
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives GC something to gain.
         // So does a log on flash.
         let log = crate::scheme::flash_need(self, geometry).held;
-        let busy = u64::from(self.reserve(geometry) + log) + 2 + self.gc_policy.zones() as u64;
+        let open = u64::from(geometry.groups()) * (2 + self.gc_policy.zones() as u64);
+        let busy = u64::from(self.reserve(geometry) + log) + open;
+        if self.scheme.keeps_entries_on_flash() && geometry.groups() > 1 {
+            return fail(format!(
+                "scheme {} keeps entries on flash, in superblocks across all {} dies: leave superblock_dies out",
+                self.scheme,
+                geometry.dies_total()
+            ));
+        }
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
             let have = u64::from(geometry.superblocks()).saturating_sub(busy) * data;

@@ -1,11 +1,12 @@
 //! Superblocks: the unit of allocation and of garbage collection.
 //!
-//! Each is free, open for one stream, closed or retired. Data is striped over the dies in rows. The head goes
+//! Each is free, open for one stream, closed or retired. Data is striped over its dies in rows. Where superblocks do not
+//! span all dies, a stream has one open in each group of dies, and hands out pages from one after the other. The head goes
 //! into the first page of block `ID mod blocks` (or the next good one); tail metadata into the last pages
 //! (FAST'21 §4.5). Pages are handed out in order, past the head, bad blocks and the tail's place.
 //!
 //! Invariants: `live` counts pages with owners, `remapped` the LPNs whose mapping into this superblock was made
-//! by a remap; at most one superblock is open per stream; a page is handed out once per incarnation.
+//! by a remap; at most one superblock is open per stream and group of dies; a page is handed out once per incarnation.
 //! Absent: which victim to collect (`victim`) and how pages move (`gc`).
 
 use crate::config::Config;
@@ -169,7 +170,11 @@ pub struct Superblocks {
     tail_records: u32,
     extended: bool,
     table: Vec<Superblock>,
+    /// The open superblock of each stream that the next page comes from.
     open: [Option<Open>; Stream::ALL.len()],
+    /// Where there are several groups of dies: those of the other groups, and which group is next.
+    waiting: [Vec<Option<Open>>; Stream::ALL.len()],
+    turn: [u32; Stream::ALL.len()],
     free: u32,
     remapped_total: u64,
     /// Programs of metadata done here.
@@ -206,6 +211,8 @@ impl Superblocks {
             pe_limit: config.pe_limit,
             table: vec![blank; geometry.superblocks() as usize],
             open: [const { None }; Stream::ALL.len()],
+            waiting: std::array::from_fn(|_| vec![None; geometry.groups() as usize]),
+            turn: [0; Stream::ALL.len()],
             free: 0,
             remapped_total: 0,
             meta_programs: 0,
@@ -261,7 +268,30 @@ impl Superblocks {
         self.table[from.0 as usize].live -= pages;
         self.table[to.0 as usize].live += pages;
     }
-    /// The open superblock of a stream.
+    /// Is there an open superblock of a stream in this one's group of dies?
+    pub fn is_open_beside(&self, stream: Stream, sb: SbId) -> bool {
+        let (group, stream) = (self.geometry.group(sb), stream as usize);
+        let slot = if group == self.turn[stream] { &self.open[stream] } else { &self.waiting[stream][group as usize] };
+        slot.is_some()
+    }
+
+    /// The next page of a stream comes from the next group of dies.
+    #[inline(always)]
+    fn rotate(&mut self, stream: Stream) {
+        if self.geometry.groups() > 1 {
+            self.rotate_groups(stream as usize);
+        }
+    }
+
+    fn rotate_groups(&mut self, stream: usize) {
+        let turn = self.turn[stream] as usize;
+        let next = (turn + 1) % self.geometry.groups() as usize;
+        self.waiting[stream][turn] = self.open[stream].take();
+        self.open[stream] = self.waiting[stream][next].take();
+        self.turn[stream] = next as u32;
+    }
+
+    /// The open superblock of a stream that the next page comes from.
     pub fn open(&self, stream: Stream) -> Option<&Open> {
         self.open[stream as usize].as_ref()
     }
@@ -279,9 +309,14 @@ impl Superblocks {
 
     /// Goes on filling a superblock that recovery found open.
     pub fn resume(&mut self, stream: Stream, open: Open) {
-        assert!(self.open[stream as usize].is_none());
+        assert!(!self.is_open_beside(stream, open.sb));
         self.table[open.sb.0 as usize].state = State::Open;
-        self.open[stream as usize] = Some(open);
+        let (group, stream) = (self.geometry.group(open.sb), stream as usize);
+        if group == self.turn[stream] {
+            self.open[stream] = Some(open);
+        } else {
+            self.waiting[stream][group as usize] = Some(open);
+        }
     }
 
     /// Blocks of a superblock that must not be programmed.
@@ -319,9 +354,14 @@ impl Superblocks {
         (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)
     }
 
-    /// The free superblock with the fewest or the most erases, the first of several.
-    fn pick_free(&self, wear: Wear) -> Option<SbId> {
-        let free = self.iter().filter(|(_, sb)| sb.state == State::Free);
+    /// The free superblock of a group of dies with the fewest or the most erases, the first of several; of another
+    /// group, if this one has none.
+    fn pick_free(&self, wear: Wear, group: u32) -> Option<SbId> {
+        self.pick_free_if(wear, |sb| self.geometry.group(sb) == group).or_else(|| self.pick_free_if(wear, |_| true))
+    }
+
+    fn pick_free_if(&self, wear: Wear, wanted: impl Fn(SbId) -> bool) -> Option<SbId> {
+        let free = self.iter().filter(|(id, sb)| sb.state == State::Free && wanted(*id));
         let picked = match wear {
             Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
             Wear::Most => free.min_by_key(|(id, sb)| (std::cmp::Reverse(sb.life.incarnation()), id.0)),
@@ -337,7 +377,7 @@ impl Superblocks {
     /// Opens the least or the most worn free superblock for a stream.
     pub fn open_worn(&mut self, media: &mut Media, stream: Stream, wear: Wear, wsn: &mut u64) -> bool {
         assert!(self.open[stream as usize].is_none());
-        while let Some(sb) = self.pick_free(wear) {
+        while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
             // A superblock that says it is clean and is not (a damaged image) is erased like one that does not.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
             let bad = self.get(sb).bad;
@@ -422,7 +462,8 @@ impl Superblocks {
         let capacity = self.capacity(skipped);
         self.get_mut(sb).capacity = capacity;
         let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
-        for open in self.open.iter_mut().flatten().filter(|open| open.sb == sb) {
+        let waiting = self.waiting.iter_mut().flatten();
+        for open in self.open.iter_mut().chain(waiting).flatten().filter(|open| open.sb == sb) {
             open.end = open.end.min(end);
             open.skipped = skipped;
         }
@@ -464,6 +505,7 @@ impl Superblocks {
             let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
             let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
             let slot = Slot { ppn, block, row, die };
+            self.rotate(stream);
             return Some(Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) });
         }
     }
@@ -490,6 +532,7 @@ impl Superblocks {
         }
         let slot = Slot { ppn, block, row, die };
         let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
+        self.rotate(stream);
         Some((Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) }, len))
     }
 
@@ -537,7 +580,13 @@ impl Superblocks {
         }
         // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
         // would vouch for pages that a cut left torn.
-        let after = if self.guards.has(Guard::TailAfterData) { After::ALL } else { After::NOTHING };
+        // With one of many superblocks closed at a time, waiting for all dies would stall each die again and again.
+        let pages = self.geometry.pages_per_superblock();
+        let after = match (self.guards.has(Guard::TailAfterData), self.geometry.groups()) {
+            (false, _) => After::NOTHING,
+            (true, 2..) if pages <= u32::from(u16::MAX) => After::pages(self.geometry.page(open.sb, 0), pages as u16),
+            (true, _) => After::ALL,
+        };
         let incarnation = self.get(open.sb).life.incarnation();
         for (index, offset) in self.tail_offsets(self.skipped(open.sb)).into_iter().enumerate() {
             let page = self.geometry.page(open.sb, offset);

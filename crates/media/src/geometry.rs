@@ -1,8 +1,8 @@
 //! Where things are: pages, blocks, dies, channels and superblocks.
 //!
-//! A superblock is the block of one index on every die. A physical page number counts pages superblock
-//! by superblock and, within one, row by row across the dies:
-//! `ppn = superblock * pages_per_superblock + row * dies + die`.
+//! A superblock is the block of one index on every die of a *group*: all dies, unless the groups are narrower. Superblock
+//! `s` is in group `s mod groups`. A physical page number counts pages superblock by superblock and, within one, row by
+//! row across its dies: `ppn = superblock * pages_per_superblock + row * dies + die`.
 //! Invariant: `Geometry` is validated on construction; all its products fit in 31 bits.
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ppn(pub u32);
 
-/// Superblock number: the index of its blocks on each die.
+/// Superblock number: with one group of dies, the index of its blocks on each die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SbId(pub u32);
 
@@ -40,9 +40,11 @@ pub const DIES_MAX: u32 = 64;
 
 /// Shape of the NAND array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Shape", into = "Shape")]
+#[serde(try_from = "Described", into = "Described")]
 pub struct Geometry {
     shape: Shape,
+    /// Groups of dies.
+    groups: u32,
     pages_per_superblock: u32,
     /// log2 where the value is a power of two, else `NOT_POWER`: division is on the hot path.
     superblock_shift: u8,
@@ -51,18 +53,36 @@ pub struct Geometry {
 
 const NOT_POWER: u8 = u8::MAX;
 
-/// The four numbers a geometry is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The four numbers that a geometry of one group is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Channels; dies are dealt to them round robin.
     pub channels: u32,
-    /// Dies in the whole device, each of one plane.
+    /// Dies of a superblock, each of one plane.
     pub dies: u32,
-    /// Superblocks, that is blocks per die.
+    /// Superblocks in all.
     pub superblocks: u32,
     /// Pages per block.
     pub pages_per_block: u32,
+}
+
+/// A geometry as device files say it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Described {
+    channels: u32,
+    /// In the whole device.
+    dies: u32,
+    /// Blocks of a die.
+    superblocks: u32,
+    pages_per_block: u32,
+    /// 0 is all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    superblock_dies: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Why a shape cannot be built.
@@ -76,12 +96,27 @@ impl Geometry {
     /// # Errors
     /// Says in one sentence which number cannot work and what would.
     pub fn new(shape: Shape) -> Result<Self, GeometryError> {
+        Self::grouped(shape, 1)
+    }
+
+    /// Checks a shape whose superblocks are dealt to so many groups of dies.
+    ///
+    /// # Errors
+    /// Says in one sentence which number cannot work and what would.
+    pub fn grouped(shape: Shape, groups: u32) -> Result<Self, GeometryError> {
         let fail = |text: String| Err(GeometryError(text));
         if shape.dies == 0 || shape.dies > DIES_MAX {
             return fail(format!("dies = {} must be 1 to {DIES_MAX}", shape.dies));
         }
-        if shape.channels == 0 || shape.channels > shape.dies {
-            return fail(format!("channels = {} must be 1 to dies = {}", shape.channels, shape.dies));
+        let dies = u64::from(shape.dies) * u64::from(groups);
+        if groups == 0 || dies > u64::from(DIES_MAX) || !shape.superblocks.is_multiple_of(groups) {
+            return fail(format!(
+                "{groups} groups of {} dies: at most {DIES_MAX} dies, and all groups alike",
+                shape.dies
+            ));
+        }
+        if shape.channels == 0 || u64::from(shape.channels) > dies {
+            return fail(format!("channels = {} must be 1 to dies = {dies}", shape.channels));
         }
         if shape.superblocks == 0 || shape.superblocks >= 1 << 21 {
             return fail(format!("superblocks = {} must be 1 to 2097151", shape.superblocks));
@@ -99,10 +134,56 @@ impl Geometry {
         let pages_per_superblock = per_superblock as u32;
         Ok(Self {
             shape,
+            groups,
             pages_per_superblock,
             superblock_shift: shift(pages_per_superblock),
             dies_shift: shift(shape.dies),
         })
+    }
+
+    /// The same flash, with superblocks across so many dies each.
+    ///
+    /// # Errors
+    /// Groups that would not be alike, or superblocks that are too small.
+    pub fn with_superblock_dies(&self, dies: u32) -> Result<Self, GeometryError> {
+        let all = self.dies_total();
+        if dies == 0 || !all.is_multiple_of(dies) {
+            return Err(GeometryError(format!("superblock_dies = {dies} must divide the {all} dies")));
+        }
+        let superblocks = self.blocks_per_die() * (all / dies);
+        Self::grouped(Shape { dies, superblocks, ..self.shape }, all / dies)
+    }
+
+    /// The same with blocks of another size.
+    ///
+    /// # Errors
+    /// Blocks that are too small or too large.
+    pub fn with_pages_per_block(&self, pages_per_block: u32) -> Result<Self, GeometryError> {
+        Self::grouped(Shape { pages_per_block, ..self.shape }, self.groups)
+    }
+
+    /// Groups of dies that superblocks are dealt to.
+    #[inline]
+    pub fn groups(&self) -> u32 {
+        self.groups
+    }
+    /// Group of a superblock.
+    #[inline]
+    pub fn group(&self, sb: SbId) -> u32 {
+        if self.groups == 1 { 0 } else { sb.0 % self.groups }
+    }
+    /// Dies in the whole device.
+    pub fn dies_total(&self) -> u32 {
+        self.shape.dies * self.groups
+    }
+    /// Blocks of a die.
+    pub fn blocks_per_die(&self) -> u32 {
+        self.shape.superblocks / self.groups
+    }
+    /// The die of the device that is die `die` of a superblock.
+    #[inline(always)]
+    pub fn die_of(&self, sb: SbId, die: u32) -> u32 {
+        if self.groups == 1 { die } else { sb.0 % self.groups * self.shape.dies + die }
     }
 
     /// The numbers it was made of.
@@ -113,7 +194,7 @@ impl Geometry {
     pub fn channels(&self) -> u32 {
         self.shape.channels
     }
-    /// Dies.
+    /// Dies of a superblock.
     #[inline]
     pub fn dies(&self) -> u32 {
         self.shape.dies
@@ -165,7 +246,7 @@ impl Geometry {
     pub fn page(&self, sb: SbId, offset: u32) -> Ppn {
         Ppn(sb.0 * self.pages_per_superblock + offset)
     }
-    /// Die of an offset.
+    /// Die of a superblock that an offset is on.
     #[inline]
     pub fn die_of_offset(&self, offset: u32) -> u32 {
         if self.dies_shift == NOT_POWER { offset % self.shape.dies } else { offset & (self.shape.dies - 1) }
@@ -187,7 +268,7 @@ impl Geometry {
         let die = self.die_of_offset(offset);
         Slot { ppn, block: self.block(self.superblock(ppn), die), row: self.row_of_offset(offset), die }
     }
-    /// Superblock and die of a block.
+    /// Superblock of a block, and which of its dies.
     pub fn place_of_block(&self, block: BlockId) -> (SbId, u32) {
         (SbId(block.0 / self.shape.dies), block.0 % self.shape.dies)
     }
@@ -197,15 +278,24 @@ impl Geometry {
     }
 }
 
-impl TryFrom<Shape> for Geometry {
+impl TryFrom<Described> for Geometry {
     type Error = GeometryError;
-    fn try_from(shape: Shape) -> Result<Self, GeometryError> {
-        Self::new(shape)
+    fn try_from(described: Described) -> Result<Self, GeometryError> {
+        let Described { channels, dies, superblocks, pages_per_block, superblock_dies } = described;
+        let whole = Self::new(Shape { channels, dies, superblocks, pages_per_block })?;
+        if superblock_dies == 0 { Ok(whole) } else { whole.with_superblock_dies(superblock_dies) }
     }
 }
 
-impl From<Geometry> for Shape {
+impl From<Geometry> for Described {
     fn from(geometry: Geometry) -> Self {
-        geometry.shape
+        let Shape { channels, dies, pages_per_block, .. } = geometry.shape;
+        Self {
+            channels,
+            dies: geometry.dies_total(),
+            superblocks: geometry.blocks_per_die(),
+            pages_per_block,
+            superblock_dies: if geometry.groups == 1 { 0 } else { dies },
+        }
     }
 }

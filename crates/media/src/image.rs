@@ -165,7 +165,8 @@ impl Image {
 }
 
 pub(crate) fn single(geometry: Geometry) -> Geometry {
-    Geometry::new(Shape { superblocks: 1, ..geometry.shape() }).expect("one superblock of a valid geometry is valid")
+    Geometry::new(Shape { channels: 1, superblocks: 1, ..geometry.shape() })
+        .expect("one superblock of a valid geometry is valid")
 }
 
 fn piece(flat: &NandArray, sb: SbId) -> NandArray {

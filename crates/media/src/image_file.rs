@@ -20,6 +20,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of this format.
 pub const VERSION: u32 = 1;
+/// Groups of dies less one stand above the channels.
+const GROUPS_SHIFT: u32 = 16;
 const MAGIC: [u8; 8] = *b"RMPSSD\r\n";
 /// A configuration is text of a few kilobytes.
 const CONFIG_BYTES_MAX: u32 = 1 << 20;
@@ -126,7 +128,7 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
         magic: MAGIC,
         version: VERSION,
         mode: image.mode() as u32,
-        channels: shape.channels,
+        channels: shape.channels | (image.geometry().groups() - 1) << GROUPS_SHIFT,
         dies: shape.dies,
         superblocks: shape.superblocks,
         pages_per_block: shape.pages_per_block,
@@ -214,7 +216,8 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
         other => return Err(damaged(format!("content mode {other}"))),
     };
     let Header { channels, dies, superblocks, pages_per_block, .. } = header;
-    let geometry = Geometry::new(Shape { channels, dies, superblocks, pages_per_block })
+    let (groups, channels) = ((channels >> GROUPS_SHIFT) + 1, channels & ((1 << GROUPS_SHIFT) - 1));
+    let geometry = Geometry::grouped(Shape { channels, dies, superblocks, pages_per_block }, groups)
         .map_err(|error| damaged(error.to_string()))?;
     // OOB and identity of every page, whatever the body says.
     if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit || header.nvram_words.saturating_mul(8) > limit {

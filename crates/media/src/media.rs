@@ -309,6 +309,7 @@ impl Media {
         self.nand.advance_row(to, len);
         let geometry = self.nand.geometry;
         let mut op = Op::new(OpKind::Copy, purpose, after);
+        let first_die = geometry.die_of(geometry.superblock(to.ppn), to.die);
         self.ops.reserve(len);
         for (index, (from, oob)) in pages.enumerate() {
             let at = to.ppn.0 as usize + index;
@@ -319,8 +320,8 @@ impl Media {
                 Contents::Mapped(pages) => pages.copy(from.0 as usize, at),
                 Contents::None => {}
             }
-            op.amount = geometry.die_of_offset(geometry.offset(from));
-            op.die = (to.die + index as u32) as u16;
+            op.amount = geometry.die_of(geometry.superblock(from), geometry.die_of_offset(geometry.offset(from)));
+            op.die = (first_die + index as u32) as u16;
             op.page = Ppn(at as u32);
             self.record(op);
         }
@@ -381,7 +382,7 @@ impl Media {
     fn push_program(&mut self, ppn: Ppn, die: u32, purpose: Purpose, after: After) {
         self.counts.programs += 1;
         let mut op = Op::new(OpKind::Program, purpose, after);
-        op.die = die as u16;
+        op.die = self.nand.geometry.die_of(self.nand.geometry.superblock(ppn), die) as u16;
         op.page = ppn;
         self.record(op);
     }
@@ -578,7 +579,8 @@ impl Media {
     fn charge_read(&mut self, ppn: Ppn, purpose: Purpose) {
         self.counts.reads += 1;
         let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
-        op.die = self.nand.geometry.die_of_offset(self.nand.geometry.offset(ppn)) as u16;
+        let geometry = &self.nand.geometry;
+        op.die = geometry.die_of(geometry.superblock(ppn), geometry.die_of_offset(geometry.offset(ppn))) as u16;
         op.page = ppn;
         self.record(op);
     }
@@ -598,7 +600,8 @@ impl Media {
         let failed = self.faulty && self.faults.erase.contains(&block);
         self.counts.erases += 1;
         let mut op = Op::new(OpKind::Erase, Purpose::Gc, after);
-        op.die = self.nand.geometry.place_of_block(block).1 as u16;
+        let (sb, die) = self.nand.geometry.place_of_block(block);
+        op.die = self.nand.geometry.die_of(sb, die) as u16;
         op.clear_id = id;
         self.record(op);
         if let Some(rail) = &mut self.rail {

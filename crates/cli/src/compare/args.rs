@@ -41,6 +41,10 @@ pub struct Args {
     #[arg(long, value_name = "on|off", help_heading = "Device")]
     pub dedup: Option<Switch>,
 
+    /// Dies that a superblock spans, and so a segment group and a collection (FAST'21, note 2): 1 is a block; writes are
+    /// striped over all dies all the same. Not for schemes that keep entries on flash [default: the device's, all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Device")]
+    pub superblock_dies: Option<u32>,
     /// Garbage collection starts when this share of the superblocks is free [default: the device's].
     #[arg(long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
     pub gc_free: Option<f64>,
@@ -112,7 +116,7 @@ pub struct Args {
     pub survival: bool,
     /// Start from an image of an aged device. Where there is no such file, each scheme has its own: aged.img means
     /// aged.remap-ssd.img and so on. What recovery rebuilds may differ in details from the device that was saved.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "gc", "gc_free", "endurance", "no_aging", "fill"], help_heading = "Run")]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "superblock_dies", "gc", "gc_free", "endurance", "no_aging", "fill"], help_heading = "Run")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
     #[arg(long, value_name = "IMAGE", conflicts_with = "age", help_heading = "Run")]
@@ -150,6 +154,7 @@ Examples:
   remap-ssd compare --trace disk.csv --format msr --open-loop --json
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
   remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --fill
+  remap-ssd compare --scheme none,remap-ssd,opt --superblock-dies 1
   remap-ssd compare --scale 1/64 --until-death --endurance 30
   remap-ssd compare --scheme remap-ssd --save-aged aged.img
   remap-ssd compare --age aged.img --writes 100k";

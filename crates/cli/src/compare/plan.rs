@@ -107,6 +107,9 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
     firmware.gc_free = args.gc_free.unwrap_or(firmware.gc_free);
+    if let Some(dies) = args.superblock_dies {
+        config.geometry = config.geometry.with_superblock_dies(dies).map_err(Failure::usage)?;
+    }
     config.flash.endurance = args.endurance.unwrap_or(config.flash.endurance);
     if let Some(switch) = args.dedup {
         firmware.dedup = switch == Switch::On;

@@ -212,7 +212,7 @@ impl Ftl {
         let unused = &Stream::ZONES[core.config.gc_policy.zones()..];
         for &sb in open.iter().rev() {
             let entry = *core.blocks.get(sb);
-            if core.blocks.open(entry.stream).is_some() || unused.contains(&entry.stream) {
+            if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {
                 continue;
             }
             let skipped = entry.bad | entry.failing;

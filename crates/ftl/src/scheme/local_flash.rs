@@ -42,8 +42,9 @@ pub(super) struct LocalFlash {
     /// Pages of the log that the host's remaps may fill.
     host_pages: usize,
     log: GroupLog,
-    /// Cached entries of each superblock, oldest first.
+    /// Cached entries of each superblock, oldest first; and how many, where they are counted often.
     cached: Vec<Vec<Cached>>,
+    counts: Vec<u32>,
     /// Slots that hold nothing, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
     slots: u32,
@@ -54,6 +55,7 @@ pub(super) struct LocalFlash {
     hopeless: u32,
     all: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
+    released: Vec<Cached>,
 }
 
 fn slots(config: &Config) -> usize {
@@ -105,6 +107,7 @@ impl LocalFlash {
             host_pages: host_pages(config),
             log: GroupLog::new(shape(config, geometry), config, geometry),
             cached: vec![Vec::new(); geometry.superblocks() as usize],
+            counts: vec![0; geometry.superblocks() as usize],
             free: (0..slots).map(|slot| (slot, ClearId::default())).collect(),
             slots,
             free_min: (slots as usize / 32).clamp(1, 64),
@@ -112,6 +115,7 @@ impl LocalFlash {
             hopeless: 0,
             all: Vec::new(),
             kept: Vec::new(),
+            released: Vec::new(),
         }
     }
 
@@ -135,7 +139,9 @@ impl LocalFlash {
             core.media.store_capacitor(self.word(slot) + index, word, purpose, after);
         }
         let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
-        self.cached[core.geometry.superblock(remapping.ppn).0 as usize].push(Cached { slot, entry });
+        let sb = core.geometry.superblock(remapping.ppn).0 as usize;
+        self.cached[sb].push(Cached { slot, entry });
+        self.counts[sb] += 1;
     }
 
     /// Zeroes slots and puts them at the end of the free list.
@@ -147,10 +153,10 @@ impl LocalFlash {
         }
     }
 
-    /// The superblock with the most cached entries.
+    /// The superblock with the most cached entries, the first of several.
     fn fullest(&self) -> Option<SbId> {
-        let counts = self.cached.iter().enumerate().map(|(sb, cached)| (cached.len(), std::cmp::Reverse(sb)));
-        counts.max().filter(|(count, _)| *count > 0).map(|(_, sb)| SbId(sb.0 as u32))
+        let most = self.counts.iter().copied().max().filter(|most| *most > 0)?;
+        self.counts.iter().position(|count| *count == most).map(|sb| SbId(sb as u32))
     }
 
     /// Makes room for one more page of the host's in the log; that of the reserve is garbage collection's.
@@ -192,8 +198,12 @@ impl LocalFlash {
         // 1. the entries, each after the page it names  2. their page on flash, after all stores  3. zeroes in the
         // slots, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
-        let released: Vec<Cached> = self.cached[sb.0 as usize].drain(..count).collect();
+        let mut released = std::mem::take(&mut self.released);
+        released.extend(self.cached[sb.0 as usize].drain(..count));
+        self.counts[sb.0 as usize] -= count as u32;
         self.release(core, &released);
+        released.clear();
+        self.released = released;
         true
     }
 
@@ -263,6 +273,8 @@ impl RemapScheme for LocalFlash {
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.log.forget(core, sb);
         let cached = std::mem::take(&mut self.cached[sb.0 as usize]);
+        self.counts[sb.0 as usize] = 0;
+        core.ended.settle(sb);
         self.release(core, &cached);
         self.hopeless = 0;
     }
@@ -292,6 +304,7 @@ impl RemapScheme for LocalFlash {
             self.cached[core.geometry.superblock(ppn).0 as usize].push(Cached { slot, entry });
         }
         self.cached.iter_mut().for_each(|cached| cached.sort_by_key(|cached| cached.entry.wsn()));
+        self.counts = self.cached.iter().map(|cached| cached.len() as u32).collect();
         Ok(())
     }
 
@@ -319,6 +332,9 @@ impl RemapScheme for LocalFlash {
 
     fn check(&self, core: &Core) -> Result<(), String> {
         let cached: usize = self.cached.iter().map(Vec::len).sum();
+        if !self.counts.iter().eq(self.cached.iter().map(|cached| cached.len() as u32).collect::<Vec<_>>().iter()) {
+            return Err("cached entries are counted wrongly".into());
+        }
         if cached + self.free.len() != self.slots as usize {
             return Err(format!("{cached} cached entries and {} free slots of {}", self.free.len(), self.slots));
         }

@@ -105,6 +105,11 @@ impl SchemeKind {
         self == Self::WalSsd
     }
 
+    /// Does it keep entries in superblocks of its own, which must span all dies?
+    pub fn keeps_entries_on_flash(self) -> bool {
+        matches!(self, Self::FLog | Self::LocalFlash | Self::RemapSsdLh | Self::ShadowOob)
+    }
+
     /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -101,7 +101,7 @@ fn gains(table: &Table, cells: &[(&str, &str)], figure_c: &str, log: f64, found:
 pub(super) fn bound(nlog: &Row, log: f64, found: &mut Found) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());
-    let period_ns = pages / f64::from(device.geometry.dies()) * device.flash.program_ns as f64;
+    let period_ns = pages / f64::from(device.geometry.dies_total()) * device.flash.program_ns as f64;
     let scan_ns = device.firmware.log_bytes as f64 / 64.0 * device.nvram.read_ns as f64;
     // Both shrink with the scale: shown as at full size.
     found.measure("superblock_ms", period_ns / nlog.run.scale / 1e6);

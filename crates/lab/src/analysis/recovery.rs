@@ -125,7 +125,7 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
 /// What one collection reads to find the owners in its victim.
 fn lookups(base: &DeviceConfig, found: &mut Found) {
     let (dies, read_s, port_s) =
-        (f64::from(base.geometry.dies()), base.flash.read_ns as f64 / 1e9, base.nvram.read_ns as f64 / 1e9);
+        (f64::from(base.geometry.dies_total()), base.flash.read_ns as f64 / 1e9, base.nvram.read_ns as f64 / 1e9);
     let superblock_pages = f64::from(base.geometry.pages_per_superblock());
     let pages = f64::from(base.geometry.pages());
     let mut lines: [(&str, Points); 3] = [("flog", vec![]), ("nlog", vec![]), ("remap-ssd", vec![])];

@@ -35,7 +35,8 @@ pub(super) struct Header {
     dies: u32,
     superblocks: u32,
     pages_per_block: u32,
-    padding: u32,
+    /// Groups of dies less one.
+    more_groups: u32,
     pub(super) nvram_words: u64,
     pub(super) journal_bytes: u64,
     pub(super) generation: u64,
@@ -56,7 +57,7 @@ impl Header {
             dies,
             superblocks,
             pages_per_block,
-            padding: 0,
+            more_groups: geometry.groups() - 1,
             nvram_words,
             journal_bytes,
             generation,
@@ -65,9 +66,9 @@ impl Header {
     }
 
     pub(super) fn geometry(&self) -> Result<Geometry, ImageError> {
-        let Self { channels, dies, superblocks, pages_per_block, .. } = *self;
-        Geometry::new(Shape { channels, dies, superblocks, pages_per_block })
-            .map_err(|error| ImageError::Damaged(error.to_string()))
+        let Self { channels, dies, superblocks, pages_per_block, more_groups, .. } = *self;
+        let shape = Shape { channels, dies, superblocks, pages_per_block };
+        Geometry::grouped(shape, more_groups.saturating_add(1)).map_err(|error| ImageError::Damaged(error.to_string()))
     }
 
     /// Bytes of the whole file.

@@ -100,6 +100,9 @@ pub(super) struct GroupLog {
     logs: BTreeMap<SbId, LogSuperblock>,
     live: usize,
     scratch: Vec<RmmEntry>,
+    kept: Vec<[u64; 2]>,
+    hidden: Vec<u32>,
+    bytes: Vec<u8>,
 }
 
 impl GroupLog {
@@ -112,6 +115,9 @@ impl GroupLog {
             logs: BTreeMap::new(),
             live: 0,
             scratch: Vec::new(),
+            kept: Vec::new(),
+            hidden: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 
@@ -137,6 +143,10 @@ impl GroupLog {
             false => After::NOTHING,
         };
         self.program(core, sb, entries, None, after);
+        // An older entry of the same mapping may be on flash, and count as one that is in force: both are doubtful.
+        for [first, second] in entries {
+            core.ended.note(sb, RmmEntry::from_words(*first, *second).target());
+        }
     }
 
     /// Programs a page that lets all pages of the group with a number below `base` count no more, if there is one.
@@ -146,7 +156,10 @@ impl GroupLog {
         let incarnation = core.blocks.get(sb).life.incarnation();
         let owner = GroupOwner::new().with_superblock(sb.0).with_incarnation(incarnation);
         let place = GroupPlace::new().with_number(number).with_base(base.unwrap_or(0));
-        let stored = Stored::Meta(page::encode(owner, place, entries).into());
+        let mut bytes = std::mem::take(&mut self.bytes);
+        page::encode(owner, place, entries, &mut bytes);
+        let stored = Stored::Meta(bytes.as_slice().into());
+        self.bytes = bytes;
         let page = self.place(core, sb, number, |core, taken, oob| {
             core.media.program(taken.ppn(), oob, stored.clone(), Purpose::Meta, taken.after.and(after))
         });
@@ -235,4 +248,24 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
         core.map.mark_remapped(RmmEntry::from_words(*first, *second).target());
     }
     kept[start..].reverse();
+}
+
+/// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten last, or has come
+/// since: only those are looked up that have come since, or whose remap may have ended.
+fn keep_known(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut Vec<[u64; 2]>, hidden: &mut Vec<u32>) {
+    let base = core.geometry.page(sb, 0).0;
+    let ended = core.ended.of(sb);
+    for entry in all.iter().rev() {
+        let lpn = entry.target();
+        if ended.may_have_ended(lpn) {
+            if !core.map.is_remapped_at(lpn, Ppn(base + entry.offset())) {
+                continue;
+            }
+            core.map.hide_remapped(lpn);
+            hidden.push(lpn);
+        }
+        kept.push(entry.words());
+    }
+    hidden.drain(..).for_each(|lpn| core.map.mark_remapped(lpn));
+    kept.reverse();
 }

@@ -49,11 +49,10 @@ fn word(bytes: &[u8], index: usize) -> Option<u64> {
 }
 
 /// The bytes of a page.
-pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]]) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(ENTRY_BYTES * (1 + entries.len()));
+pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]], bytes: &mut Vec<u8>) {
+    bytes.clear();
     bytes.extend_from_slice([owner.into_bits(), place.into_bits()].as_bytes());
     bytes.extend_from_slice(entries.as_bytes());
-    bytes.into()
 }
 
 impl Header {
@@ -70,8 +69,8 @@ impl Header {
 
 /// The entries of a page.
 pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = RmmEntry> + '_ {
-    bytes.chunks_exact(ENTRY_BYTES).skip(1).filter_map(|entry| {
-        let entry = RmmEntry::from_words(word(entry, 0)?, word(entry, 1)?);
-        entry.is_intact().then_some(entry)
-    })
+    let pairs = bytes.as_chunks::<8>().0.as_chunks::<2>().0.iter().skip(1);
+    let entries =
+        pairs.map(|[first, second]| RmmEntry::from_words(u64::from_le_bytes(*first), u64::from_le_bytes(*second)));
+    entries.filter(|entry| entry.is_intact())
 }

@@ -10,7 +10,7 @@
 //! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages count, some
 //! superblock has garbage once all that may be held are full. Absent: who needs the room.
 
-use super::{GroupLog, GroupPage, keep_valid};
+use super::{GroupLog, GroupPage, keep_known, keep_valid};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::remap_ssd::find_lost;
@@ -114,8 +114,12 @@ impl GroupLog {
 
     /// Pages that rewriting a group gains, at least.
     fn gain(&self, core: &Core, sb: SbId) -> usize {
-        let needed = (core.blocks.get(sb).remapped as usize).div_ceil(self.shape.slots);
-        self.pages_of(sb).saturating_sub(needed)
+        let pages = self.pages_of(sb);
+        if pages == 0 {
+            return 0;
+        }
+        let needed = core.blocks.get(sb).remapped.div_ceil(self.shape.slots as u32);
+        pages.saturating_sub(needed as usize)
     }
 
     /// Pages that rewriting all groups gains, at least.
@@ -141,11 +145,16 @@ impl GroupLog {
         self.charge_read(core, sb);
         let mut all = std::mem::take(&mut self.scratch);
         all.clear();
-        if !self.read(core, sb, &mut all) {
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.clear();
+        if self.read(core, sb, &mut all) {
+            keep_known(core, sb, &all, &mut kept, &mut self.hidden);
+        } else {
             find_lost(core, sb, 0, &mut all);
+            keep_valid(core, sb, &all, &mut kept);
         }
-        let mut kept = Vec::new();
-        keep_valid(core, sb, &all, &mut kept);
+        // What is on flash from now on is in force; what has not come there yet is looked up when it does.
+        core.ended.settle(sb);
         self.scratch = all;
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;
@@ -156,6 +165,7 @@ impl GroupLog {
             let after = if last && waits { After::ALL } else { After::FENCE };
             self.program(core, sb, entries, last.then_some(base), after);
         }
+        self.kept = kept;
         self.drop_pages(core, &old);
     }
 

@@ -34,16 +34,34 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Sweeping pays only if more than one slot in so many is gained.
 const STALE_SHARE: usize = 20;
+/// So large a share of the slots is gained at a time.
+const SWEPT_SHARE: usize = 64;
 /// The slot of an entry that is on flash only.
 const SAVED: u32 = u32::MAX;
+/// The LPN of an entry that is being dropped; LPNs have 31 bits.
+const DROPPED: u32 = u32::MAX;
 
-/// An entry, and its slot.
+/// An entry, and its slot. There are as many as remaps, and they are gone through often.
 #[derive(Clone, Copy)]
 struct Tag {
     slot: u32,
-    offset: u32,
     lpn: u32,
-    wsn: u64,
+    /// 42 bits of sequence number above 21 of page offset.
+    place: u64,
+}
+
+const _: () = assert!(size_of::<Tag>() == 16);
+
+impl Tag {
+    fn new(slot: u32, lpn: u32, offset: u32, wsn: u64) -> Self {
+        Self { slot, lpn, place: wsn << 21 | u64::from(offset) }
+    }
+    fn offset(&self) -> u32 {
+        self.place as u32 & 0x1f_ffff
+    }
+    fn wsn(&self) -> u64 {
+        self.place >> 21
+    }
 }
 
 /// Superblocks of stream Log that power-on found.
@@ -69,6 +87,8 @@ pub(super) struct ShadowOob {
     fullest: u32,
     /// Stale entries below which it is not worth looking for them.
     hopeless_below: usize,
+    /// Entries that may not be in force.
+    doubtful: Vec<u32>,
 }
 
 fn reserve(config: &Config, geometry: &Geometry, base: usize) -> Reserve {
@@ -115,6 +135,7 @@ impl ShadowOob {
             free: (0..reserve.slots as u32).map(|slot| (slot, ClearId::default())).collect(),
             fullest: 0,
             hopeless_below: 0,
+            doubtful: Vec::new(),
         }
     }
 
@@ -157,9 +178,9 @@ impl ShadowOob {
         }
         for sb in 0..self.tags.len() {
             for at in 0..self.tags[sb].len() {
-                let Tag { offset, lpn, wsn, .. } = self.tags[sb][at];
-                let ppn = core.geometry.page(SbId(sb as u32), offset);
-                let entry = Remapping { lpn, ppn, wsn, source: None, atomic: None };
+                let tag = self.tags[sb][at];
+                let ppn = core.geometry.page(SbId(sb as u32), tag.offset());
+                let entry = Remapping { lpn: tag.lpn, ppn, wsn: tag.wsn(), source: None, atomic: None };
                 self.tags[sb][at].slot = self.store(core, &entry, Purpose::Meta);
             }
         }
@@ -194,7 +215,7 @@ impl ShadowOob {
     fn append(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) {
         let slot = self.store(core, entry, purpose);
         let (sb, offset) = (core.geometry.superblock(entry.ppn), core.geometry.offset(entry.ppn));
-        self.tags[sb.0 as usize].push(Tag { slot, offset, lpn: entry.lpn, wsn: entry.wsn });
+        self.tags[sb.0 as usize].push(Tag::new(slot, entry.lpn, offset, entry.wsn));
     }
 
     /// Zeroes a slot, after what superseded its entry, and frees it.
@@ -207,27 +228,36 @@ impl ShadowOob {
         self.free.push_back((slot, clear));
     }
 
-    /// Drops the entries of a superblock that are not in force, and all but the newest of one mapping.
+    /// Drops the entries of a superblock that are not in force, and all but the newest of one mapping. Only those whose
+    /// remap may have ended are looked up in L2P.
     fn sweep(&mut self, core: &mut Core, sb: SbId) {
         const AHEAD: usize = 24;
         let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
-        let mut kept = Vec::with_capacity(core.blocks.get(sb).remapped as usize + 64);
-        for index in (0..tags.len()).rev() {
+        let mut doubtful = std::mem::take(&mut self.doubtful);
+        let ended = core.ended.of(sb);
+        doubtful.extend((0..).zip(&tags).filter(|(_, tag)| ended.may_have_ended(tag.lpn)).map(|(at, _): (u32, _)| at));
+        // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
+        for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
-                core.map.prefetch(tags[next].lpn);
+                core.map.prefetch(tags[doubtful[next] as usize].lpn);
             }
-            let tag = tags[index];
-            if core.map.is_remapped_at(tag.lpn, core.geometry.page(sb, tag.offset)) {
+            let tag = &mut tags[doubtful[index] as usize];
+            if core.map.is_remapped_at(tag.lpn, core.geometry.page(sb, tag.offset())) {
                 core.map.hide_remapped(tag.lpn);
-                kept.push(tag);
             } else {
                 self.release(core, tag.slot);
+                tag.lpn = DROPPED;
             }
         }
-        kept.iter().for_each(|tag| core.map.mark_remapped(tag.lpn));
-        kept.reverse();
-        tags.clear();
-        self.tags[sb.0 as usize] = kept;
+        for at in doubtful.drain(..) {
+            let lpn = tags[at as usize].lpn;
+            if lpn != DROPPED {
+                core.map.mark_remapped(lpn);
+            }
+        }
+        tags.retain(|tag| tag.lpn != DROPPED);
+        core.ended.settle(sb);
+        (self.tags[sb.0 as usize], self.doubtful) = (tags, doubtful);
     }
 
     fn has_room(&self, entries: usize) -> bool {
@@ -247,17 +277,27 @@ impl ShadowOob {
         }
         if stale * STALE_SHARE > self.reserve.slots {
             core.stats.metadata_gc_runs += 1;
-            for index in 0..self.tags.len() as u32 {
-                let sb = SbId(index);
-                let all = self.tags[index as usize].len();
-                if (all - core.blocks.get(sb).remapped as usize) * STALE_SHARE > all {
-                    self.sweep(core, sb);
-                }
-            }
+            self.sweep_best(core, entries);
         }
         let found = self.has_room(entries);
         self.hopeless_below = if found { 0 } else { stale + self.reserve.slots / STALE_SHARE + 1 };
         found
+    }
+
+    /// Sweeps the superblocks with the most stale entries until there is room, and some more.
+    fn sweep_best(&mut self, core: &mut Core, entries: usize) {
+        let some_more = self.reserve.slots / SWEPT_SHARE;
+        let stale_of =
+            |tags: &Vec<Tag>, sb: u32| tags.len().saturating_sub(core.blocks.get(SbId(sb)).remapped as usize);
+        let mut worst: Vec<(usize, u32)> =
+            self.tags.iter().zip(0..).map(|(tags, sb)| (stale_of(tags, sb), sb)).collect();
+        worst.sort_unstable_by_key(|(stale, sb)| (std::cmp::Reverse(*stale), *sb));
+        for (_, sb) in worst.into_iter().take_while(|(stale, _)| *stale > 0) {
+            if self.has_room(entries + some_more) {
+                break;
+            }
+            self.sweep(core, SbId(sb));
+        }
     }
 
     /// Is a superblock erased but for its head?
@@ -347,7 +387,7 @@ impl RemapScheme for ShadowOob {
     }
 
     fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        let owner = |tag: &Tag| OwnerRef { offset: tag.offset, lpn: tag.lpn, wsn: tag.wsn, source: None };
+        let owner = |tag: &Tag| OwnerRef { offset: tag.offset(), lpn: tag.lpn, wsn: tag.wsn(), source: None };
         out.extend(self.tags[sb.0 as usize].iter().map(owner));
     }
 
@@ -355,6 +395,7 @@ impl RemapScheme for ShadowOob {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
             self.release(core, tag.slot);
         }
+        core.ended.settle(sb);
         self.hopeless_below = 0;
     }
 
@@ -390,11 +431,11 @@ impl RemapScheme for ShadowOob {
             if intact && entry.is_current(core) {
                 let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
                 witnesses.remap(core, lpn, ppn, wsn, None);
-                let tag = Tag { slot: SAVED, offset: core.geometry.offset(ppn), lpn, wsn };
+                let tag = Tag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
                 self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
             }
         }
-        self.tags.iter_mut().for_each(|tags| tags.sort_by_key(|tag| tag.wsn));
+        self.tags.iter_mut().for_each(|tags| tags.sort_by_key(Tag::wsn));
         Ok(())
     }
 
@@ -421,8 +462,12 @@ impl RemapScheme for ShadowOob {
         let mut slots: BTreeSet<u32> = self.free.iter().map(|(slot, _)| *slot).collect();
         for (index, tags) in self.tags.iter().enumerate() {
             for tag in tags {
-                let ppn = core.geometry.page(SbId(index as u32), tag.offset);
-                let entry = Remapping { lpn: tag.lpn, ppn, wsn: tag.wsn, source: None, atomic: None };
+                let ppn = core.geometry.page(SbId(index as u32), tag.offset());
+                let entry = Remapping { lpn: tag.lpn, ppn, wsn: tag.wsn(), source: None, atomic: None };
+                let in_force = core.map.is_remapped_at(tag.lpn, ppn);
+                if !in_force && !core.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
+                    return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
+                }
                 if (tag.slot == SAVED) == self.armed {
                     return Err(format!("the entry of LPN {} is not where it should be", tag.lpn));
                 }
@@ -437,7 +482,7 @@ impl RemapScheme for ShadowOob {
             return Err(format!("{} slots of {} are known", slots.len(), self.reserve.slots));
         }
         let mut known: Vec<BTreeSet<(u32, u32)>> = Vec::with_capacity(self.tags.len());
-        known.extend(self.tags.iter().map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset)).collect()));
+        known.extend(self.tags.iter().map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()));
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
             let sb = core.geometry.superblock(mapping.ppn);
