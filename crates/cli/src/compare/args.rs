@@ -77,7 +77,7 @@ pub struct Args {
     /// Replay this trace instead of a workload, all of it (plain, or compressed by gzip, xz or zstd).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "writes"], help_heading = "Trace")]
     pub trace: Option<PathBuf>,
-    /// Format of the trace: fiu, vscsi, mqsim, msr or blkparse [default: told from its content].
+    /// Format of the trace: fiu, vscsi, mqsim, msr, blkparse or session [default: told from its content].
     #[arg(long, requires = "trace", help_heading = "Trace")]
     pub format: Option<Format>,
     /// How the trace's disk is folded into the device: `modulo` keeps distances, `compact` numbers pages as they come.

@@ -4,5 +4,6 @@ mod fronts;
 pub mod image;
 pub mod io;
 pub mod kept;
+mod recording;
 pub mod serve;
 pub mod writeback;

@@ -6,6 +6,7 @@
 use super::fronts::Fronts;
 use super::image::Shape;
 use super::kept::{Kept, Service};
+use super::recording::Recording;
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
@@ -46,6 +47,9 @@ pub struct Args {
     /// A socket to make, for a virtual machine that has the device as PCI Express NVMe, with vfio-user.
     #[arg(long, value_name = "SOCKET")]
     pub vfio_user: Option<PathBuf>,
+    /// A new file to write a trace of all that the device is asked to; `compare --trace` replays it.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Completions as fast as the machine goes, or when the flash would have done it.
     #[arg(long, value_name = "none|emulated", default_value = "none", value_parser = latency)]
     pub latency: Latency,
@@ -74,6 +78,10 @@ On a Linux host:
 As a file, without NVMe modules:
   mkdir folder && remap-ssd serve --image disk --fuse folder
   losetup --find --show --direct-io=on folder/n1     # then mkfs, mount, fstrim
+
+What a host does, on other schemes:
+  remap-ssd serve --memory 1GiB --record session.trace
+  remap-ssd compare --trace session.trace
 
 As a PCI Express function of a virtual machine, with QEMU 10.1 or newer:
   remap-ssd serve --image disk --vfio-user /tmp/nvme.sock
@@ -133,7 +141,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let (device, service, kept) = open(args)?;
     let health = Health { power_cycles: kept.health.power_cycles + 1, ..kept.health };
     let subsystem = Subsystem::new(device, &service.nqn, &service.specs(), args.latency, args.image.is_some(), health);
-    let subsystem = Arc::new(subsystem.map_err(Failure::failed)?);
+    let subsystem = subsystem.map_err(Failure::failed)?;
+    let recording = args.record.as_deref().map(Recording::create).transpose()?;
+    let subsystem = Arc::new(match &recording {
+        Some(recording) => subsystem.recorded(Box::new(recording.clone())),
+        None => subsystem,
+    });
     let began = Instant::now();
     let keep = |clean: bool| match &args.image {
         Some(dir) => {
@@ -144,13 +157,16 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => Ok(()),
     };
     let writeback = args.image.as_ref().map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem))).transpose()?;
-    let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed)?;
+    let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed);
+    let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
     keep(false)?;
     let served = fronts.serve(&subsystem, || {
         // What SMART counts may be some seconds old after a crash; the next one to ask gets an error, if any.
         let _ = keep(false);
+        recording.iter().for_each(Recording::flush);
     });
     drop(writeback);
+    recording.iter().for_each(Recording::flush);
     served?;
     keep(true)?;
     if let Some(device) = Arc::into_inner(subsystem).and_then(Subsystem::into_device) {

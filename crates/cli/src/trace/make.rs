@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 /// Writes the requests of a workload to a file.
 ///
-/// Formats without words for deallocations leave those out, all leave remaps and homes out, and all but fiu the contents; what
-/// is left out is said. Reading the file gives the same requests.
+/// Formats without words for deallocations leave those out, all but session remaps, all but fiu and session contents, and all
+/// homes; what is left out is said. Reading the file gives the same requests.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The workload: fileserver, oltp, ycsb, tpcc, sysbench, fiu-homes, fiu-mail, fiu-webvm, journal, snapshot, or
@@ -31,7 +31,7 @@ pub struct Args {
     /// The file; an existing one is replaced.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Format: fiu, vscsi, mqsim, msr or blkparse.
+    /// Format: fiu, vscsi, mqsim, msr, blkparse or session.
     #[arg(long, default_value_t = Format::Fiu)]
     pub format: Format,
     #[command(flatten)]

@@ -9,5 +9,6 @@ mod images;
 mod kit;
 mod measuring;
 mod models;
+mod recording;
 mod service;
 mod traces;

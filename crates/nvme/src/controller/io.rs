@@ -5,6 +5,7 @@
 //! Invariant: ranges have been checked. Absent: where the host's data are (`data`).
 
 use super::data::{HostData, InMemory, take_all};
+use super::record::{Deed, Notes};
 use super::request::{Blocks, IoRequest, Transfer, copy_ranges, dsm_ranges};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use crate::spec::status::Status;
@@ -43,6 +44,7 @@ struct Run<'a> {
     device: &'a mut Device,
     now: u64,
     done_at: u64,
+    notes: Option<Notes<'a>>,
 }
 
 /// A part of one page.
@@ -83,11 +85,25 @@ impl Run<'_> {
         completion.result.map_err(status_of)
     }
 
+    fn note(&mut self, deed: Deed) {
+        if let Some(notes) = &mut self.notes {
+            notes.deeds.push(deed);
+        }
+    }
+
+    fn note_write(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) {
+        if let Some(notes) = &mut self.notes {
+            notes.deeds.push(Deed::Write(lpn, notes.recorder.fingerprint(page)));
+        }
+    }
+
     /// Reads a page and shows it where it is.
     fn view<R>(&mut self, lpn: u32, show: impl FnOnce(PageView<'_>) -> Result<R, Status>) -> Result<R, Status> {
         let (done_at, shown) = self.device.view(self.now, lpn, show);
         self.done(Completion { done_at, result: Ok(()) })?;
-        shown.map_err(status_of)?
+        let shown = shown.map_err(status_of)?;
+        self.note(Deed::Read(lpn));
+        shown
     }
 
     /// A part of a page for the host.
@@ -132,7 +148,9 @@ impl Run<'_> {
 
     fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
         let completion = self.device.write(self.now, lpn, &Payload::Bytes(page));
-        self.done(completion)
+        self.done(completion)?;
+        self.note_write(lpn, page);
+        Ok(())
     }
 
     fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
@@ -161,13 +179,16 @@ impl Run<'_> {
         if let Some((lpn, len)) = whole {
             let completion = self.device.deallocate(self.now, lpn, len);
             self.done(completion)?;
+            self.note(Deed::Deallocate(lpn, len));
         }
         parts.iter().filter(|_| must_be_zero).try_for_each(|piece| self.write(piece, &[0; PAGE_BYTES]))
     }
 
     fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
         let completion = self.device.remap(self.now, remap);
-        self.done(completion)
+        self.done(completion)?;
+        self.note(Deed::Remap(*remap));
+        Ok(())
     }
 
     /// Copies blocks; a remap where pages match pages.
@@ -211,7 +232,9 @@ impl Run<'_> {
         let bytes = data.take(PAGE_BYTES).first_chunk::<PAGE_BYTES>().ok_or(Status::DATA_TRANSFER)?;
         let completion = self.device.fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
         self.done(Completion { done_at: completion.done_at, result: Ok(()) })?;
-        completion.result.map_err(status_of)
+        let status = completion.result.map_err(status_of)?;
+        self.note_write(lpn, bytes);
+        Ok(status)
     }
 
     /// A file's pages with their first LBAs, or the files. Pages of other namespaces are left out.
@@ -236,7 +259,9 @@ impl Run<'_> {
     fn sync(&mut self) -> Result<(), Status> {
         let completion = self.device.flush(self.now);
         self.done(completion)?;
-        self.device.sync().map_err(|_| Status::WRITE_FAULT)
+        self.device.sync().map_err(|_| Status::WRITE_FAULT)?;
+        self.note(Deed::Flush);
+        Ok(())
     }
 }
 
@@ -251,7 +276,8 @@ impl Subsystem {
     ///
     /// `device` is this subsystem's, locked by the caller for one command or for a batch of them.
     pub fn execute(&self, device: &mut Device, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
-        let mut run = Run { device, now: job.now, done_at: job.now };
+        let notes = self.recorder().map(|recorder| Notes { recorder, deeds: Vec::new() });
+        let mut run = Run { device, now: job.now, done_at: job.now, notes };
         let (status, result) = match self.execute_parts(&mut run, job, data) {
             Ok(()) => (Status::SUCCESS, 0),
             Err(failure) => failure,
@@ -260,6 +286,9 @@ impl Subsystem {
             Some(_) => Status::WRITE_FAULT,
             None => status,
         };
+        if let Some(notes) = run.notes.take().filter(|notes| !notes.deeds.is_empty()) {
+            notes.recorder.command(job.now, &notes.deeds);
+        }
         if status.kind() == 2 {
             self.counters.media_errors.fetch_add(1, Relaxed);
         }

@@ -7,6 +7,7 @@
 //! data        their data, wherever the transport has them
 //! bus         what a controller on a bus has instead of connections
 //! gate        the way in for services that may have to let go of the device
+//! record      what the device was asked, for traces
 //! association one host's controller: registers, features, events; admin commands in `admin`
 //! ```
 //! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can reach past its
@@ -21,6 +22,7 @@ mod gate;
 mod identify;
 mod io;
 mod logs;
+mod record;
 mod request;
 pub mod statistics;
 mod subsystem;
@@ -30,6 +32,7 @@ pub use association::Association;
 pub use data::{HostData, InMemory};
 pub use gate::Gate;
 pub use io::{Job, Outcome};
+pub use record::{Deed, Fingerprint, Recorder};
 pub use request::{Blocks, IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 

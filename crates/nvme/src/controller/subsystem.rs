@@ -3,6 +3,7 @@
 //! Invariants: namespaces do not overlap and lie within the device; whoever holds a `Session` has the device for
 //! itself. Absent: hosts (`association`).
 
+use super::record::Recorder;
 use super::request::Blocks;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
@@ -110,6 +111,7 @@ pub struct Subsystem {
     pub(super) counters: Counters,
     next_cntlid: AtomicU16,
     capacity_bytes: u64,
+    recorder: Option<Box<dyn Recorder>>,
 }
 
 impl Subsystem {
@@ -168,7 +170,16 @@ impl Subsystem {
             counters: Counters::default(),
             next_cntlid: AtomicU16::new(1),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
+            recorder: None,
         })
+    }
+
+    /// With somebody who writes down what the device is asked.
+    pub fn recorded(self, recorder: Box<dyn Recorder>) -> Self {
+        Self { recorder: Some(recorder), ..self }
+    }
+    pub(super) fn recorder(&self) -> Option<&dyn Recorder> {
+        self.recorder.as_deref()
     }
 
     /// Its name.

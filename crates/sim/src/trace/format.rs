@@ -1,6 +1,6 @@
 //! The names of the trace formats, and telling a format by its content.
 //!
-//! Invariants: `guess` answers only when a record really parses as that format; the five formats
+//! Invariants: `guess` answers only when a record really parses as that format; the six formats
 //! exclude each other record by record, so the answer does not depend on an order of trying.
 //! Absent: file names. An extension is a hint that is wrong too often.
 
@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::record::{Digests, Parsed};
-use super::{blkparse, fiu, mqsim, msr, vscsi};
+use super::{blkparse, fiu, mqsim, msr, session, vscsi};
 
 /// A name that is none of the ones offered; the message lists them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,13 +39,16 @@ pub enum Format {
     Msr,
     /// What `blkparse` prints by default for a `blktrace` recording.
     Blkparse,
+    /// What a served device was asked, with contents and remaps.
+    Session,
 }
 
 impl Format {
     /// Every format, in the order in which help texts name them.
-    pub const ALL: [Format; 5] = [Format::Fiu, Format::Vscsi, Format::Mqsim, Format::Msr, Format::Blkparse];
+    pub const ALL: [Format; 6] =
+        [Format::Fiu, Format::Vscsi, Format::Mqsim, Format::Msr, Format::Blkparse, Format::Session];
 
-    pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse";
+    pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse, session";
 
     /// The format of a trace that begins with `sample` (decompressed), when that is plain.
     ///
@@ -75,13 +78,15 @@ impl Format {
 const LINES_JUDGED: usize = 64;
 
 fn format_of_line(line: &str) -> Option<Format> {
-    let is_request = |parsed| matches!(parsed, Ok(Parsed::Request(_)));
+    let is_request = |parsed| matches!(parsed, Ok(Parsed::Request(_) | Parsed::Moved(_)));
     if is_request(fiu::parse(line, &mut Digests::default())) {
         Some(Format::Fiu)
     } else if is_request(mqsim::parse(line)) {
         Some(Format::Mqsim)
     } else if is_request(msr::parse(line)) {
         Some(Format::Msr)
+    } else if is_request(session::parse(line, &mut Digests::default())) {
+        Some(Format::Session)
     } else if blkparse::is_event(line) {
         Some(Format::Blkparse)
     } else {
@@ -97,6 +102,7 @@ impl fmt::Display for Format {
             Format::Mqsim => "mqsim",
             Format::Msr => "msr",
             Format::Blkparse => "blkparse",
+            Format::Session => "session",
         })
     }
 }

@@ -25,6 +25,7 @@ mod mqsim;
 mod msr;
 mod profile;
 mod record;
+pub mod session;
 mod stat;
 mod vscsi;
 mod write;
@@ -41,7 +42,7 @@ pub use write::TraceWriter;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use identity::Identities;
 use input::{Input, Line};
-use record::{Digests, Parsed, Reason, Request, Verb};
+use record::{Digests, Moved, Parsed, Reason, Request, Verb};
 
 /// What a reader may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,7 @@ enum Parser {
     Msr,
     Blkparse(Action),
     Vscsi(vscsi::Version),
+    Session,
 }
 
 impl TraceReader {
@@ -136,6 +138,7 @@ impl TraceReader {
             Parser::Msr => Format::Msr,
             Parser::Blkparse(_) => Format::Blkparse,
             Parser::Vscsi(_) => Format::Vscsi,
+            Parser::Session => Format::Session,
         }
     }
 
@@ -166,6 +169,13 @@ impl TraceReader {
             match self.parser.next(&mut self.input, &mut self.digests)? {
                 Record::Parsed(Ok(Parsed::Request(request))) => {
                     if self.pages_of(&request, out) {
+                        self.counts.requests += 1;
+                        return Ok(true);
+                    }
+                    self.counts.ignored += 1;
+                }
+                Record::Parsed(Ok(Parsed::Moved(moved))) => {
+                    if self.remaps_of(&moved, out) {
                         self.counts.requests += 1;
                         return Ok(true);
                     }
@@ -212,6 +222,38 @@ impl TraceReader {
                 break;
             }
         }
+        let last = out[start..].last_mut();
+        last.map(|page| page.last = true).is_some()
+    }
+
+    /// Appends a remap: as one command, or as several where folding takes its pages apart. `false` if folding leaves
+    /// nothing to do.
+    fn remaps_of(&mut self, moved: &Moved, out: &mut Vec<HostPage>) -> bool {
+        let at_ns = self.clock.since_start(moved.at_ns);
+        let Moved { relocate, atomic, .. } = *moved;
+        let start = out.len();
+        let mut run: Option<(u32, u32, u16)> = None;
+        let put = |(lpn, source, len): (u32, u32, u16), out: &mut Vec<HostPage>| {
+            let kind = PageKind::Remap { source, len, relocate, atomic };
+            out.push(HostPage { at_ns, content: 0, lpn, kind, last: false });
+        };
+        // A range longer than the device names each page once.
+        for index in 0..moved.count.min(self.options.addressable.into()) {
+            let source = self.folder.fold(DevicePage { device: 0, page: moved.source + index });
+            let target = self.folder.fold(DevicePage { device: 0, page: moved.target + index });
+            run = match run {
+                Some((to, from, len))
+                    if len < u16::MAX && to + u32::from(len) == target && from + u32::from(len) == source =>
+                {
+                    Some((to, from, len + 1))
+                }
+                before => {
+                    before.into_iter().for_each(|run| put(run, out));
+                    (source != target).then_some((target, source, 1))
+                }
+            };
+        }
+        run.into_iter().for_each(|run| put(run, out));
         let last = out[start..].last_mut();
         last.map(|page| page.last = true).is_some()
     }
@@ -265,6 +307,7 @@ impl Parser {
             Format::Mqsim => Parser::Mqsim,
             Format::Msr => Parser::Msr,
             Format::Blkparse => Parser::Blkparse(action),
+            Format::Session => Parser::Session,
             Format::Vscsi => match vscsi::Version::of_first(sample) {
                 Ok(version) => Parser::Vscsi(version),
                 Err(reason) => {
@@ -295,6 +338,7 @@ impl Parser {
             Parser::Mqsim => mqsim::parse(line),
             Parser::Msr => msr::parse(line),
             Parser::Blkparse(action) => blkparse::parse(line, *action),
+            Parser::Session => session::parse(line, digests),
             Parser::Vscsi(_) => unreachable!("binary records were read above"),
         }))
     }

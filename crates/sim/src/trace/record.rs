@@ -20,6 +20,8 @@ pub(super) type Reason = String;
 pub(super) enum Parsed {
     /// Something to replay.
     Request(Request),
+    /// A remap to replay.
+    Moved(Moved),
     /// Well-formed, but not a request: another action, a flush, a line of a summary.
     Ignored,
 }
@@ -40,6 +42,17 @@ pub(super) struct Request {
     pub verb: Verb,
     pub offset: u64,
     pub len: u64,
+}
+
+/// A remap as recorded, in pages of device 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub at_ns: u64,
+    pub target: u64,
+    pub source: u64,
+    pub count: u64,
+    pub relocate: bool,
+    pub atomic: bool,
 }
 
 /// Where a request starts and how long it is, in the recorder's unit.

@@ -6,16 +6,18 @@
 //! | `mqsim`, `msr` | none | none |
 //! | `blkparse` | none | action `Q`, rwbs `D` |
 //! | `vscsi` | none | none |
+//! | `session` | as `fiu` | yes; remaps too |
 //!
 //! A page is eight sectors; a page written in part is its first four. Requests are a microsecond apart. What a format
 //! cannot say is left out and counted.
 //! Invariants: what is written reads back as the same requests, of pages numbered as they were; the sink is given whole
-//! records. Absent: files (the caller's), and
-//! remaps and the homes of journaled pages, which no format has.
+//! records. Absent: files (the caller's), and the
+//! homes of journaled pages, which no format has.
 
 use std::io::{self, Write};
 
 use super::Format;
+use super::session::Entry;
 use crate::source::{HostPage, PageKind};
 
 /// Writes requests as records of a format.
@@ -56,7 +58,9 @@ impl<W: Write> TraceWriter<W> {
         let verb = match first.kind {
             PageKind::Read => Verb::Read,
             PageKind::Write | PageKind::WriteFor { .. } | PageKind::ReadModifyWrite => Verb::Write,
-            PageKind::Trim if self.format == Format::Blkparse => Verb::Trim,
+            PageKind::Trim if matches!(self.format, Format::Blkparse | Format::Session) => Verb::Trim,
+            // Its line is made of the pages alone.
+            PageKind::Remap { .. } if self.format == Format::Session => Verb::Write,
             PageKind::Trim | PageKind::Remap { .. } => {
                 self.left_out += 1;
                 return Ok(false);
@@ -68,6 +72,7 @@ impl<W: Write> TraceWriter<W> {
             Request { sequence: self.sequence, verb, sector: u64::from(first.lpn) * SECTORS_PER_PAGE, sectors };
         self.record.clear();
         match self.format {
+            Format::Session => request.session(pages, &mut self.record)?,
             Format::Fiu => request.fiu(pages, &mut self.record)?,
             Format::Mqsim => request.mqsim(&mut self.record)?,
             Format::Msr => request.msr(&mut self.record)?,
@@ -131,6 +136,32 @@ impl Request {
             write!(record, "{high:016x}{low:016x}")?;
         }
         writeln!(record)
+    }
+
+    fn session(&self, pages: &[HostPage], record: &mut Vec<u8>) -> io::Result<()> {
+        let (at, page, count) = (self.at_ns(), self.sector / SECTORS_PER_PAGE, pages.len() as u64);
+        let entry = match pages[0].kind {
+            PageKind::Read => Entry::Read { page, count },
+            PageKind::Trim => Entry::Deallocate { page, count },
+            PageKind::ReadModifyWrite => Entry::WritePart { page },
+            PageKind::Write | PageKind::WriteFor { .. } => {
+                let digests = pages.iter().map(|page| {
+                    let [high, low] = digest(page.content);
+                    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
+                });
+                return Entry::Write { page, digests: &digests.collect::<Vec<_>>() }.write(at, record);
+            }
+            PageKind::Remap { .. } => {
+                return pages.iter().try_for_each(|page| match page.kind {
+                    PageKind::Remap { source, len, relocate, atomic } => {
+                        let (target, source, count) = (page.lpn.into(), source.into(), len.into());
+                        Entry::Remap { target, source, count, relocate, atomic }.write(at, record)
+                    }
+                    _ => Ok(()),
+                });
+            }
+        };
+        entry.write(at, record)
     }
 
     fn mqsim(&self, record: &mut Vec<u8>) -> io::Result<()> {

@@ -131,5 +131,5 @@ fn names_read_back_and_unknown_ones_list_the_choices() {
         assert_eq!(fold.to_string().parse(), Ok(fold));
     }
     let error = "blktrace".parse::<Format>().unwrap_err().to_string();
-    assert_eq!(error, "unknown trace format `blktrace`: one of fiu, vscsi, mqsim, msr, blkparse");
+    assert_eq!(error, "unknown trace format `blktrace`: one of fiu, vscsi, mqsim, msr, blkparse, session");
 }

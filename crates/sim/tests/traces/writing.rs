@@ -45,7 +45,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(writer.left_out(), left_out);
-            prop_assert_eq!(left_out > 0, format != Format::Blkparse
+            prop_assert_eq!(left_out > 0, !matches!(format, Format::Blkparse | Format::Session)
                 && asked.iter().any(|asked| asked.kind == PageKind::Trim));
             if expected.is_empty() {
                 continue;
@@ -59,12 +59,37 @@ proptest! {
                 prop_assert!(found.at_ns >= times);
                 times = found.at_ns;
                 // Contents have other names, but the same are the same.
-                if format == Format::Fiu && found.kind == PageKind::Write {
+                if matches!(format, Format::Fiu | Format::Session) && found.kind == PageKind::Write {
                     prop_assert_eq!(*names.entry(expected.content).or_insert(found.content), found.content);
                 }
             }
             let different: std::collections::HashSet<_> = names.values().collect();
             prop_assert_eq!(different.len(), names.len());
         }
+    }
+}
+
+#[test]
+fn remaps_read_back_and_are_taken_apart_where_folding_does() {
+    let digest = "0a".repeat(16);
+    let text = format!("5 W 3 {digest}\n6 C 100 3 1\n7 M 200 100 3 a\n8 F\n9 P 7\n10 D 100 2\n");
+    let remap = |source, len, relocate, atomic| PageKind::Remap { source, len, relocate, atomic };
+    let found = |addressable| -> Vec<(u32, PageKind)> {
+        let pages = replay(text.as_bytes(), None, TraceOptions::new(addressable)).unwrap();
+        pages.iter().map(|page| (page.lpn, page.kind)).collect()
+    };
+    let whole = [
+        (3, PageKind::Write),
+        (100, remap(3, 1, false, false)),
+        (200, remap(100, 3, true, true)),
+        (7, PageKind::ReadModifyWrite),
+        (100, PageKind::Trim),
+        (101, PageKind::Trim),
+    ];
+    assert_eq!(found(1000), whole);
+    // Of 102 pages, 200 to 202 are 98 to 100, and 102 is 0.
+    assert_eq!(found(102)[2..4], [(98, remap(100, 2, true, true)), (100, remap(0, 1, true, true))]);
+    for bad in ["1 C 5 6", "1 C 5 6 0", "1 C 5 6 1 b", "1 W 5", "1 W 5 12", "1 F 2", "1 M 5 99999999999999999999 1"] {
+        replay(bad.as_bytes(), Some(Format::Session), TraceOptions::new(64)).unwrap_err();
     }
 }

@@ -1,0 +1,103 @@
+//! `serve --record`: what the device is asked, as a trace that `compare --trace` replays.
+//!
+//! Invariants: lines are in the device's order; a file that cannot be written any more ends the recording, never the
+//! service. A server that is killed leaves out what was recorded in its last seconds, and may leave a part of a line.
+
+use crate::failure::Failure;
+use remap_ssd_nvme::controller::{Deed, Fingerprint, Recorder};
+use remap_ssd_sim::trace::session::Entry;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A trace being written.
+#[derive(Clone)]
+pub struct Recording {
+    path: PathBuf,
+    /// None once it has failed.
+    file: Arc<Mutex<Option<BufWriter<File>>>>,
+}
+
+impl Recording {
+    /// Begins a new file.
+    ///
+    /// # Errors
+    /// It is there already, or cannot be made.
+    pub fn create(path: &Path) -> Result<Self, Failure> {
+        let file = File::create_new(path).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                Failure::about(path.display(), "the file is there already; remove it, or record to another")
+            }
+            _ => Failure::about(path.display(), error),
+        })?;
+        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(Some(BufWriter::with_capacity(1 << 18, file)))) })
+    }
+
+    /// Takes the file away again: nothing was served.
+    pub fn discard(&self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    /// Has all that was recorded written.
+    pub fn flush(&self) {
+        self.write(BufWriter::flush);
+    }
+
+    fn write(&self, work: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
+        let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &mut *guard
+            && let Err(error) = work(file)
+        {
+            tracing::warn!("{}: {error}; the recording ends here", self.path.display());
+            *guard = None;
+        }
+    }
+}
+
+impl Recorder for Recording {
+    fn fingerprint(&self, page: &[u8; 4096]) -> Fingerprint {
+        *blake3::hash(page).as_bytes().first_chunk().expect("a digest has 32 bytes")
+    }
+
+    fn command(&self, now: u64, deeds: &[Deed]) {
+        self.write(|file| {
+            for group in deeds.chunk_by(adjoin) {
+                line(now, group, file)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Can two deeds be in one line?
+fn adjoin(first: &Deed, second: &Deed) -> bool {
+    match (first, second) {
+        (Deed::Read(first), Deed::Read(second)) | (Deed::Write(first, _), Deed::Write(second, _)) => {
+            first + 1 == *second
+        }
+        _ => false,
+    }
+}
+
+fn line(now: u64, deeds: &[Deed], to: &mut impl Write) -> io::Result<()> {
+    let count = deeds.len() as u64;
+    let entry = match deeds[0] {
+        Deed::Read(page) => Entry::Read { page: page.into(), count },
+        Deed::Write(page, _) => {
+            let digest = |deed: &Deed| if let Deed::Write(_, digest) = deed { Some(*digest) } else { None };
+            let digests: Vec<Fingerprint> = deeds.iter().filter_map(digest).collect();
+            return Entry::Write { page: page.into(), digests: &digests }.write(now, to);
+        }
+        Deed::Deallocate(page, count) => Entry::Deallocate { page: page.into(), count: count.into() },
+        Deed::Remap(remap) => Entry::Remap {
+            target: remap.target.into(),
+            source: remap.source.into(),
+            count: remap.len.into(),
+            relocate: remap.relocate,
+            atomic: remap.atomic,
+        },
+        Deed::Flush => Entry::Flush,
+    };
+    entry.write(now, to)
+}

@@ -1,0 +1,39 @@
+//! What a device is asked, for whoever writes it down.
+//!
+//! Commands are recorded as what they do with pages, in the order in which the device does it: a block of 512 bytes that is
+//! written is a page read and a page written. Absent: commands that were refused, registers, and lists of files.
+
+use remap_ssd_ftl::Remap;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Distinguishes contents.
+pub type Fingerprint = [u8; 16];
+
+/// One thing done with the device; pages are the device's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// A page was read.
+    Read(u32),
+    /// A page was written.
+    Write(u32, Fingerprint),
+    /// Pages were deallocated: the first, and how many.
+    Deallocate(u32, u32),
+    /// Pages were remapped.
+    Remap(Remap),
+    /// Everything was made durable.
+    Flush,
+}
+
+/// Writes down what is done. Called with the device locked, so that the order is the device's.
+pub trait Recorder: Send + Sync {
+    /// Distinguishes a page's content from others.
+    fn fingerprint(&self, page: &[u8; PAGE_BYTES]) -> Fingerprint;
+    /// One command has done this, at a time in the clock of its service.
+    fn command(&self, now: u64, deeds: &[Deed]);
+}
+
+/// What the command under way has done so far.
+pub(super) struct Notes<'a> {
+    pub recorder: &'a dyn Recorder,
+    pub deeds: Vec<Deed>,
+}
