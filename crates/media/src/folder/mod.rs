@@ -503,6 +503,11 @@ impl Media {
     #[inline]
     fn folder_append(&mut self, record: &Record<'_>) {
         if let Some(folder) = &mut self.folder {
+            if let Contents::Mapped(pages) = &self.nand.contents
+                && let Some(why) = pages.failure()
+            {
+                folder.broken.get_or_insert_with(|| why.to_owned());
+            }
             folder.append(record);
         }
     }
