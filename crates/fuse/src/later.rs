@@ -73,9 +73,12 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
             },
         };
         match received {
-            Ok((due, answer)) => {
-                order += 1;
-                waiting.push(Reverse(Waiting { due, order, answer }));
+            Ok(first) => {
+                // All that is known before any is answered, so that they are in order.
+                for (due, answer) in std::iter::once(first).chain(receiver.try_iter()) {
+                    order += 1;
+                    waiting.push(Reverse(Waiting { due, order, answer }));
+                }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -90,5 +93,34 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
     }
     while let Some(Reverse(Waiting { answer, .. })) = waiting.pop() {
         answer();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn answers_are_given_in_order_none_early_and_all_of_them() {
+        let epoch = Instant::now();
+        let given = Arc::new(Mutex::new(Vec::new()));
+        let later = Later::start(epoch).expect("a thread");
+        // One that takes its time, until all the others are known.
+        let (go, wait) = channel();
+        later.at(0, move || wait.recv().expect("sent"));
+        for due in [3_000_000u64, 1_000_000, 2_000_000, 1_000_000] {
+            let given = given.clone();
+            later.at(due, move || {
+                let late = epoch.elapsed() >= Duration::from_nanos(due);
+                given.lock().expect("nothing fails here").push((due, late));
+            });
+        }
+        go.send(()).expect("it waits");
+        while given.lock().expect("nothing fails here").len() < 4 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let answers = given.lock().expect("nothing fails here").clone();
+        assert_eq!(answers, [(1_000_000, true), (1_000_000, true), (2_000_000, true), (3_000_000, true)]);
     }
 }
