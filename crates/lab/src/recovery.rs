@@ -45,7 +45,8 @@ pub fn model(device: &DeviceConfig) -> Reads {
     let open = f64::from(geometry.pages_per_superblock());
     let log = firmware.log_bytes as f64;
     let (log_pages, nvram_bytes) = match firmware.scheme {
-        SchemeKind::FLog => (log / 4096.0, 0.0),
+        // Pages of entries, full as far as the model knows.
+        SchemeKind::FLog | SchemeKind::LocalFlash | SchemeKind::ShadowOob => (log / 4096.0, 0.0),
         SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe => (0.0, 0.0),
         // P2L; L2P is not read.
         SchemeKind::Pebble => (0.0, firmware.nvram_words(geometry) as f64 * 8.0),

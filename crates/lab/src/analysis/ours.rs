@@ -32,7 +32,11 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         table.row(Ask { content: Some(content), scheme: Some(scheme), log_mib, ..Ask::default() })
     };
     for content in &contents {
-        let short = if content.starts_with("runs") { "runs" } else { "single" };
+        let short = match *content {
+            "unique" => "copies",
+            content if content.starts_with("runs") => "runs",
+            _ => "single",
+        };
         let opt = ask(content, "opt", None)?;
         for (name, title, y, metric) in METRICS {
             let mut groups = Vec::new();

@@ -101,7 +101,7 @@ pub(super) struct GroupLog {
     live: usize,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
-    hidden: Vec<u32>,
+    doubtful: Vec<u32>,
     bytes: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl GroupLog {
             live: 0,
             scratch: Vec::new(),
             kept: Vec::new(),
-            hidden: Vec::new(),
+            doubtful: Vec::new(),
             bytes: Vec::new(),
         }
     }
@@ -252,20 +252,30 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
 
 /// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten last, or has come
 /// since: only those are looked up that have come since, or whose remap may have ended.
-fn keep_known(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut Vec<[u64; 2]>, hidden: &mut Vec<u32>) {
+fn keep_known(core: &mut Core, sb: SbId, all: &mut [RmmEntry], kept: &mut Vec<[u64; 2]>, doubtful: &mut Vec<u32>) {
+    const AHEAD: usize = 24;
+    const DROPPED: [u64; 2] = [0; 2];
     let base = core.geometry.page(sb, 0).0;
     let ended = core.ended.of(sb);
-    for entry in all.iter().rev() {
-        let lpn = entry.target();
-        if ended.may_have_ended(lpn) {
-            if !core.map.is_remapped_at(lpn, Ppn(base + entry.offset())) {
-                continue;
-            }
-            core.map.hide_remapped(lpn);
-            hidden.push(lpn);
+    doubtful.clear();
+    doubtful
+        .extend((0..).zip(&*all).filter(|(_, entry)| ended.may_have_ended(entry.target())).map(|(at, _): (u32, _)| at));
+    for index in (0..doubtful.len()).rev() {
+        if let Some(next) = index.checked_sub(AHEAD) {
+            core.map.prefetch(all[doubtful[next] as usize].target());
         }
-        kept.push(entry.words());
+        let entry = &mut all[doubtful[index] as usize];
+        if core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) {
+            core.map.hide_remapped(entry.target());
+        } else {
+            *entry = RmmEntry::from_words(DROPPED[0], DROPPED[1]);
+        }
     }
-    hidden.drain(..).for_each(|lpn| core.map.mark_remapped(lpn));
-    kept.reverse();
+    for at in doubtful.iter() {
+        let entry = all[*at as usize];
+        if entry.is_intact() {
+            core.map.mark_remapped(entry.target());
+        }
+    }
+    kept.extend(all.iter().filter(|entry| entry.is_intact()).map(|entry| entry.words()));
 }

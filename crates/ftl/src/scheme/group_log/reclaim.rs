@@ -148,7 +148,7 @@ impl GroupLog {
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
         if self.read(core, sb, &mut all) {
-            keep_known(core, sb, &all, &mut kept, &mut self.hidden);
+            keep_known(core, sb, &mut all, &mut kept, &mut self.doubtful);
         } else {
             find_lost(core, sb, 0, &mut all);
             keep_valid(core, sb, &all, &mut kept);
