@@ -10,6 +10,7 @@
 
 pub mod config;
 mod device;
+mod disk;
 mod ends;
 mod folder;
 pub mod preset;
@@ -20,6 +21,7 @@ pub mod timing;
 
 pub use config::{DeviceConfig, DeviceConfigError};
 pub use device::{Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
+pub use disk::{Disk, DiskRemap, LocalDisk, LocalDiskError};
 pub use preset::{PRESETS, Preset};
 pub use saved::OpenError;
 pub use scale::parse_scale;

@@ -20,6 +20,12 @@ pub enum ClientError {
     /// What came back is not what the protocol says.
     #[error("the target broke the protocol: {0}")]
     Protocol(&'static str),
+    /// A buffer that is not whole pages.
+    #[error("{0} bytes are not whole pages of 4096")]
+    NotWholePages(usize),
+    /// More pages than one command can name.
+    #[error("a remap of {0} pages is too long for one command")]
+    TooLong(u32),
 }
 
 fn describe(status: Status) -> &'static str {

@@ -4,6 +4,7 @@
 //! write, a copy or a trim done twice is as if done once. A relocation is not, and is reported instead.
 //! Absent: caching.
 
+mod disk;
 mod error;
 mod queue;
 

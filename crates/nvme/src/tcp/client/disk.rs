@@ -1,0 +1,57 @@
+//! A device behind the network as a disk: host software need not know.
+//!
+//! Invariant: pages are 4,096 bytes whatever the namespace's blocks are. Absent: anything the client cannot do itself.
+
+use super::{Client, ClientError};
+use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+impl Client {
+    fn blocks(&self, pages: u64) -> u64 {
+        pages * (PAGE_BYTES as u64 >> self.lba_shift())
+    }
+
+    fn whole_pages(bytes: usize) -> Result<u64, ClientError> {
+        match bytes.is_multiple_of(PAGE_BYTES) {
+            true => Ok((bytes / PAGE_BYTES) as u64),
+            false => Err(ClientError::NotWholePages(bytes)),
+        }
+    }
+}
+
+impl Disk for Client {
+    type Error = ClientError;
+
+    fn pages(&self) -> u64 {
+        self.namespace().nsze >> (PAGE_BYTES.trailing_zeros() - u32::from(self.lba_shift()))
+    }
+
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), ClientError> {
+        let pages = Self::whole_pages(into.len())?;
+        let data = Client::read(self, self.blocks(page), self.blocks(pages))?;
+        into.copy_from_slice(&data);
+        Ok(())
+    }
+
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), ClientError> {
+        Self::whole_pages(data.len())?;
+        Client::write(self, self.blocks(page), data)
+    }
+
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), ClientError> {
+        Client::trim(self, self.blocks(page), self.blocks(pages))
+    }
+
+    fn flush(&mut self) -> Result<(), ClientError> {
+        Client::flush(self)
+    }
+
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), ClientError> {
+        let DiskRemap { target, source, pages, relocate, atomic } = *remap;
+        if pages == 0 {
+            return Ok(());
+        }
+        let blocks = u32::try_from(self.blocks(pages.into())).map_err(|_| ClientError::TooLong(pages))?;
+        Client::remap(self, self.blocks(source), self.blocks(target), blocks, relocate, atomic)
+    }
+}
