@@ -42,7 +42,8 @@ use std::path::{Path, PathBuf};
 
 /// Smallest journal.
 pub const JOURNAL_BYTES_MIN: u64 = 16 << 10;
-/// Journals of ordinary devices are as large as their state, within these bounds.
+/// Journals of ordinary devices are twice as large as their state, within these bounds: a full one has the whole state
+/// written while commands wait.
 const JOURNAL_BYTES_DEFAULT: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
 
 /// Files of a device that is in use.
@@ -125,7 +126,7 @@ impl Folder {
     ) -> Result<(Self, NandArray, Slab<u64>), ImageError> {
         let mut header = Header::new(geometry, nvram_words, 0, 0);
         let state_bytes = header.state_bytes()?;
-        let usual = state_bytes.clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
+        let usual = (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
         header.journal_bytes = journal_bytes.unwrap_or(usual).max(JOURNAL_BYTES_MIN);
         let lock = lock(dir)?;
         let contents = allocate(&dir.join(CONTENTS), u64::from(geometry.pages()) * PAGE_BYTES as u64)?;
