@@ -40,6 +40,25 @@ pub(super) struct State {
     pub(super) queues: u64,
 }
 
+impl State {
+    /// Of a controller that has not been enabled yet, for a host heard of at `now`.
+    pub(super) fn new(subsystem: &Subsystem, keep_alive_ms: u32, now: u64) -> Self {
+        Self {
+            cc: Cc::new(),
+            csts: Csts::new(),
+            keep_alive_ms,
+            heard_ns: now,
+            closed: false,
+            features: Features::new(subsystem.volatile_cache()),
+            event_requests: VecDeque::new(),
+            reported: 0,
+            errors: VecDeque::new(),
+            error_count: 0,
+            queues: 0,
+        }
+    }
+}
+
 /// One host's controller.
 pub struct Association {
     pub(super) subsystem: Arc<Subsystem>,
@@ -91,19 +110,7 @@ impl Association {
         if qid != 0 || data.cntlid != 0xffff || !(discovery || wanted == subsystem.nqn()) {
             return Err(Status::CONNECT_INVALID);
         }
-        let state = State {
-            cc: Cc::new(),
-            csts: Csts::new(),
-            keep_alive_ms: sqe.cdw12,
-            heard_ns: now,
-            closed: false,
-            features: Features::new(subsystem.volatile_cache()),
-            event_requests: VecDeque::new(),
-            reported: 0,
-            errors: VecDeque::new(),
-            error_count: 0,
-            queues: 0,
-        };
+        let state = State::new(subsystem, sqe.cdw12, now);
         let association = Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem.new_cntlid(),

@@ -4,14 +4,12 @@
 //! registers that only they need.
 
 use super::association::{Association, State};
-use super::features::Features;
 use super::request::{IoRequest, Transfer};
 use super::subsystem::Subsystem;
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{Cc, Csts};
 use crate::spec::opcode::io;
 use crate::spec::status::Status;
-use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
@@ -27,19 +25,7 @@ pub(super) enum Transport {
 impl Association {
     /// A new controller for the host on whose bus it is.
     pub fn on_bus(subsystem: &Arc<Subsystem>) -> Self {
-        let state = State {
-            cc: Cc::new(),
-            csts: Csts::new(),
-            keep_alive_ms: 0,
-            heard_ns: 0,
-            closed: false,
-            features: Features::new(subsystem.volatile_cache()),
-            event_requests: VecDeque::new(),
-            reported: 0,
-            errors: VecDeque::new(),
-            error_count: 0,
-            queues: 0,
-        };
+        let state = State::new(subsystem, 0, 0);
         Self {
             subsystem: subsystem.clone(),
             cntlid: subsystem.new_cntlid(),
