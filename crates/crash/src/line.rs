@@ -5,7 +5,7 @@
 
 use crate::files::{self, FileModel};
 use crate::oracle::{CommandId, Content, Oracle, ZEROES};
-use crate::script::{Command, Generator};
+use crate::script::{Command, Generator, content_of_many};
 use crate::setup::Setup;
 use crate::trail::{Event, Trail};
 use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
@@ -131,6 +131,17 @@ impl Line {
             Command::FileReset => self.ftl.fs_reset(),
             Command::Write { lpn, content } => {
                 self.ftl.write(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]))
+            }
+            Command::WriteMany { lpn, len, source, fresh } => {
+                let mode = self.ftl.media().mode();
+                (0..len).try_for_each(|at| {
+                    let content = content_of_many(self.oracle.live(), source, fresh, at);
+                    let mut page = [0; PAGE_BYTES];
+                    match at + 1 < len {
+                        true => self.ftl.write_more(lpn + at, &payload(mode, content, &mut page)),
+                        false => self.ftl.write(lpn + at, &payload(mode, content, &mut page)),
+                    }
+                })
             }
             Command::WriteFor { lpn, content, home } => {
                 self.ftl.write_for(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]), home)

@@ -8,7 +8,7 @@
 //! Invariants: what was read after a recovery is the truth from then on (`adopt`); `live` is what reads return
 //! while power is on. Absent: anything about flash, NVRAM, or how a remap is made durable.
 
-use crate::script::Command;
+use crate::script::{Command, content_of_many};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -94,6 +94,10 @@ impl Oracle {
             | Command::WriteFor { lpn, content, .. }
             | Command::FileWrite { lpn, content, .. } => {
                 effects.pages.push((lpn, content));
+            }
+            Command::WriteMany { lpn, len, source, fresh } => {
+                let content = |at| content_of_many(&self.live, source, fresh, at);
+                effects.pages.extend((0..len).map(|at| (lpn + at, content(at))));
             }
             Command::Deallocate { lpn, len } => effects.pages.extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),
             Command::Remap { target, source, len, relocate, atomic } if target != source => {

@@ -23,6 +23,17 @@ pub enum Command {
         /// What.
         content: Content,
     },
+    /// Pages in a row.
+    WriteMany {
+        /// First LPN.
+        lpn: u32,
+        /// Pages.
+        len: u32,
+        /// What the pages from this LPN on held before, where they held anything.
+        source: Option<u32>,
+        /// Elsewhere: this, and the numbers after it.
+        fresh: Content,
+    },
     /// One page of a file, noted in the file map.
     FileWrite {
         /// Where.
@@ -72,11 +83,24 @@ pub enum Command {
     },
 }
 
+/// What page `at` of `WriteMany` is to hold.
+pub fn content_of_many(live: &[Content], source: Option<u32>, fresh: Content, at: u32) -> Content {
+    let repeated = source.map_or(ZEROES, |source| live[(source + at) as usize]);
+    if repeated == ZEROES { fresh + Content::from(at) } else { repeated }
+}
+
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pages = |lpn: u32, len: u32| if len == 1 { format!("{lpn}") } else { format!("{lpn}..{}", lpn + len) };
         match *self {
             Self::Write { lpn, content } => write!(f, "write {lpn}: content {content}"),
+            Self::WriteMany { lpn, len, source, fresh } => {
+                write!(f, "write {}: ", pages(lpn, len))?;
+                match source {
+                    Some(source) => write!(f, "what {} is, or content {fresh} and on", pages(source, len)),
+                    None => write!(f, "content {fresh} and on"),
+                }
+            }
             Self::FileWrite { lpn, content, page: FilePage { inode, offset } } => {
                 write!(f, "write {lpn}: content {content}, page {offset} of file {inode}")
             }
@@ -353,6 +377,13 @@ impl Generator {
 
     fn stream_on(&mut self, live: &[Content]) -> Command {
         let Stream { target: lpn, source, left } = self.stream;
+        if left > 1 && self.random.random_ratio(1, 3) {
+            let len = self.random.random_range(2..=left);
+            let fresh = self.next_unique + 1;
+            self.next_unique += u64::from(len);
+            self.stream = Stream { target: lpn + len, source: source.map(|source| source + len), left: left - len };
+            return Command::WriteMany { lpn, len, source, fresh };
+        }
         self.stream = Stream { target: lpn + 1, source: source.map(|source| source + 1), left: left - 1 };
         let repeated = source.map_or(ZEROES, |source| live[source as usize]);
         if repeated == ZEROES {

@@ -53,6 +53,8 @@ struct Profile {
     mix: Mix,
     steps: u32,
     policy: GcPolicy,
+    /// One superblock for what the host writes and what collection moves, and victims emptied at once.
+    joins_host: bool,
     /// Files and pages that the file map has room for.
     files: (u32, u32),
     /// Program/erase cycles a block endures; 0 is without end.
@@ -79,6 +81,7 @@ const COMMON: Profile = Profile {
     mix: Mix::EVEN,
     steps: 260,
     policy: GcPolicy::Greedy,
+    joins_host: false,
     files: (0, 0),
     pe_limit: 0,
     fingerprint: FingerprintKind::Blake3,
@@ -193,6 +196,21 @@ const PROFILES: &[Profile] = &[
         mix: Mix::REMAPS,
         ..COMMON
     },
+    // What collection moves goes among what the host writes.
+    Profile { joins_host: true, segments: 32, count_max: 6, mix: Mix::WRITES, dealloc_slots: 8, ..COMMON },
+    // But for shared pages, under whole commands and with blocks that fail.
+    Profile {
+        joins_host: true,
+        policy: GcPolicy::Coldmap,
+        shape: (3, 22, 8),
+        entry: EntrySize::Bytes24,
+        segments: 40,
+        count_max: 9,
+        dealloc_slots: 14,
+        bad_blocks: 2,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Real bytes whose fingerprints prove nothing.
     Profile { fingerprint: FingerprintKind::Murmur3, mode: ContentMode::Bytes, steps: 100, spare_pages: 1, ..COMMON },
 ];
@@ -222,6 +240,9 @@ impl Setup {
             watermark: profile.watermark,
             gc_policy: policy.unwrap_or(profile.policy),
             gc_free: 0.0,
+            gc_garbage: if profile.joins_host { 0.125 } else { 0.0 },
+            gc_at_once: profile.joins_host,
+            gc_joins_host: profile.joins_host,
             wear_gap: profile.wear_gap,
             dealloc_slots: profile.dealloc_slots,
             fs_files: profile.files.0,

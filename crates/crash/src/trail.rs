@@ -97,7 +97,7 @@ impl Trail {
 fn touches(command: &Command, at: u32) -> bool {
     match *command {
         Command::Write { lpn, .. } | Command::WriteFor { lpn, .. } | Command::FileWrite { lpn, .. } => lpn == at,
-        Command::Deallocate { lpn, len } => (lpn..lpn + len).contains(&at),
+        Command::Deallocate { lpn, len } | Command::WriteMany { lpn, len, .. } => (lpn..lpn + len).contains(&at),
         Command::Remap { target, source, len, .. } => {
             (target..target + len).contains(&at) || (source..source + len).contains(&at)
         }

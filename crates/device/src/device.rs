@@ -223,13 +223,22 @@ impl Device {
         }
     }
 
+    /// Submits one page of a request that goes on with the next call.
+    #[inline]
+    pub fn submit_more(&mut self, now: u64, command: &PageCommand) -> Completion {
+        match command.kind {
+            PageKind::Write => self.write_more(now, command.lpn, &Payload::Identity(command.content)),
+            _ => self.submit(now, command),
+        }
+    }
+
     /// Submits all pages of a request; it is done with the last of them and reports the first refusal.
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
         let mut whole = Completion { done_at: now, result: Ok(()) };
         for (index, page) in pages.iter().enumerate() {
             pages.get(index + LOOK_AHEAD_FAR).into_iter().for_each(|page| self.look_ahead_far(page));
             pages.get(index + LOOK_AHEAD_NEAR).into_iter().for_each(|page| self.look_ahead_near(page));
-            let one = self.submit(now, page);
+            let one = if index + 1 < pages.len() { self.submit_more(now, page) } else { self.submit(now, page) };
             whole = Completion { done_at: whole.done_at.max(one.done_at), result: whole.result.and(one.result) };
         }
         whole
@@ -258,6 +267,21 @@ impl Device {
     pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let received = self.timing.receive_page(now);
         self.write_received(now, received, lpn, payload)
+    }
+
+    /// Writes a page of a request that goes on with the next call, and is not acknowledged before it ends.
+    #[inline]
+    pub fn write_more(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
+        let received = self.timing.receive_page(now);
+        let result = self.ftl.write_more(lpn, payload);
+        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
+        Completion { done_at: self.settle(now, ready), result }
+    }
+
+    /// Ends a request that was to go on, and cannot.
+    pub fn end_write(&mut self, now: u64) -> u64 {
+        self.ftl.end_write();
+        self.settle(now, now)
     }
 
     /// Writes a page that is meant to be remapped to `home` one day.

@@ -8,11 +8,16 @@
 //! displaced by one whose page shares its slot, and then it is the latest end of any such.
 //! Absent: operations that were never charged: they ended before time began.
 
+use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{ClearId, Geometry, Ppn};
 use std::collections::VecDeque;
 
 /// Superblocks of each group of dies whose programs fit in the table without sharing slots.
 const SUPERBLOCKS_KEPT: usize = 8;
+
+/// Programs ahead of which the table's lines are asked for, and slots of a line.
+const PAGES_AHEAD: u32 = 16;
+const SLOTS_PER_LINE: usize = 64 / size_of::<Slot>();
 
 #[derive(Clone, Copy)]
 struct Slot {
@@ -47,22 +52,43 @@ impl ProgramEnds {
     /// Notes a program. Ends up to `now` need not be kept.
     #[inline]
     pub(crate) fn note(&mut self, ppn: Ppn, end: u64, now: u64) {
-        let last = &mut self.last[self.geometry.superblock(ppn).0 as usize];
-        *last = (*last).max(end);
-        let slot = &mut self.slots[ppn.0 as usize & self.mask];
-        if slot.end > now && slot.ppn != ppn {
-            self.displaced = self.displaced.max(slot.end);
+        self.note_row(ppn, 1, now, |_| end);
+    }
+
+    /// Notes programs of consecutive pages of one superblock, which `end_of` says one by one; the latest end.
+    #[inline(always)]
+    pub(crate) fn note_row(&mut self, first: Ppn, len: u32, now: u64, mut end_of: impl FnMut(u32) -> u64) -> u64 {
+        let mut latest = 0;
+        for index in 0..len {
+            let (ppn, end) = (Ppn(first.0 + index), end_of(index));
+            latest = latest.max(end);
+            let slot = &mut self.slots[ppn.0 as usize & self.mask];
+            if slot.end > now && slot.ppn != ppn {
+                self.displaced = self.displaced.max(slot.end);
+            }
+            *slot = Slot { end, ppn };
         }
-        *slot = Slot { end, ppn };
+        // Pages are programmed in order: what comes next is known.
+        let next = (first.0 + len + PAGES_AHEAD) as usize;
+        (next..next + len as usize).step_by(SLOTS_PER_LINE).for_each(|slot| prefetch(&self.slots, slot & self.mask));
+        let last = &mut self.last[self.geometry.superblock(first).0 as usize];
+        *last = (*last).max(latest);
+        latest
+    }
+
+    /// May the last program of a page of this one's superblock be still to end?
+    #[inline(always)]
+    pub(crate) fn is_pending(&self, ppn: Ppn, now: u64) -> bool {
+        self.last[self.geometry.superblock(ppn).0 as usize] > now
     }
 
     /// When the last program of a page ends; any time up to `now` if it has.
     #[inline]
     pub(crate) fn of(&self, ppn: Ppn, now: u64) -> u64 {
-        let last = self.last[self.geometry.superblock(ppn).0 as usize];
-        if last <= now {
+        if !self.is_pending(ppn, now) {
             return now;
         }
+        let last = self.last[self.geometry.superblock(ppn).0 as usize];
         let slot = &self.slots[ppn.0 as usize & self.mask];
         if slot.ppn == ppn { slot.end } else { last.min(self.displaced) }
     }
@@ -71,7 +97,7 @@ impl ProgramEnds {
     #[inline]
     pub(crate) fn of_all(&self, first: Ppn, count: u16, now: u64) -> u64 {
         let end = self.of(first, now);
-        if count == 1 || self.last[self.geometry.superblock(first).0 as usize] <= now {
+        if count == 1 || !self.is_pending(first, now) {
             return end;
         }
         (1..u32::from(count)).fold(end, |end, step| end.max(self.of(Ppn(first.0 + step), now)))
@@ -109,14 +135,20 @@ impl ClearEnds {
         self.last = self.last.max(end);
     }
 
+    /// May the one of this name be still to end?
+    #[inline(always)]
+    pub(crate) fn is_pending(&self, ClearId(id): ClearId, now: u64) -> bool {
+        self.last > now && id >= self.first
+    }
+
     /// When all of this name have ended; any time up to `now` if they have.
     #[inline]
-    pub(crate) fn of(&self, ClearId(id): ClearId, now: u64) -> u64 {
+    pub(crate) fn of(&self, id: ClearId, now: u64) -> u64 {
         // Nearly every name asked about is older than whatever is still to come.
-        if self.last <= now || id < self.first {
+        if !self.is_pending(id, now) {
             return now;
         }
-        self.ends.get((id - self.first) as usize).map_or(now, |end| now.max(*end))
+        self.ends.get((id.0 - self.first) as usize).map_or(now, |end| now.max(*end))
     }
 }
 

@@ -54,14 +54,16 @@ pub const PRESETS: &[Preset] = &[
         name: "coldmap-16g",
         about: "Coldmap, section 5: 16 GB in FEMU, garbage collection once 12 GB are written",
         assumed: &[
-            "geometry, latencies and 12 GiB of logical pages: the defaults of FEMU, whose 16 GiB of flash and \
-             75 % threshold of garbage collection are the figures given",
+            "geometry, latencies and 12 GiB of logical pages, all of them filled: the defaults of FEMU, whose 16 GiB of \
+             flash and 75 % threshold of garbage collection are the figures given",
+            "garbage collection as FEMU's: from 75 % of the superblocks in use on, whichever has most garbage if that is an \
+             eighth, at once, into the superblock that the host is writing",
             "hash: 1 us for MurmurHash3; each hit is verified by reading the page, since it is no proof",
             "policy of garbage collection: greedy, the paper's baseline; `--gc coldmap` is the paper's own",
             "remapping metadata: 40 MiB of NVRAM at FAST'21's latencies; the paper keeps it in the spare area",
             "endurance of flash: 1,000 cycles, the paper's example of QLC; of NVRAM 1,000 times that",
             "link: PCIe 3.0 x4, and 1 us a command",
-            "addressable share 0.9, queue depth 32, background collection after 1 ms of idleness",
+            "queue depth 32, background collection after 1 ms of idleness",
         ],
         build: coldmap,
     },
@@ -141,7 +143,7 @@ fn fast21_4t() -> DeviceConfig {
 fn coldmap() -> DeviceConfig {
     DeviceConfig {
         name: String::new(),
-        addressable: 0.9,
+        addressable: 1.0,
         queue_depth: 32,
         content: ContentMode::Identity,
         geometry: geometry(8, 64, 256, 256),
@@ -154,6 +156,9 @@ fn coldmap() -> DeviceConfig {
             lpns: 12 * GIB_PAGES,
             log_bytes: 40 << 20,
             gc_free: 0.25,
+            gc_garbage: 0.125,
+            gc_at_once: true,
+            gc_joins_host: true,
             fingerprint: FingerprintKind::Murmur3,
             ..Config::default()
         },

@@ -22,7 +22,7 @@ use crate::config::Latencies;
 use crate::ends::{ClearEnds, ProgramEnds};
 use remap_ssd_media::geometry::DIES_MAX;
 use remap_ssd_media::op::NO_PAGE;
-use remap_ssd_media::{ClearId, Geometry, Op, OpKind, Purpose};
+use remap_ssd_media::{ClearId, Geometry, Op, OpKind, Ppn, Purpose};
 
 const DIES: usize = DIES_MAX as usize;
 
@@ -76,6 +76,7 @@ struct Lookup {
 /// The device's resources.
 pub struct Timing {
     latencies: Latencies,
+    geometry: Geometry,
     dies: [Die; DIES],
     dies_len: usize,
     channels: [Lane; DIES],
@@ -108,6 +109,7 @@ impl Timing {
         }
         Self {
             latencies,
+            geometry,
             dies,
             dies_len: geometry.dies_total() as usize,
             channels: [Lane::default(); DIES],
@@ -184,18 +186,15 @@ impl Timing {
             Purpose::Gc => now.max(self.looked_up),
             Purpose::Meta => now,
         };
-        if op.kind == OpKind::Copy {
-            let end = self.read(op.amount, op.purpose, asked, now);
-            if op.purpose == Purpose::Host {
-                *copied = end;
-            }
-            self.all_end = self.all_end.max(end);
-            self.row = None;
-        }
-        let waits = op.after_all | op.after_fence | (op.after_page != NO_PAGE) | (op.clear_id != ClearId(0));
+        // What most operations wait for has ended long ago.
+        let waits = op.after_all
+            || op.after_fence
+            || op.after_page != NO_PAGE && self.programs.is_pending(op.after_page, now)
+            || op.clear_id != ClearId(0) && self.clears.is_pending(op.clear_id, now);
         let ready = if waits { asked.max(self.waited_for(op, now)) } else { asked };
         let end = match op.kind {
-            OpKind::Program | OpKind::Copy => {
+            OpKind::CopyRow => self.copy_row(op, asked, ready, now),
+            OpKind::Program => {
                 let ready = if op.purpose == Purpose::Host { ready.max(*copied) } else { ready };
                 let end = self.program(op, ready, now);
                 self.programs.note(op.page, end, now);
@@ -230,7 +229,7 @@ impl Timing {
         let mut until = now;
         if op.after_all {
             until = match op.kind {
-                OpKind::Erase | OpKind::Program | OpKind::Copy => *self.row.get_or_insert(self.all_end),
+                OpKind::Erase | OpKind::Program => *self.row.get_or_insert(self.all_end),
                 _ => self.all_end,
             };
         }
@@ -267,6 +266,29 @@ impl Timing {
         die.hold(op.purpose, ready.max(turn), now, transfer_ns + flash_program_ns)
     }
 
+    /// Reads and programs in turn. What the row waits for holds up its programs alone.
+    #[inline]
+    fn copy_row(&mut self, op: &Op, asked: u64, ready: u64, now: u64) -> u64 {
+        let Latencies { flash_read_ns, flash_program_ns, transfer_ns, .. } = self.latencies;
+        let geometry = self.geometry;
+        let first = geometry.slot(Ppn(op.amount));
+        let base = geometry.die_of(geometry.superblock(first.ppn), 0);
+        let (mut sources, mut read_end) = (op.sources, 0);
+        let (dies, channels) = (&mut self.dies, &mut self.channels);
+        let programmed = self.programs.note_row(op.page, op.sources.count_ones(), now, |index| {
+            let from = geometry.die_of_offset(first.die + sources.trailing_zeros());
+            sources &= sources - 1;
+            let die = &mut dies[(base + from) as usize % DIES];
+            let turn = channels[die.channel].turn(now, transfer_ns);
+            let begin = asked.max(turn.saturating_sub(flash_read_ns));
+            read_end = die.hold(Purpose::Gc, begin, now, flash_read_ns + transfer_ns).max(read_end);
+            let die = &mut dies[(u32::from(op.die) + index) as usize % DIES];
+            let turn = channels[die.channel].turn(now, transfer_ns);
+            die.hold(Purpose::Gc, ready.max(turn), now, transfer_ns + flash_program_ns)
+        });
+        programmed.max(read_end)
+    }
+
     #[inline(never)]
     fn charge_rare(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
         match op.kind {
@@ -296,7 +318,7 @@ impl Timing {
                 ready
             }
             OpKind::LookupEnd => self.end_lookup(),
-            OpKind::Read | OpKind::Program | OpKind::Copy | OpKind::NvWrite | OpKind::Wait => {
+            OpKind::Read | OpKind::Program | OpKind::CopyRow | OpKind::NvWrite | OpKind::Wait => {
                 unreachable!("charged by the caller")
             }
         }

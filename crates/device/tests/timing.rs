@@ -4,7 +4,7 @@ use remap_ssd_device::config::Latencies;
 use remap_ssd_device::{Command, Timing};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::op::NO_PAGE;
-use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose};
+use remap_ssd_media::{After, ClearId, Geometry, Op, OpKind, Ppn, Purpose, SbId};
 
 const READ: u64 = 50_000;
 const PROGRAM: u64 = 500_000;
@@ -47,7 +47,8 @@ impl Bench {
     fn op(&self, kind: OpKind, purpose: Purpose, page: u32, after: After) -> Op {
         let mut op = Op::new(kind, purpose, after);
         op.page = Ppn(page);
-        op.die = self.geometry.die_of_offset(self.geometry.offset(Ppn(page))) as u16;
+        let slot = self.geometry.slot(Ppn(page));
+        op.die = self.geometry.die_of(self.geometry.superblock(slot.ppn), slot.die) as u16;
         op
     }
     fn program(&self, purpose: Purpose, page: u32) -> Op {
@@ -258,21 +259,42 @@ fn the_hash_unit_is_pipelined() {
 }
 
 #[test]
-fn a_copy_in_one_record_takes_what_a_read_and_a_program_take() {
-    for transfer_ns in [0, 10_000] {
-        let with = || Bench::with(Latencies { transfer_ns, ..latencies() });
+fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
+    for (transfer_ns, superblock_dies) in [(0, 4), (10_000, 4), (10_000, 2)] {
+        let with = || {
+            let latencies = Latencies { transfer_ns, ..latencies() };
+            let geometry = geometry().with_superblock_dies(superblock_dies).unwrap();
+            Bench { timing: Timing::new(geometry, latencies), geometry }
+        };
         let (mut one, mut two) = (with(), with());
         let (mut now, mut random) = (0, 1u32);
-        for page in 0..1000 {
+        let mut draw = |range: u32| {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            now += u64::from(random >> 14);
-            let purpose = if random >> 8 & 3 == 0 { Purpose::Host } else { Purpose::Gc };
-            let after = if random >> 10 & 1 == 0 { After::NOTHING } else { After::page(Ppn(page / 2)) };
-            let (read, program) =
-                (one.read(purpose, random >> 12 & 1023), one.op(OpKind::Program, purpose, page, after));
-            let copy = Op { kind: OpKind::Copy, amount: read.die.into(), ..program };
-            assert_eq!(one.at(now, &[copy]), two.at(now, &[read, program]));
-            assert_eq!(one.timing.busy_until(), two.timing.busy_until());
+            (random >> 8) % range
+        };
+        for row in 0..500 {
+            now += u64::from(draw(1 << 18));
+            let host = one.program(Purpose::Host, draw(1024));
+            assert_eq!(one.at(now, &[host]), two.at(now, &[host]));
+            // Up to a row of pages of superblock 5, programmed to row `row` of another one.
+            let (first, begin) = (one.geometry.page(SbId(5), draw(8)).0, draw(superblock_dies));
+            let to = row % 256 * superblock_dies + begin;
+            let after = [After::NOTHING, After::page(Ppn(to / 2)), After::clear(ClearId(1))][draw(3) as usize];
+            let mut copies = one.op(OpKind::CopyRow, Purpose::Gc, to, after);
+            (copies.amount, copies.sources) = (first, 1);
+            let mut apart = Vec::new();
+            let mut from = first;
+            for page in to..row % 256 * superblock_dies + superblock_dies {
+                copies.sources |= 1 << (from - first);
+                apart.push(one.read(Purpose::Gc, from));
+                apart.push(one.op(OpKind::Program, Purpose::Gc, page, after));
+                from += 1 + draw(6);
+            }
+            one.at(now, &[copies]);
+            two.at(now, &apart);
+            assert_eq!(one.timing.busy_until(), two.timing.busy_until(), "row {row}");
+            let next = one.op(OpKind::Program, Purpose::Host, 1000, After::page(Ppn(to)));
+            assert_eq!(one.at(now, &[next]), two.at(now, &[next]), "row {row}");
         }
     }
 }

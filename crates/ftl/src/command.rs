@@ -102,6 +102,7 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `MediaError`.
     pub fn find(&mut self, lpn: u32) -> Result<Option<Ppn>, Refusal> {
+        self.end_write();
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
         let Some(mapping) = self.core.map.get(lpn) else { return Ok(None) };
@@ -119,6 +120,17 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `ReadOnly`.
     pub fn write(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
+        let written = self.write_more(lpn, payload);
+        self.end_write();
+        written
+    }
+
+    /// Writes a page of a command that goes on: its remap may be recorded together with those of the pages that follow, at
+    /// the next call of anything else or of `end_write`, and it must not be acknowledged before.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `ReadOnly`.
+    pub fn write_more(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
         let Some(dedup) = &self.dedup else {
@@ -135,14 +147,27 @@ impl Ftl {
             }
             match self.remap_page(lpn, ppn, None, None, true) {
                 Ok(()) => {
-                    self.scheme.issue(&mut self.core);
+                    self.goes_on = true;
                     self.core.stats.dedup_hits += 1;
                     return Ok(());
                 }
                 Err(cause) => self.core.stats.demote(cause),
             }
         }
+        // A program may reclaim: 1. what the scheme has gathered  2. whatever is reclaimed. Cut between with 2 first: what
+        // the remapped LPNs had before is gone, and nothing says what they have now.
+        if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
+            self.end_write();
+        }
         self.program(lpn, Origin::Payload(payload), Some(&fingerprint), None).map(drop)
+    }
+
+    /// A write command of several pages has ended, or another command begins: what the scheme has gathered is stored.
+    #[inline]
+    pub fn end_write(&mut self) {
+        if std::mem::take(&mut self.goes_on) {
+            self.scheme.issue(&mut self.core);
+        }
     }
 
     /// Does the page that an untrusted fingerprint nominates hold this content? It is read to find out.
@@ -165,6 +190,7 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `ReadOnly`.
     pub fn write_for(&mut self, lpn: u32, payload: &Payload<'_>, home: u32) -> Result<(), Refusal> {
+        self.end_write();
         self.range(home, 1)?;
         if !self.core.config.scheme.uses_hints() || home == lpn {
             return self.write(lpn, payload);
@@ -179,6 +205,7 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `ReadOnly`.
     pub fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
+        self.end_write();
         let range = self.writable(lpn, len)?;
         self.core.stats.host_deallocations += u64::from(len);
         self.make_dealloc_room(1)?;
@@ -196,6 +223,7 @@ impl Ftl {
     /// # Errors
     /// None at present.
     pub fn flush(&mut self) -> Result<(), Refusal> {
+        self.end_write();
         self.core.media.ack_after(After::ALL);
         Ok(())
     }
@@ -206,6 +234,7 @@ impl Ftl {
     /// `OutOfRange`, `ReadOnly`, `AtomicTooLarge`, `AtomicUnsupported`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
         let Remap { target, source, len, .. } = *command;
+        self.end_write();
         self.range(source, len)?;
         self.writable(target, len)?;
         if command.atomic && self.core.config.entry == EntrySize::Bytes16 {
@@ -443,7 +472,11 @@ impl Ftl {
             if !self.paused {
                 self.collect_now()?;
             }
-            if !self.core.blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn) {
+            // Collecting may have opened the next one, where it moves pages to the host's.
+            let blocks = &mut self.core.blocks;
+            if blocks.open(Stream::Host).is_none()
+                && !blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn)
+            {
                 return Err(self.end_of_life());
             }
         }

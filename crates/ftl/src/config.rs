@@ -7,6 +7,7 @@ use crate::dedup::FingerprintKind;
 use crate::guard::Guards;
 use crate::policy::GcPolicy;
 use crate::scheme::SchemeKind;
+use crate::superblock::Stream;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Geometry, oob};
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,13 @@ pub struct Config {
     pub gc_policy: GcPolicy,
     /// Garbage collection starts when at most this share of the superblocks is free.
     pub gc_free: f64,
+    /// Ahead of need, only a superblock of whose pages at least this share is garbage is collected.
+    pub gc_garbage: f64,
+    /// A victim is emptied at once when its turn comes, and not page by page while the host uses what it gains.
+    pub gc_at_once: bool,
+    /// Pages moved by garbage collection go to the host's superblock (but for those that a policy keeps apart), and not
+    /// to one of their own.
+    pub gc_joins_host: bool,
     /// A superblock whose erase count is this far below the mean is collected to level wear; 0 is off.
     pub wear_gap: u32,
     /// Slots in each half of the NVRAM log of deallocations.
@@ -99,6 +107,9 @@ impl Default for Config {
             watermark: 0.95,
             gc_policy: GcPolicy::Greedy,
             gc_free: 0.10,
+            gc_garbage: 0.0,
+            gc_at_once: false,
+            gc_joins_host: false,
             wear_gap: 64,
             dealloc_slots: 4096,
             fs_files: 0,
@@ -149,6 +160,11 @@ impl Config {
     /// of dies.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
         geometry.groups() * (2 + self.gc_policy.zones() as u32) + crate::scheme::flash_need(self, geometry).spare
+    }
+
+    /// The stream that takes pages moved to a zone.
+    pub fn gc_stream(&self, zone: usize) -> Stream {
+        if zone == 0 && self.gc_joins_host { Stream::Host } else { Stream::ZONES[zone] }
     }
 
     /// Free superblocks at which garbage collection starts.
@@ -202,6 +218,9 @@ impl Config {
         }
         if !(0.0..=1.0).contains(&self.watermark) || !(0.0..0.9).contains(&self.gc_free) {
             return fail("watermark must be 0 to 1 and gc_free 0 to 0.9".into());
+        }
+        if !(0.0..1.0).contains(&self.gc_garbage) {
+            return fail(format!("gc_garbage = {} must be 0 to below 1", self.gc_garbage));
         }
         if self.dealloc_slots < 4 {
             return fail(format!("dealloc_slots = {} must be at least 4", self.dealloc_slots));

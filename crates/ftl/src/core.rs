@@ -99,7 +99,7 @@ impl Core {
     /// Gives a logical page another flash page than it had, or its first.
     #[inline]
     pub fn relink(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
-        if let Some(old) = self.map.get(lpn) {
+        if let Some(old) = self.map.replace(lpn, Mapping { ppn, remapped }) {
             let count = self.counts.sub(old.ppn);
             self.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped, lpn);
             if let Some(survival) = &mut self.survival
@@ -113,7 +113,6 @@ impl Core {
             survival.gained(ppn, count, self.wsn);
         }
         self.blocks.gain(self.geometry.superblock(ppn), count == 1, remapped);
-        self.map.set(lpn, Some(Mapping { ppn, remapped }));
     }
 
     /// A page of `sb` lost this owner: its last, or one of several.

@@ -1,6 +1,6 @@
 //! The fingerprint store: which flash page already holds a content.
 //!
-//! Lines of one cache line, eight slots of a 32-bit tag and a 32-bit page number. A tag only nominates a page: a hit
+//! Lines of one cache line: eight 32-bit tags, then their eight 32-bit page numbers. A tag only nominates a page: a hit
 //! counts after the whole fingerprint is compared, which in identity mode is the identity itself and with real bytes
 //! their BLAKE3 digest, so no collision can turn into wrong data. A MurmurHash3 digest proves nothing: the core compares
 //! the contents as well.
@@ -17,14 +17,31 @@ use serde::{Deserialize, Serialize};
 
 const WAYS: usize = 8;
 
-/// One slot: tag in the high half, page number plus one in the low half; 0 is empty.
-type Slot = u64;
-
+/// Apart, so that all tags are compared at once.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
-struct Line([Slot; WAYS]);
+struct Line {
+    tags: [u32; WAYS],
+    /// Page numbers plus one; 0 is an empty slot.
+    pages: [u32; WAYS],
+}
 
 const _: () = assert!(size_of::<Line>() == 64);
+
+impl Line {
+    /// The slots with this tag, empty ones among them: a bit each, and no branches.
+    #[inline(always)]
+    fn nominated(&self, tag: u32) -> u32 {
+        let bits: [u32; WAYS] = std::array::from_fn(|slot| if self.tags[slot] == tag { 1 << slot } else { 0 });
+        bits.iter().fold(0, |all, bit| all | bit)
+    }
+
+    /// The page of a slot.
+    #[inline(always)]
+    fn page(&self, slot: usize) -> Option<Ppn> {
+        self.pages[slot % WAYS].checked_sub(1).map(Ppn)
+    }
+}
 
 /// What a page's content is recognised by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,10 +127,10 @@ impl Dedup {
     }
 
     #[inline]
-    fn place(&self, fingerprint: &Fingerprint) -> (usize, u64) {
+    fn place(&self, fingerprint: &Fingerprint) -> (usize, u32) {
         let spread = fingerprint.spread();
         let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
-        (line as usize, spread << 32)
+        (line as usize, spread as u32)
     }
 
     #[inline]
@@ -124,27 +141,17 @@ impl Dedup {
         }
     }
 
-    #[inline]
-    fn slot(tag: u64, ppn: Ppn) -> Slot {
-        tag | u64::from(ppn.0 + 1)
-    }
-
-    /// Of the slots of a line, those with this tag and not empty: a bit each, and no branches.
-    #[inline(always)]
-    fn nominated(slots: &[Slot; WAYS], tag: u64) -> u32 {
-        let bit = |(index, slot): (usize, &Slot)| u32::from(slot >> 32 == tag >> 32 && *slot as u32 != 0) << index;
-        slots.iter().enumerate().map(bit).fold(0, std::ops::BitOr::bitor)
-    }
-
     /// The live page that holds this content.
     #[inline]
     pub fn find(&self, fingerprint: &Fingerprint, media: &Media, counts: &Counts) -> Option<Ppn> {
         let (line, tag) = self.place(fingerprint);
-        let slots = &self.lines[line].0;
-        let mut nominated = Self::nominated(slots, tag);
+        let line = &self.lines[line];
+        let mut nominated = line.nominated(tag);
         while nominated != 0 {
-            let ppn = Ppn(slots[nominated.trailing_zeros() as usize % WAYS] as u32 - 1);
-            if self.same(fingerprint, media, ppn) && !counts.is_zero(ppn) {
+            if let Some(ppn) = line.page(nominated.trailing_zeros() as usize)
+                && self.same(fingerprint, media, ppn)
+                && !counts.is_zero(ppn)
+            {
                 return Some(ppn);
             }
             nominated &= nominated - 1;
@@ -160,12 +167,12 @@ impl Dedup {
             self.digests[ppn.0 as usize] = *digest;
         }
         let (line, tag) = self.place(fingerprint);
-        let slots = &mut self.lines[line].0;
-        let at = match Self::nominated(slots, tag) {
-            0 => slots.iter().position(|slot| *slot == 0).unwrap_or((tag >> 32) as usize % WAYS),
+        let line = &mut self.lines[line];
+        let at = match line.nominated(tag) {
+            0 => line.pages.iter().position(|page| *page == 0).unwrap_or(tag as usize % WAYS),
             same => same.trailing_zeros() as usize,
         };
-        slots[at] = Self::slot(tag, ppn);
+        (line.tags[at], line.pages[at]) = (tag, ppn.0 + 1);
     }
 
     /// These pages have been erased: what they will hold is not known by its digest.
@@ -187,9 +194,15 @@ impl Dedup {
             }
         };
         let (line, tag) = self.place(&fingerprint);
-        let old = Self::slot(tag, from);
-        if let Some(slot) = self.lines[line].0.iter_mut().find(|slot| **slot == old) {
-            *slot = Self::slot(tag, to);
+        let line = &mut self.lines[line];
+        let mut nominated = line.nominated(tag);
+        while nominated != 0 {
+            let page = &mut line.pages[nominated.trailing_zeros() as usize];
+            if *page == from.0 + 1 {
+                *page = to.0 + 1;
+                return;
+            }
+            nominated &= nominated - 1;
         }
     }
 
@@ -203,12 +216,11 @@ impl Dedup {
     #[inline]
     pub fn prefetch_page(&self, fingerprint: &Fingerprint, media: &Media, counts: &Counts) -> Option<Ppn> {
         let (line, tag) = self.place(fingerprint);
-        let slots = &self.lines[line].0;
-        let nominated = Self::nominated(slots, tag);
-        if nominated == 0 {
-            return None;
-        }
-        let ppn = Ppn(slots[nominated.trailing_zeros() as usize % WAYS] as u32 - 1);
+        let line = &self.lines[line];
+        let ppn = match line.nominated(tag) {
+            0 => return None,
+            nominated => line.page(nominated.trailing_zeros() as usize)?,
+        };
         media.prefetch_identity(ppn);
         counts.prefetch(ppn);
         Some(ppn)

@@ -77,6 +77,19 @@ impl Ended {
         EndedIn { bits: &self.bits[first..first + self.words], unknown, shift: self.shift }
     }
 
+    /// Has `settle` been called for it?
+    pub fn is_known(&self, sb: SbId) -> bool {
+        self.known[sb.0 as usize]
+    }
+
+    /// Is the bit of this LPN set? For a known superblock the same as `may_have_ended`, for those who go through the
+    /// entries of all superblocks together.
+    #[inline(always)]
+    pub fn is_noted(&self, sb: SbId, lpn: u32) -> bool {
+        let bit = place(lpn, self.shift);
+        self.bits[self.word(sb, bit)] >> (bit % 64) & 1 == 1
+    }
+
     /// Asks for the cache line of a bit.
     #[inline(always)]
     pub fn prefetch(&self, sb: SbId, lpn: u32) {

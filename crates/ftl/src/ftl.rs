@@ -28,6 +28,8 @@ pub struct Ftl {
     pub(crate) gc: Gc,
     /// No reclaiming now: an atomic command or recovery is under way.
     pub(crate) paused: bool,
+    /// A write command goes on, and the scheme may have gathered remaps of it.
+    pub(crate) goes_on: bool,
     /// Free superblocks at which collection starts, and below which the host waits for it.
     pub(crate) gc_start: u32,
     pub(crate) reserve: u32,
@@ -64,6 +66,7 @@ impl Ftl {
             files: Files::default(),
             gc: Gc::default(),
             paused: false,
+            goes_on: false,
             read_only: false,
             first_retired: None,
         })

@@ -18,14 +18,20 @@ use crate::guard::Guard;
 use crate::policy::{Candidate, GcPolicy, least_worn};
 use crate::scheme::{OwnerRef, Remapping};
 use crate::superblock::{State, Stream, Taken};
-use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId, Second};
+use remap_ssd_media::{After, Oob, OpKind, Ppn, Purpose, SbId, Second};
 
 /// Pages of a stretch.
 pub const STRETCH: u32 = 256;
+/// Pages among which those lie that are copied as one row.
+const ROW_SPAN: u32 = 64;
+/// Pages whose owners' mappings are asked for at once: as many cache lines as can be on the way.
+const SEEN_AT_ONCE: u32 = 16;
 /// What a page holds whose data could not be read when it had to move: reads of it are media errors.
 pub const LOST: &[u8] = b"lost";
 /// Collections between two looks at wear, on devices that are not tiny.
 const WEAR_PERIOD: u64 = 16;
+/// Looks for a victim while the host writes a superblock, where none is worth it.
+const LOOKS: u32 = 64;
 const NONE: u32 = u32::MAX;
 
 /// A victim being emptied.
@@ -33,6 +39,8 @@ pub struct Job {
     sb: SbId,
     /// Next page offset to look at.
     next: u32,
+    /// Page offset up to which the owners' mappings have been asked for.
+    seen: u32,
     /// Pages gained per collection, for pacing.
     gain: u32,
     /// Remapped owners by stretch.
@@ -44,15 +52,12 @@ pub struct Job {
 /// A page with owners.
 struct Live {
     offset: u32,
-    /// The owner that the OOB names.
-    lpn: u32,
-    wsn: u64,
-    /// Is it still one?
+    /// What it says of itself: an owner, and its extension.
+    oob: Oob,
+    /// Is the owner that the OOB names still one?
     owns: bool,
-    /// Is it the only one?
+    /// Has it one owner?
     alone: bool,
-    /// The OOB's extension.
-    second: Second,
 }
 
 /// GC state and scratch buffers.
@@ -60,6 +65,8 @@ struct Live {
 pub struct Gc {
     job: Option<Job>,
     credit: u64,
+    /// Nothing was worth collecting: the number from which on it may be.
+    look_again: u64,
     runs_at_wear_check: u64,
     live: Vec<Live>,
     owners: Vec<(OwnerRef, u32)>,
@@ -87,6 +94,13 @@ impl Ftl {
         })
     }
 
+    /// Those worth collecting before space is needed.
+    fn candidates_ahead(&self) -> impl Iterator<Item = Candidate> + '_ {
+        let share = self.core.config.gc_garbage;
+        self.candidates()
+            .filter(move |candidate| f64::from(candidate.garbage()) >= share * f64::from(candidate.capacity))
+    }
+
     fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
         let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
         if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
@@ -99,7 +113,7 @@ impl Ftl {
             }
         }
         match host_waits {
-            false => self.core.config.gc_policy.victim(self.candidates(), self.core.wsn),
+            false => self.core.config.gc_policy.victim(self.candidates_ahead(), self.core.wsn),
             true => GcPolicy::victim_in_need(self.candidates()),
         }
     }
@@ -124,7 +138,9 @@ impl Ftl {
             refs[(owner.offset / STRETCH) as usize].push(*owner);
         }
         self.gc.scanned = scanned;
-        self.gc.job = Some(Job { sb, next: 0, gain, refs, late: Vec::new() });
+        let job = Job { sb, next: 0, seen: 0, gain, refs, late: Vec::new() };
+        self.look_at_stretch(&job);
+        self.gc.job = Some(job);
         self.gc.credit = 0;
     }
 
@@ -132,9 +148,12 @@ impl Ftl {
     /// the host has used what collecting it gains.
     #[inline]
     pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
+        if self.core.config.gc_at_once && self.gc.job.is_some() {
+            return self.finish_job();
+        }
         let Some(job) = &self.gc.job else {
-            if self.core.blocks.free() <= self.gc_start {
-                self.begin_job(false);
+            if self.core.blocks.free() <= self.gc_start && self.core.wsn >= self.gc.look_again {
+                return self.begin_pace();
             }
             return Ok(());
         };
@@ -143,8 +162,34 @@ impl Ftl {
         if self.gc.credit >= price {
             self.gc.credit -= price;
             self.step_job()?;
+        } else {
+            self.look_at_pages();
         }
         Ok(())
+    }
+
+    #[cold]
+    fn begin_pace(&mut self) -> Result<(), Refusal> {
+        if !self.begin_job(false) {
+            // Only overwriting makes a superblock worth it; looking at all of them for every page would be the slowest
+            // part of a write.
+            self.gc.look_again = self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
+            return Ok(());
+        }
+        if self.core.config.gc_at_once { self.finish_job() } else { Ok(()) }
+    }
+
+    /// Asks for the mappings of a few more pages of the next stretch: all at once would be more than can be on the way.
+    #[inline]
+    fn look_at_pages(&mut self) {
+        let (core, Some(job)) = (&self.core, &mut self.gc.job) else { return };
+        let end = (job.next + STRETCH).min(core.geometry.pages_per_superblock());
+        if job.seen >= end {
+            return;
+        }
+        let (first, len) = (core.geometry.page(job.sb, job.seen), SEEN_AT_ONCE.min(end - job.seen));
+        core.counts.each_owned(first, len, |index, _| core.map.prefetch(core.media.oob(Ppn(first.0 + index)).lpn()));
+        job.seen += len;
     }
 
     /// Collects whole victims until more than the reserve is free.
@@ -177,6 +222,7 @@ impl Ftl {
 
     /// One step of collection in idle time; `false` if there is nothing to do.
     pub fn background(&mut self) -> bool {
+        self.end_write();
         if self.gc.job.is_none() && (self.core.blocks.free() > self.gc_start || !self.begin_job(false)) {
             return false;
         }
@@ -224,8 +270,16 @@ impl Ftl {
             let start = job.next;
             job.late.retain(|owner| !(start..end).contains(&owner.offset));
             job.next = end;
+            job.seen = job.seen.max(end);
+            self.look_at_stretch(job);
         }
         result
+    }
+
+    /// Asks for what the next stretch's pages say of themselves, while the host goes on.
+    fn look_at_stretch(&self, job: &Job) {
+        let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
+        self.core.media.prefetch_run(self.core.geometry.page(job.sb, job.next), pages);
     }
 
     /// Passes 1 and 2: pages with owners, and whether the OOB's owner is one of them.
@@ -237,18 +291,17 @@ impl Ftl {
             let ppn = Ppn(first.0 + index);
             let oob = core.media.oob(ppn);
             core.map.prefetch(oob.lpn());
+            live.push(Live { offset: job.next + index, oob, owns: false, alone: count == 1 });
             if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
                 dedup.prefetch_line(&Fingerprint::Identity(identity));
             }
-            let (lpn, wsn, second) = (oob.lpn(), oob.wsn(), oob.second());
-            live.push(Live { offset: job.next + index, lpn, wsn, owns: false, alone: count == 1, second });
         });
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.map.prefetch(owner.lpn);
         }
+        let base = core.geometry.page(job.sb, 0).0;
         for page in live {
-            let ppn = core.geometry.page(job.sb, page.offset);
-            page.owns = page.lpn < core.map.len() && core.map.is_written_at(page.lpn, ppn);
+            page.owns = core.map.is_written_at(page.oob.lpn(), Ppn(base + page.offset));
         }
     }
 
@@ -280,24 +333,26 @@ impl Ftl {
         let core = &mut self.core;
         let first = core.geometry.page(sb, 0);
         let page_at = |page: &Live| Ppn(first.0 + page.offset);
-        let is_single = |page: &&Live| page.owns & page.alone && !core.media.is_meta(page_at(page));
+        let end = pages[0].offset + ROW_SPAN;
+        let is_single =
+            |page: &&Live| page.owns & page.alone & (page.offset < end) && !core.media.is_meta(page_at(page));
         let len = pages.iter().take(core.geometry.dies() as usize).take_while(is_single).count();
         let unwatched = core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
         let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_plain();
         if len == 0 || !alike {
             return 0;
         }
-        let Some((taken, len)) = core.blocks.take_row(Stream::ZONES[0], len as u32) else { return 0 };
+        let Some((taken, len)) = core.blocks.take_row(core.config.gc_stream(0), len as u32) else { return 0 };
         let (pages, to) = (&pages[..len as usize], taken.ppn());
         core.stats.gc_programs += u64::from(len);
-        let copies = pages.iter().map(|page| (page_at(page), taken.oob(page.lpn, page.wsn)));
-        core.media.copy_row(taken.slot, copies, Purpose::Gc, taken.after);
+        let copies = pages.iter().map(|page| (page_at(page), page.oob.with_incarnation(taken.incarnation)));
+        core.media.copy_row(taken.slot, copies, taken.after);
         let (begin, end) = (page_at(&pages[0]), page_at(&pages[pages.len() - 1]));
         core.counts.set_all(begin, end.0 - begin.0 + 1, false);
         core.counts.set_all(to, len, true);
         core.blocks.move_owned(sb, taken.sb, len);
         for (index, page) in pages.iter().enumerate() {
-            core.map.set_written(page.lpn, Ppn(to.0 + index as u32));
+            core.map.set_written(page.oob.lpn(), Ppn(to.0 + index as u32));
         }
         if let Some(dedup) = &mut self.dedup {
             for (index, page) in pages.iter().enumerate() {
@@ -316,8 +371,8 @@ impl Ftl {
         }
         assert!(page.owns && self.core.counts.get(from) == 1, "owners found and counted of {from:?}");
         // A home that the page is meant for goes with it; whether it had come there once does not matter any more.
-        let to = self.copy_moved((page.lpn, page.wsn, page.second.with_owns(false)), from, 0)?;
-        self.core.move_page((sb, from), (to.sb, to.ppn()), page.lpn, false);
+        let to = self.copy_moved((page.oob.lpn(), page.oob.wsn(), page.oob.second().with_owns(false)), from, 0)?;
+        self.core.move_page((sb, from), (to.sb, to.ppn()), page.oob.lpn(), false);
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to.ppn());
         }
@@ -337,7 +392,7 @@ impl Ftl {
         }
         // The oldest owner goes into the OOB: entries count only if they are newer than the page they name.
         let primary = match page.owns {
-            true => (page.lpn, page.wsn),
+            true => (page.oob.lpn(), page.oob.wsn()),
             false => {
                 let oldest = chain.clone().min_by_key(|owner| owner.wsn).expect("the chain has a first");
                 (oldest.lpn, oldest.wsn)
@@ -381,7 +436,7 @@ impl Ftl {
         assert!(home.next().is_none(), "a page has one home: {from:?}");
         let wsn = match self.core.config.guards.has(Guard::HomesRenewed) {
             true => self.core.tick(),
-            false => page.wsn,
+            false => page.oob.wsn(),
         };
         if !page.owns {
             let taken = self.copy_moved((owner.lpn, wsn, Second::NONE), from, 0)?;
@@ -390,8 +445,8 @@ impl Ftl {
         }
         let zone = self.core.config.gc_policy.zone(2);
         self.core.stats.gc_zoned += u64::from(zone > 0);
-        let taken = self.copy_moved((page.lpn, wsn, Second::of(owner.lpn, true)), from, zone)?;
-        self.core.move_page((sb, from), (taken.sb, taken.ppn()), page.lpn, false);
+        let taken = self.copy_moved((page.oob.lpn(), wsn, Second::of(owner.lpn, true)), from, zone)?;
+        self.core.move_page((sb, from), (taken.sb, taken.ppn()), page.oob.lpn(), false);
         self.core.move_reference(from, taken.ppn(), owner.lpn);
         Ok(())
     }
@@ -416,7 +471,7 @@ impl Ftl {
     #[inline(always)]
     fn copy_moved(&mut self, (lpn, wsn, second): (u32, u64, Second), from: Ppn, zone: usize) -> Result<Taken, Refusal> {
         loop {
-            let Some(taken) = self.core.blocks.take(Stream::ZONES[zone]) else {
+            let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(zone)) else {
                 self.open_for_gc(zone)?;
                 continue;
             };
@@ -437,7 +492,7 @@ impl Ftl {
 
     #[cold]
     fn open_for_gc(&mut self, zone: usize) -> Result<(), Refusal> {
-        let (stream, wear) = (Stream::ZONES[zone], self.core.config.gc_policy.wear(zone));
+        let (stream, wear) = (self.core.config.gc_stream(zone), self.core.config.gc_policy.wear(zone));
         self.close(stream);
         match self.core.blocks.open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn) {
             true => Ok(()),

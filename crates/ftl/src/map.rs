@@ -45,7 +45,20 @@ impl Map {
     /// Where is it?
     #[inline]
     pub fn get(&self, lpn: u32) -> Option<Mapping> {
-        let cell = self.cells[lpn as usize];
+        Self::mapping(self.cells[lpn as usize])
+    }
+
+    /// Sets where it is; where it was.
+    #[inline(always)]
+    pub fn replace(&mut self, lpn: u32, Mapping { ppn, remapped }: Mapping) -> Option<Mapping> {
+        let cell = &mut self.cells[lpn as usize];
+        let old = std::mem::replace(cell, ppn.0 | if remapped { REMAPPED } else { 0 });
+        Self::mapping(old)
+    }
+
+    /// What a cell says.
+    #[inline(always)]
+    fn mapping(cell: u32) -> Option<Mapping> {
         let ppn = cell & !REMAPPED;
         if ppn == NOWHERE { None } else { Some(Mapping { ppn: Ppn(ppn), remapped: cell & REMAPPED != 0 }) }
     }
@@ -53,7 +66,8 @@ impl Map {
     /// Is it exactly there, by a write?
     #[inline]
     pub fn is_written_at(&self, lpn: u32, ppn: Ppn) -> bool {
-        self.cells[lpn as usize] == ppn.0
+        // The OOB of a damaged image, or of a page of metadata, may name any LPN.
+        self.cells.get(lpn as usize) == Some(&ppn.0)
     }
 
     /// Is it exactly there, by a remap?

@@ -192,7 +192,12 @@ fn finding_owners_reads_one_group_or_the_whole_log() {
             let scans = &ops[begin..end];
             lookups += 1;
             match scheme {
-                SchemeKind::FLog => most = most.max(bytes(scans, OpKind::ScanFlash)),
+                SchemeKind::FLog => {
+                    let pages = bytes(scans, OpKind::ScanFlash);
+                    most = most.max(pages);
+                    // And goes through the entries that were read.
+                    assert_eq!(bytes(scans, OpKind::NvRead) == 0, pages == 0);
+                }
                 SchemeKind::NLog => assert!(u64::from(bytes(scans, OpKind::NvRead)) >= used.saturating_sub(16)),
                 _ => assert!(u64::from(bytes(scans, OpKind::NvRead)) <= ftl.usage().largest_group_seen_bytes),
             }

@@ -114,6 +114,38 @@ fn a_sequential_stream_of_duplicates_costs_one_entry_and_eight_bytes_a_page() {
     }
 }
 
+/// A write command of duplicates in the order of their contents costs what a copied run does. A page that is new ends the
+/// run: its program may reclaim, and the run is stored before.
+#[test]
+fn a_written_run_of_64_duplicates_costs_one_entry() {
+    let mut ftl = with_a_file(&config());
+    let write = |ftl: &mut Ftl, lpns: std::ops::Range<u32>, content_of: &dyn Fn(u32) -> u64| {
+        for lpn in lpns.clone() {
+            let content = content(content_of(lpn));
+            match lpn + 1 < lpns.end {
+                true => ftl.write_more(lpn, &content).unwrap(),
+                false => ftl.write(lpn, &content).unwrap(),
+            }
+        }
+    };
+    let run = |lpn: u32| u64::from(lpn) - 1000 + 11;
+    assert_eq!(stores(&ops_of(&mut ftl, |ftl| write(ftl, 1000..1064, &run))), (1, 16));
+    // The next command goes on where this one ended: the entry is made longer.
+    assert_eq!(stores(&ops_of(&mut ftl, |ftl| write(ftl, 1064..1080, &run))), (1, 8));
+    let ops = ops_of(&mut ftl, |ftl| write(ftl, 1200..1220, &|lpn| if lpn == 1210 { 7777 } else { run(lpn - 200) }));
+    let kinds: Vec<_> = ops.iter().map(|op| (op.kind, op.amount)).filter(|op| op.0 != OpKind::Wait).collect();
+    assert!(matches!(kinds[..], [(OpKind::NvWrite, 16), (OpKind::Program, _), (OpKind::NvWrite, 16)]), "{kinds:?}");
+    // Whatever comes next ends a command that was to go on.
+    ftl.write_more(1300, &content(11)).unwrap();
+    assert_eq!(stores(&ops_of(&mut ftl, |ftl| ftl.flush().unwrap())), (1, 16));
+    let (mut ftl, _) = recovered(ftl);
+    for lpn in 1000..1080 {
+        assert_eq!(ftl.read(lpn), Ok(Page::Identity(run(lpn))));
+    }
+    assert_eq!((ftl.read(1210), ftl.read(1219)), (Ok(Page::Identity(7777)), Ok(Page::Identity(30))));
+    assert_eq!(ftl.read(1300), Ok(Page::Identity(11)));
+}
+
 fn entries(ftl: &Ftl) -> u32 {
     ftl.superblocks().filter_map(|(id, _)| ftl.group(id)).map(|group| group.entries).sum()
 }

@@ -127,6 +127,29 @@ fn generations_start_over() {
     assert_eq!((ftl.media().peek(at), ftl.fs_files()), (1, Ok(vec![])));
 }
 
+/// A cut leaves a slot of the table, but neither the reset before it nor the entry: with the next reset it would name pages
+/// that were never noted, and a file that takes nobody's place.
+#[test]
+fn a_slot_of_a_reset_that_did_not_happen_does_not_come_alive_with_the_next() {
+    let mut ftl = mapped();
+    ftl.fs_write(1, &content(1), page(1, 1)).unwrap();
+    let slots = base(&ftl) + 1;
+    for (slot, inode) in (0..2 * FILES as usize).zip([7, 8, 9, 10, 11, 12]) {
+        if ftl.media().peek(slots + 2 * slot) == 0 {
+            ftl.media_mut().store(slots + 2 * slot, 2 | inode << 32, Purpose::Meta, After::NOTHING);
+        }
+    }
+    let (mut ftl, _) = recovered(ftl);
+    assert_eq!(ftl.fs_files(), Ok(vec![1]), "the generation before is in force");
+    ftl.fs_reset().unwrap();
+    assert_eq!(ftl.fs_files(), Ok(vec![]));
+    for inode in 1..=FILES {
+        assert_eq!(ftl.fs_write(inode, &content(2), page(inode, 0)), Ok(FileStatus::Recorded));
+    }
+    assert_eq!(ftl.fs_write(9, &content(2), page(9, 0)), Ok(FileStatus::FilesFull));
+    ftl.check().unwrap();
+}
+
 /// Which pages were noted cannot be told any more: the map says so until the host resets it, and the data is there.
 #[test]
 fn a_damaged_map_is_a_media_error_until_it_is_reset() {

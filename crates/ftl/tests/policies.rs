@@ -127,3 +127,35 @@ fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Coldmap), 2 * data);
     assert_eq!(most(GcPolicy::Greedy) - most(GcPolicy::Cagc), 4 * data);
 }
+
+/// Where collection waits for garbage and empties a victim at once, as FEMU's does: no victim is taken for less while free
+/// superblocks are left, none is ever half empty between two writes, and what moves lies among what the host writes.
+#[test]
+fn collection_may_wait_for_garbage_and_join_the_host() {
+    let base = Config { gc_free: 0.4, lpns: 400, dedup: false, ..small_config(SchemeKind::None) };
+    let eager = Config { gc_garbage: 0.25, gc_at_once: true, gc_joins_host: true, ..base.clone() };
+    for (config, joined) in [(base, false), (eager, true)] {
+        let mut ftl = device(small_geometry(), &config);
+        let (mut random, mut least) = (Random(3), u32::MAX);
+        for index in 0..20_000 {
+            let before = ftl.stats();
+            ftl.write(random.below(400) as u32, &content(index + 1)).expect("there is room");
+            ftl.media_mut().ops.clear();
+            let now = ftl.stats();
+            if now.gc_runs == before.gc_runs + 1 && joined {
+                let capacity = ftl.superblocks().map(|(_, sb)| sb.capacity).max().expect("there are superblocks");
+                least = least.min(capacity - (now.gc_programs - before.gc_programs) as u32);
+                assert!(least * 4 >= capacity, "a victim with {least} pages of garbage of {capacity}");
+            }
+        }
+        ftl.check().expect("consistent");
+        assert!(ftl.stats().gc_runs > 100, "{:?}", ftl.stats());
+        let apart = ftl.superblocks().filter(|(_, sb)| sb.stream == Stream::Gc).count();
+        assert_eq!(apart == 0, joined, "superblocks of collection's own: {apart}");
+        assert_eq!(least < u32::MAX, joined, "whole victims between two writes");
+        let read = |ftl: &mut Ftl| (0..400).map(|lpn| ftl.read(lpn)).collect::<Vec<_>>();
+        let expected = read(&mut ftl);
+        let (mut ftl, _) = recovered(ftl);
+        assert_eq!(read(&mut ftl), expected);
+    }
+}

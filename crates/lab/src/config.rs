@@ -155,6 +155,8 @@ pub enum Fill {
     /// Random writes until garbage collection has run.
     #[default]
     Random,
+    /// Every page that the run addresses once, in a scattered order; then as `random`.
+    Whole,
     /// Every addressable page once, in order, no content twice.
     Sequential,
 }

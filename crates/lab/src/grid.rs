@@ -34,7 +34,7 @@ pub struct Run {
     pub content: String,
     /// What aging writes.
     pub aging_content: String,
-    /// Remapping metadata in MiB before scaling; 0 for a scheme without limit.
+    /// Remapping metadata in MiB before scaling; for a scheme without limit what its aging is made like, or 0.
     pub log_mib: f64,
     /// NVRAM segments before scaling, bytes.
     pub segment_bytes: u32,
@@ -219,7 +219,11 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         // More than they need until it is known how large they are at that scale.
         device.firmware.log_bytes = tables + tables / 4;
     }
-    if limited {
+    // Aging remaps a share of what the metadata has room for. A scheme without limit is aged like one that has it, so that
+    // each size is compared from the same mappings.
+    let alike = !grid.log_mib.is_empty() && setup.nvram_used > 0.0 && kind != SchemeKind::None && tables == 0;
+    let sized = limited || alike;
+    if sized {
         device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
         device.firmware.segment_bytes = cell.segment_bytes;
     }
@@ -262,7 +266,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         workload: cell.workload.into(),
         content,
         aging_content,
-        log_mib: if limited { cell.log_mib } else { 0.0 },
+        log_mib: if sized { cell.log_mib } else { 0.0 },
         segment_bytes: if limited { cell.segment_bytes } else { 0 },
         scale,
         pages,

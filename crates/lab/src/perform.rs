@@ -8,7 +8,7 @@ use crate::grid::Run;
 use crate::{micro, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
-use remap_ssd_sim::aging::{AgingOptions, age};
+use remap_ssd_sim::aging::{self, AgingOptions, age};
 use remap_ssd_sim::run::{Progress, RunOptions, run};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::trace::{TraceOptions, TraceReader, stat};
@@ -95,12 +95,17 @@ pub fn perform(run: &Run, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
 /// Puts the device into the state in which the paper measures.
 fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
     let content: ContentModel = run.aging_content.parse().map_err(|error| format!("{error}"))?;
+    // A device filled whole holds what the run addresses and nothing else.
+    let addressable = match run.fill {
+        Fill::Whole => spanned(&run.workload, run.device.addressable_lpns())?.1,
+        Fill::Random | Fill::Sequential => run.device.addressable_lpns(),
+    };
     let mut workload = WorkloadConfig {
         pattern: Pattern::Random,
         read_percent: 0,
         request_pages: 1,
         content,
-        addressable: run.device.addressable_lpns(),
+        addressable,
         // Other addresses than the measured run's, in the same contents.
         seed: run.seed ^ 0x6167_696e_6700_0000,
         content_base: 0,
@@ -111,6 +116,10 @@ fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
     }
     let mut writes = Workload::new(workload).map_err(|error| error.to_string())?;
     let options = AgingOptions {
+        fill: match run.fill {
+            Fill::Whole => aging::Fill::Whole(addressable),
+            Fill::Random | Fill::Sequential => aging::Fill::Random,
+        },
         seed: run.seed,
         nvram_used: run.nvram_used,
         nvram_valid: run.nvram_valid,

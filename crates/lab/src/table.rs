@@ -33,6 +33,16 @@ impl Row {
         found.ok_or_else(|| LabError::Failed(format!("run `{}` has no number `{name}`", self.run.title())))
     }
 
+    /// Flash pages programmed for each page the host wrote, as FAST'21's platforms count them: the host's and moved pages;
+    /// neither heads and tails of superblocks nor pages of a log (`data_program_cnt` of the simulator).
+    ///
+    /// # Errors
+    /// The run has no such numbers.
+    pub fn amplification_of_data(&self) -> Result<f64, LabError> {
+        let pages = self.number("flash_pages")? - self.number("metadata_pages")?;
+        Ok(pages / self.number("host_pages")?.max(1.0))
+    }
+
     /// Remaps that became copies, as a share of those tried.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::content::{ContentMode, Page, PageBytes, PageView};
 use crate::folder::MappedPages;
 use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn, SbId, Slot};
 use crate::oob::{OOB_BYTES, Oob, Second};
-use crate::slab::Slab;
+use crate::slab::{Slab, prefetch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -59,6 +59,12 @@ impl Contents {
     }
 }
 
+/// Metadata pages' bytes kept to be filled anew.
+const SPARE_MAX: usize = 1024;
+
+/// Pages are programmed in order: so far ahead the places of the next ones are asked for.
+pub(crate) const PAGES_AHEAD: usize = 32;
+
 #[derive(Clone)]
 pub(crate) struct NandArray {
     pub(crate) geometry: Geometry,
@@ -72,6 +78,8 @@ pub(crate) struct NandArray {
     pub(crate) meta: BTreeMap<u32, Arc<[u8]>>,
     /// One bit a page: is it in `meta`? Data pages need not ask the tree.
     meta_bits: Vec<u64>,
+    /// Whole pages that nobody holds any more, to be filled anew.
+    spare: Vec<Arc<[u8]>>,
     /// Pages whose program was cut or failed.
     pub(crate) torn: BTreeSet<u32>,
     /// Blocks whose erase was cut or failed.
@@ -95,6 +103,7 @@ impl NandArray {
             erase_counts: vec![0; blocks],
             meta: BTreeMap::new(),
             meta_bits: vec![0; pages.div_ceil(64)],
+            spare: Vec::new(),
             torn: BTreeSet::new(),
             spoiled: BTreeSet::new(),
         }
@@ -133,8 +142,10 @@ impl NandArray {
         if oob.second() != Second::NONE {
             self.put_second(at, oob.second());
         }
+        prefetch(&self.oob, at + PAGES_AHEAD);
         if let Contents::Identity(cells) = &mut self.contents {
             cells[at] = identity;
+            prefetch(cells, at + PAGES_AHEAD);
         }
     }
 
@@ -239,12 +250,15 @@ impl NandArray {
                 self.torn.remove(page);
             });
         }
-        if !self.meta.is_empty() {
-            let gone: Vec<u32> = self.meta.range(range.clone()).map(|(page, _)| *page).filter(of_block).collect();
-            gone.iter().for_each(|page| {
-                self.meta.remove(page);
-                self.meta_bits[*page as usize / 64] &= !(1 << (page % 64));
-            });
+        if self.meta.range(range.clone()).next().is_some() {
+            for page in (range.start + die..range.end).step_by(geometry.dies() as usize) {
+                if self.is_meta(Ppn(page)) {
+                    let bytes = self.meta.remove(&page);
+                    self.meta_bits[page as usize / 64] &= !(1 << (page % 64));
+                    let spare = bytes.filter(|bytes| bytes.len() == PAGE_BYTES && self.spare.len() < SPARE_MAX);
+                    self.spare.extend(spare);
+                }
+            }
         }
         for row in 0..self.next_row[geometry.block(sb, die).0 as usize] {
             self.oob[(range.start + row * geometry.dies() + die) as usize] = [0; OOB_BYTES];
@@ -299,6 +313,17 @@ impl NandArray {
     #[inline]
     pub(crate) fn is_pristine(&self) -> bool {
         self.torn.is_empty() && self.spoiled.is_empty()
+    }
+
+    /// The bytes of a metadata page to be programmed.
+    pub(crate) fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
+        let spare = if len == PAGE_BYTES { self.spare.pop() } else { None };
+        // Whoever else holds it still, an image or a program that is pending, keeps it as it is.
+        let mut bytes = spare
+            .filter(|spare| Arc::strong_count(spare) == 1)
+            .unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
+        fill(Arc::get_mut(&mut bytes).expect("held by nobody else"));
+        bytes
     }
 
     /// Takes over a metadata page from another array.

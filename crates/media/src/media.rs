@@ -4,7 +4,7 @@
 //! `ops`; with a rail attached, all of them are also pending there until settled. A page's program or read
 //! that fails says so at once. Absent: durations, retries, and what to do about a failure.
 
-use crate::array::{Contents, NandArray, Stored};
+use crate::array::{Contents, NandArray, PAGES_AHEAD, Stored};
 use crate::content::{ContentMode, Page, PageView, Payload};
 use crate::fault::{Faults, MediaError};
 use crate::folder::{Folder, MappedPages};
@@ -16,6 +16,9 @@ use crate::rail::{AckSet, Outcome, Rail, What};
 use crate::slab::{Slab, prefetch};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 
 /// Counters of what was done, since the medium was powered on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -292,39 +295,37 @@ impl Media {
         self.program_from(to.ppn, Some(from), oob, stored, purpose, after)
     }
 
-    /// Copies data pages to consecutive pages of one row, from `to` on, each with its new OOB; what `copy` does one by
-    /// one, without a rail, faults and metadata pages.
+    /// Copies data pages of one superblock to consecutive pages of one row, from `to` on, each with its new OOB; what
+    /// `copy` does one by one for GC, without a rail, faults and metadata pages. Pages are in ascending order, and fewer than
+    /// 64 from the first to the last.
     #[inline(always)]
-    pub fn copy_row(
-        &mut self,
-        to: Slot,
-        pages: impl ExactSizeIterator<Item = (Ppn, Oob)>,
-        purpose: Purpose,
-        after: After,
-    ) {
+    pub fn copy_row(&mut self, to: Slot, pages: impl ExactSizeIterator<Item = (Ppn, Oob)>, after: After) {
         assert!(self.is_plain());
         let len = pages.len();
         self.counts.reads += len as u64;
         self.counts.programs += len as u64;
         self.nand.advance_row(to, len);
         let geometry = self.nand.geometry;
-        let mut op = Op::new(OpKind::Copy, purpose, after);
-        let first_die = geometry.die_of(geometry.superblock(to.ppn), to.die);
-        self.ops.reserve(len);
-        for (index, (from, oob)) in pages.enumerate() {
-            let at = to.ppn.0 as usize + index;
-            self.nand.oob[at] = oob.to_bytes();
+        let (mut first, mut sources) = (0, 0);
+        let at = to.ppn.0 as usize;
+        for (index, ((from, oob), written)) in pages.zip(&mut self.nand.oob[at..at + len]).enumerate() {
+            if index == 0 {
+                first = from.0;
+            }
+            *written = oob.to_bytes();
+            sources |= 1 << (from.0 - first);
             match &mut self.nand.contents {
-                Contents::Identity(cells) => cells[at] = cells[from.0 as usize],
-                Contents::Bytes(cells) => cells[at] = cells[from.0 as usize].clone(),
-                Contents::Mapped(pages) => pages.copy(from.0 as usize, at),
+                Contents::Identity(cells) => cells[at + index] = cells[from.0 as usize],
+                Contents::Bytes(cells) => cells[at + index] = cells[from.0 as usize].clone(),
+                Contents::Mapped(pages) => pages.copy(from.0 as usize, at + index),
                 Contents::None => {}
             }
-            op.amount = geometry.die_of(geometry.superblock(from), geometry.die_of_offset(geometry.offset(from)));
-            op.die = (first_die + index as u32) as u16;
-            op.page = Ppn(at as u32);
-            self.record(op);
         }
+        self.prefetch_run(Ppn((at + PAGES_AHEAD) as u32), len as u32);
+        let mut op = Op::new(OpKind::CopyRow, Purpose::Gc, after);
+        op.die = geometry.die_of(geometry.superblock(to.ppn), to.die) as u16;
+        (op.page, op.amount, op.sources) = (to.ppn, first, sources);
+        self.record(op);
     }
 
     /// Programs a page of tail metadata: the OOB records of `len` pages from `first` on, extended ones if asked. Without
@@ -483,6 +484,11 @@ impl Media {
         bytes.map(|bytes| &bytes[..]).ok_or(MediaError::Uncorrectable)
     }
 
+    /// The bytes of a metadata page to be programmed: `fill` gets `len` bytes with anything in them.
+    pub fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
+        self.nand.meta_bytes(len, fill)
+    }
+
     /// Reads the OOB area of a page; `None` if the page is erased. A whole page read is charged.
     ///
     /// # Errors
@@ -546,6 +552,18 @@ impl Media {
         if let Contents::Identity(cells) = &self.nand.contents {
             prefetch(cells, ppn.0 as usize);
         }
+    }
+
+    /// Asks for the cache lines of the OOBs and identities of `len` pages from `first` on.
+    #[inline]
+    pub fn prefetch_run(&self, first: Ppn, len: u32) {
+        let (first, len) = (first.0 as usize, len as usize);
+        let cells = match &self.nand.contents {
+            Contents::Identity(cells) => &cells[..],
+            _ => &[],
+        };
+        (first..first + len).step_by(LINE_BYTES / OOB_BYTES).for_each(|page| prefetch(&self.nand.oob, page));
+        (first..first + len).step_by(LINE_BYTES / size_of::<u64>()).for_each(|page| prefetch(cells, page));
     }
 
     /// Does a page hold metadata bytes?
@@ -678,6 +696,14 @@ impl Media {
         self.counts.nv_bytes_written += 8 * values.len() as u64;
     }
 
+    /// The same with what stands elsewhere in NVRAM.
+    #[inline]
+    pub fn move_words_plain(&mut self, from: Range<usize>, to: usize) {
+        debug_assert!(self.is_plain());
+        self.counts.nv_bytes_written += 8 * from.len() as u64;
+        self.nvram.copy_within(from, to);
+    }
+
     /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.
     #[inline]
     pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
@@ -765,15 +791,25 @@ impl Media {
         });
     }
 
-    /// Stores one word of DRAM that a capacitor saves when power fails: durable like NVRAM, at no cost.
-    pub fn store_capacitor(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
-        self.nvram[word] = value;
-        self.folder_store(word, &[value]);
+    /// Stores words of DRAM that a capacitor saves when power fails: durable like NVRAM, each atomic by itself, at no cost.
+    #[inline]
+    pub fn store_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        self.nvram[word..word + values.len()].copy_from_slice(values);
         if purpose == Purpose::Host && after != After::NOTHING {
             self.record(Op::new(OpKind::Wait, purpose, after));
         }
-        if let Some(rail) = &mut self.rail {
-            rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
+        if self.is_tracked() {
+            self.track_capacitor(word, values, purpose, after);
+        }
+    }
+
+    #[cold]
+    fn track_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        self.folder_store(word, values);
+        let Some(rail) = &mut self.rail else { return };
+        for (index, value) in values.iter().enumerate() {
+            let what = What::Store { word: word + index, value: *value };
+            rail.push(what, None, after, purpose == Purpose::Host, 0);
         }
     }
 
@@ -806,15 +842,24 @@ impl Media {
     }
 
     /// Zeroes a range of DRAM that a capacitor saves, at no cost.
+    #[inline]
     pub fn clear_capacitor(&mut self, start: usize, len: usize, after: After) -> ClearId {
-        self.folder_room();
+        if self.is_tracked() {
+            self.folder_room();
+            self.folder_clear(start, len);
+        }
         self.nvram[start..start + len].fill(0);
-        self.folder_clear(start, len);
         let id = self.name_next();
         if let Some(rail) = &mut self.rail {
             rail.push(What::Clear { start, len }, None, after, false, id.0);
         }
         id
+    }
+
+    /// Asks for the cache lines of some words.
+    #[inline]
+    pub fn prefetch_words(&self, words: Range<usize>) {
+        words.step_by(LINE_BYTES / size_of::<u64>()).for_each(|word| prefetch(&self.nvram, word));
     }
 
     /// Asks for the cache line of a word.

@@ -95,6 +95,12 @@ impl Oob {
         }
     }
 
+    /// The same record in a superblock of this incarnation.
+    #[inline(always)]
+    pub fn with_incarnation(self, incarnation: u32) -> Self {
+        Self { high: self.high.with_incarnation((incarnation & 63) as u8), ..self }
+    }
+
     /// The same record with this extension.
     #[inline(always)]
     pub fn with_second(self, second: Second) -> Self {

@@ -98,8 +98,9 @@ pub enum OpKind {
     Read,
     /// Program one flash page of die `die`.
     Program,
-    /// Read one flash page of die `amount`, then program one of die `die`: both in one record, for copies in bulk.
-    Copy,
+    /// GC's copies to consecutive pages of one row, from `page` on die `die` on: for each of `sources`, read that page, then
+    /// program the next one. A row is one record, since most of what a device in steady state does is this.
+    CopyRow,
     /// Erase one block of die `die`.
     Erase,
     /// Read `amount` flash pages spread evenly over all dies.
@@ -128,10 +129,12 @@ pub struct Op {
     pub purpose: Purpose,
     /// Die, for flash operations on one die.
     pub die: u16,
-    /// Pages or bytes; for `Copy` the die that is read.
+    /// Pages or bytes; for `CopyRow` the number of the first page that is read.
     pub amount: u32,
-    /// The flash page, for `Read` and `Program`; for `Copy` the one programmed.
+    /// The flash page, for `Read` and `Program`; for `CopyRow` the first one programmed.
     pub page: Ppn,
+    /// For `CopyRow`, the pages read: bit n stands for page `amount` + n, bit 0 is set.
+    pub sources: u64,
     /// `After::all`.
     pub after_all: bool,
     /// `After::fence`.
@@ -158,6 +161,7 @@ impl Op {
             die: 0,
             amount: 0,
             page: NO_PAGE,
+            sources: 0,
             after_all: after.all,
             after_fence: after.fence,
             after_page: after.page,

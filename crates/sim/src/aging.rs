@@ -1,7 +1,8 @@
 //! Bringing a device to the state in which the published evaluations measure.
 //!
-//! 1. Random writes until garbage collection has run (FAST'21 section 5.2). Or all logical pages once, in order, each
-//!    with a content of its own, and nothing else (Coldmap, section V).
+//! 1. Random writes until garbage collection has run (FAST'21 section 5.2); on request each of the pages once before, so
+//!    that none is unmapped. Or all logical pages once, in order, each with a content of its own, and nothing else
+//!    (Coldmap, section V).
 //! 2. Remaps of random pages until the remapping metadata is 90 % used, 70 % of that valid. A page remapped for
 //!    the second time leaves an entry that no longer counts. A device without remapping skips this step, and
 //!    so does one whose tables have a place for every page (it has nothing to fill) or that remaps to homes only.
@@ -12,6 +13,7 @@
 
 use crate::run::{Feed, command};
 use crate::source::{Source, SourceError};
+use crate::workload::stride;
 use rand::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::Device;
@@ -24,6 +26,8 @@ pub enum Fill {
     /// Random writes until garbage collection has run; then steps 2 and 3.
     #[default]
     Random,
+    /// Each of the first so many pages once, in a scattered order; then as `Random`.
+    Whole(u32),
     /// All logical pages once, in order, without duplicates; that is all.
     Sequential,
 }
@@ -114,10 +118,16 @@ pub fn age(device: &mut Device, writes: &mut dyn Source, options: &AgingOptions)
         written: LpnSet::new(device.config().firmware.lpns),
         lpns: Vec::new(),
         feed: Feed::default(),
+        place: None,
         device,
         source: writes,
     };
-    let filled = aging.fill()?;
+    let mut filled = 0;
+    if let Fill::Whole(pages) = options.fill {
+        filled += u64::from(pages);
+        aging.write_each(pages)?;
+    }
+    filled += aging.fill()?;
     let remapped = aging.remap(options)?;
     let addressable = f64::from(aging.device.config().addressable_lpns());
     let overwritten = (addressable * options.overwrite) as u64;
@@ -150,6 +160,8 @@ struct Aging<'a> {
     device: &'a mut Device,
     source: &'a mut dyn Source,
     feed: Feed,
+    /// Where pages go instead of where the source says: the next one, the step from one to the next, and how many there are.
+    place: Option<(u64, u64, u64)>,
     written: LpnSet,
     /// The members of `written`, to draw from.
     lpns: Vec<u32>,
@@ -176,6 +188,15 @@ impl Aging<'_> {
         Ok(writes)
     }
 
+    /// Each page once, with the source's contents.
+    fn write_each(&mut self, pages: u32) -> Result<(), AgingError> {
+        let step = u64::from(stride(pages));
+        self.place = Some((0, step, u64::from(pages)));
+        let written = self.write(pages.into());
+        self.place = None;
+        written
+    }
+
     /// Writes `count` pages from the source.
     fn write(&mut self, count: u64) -> Result<(), AgingError> {
         let (mut done, mut seen) = (0, 0);
@@ -192,6 +213,11 @@ impl Aging<'_> {
                     return Err(AgingError::NoWrites(seen));
                 }
                 continue;
+            }
+            let mut page = page;
+            if let Some((at, step, pages)) = &mut self.place {
+                page.lpn = *at as u32;
+                *at = (*at + *step) % *pages;
             }
             let command = command(&page);
             let result = self.device.untimed(|ftl| ftl.write(command.lpn, &Payload::Identity(command.content)));

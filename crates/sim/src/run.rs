@@ -245,7 +245,9 @@ impl Run<'_> {
         };
         let completion = match page.kind {
             PageKind::Trim => self.trim(page),
-            _ => self.device.submit(self.entered, &command(page)),
+            _ if page.last => self.device.submit(self.entered, &command(page)),
+            // Nothing of a request is acknowledged before all of it.
+            _ => self.device.submit_more(self.entered, &command(page)),
         };
         self.tally.page(page.kind);
         request.done_at = request.done_at.max(completion.done_at);

@@ -2,7 +2,8 @@
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_sim::aging::{AgingError, AgingOptions, age};
+use remap_ssd_media::Page;
+use remap_ssd_sim::aging::{AgingError, AgingOptions, Fill, age};
 use remap_ssd_sim::run::{RunError, RunOptions, run};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::summary::RunSummary;
@@ -50,12 +51,16 @@ fn device(scheme: SchemeKind) -> Device {
 }
 
 fn workload(device: &Device, content: ContentModel, seed: u64) -> Workload {
+    workload_on(device.config().addressable_lpns(), content, seed)
+}
+
+fn workload_on(addressable: u32, content: ContentModel, seed: u64) -> Workload {
     Workload::new(WorkloadConfig {
         pattern: Pattern::Random,
         read_percent: 0,
         request_pages: 1,
         content,
-        addressable: device.config().addressable_lpns(),
+        addressable,
         seed,
         content_base: 0,
     })
@@ -254,6 +259,19 @@ fn the_parts_of_a_summary_add_up() {
         assert!((summary.latency_cdf.last().unwrap().1 - 1.0).abs() < 1e-9);
         assert!(summary.lifetime_years > 0.0 && summary.nvram_life_years > 0.0);
     }
+}
+
+#[test]
+fn a_device_filled_whole_has_every_page_mapped_and_no_other() {
+    let mut device = device(SchemeKind::None);
+    let pages = device.config().addressable_lpns() * 9 / 10;
+    let options = AgingOptions { fill: Fill::Whole(pages), ..AgingOptions::default() };
+    let mut fill = workload_on(pages, ContentModel::Unique, 1);
+    let report = age(&mut device, &mut fill, &options).unwrap();
+    assert!(report.filled > u64::from(pages) && device.ftl().stats().gc_runs > 0, "{report:?}");
+    let lpns = device.config().firmware.lpns;
+    let mapped = (0..lpns).filter(|lpn| device.untimed(|ftl| !matches!(ftl.read(*lpn), Ok(Page::Zeroes))));
+    assert!(mapped.eq(0..pages));
 }
 
 #[test]

@@ -104,9 +104,10 @@ impl Files {
         correct(core, region.base, self.generation.into());
         for (slot, wanted) in (0..).zip(&table) {
             let at = region.slot(slot);
-            // A slot of an earlier generation is as good as an empty one.
-            let stands = core.media.load(at).map(|word| Tagged::from_bits(word).generation() == self.generation);
-            if wanted[0] != 0 || stands != Ok(false) {
+            // A slot of an earlier generation is as good as an empty one. One of a later generation is all that a cut left of
+            // a reset and a file after it: it must not come alive with the next reset.
+            let stale = core.media.load(at).map(|word| Tagged::from_bits(word).generation() < self.generation);
+            if wanted[0] != 0 || stale != Ok(true) {
                 correct(core, at, wanted[0]);
                 correct(core, at + 1, wanted[1]);
             }

@@ -209,7 +209,8 @@ impl Ftl {
     /// policy does not have (it was another policy's) counts as closed.
     pub(super) fn resume_streams(&mut self, open: &[SbId]) {
         let core = &mut self.core;
-        let unused = &Stream::ZONES[core.config.gc_policy.zones()..];
+        let used: Vec<Stream> = (0..core.config.gc_policy.zones()).map(|zone| core.config.gc_stream(zone)).collect();
+        let unused: Vec<Stream> = Stream::ZONES.into_iter().filter(|stream| !used.contains(stream)).collect();
         for &sb in open.iter().rev() {
             let entry = *core.blocks.get(sb);
             if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {

@@ -103,8 +103,12 @@ impl FLog {
     fn word(&self, buffer: usize, slot: usize) -> usize {
         self.base + (buffer * ENTRIES_PER_PAGE + slot) * 2
     }
+    /// All pages are read, and all entries gone through. Both published platforms (FAST'21's emulator and simulator)
+    /// charge the second like the scan of a log in NVRAM.
     fn charge_scan(&self, core: &mut Core) {
         core.media.charge(OpKind::ScanFlash, self.pages.len() as u32, Purpose::Gc, After::NOTHING);
+        let bytes = (self.pages.len() * self.slots * 16) as u32;
+        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
     }
 
     /// Can a log page be programmed now, and GC still open a superblock in each of its zones?
@@ -118,9 +122,7 @@ impl FLog {
             after = after.and(After::page(remapping.ppn));
         }
         let at = self.word(self.buffer, self.buffered);
-        for (index, word) in LogEntry::of(core, remapping).words().into_iter().enumerate() {
-            core.media.store_capacitor(at + index, word, purpose, after);
-        }
+        core.media.store_capacitor(at, &LogEntry::of(core, remapping).words(), purpose, after);
         self.buffered += 1;
         self.index.push(core, remapping);
         if self.buffered == self.slots {
@@ -196,17 +198,14 @@ impl FLog {
     fn reclaim(&mut self, core: &mut Core, go_on: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
-        let kept = self.index.valid(core);
+        self.index.settle(core);
         let begun = core.blocks.open(Stream::Log).filter(|open| go_on && open.next * 2 < open.end).map(|open| open.sb);
         if begun.is_none() {
             core.blocks.close_log();
         }
         let old: Vec<SbId> = self.superblocks.extract_if(.., |sb| Some(*sb) != begun).collect();
         self.pages.retain(|page| Some(core.geometry.superblock(*page)) == begun);
-        for entries in kept.chunks(self.slots) {
-            let words: Vec<u64> = entries.iter().flat_map(|entry| LogEntry::of(core, entry).words()).collect();
-            self.program(core, &words);
-        }
+        self.program_index(core);
         // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of the old log.
         let at = self.word(self.buffer, 0);
         self.clears[self.buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
@@ -215,6 +214,27 @@ impl FLog {
         for sb in old {
             core.blocks.erase(&mut core.media, sb, &mut core.wsn);
         }
+    }
+
+    /// Programs all entries of the index.
+    fn program_index(&mut self, core: &mut Core) {
+        let index = std::mem::take(&mut self.index);
+        let mut words = Vec::with_capacity(self.slots * 2);
+        for (sb, entries) in index.lists() {
+            let (base, incarnation) = (core.geometry.page(sb, 0).0, core.blocks.get(sb).life.incarnation());
+            for entry in entries {
+                let ppn = Ppn(base + entry.offset);
+                words.extend(LogEntry::new_in(incarnation, entry.wsn, entry.lpn, ppn).words());
+                if words.len() == self.slots * 2 {
+                    self.program(core, &words);
+                    words.clear();
+                }
+            }
+        }
+        if !words.is_empty() {
+            self.program(core, &words);
+        }
+        self.index = index;
     }
 
     fn tell(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) {
@@ -269,8 +289,9 @@ impl RemapScheme for FLog {
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, _: &mut Core, sb: SbId) {
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
+        core.ended.settle(sb);
         self.hopeless_below = 0;
     }
 
@@ -350,6 +371,7 @@ impl RemapScheme for FLog {
     }
 
     fn check(&self, core: &Core) -> Result<(), String> {
-        self.index.check(core)
+        self.index.check(core)?;
+        self.index.check_settled(core)
     }
 }

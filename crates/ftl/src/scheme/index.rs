@@ -4,17 +4,26 @@
 //! Invariants: of several entries with the same LPN and offset the last is the newest; stale ones are dropped
 //! when they outnumber the valid ones. Absent: durability.
 
+use super::sift::{find_doubtful, keep_gone, take_out};
 use super::{OwnerRef, Remapping};
 use crate::core::Core;
 use remap_ssd_media::{Geometry, Ppn, SbId};
 
+#[derive(Default)]
 pub(super) struct OwnerIndex {
     lists: Vec<Vec<OwnerRef>>,
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    doubtful: Vec<u32>,
+    hidden: Vec<u32>,
 }
 
 impl OwnerIndex {
     pub fn new(geometry: &Geometry) -> Self {
-        Self { lists: vec![Vec::new(); geometry.superblocks() as usize] }
+        Self { lists: vec![Vec::new(); geometry.superblocks() as usize], scratch: Scratch::default() }
     }
 
     pub fn push(&mut self, core: &mut Core, remapping: &Remapping) {
@@ -22,7 +31,7 @@ impl OwnerIndex {
         let valid = core.blocks.get(sb).remapped as usize;
         let list = &mut self.lists[sb.0 as usize];
         if list.len() > 2 * valid + 64 {
-            compact(core, sb, list);
+            self.scratch.compact(core, sb, list, false);
         }
         self.push_unchecked(core, remapping);
     }
@@ -48,21 +57,53 @@ impl OwnerIndex {
         self.lists[sb.0 as usize] = Vec::new();
     }
 
-    /// Every valid entry, each mapping once.
-    pub fn valid(&mut self, core: &mut Core) -> Vec<Remapping> {
-        let mut all = Vec::new();
-        for (index, list) in self.lists.iter_mut().enumerate() {
-            let sb = SbId(index as u32);
-            compact(core, sb, list);
-            all.extend(list.iter().map(|entry| Remapping {
+    /// Leaves the entries in force, one for each mapping.
+    pub fn sort_out(&mut self, core: &mut Core) {
+        for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
+            self.scratch.compact(core, sb, list, false);
+        }
+    }
+
+    /// The same for a scheme that has no entries but these and settles a superblock that it forgets: those are looked up
+    /// whose remap may have ended.
+    pub fn settle(&mut self, core: &mut Core) {
+        for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
+            self.scratch.compact(core, sb, list, true);
+            core.ended.settle(sb);
+        }
+    }
+
+    /// Every entry.
+    pub fn iter(&self, geometry: Geometry) -> impl Iterator<Item = Remapping> {
+        (0..).map(SbId).zip(&self.lists).flat_map(move |(sb, list)| {
+            let first = geometry.page(sb, 0).0;
+            list.iter().map(move |entry| Remapping {
                 lpn: entry.lpn,
-                ppn: core.geometry.page(sb, entry.offset),
+                ppn: Ppn(first + entry.offset),
                 wsn: entry.wsn,
                 source: None,
                 atomic: None,
-            }));
+            })
+        })
+    }
+
+    /// The entries of every superblock.
+    pub fn lists(&self) -> impl Iterator<Item = (SbId, &[OwnerRef])> {
+        (0..).map(SbId).zip(self.lists.iter().map(Vec::as_slice))
+    }
+
+    /// Is every entry in force that `settle` would not look up?
+    pub fn check_settled(&self, core: &Core) -> Result<(), String> {
+        for (sb, list) in self.lists() {
+            let ended = core.ended.of(sb);
+            for entry in list {
+                let in_force = core.map.is_remapped_at(entry.lpn, core.geometry.page(sb, entry.offset));
+                if !in_force && !ended.may_have_ended(entry.lpn) {
+                    return Err(format!("{sb:?} has an entry for LPN {} that ended unnoticed", entry.lpn));
+                }
+            }
         }
-        all
+        Ok(())
     }
 
     pub fn check(&self, core: &Core) -> Result<(), String> {
@@ -77,17 +118,21 @@ impl OwnerIndex {
     }
 }
 
-fn compact(core: &mut Core, sb: SbId, list: &mut Vec<OwnerRef>) {
-    let page = |core: &Core, entry: &OwnerRef| -> Ppn { core.geometry.page(sb, entry.offset) };
-    let mut kept = Vec::with_capacity(core.blocks.get(sb).remapped as usize + 64);
-    for entry in list.iter().rev() {
-        let ppn = page(core, entry);
-        if core.map.is_remapped_at(entry.lpn, ppn) {
-            core.map.hide_remapped(entry.lpn);
-            kept.push(*entry);
+impl Scratch {
+    /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all of them, or those
+    /// whose remap may have ended.
+    fn compact(&mut self, core: &mut Core, sb: SbId, list: &mut Vec<OwnerRef>, only_ended: bool) {
+        let Self { doubtful, hidden } = self;
+        doubtful.clear();
+        if only_ended {
+            find_doubtful(core, sb, list, |entry| entry.lpn, doubtful);
+        } else {
+            doubtful.extend(0..list.len() as u32);
         }
+        keep_gone(core, doubtful, hidden, |core, at| {
+            let entry = &list[at as usize];
+            Some((entry.lpn, core.geometry.page(sb, entry.offset)))
+        });
+        take_out(list, doubtful);
     }
-    kept.iter().for_each(|entry| core.map.mark_remapped(entry.lpn));
-    kept.reverse();
-    *list = kept;
 }

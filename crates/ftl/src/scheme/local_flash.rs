@@ -20,6 +20,7 @@ use crate::guard::Guard;
 use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
+use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
 
@@ -27,6 +28,8 @@ use std::collections::VecDeque;
 const SLOT_WORDS: usize = 2;
 /// Rewriting groups pays only if more than one page in so many is gained.
 const GAIN_SHARE: usize = 20;
+/// Remaps that come before the one that is looked ahead to.
+const AHEAD: usize = 16;
 /// Remaps refused between two looks at whether rewriting pays.
 const PATIENCE: u32 = 256;
 
@@ -135,9 +138,7 @@ impl LocalFlash {
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(remapping.ppn));
         }
-        for (index, word) in LogEntry::of(core, remapping).words().into_iter().enumerate() {
-            core.media.store_capacitor(self.word(slot) + index, word, purpose, after);
-        }
+        core.media.store_capacitor(self.word(slot), &LogEntry::of(core, remapping).words(), purpose, after);
         let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
         let sb = core.geometry.superblock(remapping.ppn).0 as usize;
         self.cached[sb].push(Cached { slot, entry });
@@ -168,7 +169,7 @@ impl LocalFlash {
             self.hopeless = self.hopeless.saturating_sub(u32::from(may_reclaim));
             return false;
         }
-        let pays = self.log.gains(core) * GAIN_SHARE > self.log.pages();
+        let pays = self.log.gains_more_than(core, self.log.pages() / GAIN_SHARE);
         while pays && self.log.pages() >= self.host_pages {
             if !self.log.rewrite_best(core) {
                 break;
@@ -229,9 +230,8 @@ impl RemapScheme for LocalFlash {
         if self.free.len() > self.free_min && !has_page {
             return Ok(());
         }
-        let full = if has_page { Some(sb) } else { self.fullest() };
-        let flushed =
-            full.is_some_and(|sb| self.make_page_room(core, may_reclaim) && self.flush(core, sb, may_reclaim));
+        let flushed = self.make_page_room(core, may_reclaim)
+            && if has_page { Some(sb) } else { self.fullest() }.is_some_and(|sb| self.flush(core, sb, may_reclaim));
         // A command under way cannot have room made for it: what is there will do.
         if flushed || (!may_reclaim && !self.free.is_empty()) { Ok(()) } else { Err(Demotion::NvramFull) }
     }
@@ -272,10 +272,12 @@ impl RemapScheme for LocalFlash {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.log.forget(core, sb);
-        let cached = std::mem::take(&mut self.cached[sb.0 as usize]);
+        let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
         core.ended.settle(sb);
         self.release(core, &cached);
+        cached.clear();
+        self.cached[sb.0 as usize] = cached;
         self.hopeless = 0;
     }
 
@@ -340,6 +342,15 @@ impl RemapScheme for LocalFlash {
         }
         let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
         self.log.check(core, |sb| self.cached[sb.0 as usize].iter().map(known).collect())
+    }
+
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let cached = &self.cached[core.geometry.superblock(ppn).0 as usize];
+        prefetch(cached, cached.len().wrapping_sub(1));
+        if let Some((slot, _)) = self.free.get(AHEAD) {
+            core.media.prefetch_word(self.word(*slot));
+        }
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {

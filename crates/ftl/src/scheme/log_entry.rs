@@ -34,13 +34,19 @@ const _: () = assert!(size_of::<LogEntry>() == 16);
 impl LogEntry {
     pub fn of(core: &Core, remapping: &Remapping) -> Self {
         let sb = core.geometry.superblock(remapping.ppn);
+        Self::new_in(core.blocks.get(sb).life.incarnation(), remapping.wsn, remapping.lpn, remapping.ppn)
+    }
+
+    /// The entry of a remap into this incarnation of a superblock.
+    #[inline]
+    pub fn new_in(incarnation: u32, wsn: u64, lpn: u32, ppn: Ppn) -> Self {
         Self::new()
             .with_torn_first(true)
-            .with_incarnation(core.blocks.get(sb).life.incarnation())
-            .with_wsn(remapping.wsn)
+            .with_incarnation(incarnation)
+            .with_wsn(wsn)
             .with_torn_second(true)
-            .with_lpn(remapping.lpn)
-            .with_ppn(remapping.ppn.0)
+            .with_lpn(lpn)
+            .with_ppn(ppn.0)
     }
 
     pub fn words(self) -> [u64; 2] {

@@ -22,6 +22,7 @@ mod remap_ssd_lh;
 mod remap_ssd_x;
 mod segments;
 mod shadow_oob;
+mod sift;
 mod wal;
 
 use crate::config::{Config, ConfigError};
@@ -207,6 +208,10 @@ pub struct Usage {
     pub l2p_bytes: u64,
     /// The table from physical to logical pages, where it is kept in NVRAM.
     pub p2l_bytes: u64,
+    /// Flash pages that a capacitor has energy to program when power fails.
+    pub power_loss_pages: u64,
+    /// Flash that is kept erased for them.
+    pub reserved_bytes: u64,
 }
 
 /// How remaps are made durable.
@@ -251,7 +256,8 @@ pub trait RemapScheme: Send {
     /// core must copy.
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool;
 
-    /// Stores what `persist` and `persist_moved` have gathered. Called before anything is reclaimed or deallocated.
+    /// Stores what `persist` and `persist_moved` have gathered. Called before anything is reclaimed or deallocated, and
+    /// before the command that they are of ends.
     #[inline]
     fn issue(&mut self, _core: &mut Core) {}
 

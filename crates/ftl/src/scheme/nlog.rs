@@ -9,6 +9,7 @@
 
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
+use super::sift::keep_gone;
 use super::{OwnerRef, RemapScheme, Remapping, Usage};
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
@@ -19,6 +20,7 @@ use crate::stats::Demotion;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Entries of a unit in a log of ordinary size.
 const UNIT_ENTRIES_MAX: usize = 256;
@@ -30,6 +32,8 @@ const SLACK: usize = 2;
 const SLOT_WORDS: usize = 2;
 /// Reclaiming pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
+/// Entries gone through at a time.
+const CHUNK: usize = 64;
 
 /// First word of a unit.
 #[bitfield(u64)]
@@ -54,6 +58,8 @@ pub(super) struct NLog {
     index: OwnerIndex,
     fullest: u32,
     hopeless_below: u64,
+    gone: Vec<u32>,
+    hidden: Vec<u32>,
 }
 
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
@@ -84,6 +90,8 @@ impl NLog {
             index: OwnerIndex::new(geometry),
             fullest: 0,
             hopeless_below: 0,
+            gone: Vec::new(),
+            hidden: Vec::new(),
         }
     }
 
@@ -99,6 +107,13 @@ impl NLog {
     fn has_slot(&self) -> bool {
         !self.units.is_empty() && self.used < self.slots
     }
+    /// The words of the entries of each unit in use, oldest first.
+    fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        self.units.iter().enumerate().map(|(index, unit)| {
+            let from = self.word(*unit) + SLOT_WORDS;
+            from..from + SLOT_WORDS * if index + 1 == self.units.len() { self.used } else { self.slots }
+        })
+    }
     fn reserve(&self) -> usize {
         (self.fullest as usize).div_ceil(self.slots) + SLACK
     }
@@ -107,25 +122,58 @@ impl NLog {
         core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Gc, After::NOTHING);
     }
 
+    fn begin_unit(&mut self, core: &mut Core, purpose: Purpose) {
+        let (unit, clear) = self.free.pop_front().expect("a free unit was secured");
+        // 1. zeroes  2. the unit's head  3. entries.
+        let head = UnitHead::new().with_torn(true).with_sequence(self.sequence);
+        core.media.store(self.word(unit), head.into(), purpose, After::clear(clear));
+        core.media.fence();
+        self.sequence += 1;
+        self.units.push_back(unit);
+        (self.used, self.clear) = (0, clear);
+    }
+
+    /// First word of the next slot; there is one.
+    fn next_slot_word(&self) -> usize {
+        let unit = *self.units.back().expect("a log with a slot has a unit");
+        self.word(unit) + (self.used + 1) * SLOT_WORDS
+    }
+
     fn store(&mut self, core: &mut Core, words: [u64; 2], page: Ppn, purpose: Purpose) {
         if !self.has_slot() {
-            let (unit, clear) = self.free.pop_front().expect("a free unit was secured");
-            // 1. zeroes  2. the unit's head  3. entries.
-            let head = UnitHead::new().with_torn(true).with_sequence(self.sequence);
-            core.media.store(self.word(unit), head.into(), purpose, After::clear(clear));
-            core.media.fence();
-            self.sequence += 1;
-            self.units.push_back(unit);
-            (self.used, self.clear) = (0, clear);
+            self.begin_unit(core, purpose);
         }
-        let unit = *self.units.back().expect("a log with a slot has a unit");
-        let at = self.word(unit) + (self.used + 1) * SLOT_WORDS;
+        let at = self.next_slot_word();
         self.used += 1;
         let mut after = After::clear(self.clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(page));
         }
         core.media.store_record(at, &words, purpose, after);
+    }
+
+    /// Stores all entries that are at these words, as they stand.
+    fn store_run(&mut self, core: &mut Core, mut run: Range<usize>) {
+        if !core.media.is_plain() {
+            for at in run.step_by(SLOT_WORDS) {
+                let words = [core.media.peek(at), core.media.peek(at + 1)];
+                self.store(core, words, Ppn(LogEntry::from_words(words).ppn()), Purpose::Gc);
+            }
+            return;
+        }
+        while !run.is_empty() {
+            if !self.has_slot() {
+                self.begin_unit(core, Purpose::Gc);
+            }
+            let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
+            let end = run.start + len * SLOT_WORDS;
+            // Charged as one: what the entries wait for besides, their pages, the zeroing of the old unit waits for too.
+            let bytes = (len * SLOT_WORDS * 8) as u32;
+            core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::clear(self.clear));
+            core.media.move_words_plain(run.start..end, self.next_slot_word());
+            self.used += len;
+            run.start = end;
+        }
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
@@ -162,48 +210,147 @@ impl NLog {
     fn reclaim(&mut self, core: &mut Core) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
-        let old: Vec<usize> = self.units.drain(..).collect();
-        let last_used = std::mem::replace(&mut self.used, 0);
-        let slots_of = |index: usize, log: &Self| if index + 1 == old.len() { last_used } else { log.slots };
+        let old: Vec<Range<usize>> = self.ranges().collect();
+        self.units.clear();
+        self.used = 0;
+        if self.find_gone(core, &old) {
+            self.rewrite_all_but_gone(core, &old);
+        } else {
+            self.rewrite_valid(core, &old);
+        }
+        (0..core.geometry.superblocks()).for_each(|sb| core.ended.settle(SbId(sb)));
+    }
+
+    /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if NVRAM must be read word
+    /// by word, or if the rest is not one entry for each remapped page. Looks those up whose remap may have ended.
+    fn find_gone(&mut self, core: &mut Core, old: &[Range<usize>]) -> bool {
+        let (mut gone, mut hidden) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.hidden));
+        gone.clear();
+        let can_scan = find_doubtful(core, old, &mut gone);
+        if can_scan {
+            keep_gone(core, &mut gone, &mut hidden, |core, at| {
+                let at = at as usize;
+                let entry = LogEntry::from_words([core.media.peek(at), core.media.peek(at + 1)]);
+                (entry.is_intact() && entry.is_current(core)).then(|| (entry.lpn(), Ppn(entry.ppn())))
+            });
+        }
+        let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
+        let is_known = can_scan && (entries - gone.len()) as u64 == core.blocks.remapped_total();
+        (self.gone, self.hidden) = (gone, hidden);
+        is_known
+    }
+
+    fn rewrite_all_but_gone(&mut self, core: &mut Core, old: &[Range<usize>]) {
+        let places = std::mem::take(&mut self.gone);
+        let mut gone = places.iter().map(|at| *at as usize).peekable();
+        // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
+        for range in old {
+            let mut rest = range.clone();
+            while let Some(at) = gone.next_if(|at| rest.contains(at)) {
+                self.store_run(core, rest.start..at);
+                rest.start = at + SLOT_WORDS;
+            }
+            self.store_run(core, rest);
+            self.release(core, range);
+        }
+        self.gone = places;
+    }
+
+    /// The same where words cannot be read, or some mapping has several entries: goes by what can be read.
+    #[cold]
+    fn rewrite_valid(&mut self, core: &mut Core, old: &[Range<usize>]) {
         // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do not count.
         let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
-        for index in (0..old.len()).rev() {
-            for slot in (0..slots_of(index, self)).rev() {
-                let Some(entry) = self.load(core, old[index], slot) else { continue };
+        for (range, kept) in old.iter().zip(&mut kept).rev() {
+            for at in range.clone().step_by(SLOT_WORDS).rev() {
+                let Some(entry) = load(core, at) else { continue };
                 if core.map.is_remapped_at(entry.lpn(), Ppn(entry.ppn())) && entry.is_current(core) {
                     core.map.hide_remapped(entry.lpn());
-                    kept[index].push(entry);
+                    kept.push(entry);
                 }
             }
         }
         kept.iter().flatten().for_each(|entry| core.map.mark_remapped(entry.lpn()));
         let found: u64 = kept.iter().map(|unit| unit.len() as u64).sum();
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
-        for (unit, entries) in old.into_iter().zip(kept) {
+        for (range, entries) in old.iter().zip(kept) {
             for entry in entries.into_iter().rev() {
                 self.store(core, entry.words(), Ppn(entry.ppn()), Purpose::Gc);
             }
-            let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
-            let clear = core.media.clear(self.word(unit), (self.slots + 1) * SLOT_WORDS, after);
-            self.free.push_back((unit, clear));
+            self.release(core, range);
         }
         if found < core.blocks.remapped_total() {
             // Words that could not be read: write everything the index knows once more.
-            for remapping in self.index.valid(core) {
-                let words = LogEntry::of(core, &remapping).words();
+            self.index.sort_out(core);
+            let index = std::mem::take(&mut self.index);
+            for remapping in index.iter(core.geometry) {
                 if self.has_slot() || !self.free.is_empty() {
-                    self.store(core, words, remapping.ppn, Purpose::Gc);
+                    self.store(core, LogEntry::of(core, &remapping).words(), remapping.ppn, Purpose::Gc);
                 }
             }
+            self.index = index;
         }
     }
 
-    fn load(&self, core: &mut Core, unit: usize, slot: usize) -> Option<LogEntry> {
-        let at = self.word(unit) + (slot + 1) * SLOT_WORDS;
-        let words = [core.media.load(at).ok()?, core.media.load(at + 1).ok()?];
-        let entry = LogEntry::from_words(words);
-        entry.is_intact().then_some(entry)
+    /// Is every entry in force that reclaiming would not look up?
+    fn check_ended(&self, core: &Core) -> Result<(), String> {
+        let Some(words) = core.media.words() else { return Ok(()) };
+        for range in self.ranges() {
+            for words in words[range].as_chunks::<SLOT_WORDS>().0 {
+                let entry = LogEntry::from_words(*words);
+                let (lpn, ppn) = (entry.lpn(), Ppn(entry.ppn()));
+                if entry.is_intact() && entry.is_current(core) && !core.map.is_remapped_at(lpn, ppn) {
+                    let sb = core.geometry.superblock(ppn);
+                    if !core.ended.of(sb).may_have_ended(lpn) {
+                        return Err(format!("the log has an entry for LPN {lpn} in {sb:?} that ended unnoticed"));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
+
+    /// Zeroes the unit that has these entries, after what superseded it, and frees it.
+    fn release(&mut self, core: &mut Core, entries: &Range<usize>) {
+        let at = entries.start - SLOT_WORDS;
+        let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
+        let clear = core.media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
+        self.free.push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
+    }
+}
+
+/// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word by word.
+fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> bool {
+    let Some(words) = core.media.words() else { return false };
+    // No entry has the incarnation of a superblock about which nothing is known.
+    let incarnation = |sb: SbId, known: u32| if core.ended.is_known(sb) { known } else { u32::MAX };
+    let incarnations: Vec<u32> = core.blocks.iter().map(|(id, sb)| incarnation(id, sb.life.incarnation())).collect();
+    let is_doubtful = |words: &[u64; SLOT_WORDS]| {
+        let entry = LogEntry::from_words(*words);
+        let sb = core.geometry.superblock(Ppn(entry.ppn()));
+        // What names no page of the device is no entry.
+        let is_current = incarnations.get(sb.0 as usize) == Some(&entry.incarnation());
+        !is_current || !entry.is_intact() || core.ended.is_noted(sb, entry.lpn())
+    };
+    for range in old {
+        let entries = words[range.clone()].as_chunks::<SLOT_WORDS>().0;
+        for (nth, entries) in entries.chunks(CHUNK).enumerate() {
+            let (mut doubtful, mut len) = ([0u32; CHUNK], 0);
+            for (index, entry) in entries.iter().enumerate() {
+                doubtful[len % CHUNK] = index as u32;
+                len += usize::from(is_doubtful(entry));
+            }
+            let first = range.start + nth * CHUNK * SLOT_WORDS;
+            found.extend(doubtful[..len].iter().map(|index| (first + *index as usize * SLOT_WORDS) as u32));
+        }
+    }
+    true
+}
+
+fn load(core: &mut Core, at: usize) -> Option<LogEntry> {
+    let words = [core.media.load(at).ok()?, core.media.load(at + 1).ok()?];
+    let entry = LogEntry::from_words(words);
+    entry.is_intact().then_some(entry)
 }
 
 impl RemapScheme for NLog {
@@ -238,8 +385,10 @@ impl RemapScheme for NLog {
         self.index.owners(sb, out);
     }
 
-    fn forget(&mut self, _: &mut Core, sb: SbId) {
+    fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
+        // Entries of the incarnation that is over stay in the log; none of the next one is there yet.
+        core.ended.settle(sb);
         self.hopeless_below = 0;
     }
 
@@ -314,6 +463,7 @@ impl RemapScheme for NLog {
         if self.units.len() + self.free.len() != self.total_units {
             return Err("a unit of the log is lost".into());
         }
+        self.check_ended(core)?;
         self.index.check(core)
     }
 }

@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// All segments.
 pub(super) struct Segments {
@@ -31,6 +32,8 @@ pub(super) struct Chain {
     pub segments: Vec<u32>,
     /// Slots used in the last one.
     used: u32,
+    /// First word of the slot after them.
+    end: usize,
     /// Number of the next segment.
     sequence: u32,
     /// Zeroing of the last segment, which its slots wait for.
@@ -96,24 +99,49 @@ impl Segments {
     }
 
     /// Are so many slots in a row left without a new segment?
+    #[inline]
     pub fn has(&self, chain: &Chain, slots: u32) -> bool {
         !chain.segments.is_empty() && chain.used + slots <= self.slots
     }
 
-    /// First word of the next slot, if there is one without a new segment.
+    /// Where the next slot is, if there is one without a new segment.
+    #[inline]
     pub fn next_word(&self, chain: &Chain) -> usize {
-        chain.segments.last().map_or(self.base, |last| self.slot_word(*last, chain.used.min(self.slots - 1)))
+        chain.end
     }
 
     /// Takes slots in a row of one segment; their first word. Room for them has been secured.
+    #[inline]
     pub fn take(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, slots: u32, purpose: Purpose) -> usize {
         if !self.has(chain, slots) {
             self.grow(core, chain, sb, purpose);
         }
-        let last = *chain.segments.last().expect("a chain with a slot has a segment");
-        let at = self.slot_word(last, chain.used);
+        let at = chain.end;
+        chain.end += slots as usize * self.slot_words;
         chain.used += slots;
         at
+    }
+
+    /// Takes slots for records of their size that move within their chain, and stores them; the caller charges them.
+    /// `after` says what each waits for, given what its segment waits for.
+    pub fn take_run<const W: usize>(
+        &mut self,
+        core: &mut Core,
+        chain: &mut Chain,
+        sb: SbId,
+        records: &[[u64; W]],
+        after: impl Fn(&Core, ClearId, &[u64; W]) -> After,
+    ) {
+        debug_assert_eq!(W, self.slot_words);
+        if core.media.is_plain() && !self.has(chain, 1) && records.len() <= self.slots as usize {
+            let at = self.take(core, chain, sb, records.len() as u32, Purpose::Gc);
+            return core.media.copy_words_plain(at, records.as_flattened());
+        }
+        for record in records {
+            let at = self.take(core, chain, sb, 1, Purpose::Gc);
+            let after = after(core, chain.clear, record);
+            core.media.store_uncharged(at, record, Purpose::Gc, after);
+        }
     }
 
     fn grow(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, purpose: Purpose) {
@@ -133,7 +161,7 @@ impl Segments {
         core.media.fence();
         chain.sequence += 1;
         chain.segments.push(segment);
-        (chain.used, chain.clear) = (0, clear);
+        (chain.used, chain.end, chain.clear) = (0, self.slot_word(segment, 0), clear);
     }
 
     /// Zeroes segments, after everything before, and puts them at the end of the free list.
@@ -146,20 +174,36 @@ impl Segments {
         }
     }
 
-    /// First words of the used slots of one segment of a chain, in order.
-    pub fn places(&self, chain: &Chain, index: usize) -> impl Iterator<Item = usize> + use<> {
+    /// The words of the used slots of one segment of a chain.
+    pub fn range(&self, chain: &Chain, index: usize) -> Range<usize> {
         let last = index + 1 == chain.segments.len();
         let first = self.slot_word(chain.segments[index], 0);
         let slots = if last { chain.used } else { self.slots } as usize;
-        (first..first + slots * self.slot_words).step_by(self.slot_words)
+        first..first + slots * self.slot_words
+    }
+
+    /// Their first words, in order.
+    pub fn places(&self, chain: &Chain, index: usize) -> impl Iterator<Item = usize> + use<> {
+        self.range(chain, index).step_by(self.slot_words)
     }
 
     /// Asks for the cache lines of a chain's segment.
     pub fn prefetch(&self, core: &Core, chain: &Chain, index: usize) {
         if let Some(&segment) = chain.segments.get(index) {
-            for line in 0..self.segment_words.div_ceil(8) {
-                core.media.prefetch_word(self.word(segment) + line * 8);
-            }
+            self.prefetch_segment(core, segment);
+        }
+    }
+
+    /// Asks for those of the segment that will be taken after `index` others.
+    pub fn prefetch_free(&self, core: &Core, index: usize) {
+        if let Some(&(segment, _)) = self.free.get(index) {
+            self.prefetch_segment(core, segment);
+        }
+    }
+
+    fn prefetch_segment(&self, core: &Core, segment: u32) {
+        for line in 0..self.segment_words.div_ceil(8) {
+            core.media.prefetch_word(self.word(segment) + line * 8);
         }
     }
 
@@ -196,7 +240,7 @@ impl Segments {
         };
         let used = (0..self.slots).rev().find(|slot| is_used(*slot)).map_or(0, |slot| slot + 1);
         let segments = segments.into_iter().map(|(_, segment)| segment).collect();
-        Chain { segments, used, sequence: sequence + 1, clear: ClearId::default() }
+        Chain { segments, used, end: self.slot_word(last, used), sequence: sequence + 1, clear: ClearId::default() }
     }
 
     /// Whose segment is it? `None` for a free one and for one of an earlier incarnation.

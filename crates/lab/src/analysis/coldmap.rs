@@ -72,7 +72,7 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), Lab
     let of = |scheme, gc, workload| {
         table.row(Ask { scheme: Some(scheme), gc: Some(gc), workload: Some(workload), ..Ask::default() })
     };
-    let (mut shares, mut rooms) = (Vec::new(), Vec::new());
+    let (mut shares, mut rooms, mut zoned) = (Vec::new(), Vec::new(), Vec::new());
     for workload in workloads.iter().chain(&[WHOLE]) {
         let (remap, cold) = (of("remap-ssd", "greedy", workload)?, of("remap-ssd", "coldmap", workload)?);
         let room = remap.number("gc_pages")? / remap.number("flash_pages")?.max(1.0);
@@ -87,9 +87,11 @@ fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), Lab
         } else {
             rooms.push(room);
             shares.push(share);
+            zoned.push(cold.number("gc_zoned_pages")? / cold.number("flash_pages")?.max(1.0));
         }
     }
     found.measure("shared_share_of_moves", mean(&shares));
     found.measure("moves_of_remap", mean(&rooms));
+    found.measure("shared_share_of_programs", mean(&zoned));
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! FAST'21 section 4.6: what NVRAM costs against the flash it saves, and how long it lasts beside that flash.
 //!
-//! Every valid entry stands for a page that needs no flash. PCRAM costs five times as much a bit as flash.
+//! Every valid entry stands for a page that needs no flash. PCRAM costs five times as much a bit as flash. Beside it: what
+//! Copyless Copy takes instead, DRAM that a capacitor has energy to save to flash reserved for it. No paper names the
+//! price of DRAM or of a capacitor, so that is left open: what may they cost at most?
 
 use super::{Found, least, mean};
 use crate::LabError;
@@ -39,6 +41,7 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     found.measure("all_nvram_over_saved_flash", mean(&whole));
     found.measure("nvram_life_over_flash_life_least", least(&lives));
     found.measure("nvram_life_over_flash_life_mean", mean(&lives));
+    copyless_copy(table, &mut found)?;
     for (name, title, y, groups) in [
         ("cost", "Cost of the NVRAM against the flash it saves", "% of the saved flash's cost", cost_groups),
         ("life", "Life of the NVRAM against the flash's, at the run's rate", "times the flash's", life_groups),
@@ -52,4 +55,26 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         });
     }
     Ok(found)
+}
+
+/// DRAM, energy and reserved flash of Copyless Copy.
+fn copyless_copy(table: &Table, found: &mut Found) -> Result<(), LabError> {
+    let (mut dram, mut reserved, mut shares, mut prices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for row in table.rows(Ask { scheme: Some("shadow-oob"), ..Ask::default() }) {
+        let saved = row.number("usage.valid_bytes")? / ENTRY * PAGE;
+        let (capacity, flash) = (row.number("usage.capacity_bytes")?, row.number("usage.reserved_bytes")?);
+        let pages = row.number("usage.power_loss_pages")?;
+        dram.push(capacity / saved);
+        reserved.push(flash / saved);
+        shares.push(pages * PAGE / capacity);
+        // As much PCRAM costs PCRAM_OVER_FLASH a byte; here flash is paid for beside the DRAM.
+        prices.push(PCRAM_OVER_FLASH - flash / capacity);
+        found.measure(format!("shadow_power_loss_pages {}", row.run.log_mib), pages);
+        found.measure(format!("shadow_reserved_mib {}", row.run.log_mib), flash / f64::from(1 << 20));
+    }
+    found.measure("shadow_dram_over_saved_flash", mean(&dram));
+    found.measure("shadow_reserved_over_saved_flash", mean(&reserved));
+    found.measure("shadow_saved_pages_over_dram", mean(&shares));
+    found.measure("shadow_dram_price_at_most", least(&prices));
+    Ok(())
 }

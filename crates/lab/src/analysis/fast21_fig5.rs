@@ -3,7 +3,7 @@
 //! A mean is over workloads and contents; demotions and write amplification are those at the largest share of
 //! duplicates, as in the paper.
 
-use super::{Found, content_name, least, mean, most};
+use super::{Found, content_name, least, mean, most, workload_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
@@ -46,10 +46,10 @@ fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Found) -> Result<(), L
     for cell in cells {
         let (opt, none) = (row(table, "opt", *cell, None)?, row(table, "none", *cell, None)?);
         speed.push(opt.number("iops")? / none.number("iops")?);
-        fall.push(1.0 - opt.number("write_amplification")? / none.number("write_amplification")?);
-        plain.push(none.number("write_amplification")?);
-        found.measure(format!("opt_over_none {} {}", cell.0, cell.1), speed[speed.len() - 1]);
-        found.measure(format!("opt_wa_falls {} {}", cell.0, cell.1), fall[fall.len() - 1]);
+        fall.push(1.0 - opt.amplification_of_data()? / none.amplification_of_data()?);
+        plain.push(none.amplification_of_data()?);
+        found.measure(format!("opt_over_none {} {}", workload_name(cell.0), cell.1), speed[speed.len() - 1]);
+        found.measure(format!("opt_wa_falls {} {}", workload_name(cell.0), cell.1), fall[fall.len() - 1]);
     }
     found.measure("opt_over_none_least", least(&speed));
     found.measure("opt_over_none_most", most(&speed));
@@ -65,7 +65,7 @@ fn demoted(table: &Table, workloads: &[&str], content: &str, log: f64, found: &m
     let mut shares = Vec::new();
     for workload in workloads {
         shares.push(row(table, "remap-ssd", (workload, content), Some(log))?.demoted()?);
-        found.measure(format!("demoted_{log} {workload}"), shares[shares.len() - 1]);
+        found.measure(format!("demoted_{log} {}", workload_name(workload)), shares[shares.len() - 1]);
     }
     found.measure(format!("demoted_{log}_least"), least(&shares));
     found.measure(format!("demoted_{log}_most"), most(&shares));
@@ -81,11 +81,11 @@ fn gains(table: &Table, cells: &[(&str, &str)], figure_c: &str, log: f64, found:
             let ours = row(table, "remap-ssd", *cell, Some(log))?;
             let theirs = row(table, global, *cell, Some(log))?;
             speed.push(ours.number("iops")? / theirs.number("iops")?);
-            found.measure(format!("over_{global}_{log} {} {}", cell.0, cell.1), speed[speed.len() - 1]);
+            found.measure(format!("over_{global}_{log} {} {}", workload_name(cell.0), cell.1), speed[speed.len() - 1]);
             scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
             each.push(theirs.number("p2l_lookup_s")? / theirs.number("gc_runs")?.max(1.0) * 1e3);
             if cell.1 == figure_c {
-                amplification.push(ours.number("write_amplification")? / theirs.number("write_amplification")?);
+                amplification.push(ours.amplification_of_data()? / theirs.amplification_of_data()?);
             }
         }
         found.measure(format!("over_{global}_{log}"), mean(&speed));
@@ -96,17 +96,21 @@ fn gains(table: &Table, cells: &[(&str, &str)], figure_c: &str, log: f64, found:
     Ok(())
 }
 
-/// What a scan can cost at most: a collection frees a superblock, and no second one is due before all dies together have
-/// programmed that again.
+/// What a scan can cost at most, of a log in NVRAM and of one on flash (read, then gone through): a collection frees a
+/// superblock, and no second one is due before all dies together have programmed that again.
 pub(super) fn bound(nlog: &Row, log: f64, found: &mut Found) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());
     let period_ns = pages / f64::from(device.geometry.dies_total()) * device.flash.program_ns as f64;
     let scan_ns = device.firmware.log_bytes as f64 / 64.0 * device.nvram.read_ns as f64;
-    // Both shrink with the scale: shown as at full size.
+    let log_pages = device.firmware.log_bytes as f64 / 4096.0;
+    let read_ns = log_pages / f64::from(device.geometry.dies_total()) * device.flash.read_ns as f64;
+    // All shrink with the scale: shown as at full size.
     found.measure("superblock_ms", period_ns / nlog.run.scale / 1e6);
     found.measure(format!("scan_ms_{log}"), scan_ns / nlog.run.scale / 1e6);
     found.measure(format!("scan_bound_{log}"), 1.0 + scan_ns / period_ns);
+    found.measure(format!("flog_scan_ms_{log}"), (read_ns + scan_ns) / nlog.run.scale / 1e6);
+    found.measure(format!("flog_scan_bound_{log}"), 1.0 + (read_ns + scan_ns) / period_ns);
 }
 
 fn performance(table: &Table, workloads: &[&str], content: &str, letter: char) -> Result<Plot, LabError> {
@@ -123,11 +127,11 @@ fn performance(table: &Table, workloads: &[&str], content: &str, letter: char) -
 }
 
 fn amplification(table: &Table, workloads: &[&str], content: &str) -> Result<Plot, LabError> {
-    let figure = |row: &Row, _: &Row| row.number("write_amplification");
+    let figure = |row: &Row, _: &Row| row.amplification_of_data();
     Ok(Plot {
         name: "fig5c".into(),
         title: format!("Flash write amplification, {}", content_name(content)),
-        reading: "Flash pages programmed for each page the host wrote or remapped; lower is better.".into(),
+        reading: "Flash pages of data programmed for each page the host wrote or remapped; lower is better.".into(),
         y: "flash pages per host page".into(),
         shape: Shape::Bars(panels(table, workloads, content, true, &figure)?, Some(1.0)),
     })
@@ -154,7 +158,7 @@ fn panels(
                 let log = (*scheme != "opt").then_some(log);
                 bars.push(((*scheme).to_owned(), figure(row(table, scheme, cell, log)?, none)?));
             }
-            groups.push(((*workload).to_owned(), bars));
+            groups.push((workload_name(workload).to_owned(), bars));
         }
         panels.push(Panel { title: format!("{log} MiB"), groups });
     }

@@ -31,7 +31,9 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         }
         for workload in &workloads {
             let ours = row("remap-ssd", workload, Some(*log))?;
-            below.push(1.0 - speed(ours)? / speed(row("opt", workload, None)?)?);
+            let opt = row("opt", workload, Some(*log))?;
+            below.push(1.0 - speed(ours)? / speed(opt)?);
+            over_none.push(speed(opt)? / speed(row("none", workload, None)?)?);
             found.measure(format!("below_opt_{log} {workload}"), below[below.len() - 1]);
             found.measure(format!("demoted_{log} {workload}"), ours.demoted()?);
             for scheme in ["flog", "nlog", "remap-ssd"] {
@@ -40,11 +42,10 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         }
     }
     for workload in &workloads {
-        let (opt, none) = (row("opt", workload, None)?, row("none", workload, None)?);
-        over_none.push(speed(opt)? / speed(none)?);
+        let (opt, none) = (row("opt", workload, logs.last().copied())?, row("none", workload, None)?);
         found.measure(format!("opt_over_none {workload}"), speed(opt)? / speed(none)?);
-        found.measure(format!("none_wa {workload}"), none.number("write_amplification")?);
-        found.measure(format!("opt_wa {workload}"), opt.number("write_amplification")?);
+        found.measure(format!("none_wa {workload}"), none.amplification_of_data()?);
+        found.measure(format!("opt_wa {workload}"), opt.amplification_of_data()?);
     }
     found.measure("below_opt_mean", mean(&below));
     found.measure("below_opt_most", most(&below));
@@ -52,12 +53,11 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     found.measure("over_none_most", most(&over_none));
     for (letter, workload) in ['a', 'b', 'c', 'd'].into_iter().zip(&workloads) {
         let mut groups = Vec::new();
-        let opt = speed(row("opt", workload, None)?)?;
         for log in &logs {
+            let opt = speed(row("opt", workload, Some(*log))?)?;
             let mut bars = Vec::new();
             for scheme in ["flog", "nlog", "remap-ssd", "opt"] {
-                let log = (scheme != "opt").then_some(*log);
-                bars.push((scheme.to_owned(), speed(row(scheme, workload, log)?)? / opt));
+                bars.push((scheme.to_owned(), speed(row(scheme, workload, Some(*log))?)? / opt));
             }
             groups.push((format!("{log} MiB"), bars));
         }

@@ -1,6 +1,6 @@
 //! FAST'21 figure 7: what larger NVRAM segments cost Remap-SSD.
 
-use super::{Found, least, mean, most};
+use super::{Found, least, mean, most, workload_name};
 use crate::LabError;
 use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
@@ -29,13 +29,13 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 if *size != smallest {
                     let of = if field == "iops" { &mut speeds } else { &mut amplifications };
                     of.push(value / first);
-                    found.measure(format!("{field} {workload} {}", label(*size)), value / first);
+                    found.measure(format!("{field} {} {}", workload_name(workload), label(*size)), value / first);
                 }
                 if field == "iops" {
                     demotions.push(row.demoted()?);
                 }
             }
-            groups.push(((*workload).to_owned(), bars));
+            groups.push((workload_name(workload).to_owned(), bars));
         }
         let reading = "Each bar is a size of NVRAM segments, at the smallest NVRAM of figure 5.".into();
         let panels = vec![Panel { title: "workload".into(), groups }];

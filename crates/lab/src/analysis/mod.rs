@@ -78,6 +78,11 @@ pub fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
+/// A workload without its options.
+pub fn workload_name(workload: &str) -> &str {
+    workload.split(',').next().unwrap_or(workload)
+}
+
 /// A content as the papers call it: `papers:0.3` is "30 % duplicates".
 pub fn content_name(content: &str) -> String {
     let share = content.strip_prefix("papers:").and_then(|rest| rest.split(':').next()?.parse::<f64>().ok());

@@ -146,18 +146,26 @@ impl Run<'_> {
         self.write_page(piece.lpn, &merged)
     }
 
+    /// The pages written so far are to be durable when the command is acknowledged.
+    fn end_write(&mut self) {
+        self.done_at = self.done_at.max(self.device.end_write(self.now));
+    }
+
+    /// Writes a page; `end_write` must follow.
     fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
-        let completion = self.device.write(self.now, lpn, &Payload::Bytes(page));
+        let completion = self.device.write_more(self.now, lpn, &Payload::Bytes(page));
         self.done(completion)?;
         self.note_write(lpn, page);
         Ok(())
     }
 
     fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
-        pieces(namespace, blocks).try_for_each(|piece| {
+        let written = pieces(namespace, blocks).try_for_each(|piece| {
             let bytes = data.take(piece.len);
             self.write(&piece, bytes)
-        })
+        });
+        self.end_write();
+        written
     }
 
     fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
@@ -181,7 +189,9 @@ impl Run<'_> {
             self.done(completion)?;
             self.note(Deed::Deallocate(lpn, len));
         }
-        parts.iter().filter(|_| must_be_zero).try_for_each(|piece| self.write(piece, &[0; PAGE_BYTES]))
+        let written = parts.iter().filter(|_| must_be_zero).try_for_each(|piece| self.write(piece, &[0; PAGE_BYTES]));
+        self.end_write();
+        written
     }
 
     fn remap(&mut self, remap: &Remap) -> Result<(), Status> {

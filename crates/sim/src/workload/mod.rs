@@ -207,7 +207,7 @@ impl Place {
 
 /// A step near `units` / golden ratio without a common divisor: ranks taken that far apart visit every
 /// unit once, and the hottest ones lie as evenly apart as they can.
-fn stride(units: u32) -> u32 {
+pub(crate) fn stride(units: u32) -> u32 {
     const INVERSE_GOLDEN_RATIO: u64 = 2_654_435_769; // of 2^32
     let near = (u64::from(units) * INVERSE_GOLDEN_RATIO) >> 32;
     let coprime = |&step: &u32| greatest_common_divisor(step, units) == 1;

@@ -17,6 +17,8 @@ mod reclaim;
 mod recover;
 
 use super::RmmEntry;
+use super::entry::Second;
+use super::sift::{find_doubtful, take_out};
 use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
@@ -99,10 +101,8 @@ pub(super) struct GroupLog {
     groups: Vec<Group>,
     logs: BTreeMap<SbId, LogSuperblock>,
     live: usize,
-    scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
-    doubtful: Vec<u32>,
-    bytes: Vec<u8>,
+    doubts: Doubts,
 }
 
 impl GroupLog {
@@ -114,10 +114,8 @@ impl GroupLog {
             groups: (0..geometry.superblocks()).map(|_| Group::default()).collect(),
             logs: BTreeMap::new(),
             live: 0,
-            scratch: Vec::new(),
             kept: Vec::new(),
-            doubtful: Vec::new(),
-            bytes: Vec::new(),
+            doubts: Doubts::default(),
         }
     }
 
@@ -156,10 +154,10 @@ impl GroupLog {
         let incarnation = core.blocks.get(sb).life.incarnation();
         let owner = GroupOwner::new().with_superblock(sb.0).with_incarnation(incarnation);
         let place = GroupPlace::new().with_number(number).with_base(base.unwrap_or(0));
-        let mut bytes = std::mem::take(&mut self.bytes);
-        page::encode(owner, place, entries, &mut bytes);
-        let stored = Stored::Meta(bytes.as_slice().into());
-        self.bytes = bytes;
+        let bytes = core.media.meta_bytes(page::bytes_of(entries.len()), |bytes| {
+            page::encode(owner, place, entries, bytes);
+        });
+        let stored = Stored::Meta(bytes);
         let page = self.place(core, sb, number, |core, taken, oob| {
             core.media.program(taken.ppn(), oob, stored.clone(), Purpose::Meta, taken.after.and(after))
         });
@@ -201,6 +199,14 @@ impl GroupLog {
         if self.pages_of(sb) > 0 {
             core.media.charge(OpKind::ScanFlash, self.pages_of(sb) as u32, Purpose::Gc, After::NOTHING);
         }
+    }
+
+    /// Appends the words of a group's entries as they stand, oldest first; `false` if a page of it cannot be read.
+    fn read_words(&self, core: &Core, sb: SbId, out: &mut Vec<[u64; 2]>) -> bool {
+        self.groups[sb.0 as usize].pages.iter().all(|at| {
+            let bytes = core.media.meta_uncharged(at.page);
+            bytes.map(|bytes| out.extend(page::words(bytes))).is_ok()
+        })
     }
 
     /// A group's entries, oldest first; `false` if a page of it cannot be read.
@@ -250,32 +256,37 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
     kept[start..].reverse();
 }
 
+/// What was needed to find a group's valid entries.
+#[derive(Default)]
+struct Doubts {
+    /// Of the group's entries, those to be looked up.
+    at: Vec<u32>,
+    /// Of them, those that are not in force; and the LPNs of the others.
+    gone: Vec<u32>,
+    in_force: Vec<u32>,
+}
+
 /// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten last, or has come
-/// since: only those are looked up that have come since, or whose remap may have ended.
-fn keep_known(core: &mut Core, sb: SbId, all: &mut [RmmEntry], kept: &mut Vec<[u64; 2]>, doubtful: &mut Vec<u32>) {
-    const AHEAD: usize = 24;
-    const DROPPED: [u64; 2] = [0; 2];
-    let base = core.geometry.page(sb, 0).0;
-    let ended = core.ended.of(sb);
+/// since: only those are looked up that have come since, or whose remap may have ended. The others leave `slots`.
+fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
+    let Doubts { at: doubtful, gone, in_force } = doubts;
+    let (base, pages) = (core.geometry.page(sb, 0).0, core.geometry.pages_per_superblock());
+    let entry_of = |[first, second]: [u64; 2]| RmmEntry::from_words(first, second);
     doubtful.clear();
-    doubtful
-        .extend((0..).zip(&*all).filter(|(_, entry)| ended.may_have_ended(entry.target())).map(|(at, _): (u32, _)| at));
-    for index in (0..doubtful.len()).rev() {
-        if let Some(next) = index.checked_sub(AHEAD) {
-            core.map.prefetch(all[doubtful[next] as usize].target());
-        }
-        let entry = &mut all[doubtful[index] as usize];
-        if core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) {
+    find_doubtful(core, sb, slots, |[_, second]| Second::from_bits(*second).target(), doubtful);
+    gone.clear();
+    in_force.clear();
+    for at in doubtful.iter().rev() {
+        let entry = entry_of(slots[*at as usize]);
+        let is_sane = entry.is_intact() && entry.offset() < pages;
+        if is_sane && core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) {
             core.map.hide_remapped(entry.target());
+            in_force.push(entry.target());
         } else {
-            *entry = RmmEntry::from_words(DROPPED[0], DROPPED[1]);
+            gone.push(*at);
         }
     }
-    for at in doubtful.iter() {
-        let entry = all[*at as usize];
-        if entry.is_intact() {
-            core.map.mark_remapped(entry.target());
-        }
-    }
-    kept.extend(all.iter().filter(|entry| entry.is_intact()).map(|entry| entry.words()));
+    in_force.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
+    gone.reverse();
+    take_out(slots, gone);
 }

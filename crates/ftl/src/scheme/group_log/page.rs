@@ -48,11 +48,16 @@ fn word(bytes: &[u8], index: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
 }
 
-/// The bytes of a page.
-pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]], bytes: &mut Vec<u8>) {
-    bytes.clear();
-    bytes.extend_from_slice([owner.into_bits(), place.into_bits()].as_bytes());
-    bytes.extend_from_slice(entries.as_bytes());
+/// Bytes of a page of so many entries.
+pub(super) fn bytes_of(entries: usize) -> usize {
+    (1 + entries) * ENTRY_BYTES
+}
+
+/// Writes the bytes of a page.
+pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]], bytes: &mut [u8]) {
+    let (header, rest) = bytes.split_at_mut(ENTRY_BYTES);
+    header.copy_from_slice([owner.into_bits(), place.into_bits()].as_bytes());
+    rest.copy_from_slice(entries.as_bytes());
 }
 
 impl Header {
@@ -67,10 +72,15 @@ impl Header {
     }
 }
 
+/// The words of a page's entries, torn ones included.
+pub(super) fn words(bytes: &[u8]) -> impl ExactSizeIterator<Item = [u64; 2]> + '_ {
+    let pairs = bytes.as_chunks::<8>().0.as_chunks::<2>().0;
+    let pairs = pairs.get(1..).unwrap_or_default().iter();
+    pairs.map(|[first, second]| [u64::from_le_bytes(*first), u64::from_le_bytes(*second)])
+}
+
 /// The entries of a page.
 pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = RmmEntry> + '_ {
-    let pairs = bytes.as_chunks::<8>().0.as_chunks::<2>().0.iter().skip(1);
-    let entries =
-        pairs.map(|[first, second]| RmmEntry::from_words(u64::from_le_bytes(*first), u64::from_le_bytes(*second)));
+    let entries = words(bytes).map(|[first, second]| RmmEntry::from_words(first, second));
     entries.filter(|entry| entry.is_intact())
 }

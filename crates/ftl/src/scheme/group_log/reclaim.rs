@@ -122,40 +122,57 @@ impl GroupLog {
         pages.saturating_sub(needed as usize)
     }
 
-    /// Pages that rewriting all groups gains, at least.
-    pub fn gains(&self, core: &Core) -> usize {
-        (0..self.groups.len() as u32).map(|sb| self.gain(core, SbId(sb))).sum()
+    /// Does rewriting a group gain more pages than so many? As `gain`, but there is nothing to divide.
+    #[inline]
+    fn gains_over(&self, core: &Core, sb: SbId, pages: usize) -> bool {
+        let held = self.pages_of(sb);
+        held > pages && core.blocks.get(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
+    }
+
+    /// Would rewriting all groups gain more pages than so many?
+    pub fn gains_more_than(&self, core: &Core, pages: usize) -> bool {
+        let mut gained = 0;
+        (0..self.groups.len() as u32).any(|sb| {
+            if self.gains_over(core, SbId(sb), 0) {
+                gained += self.gain(core, SbId(sb));
+            }
+            gained > pages
+        })
     }
 
     /// Rewrites the group that gains most.
     pub fn rewrite_best(&mut self, core: &mut Core) -> bool {
-        let groups = (0..self.groups.len() as u32).map(|sb| (self.gain(core, SbId(sb)), std::cmp::Reverse(sb)));
-        let Some((gain, std::cmp::Reverse(sb))) = groups.max() else { return false };
-        let needed = self.pages_of(SbId(sb)) - gain;
-        if gain == 0 || !self.find_room(core, needed, true) {
+        let (mut gain, mut best) = (0, None);
+        for sb in (0..self.groups.len() as u32).map(SbId) {
+            if self.gains_over(core, sb, gain) {
+                (gain, best) = (self.gain(core, sb), Some(sb));
+            }
+        }
+        let Some(sb) = best else { return false };
+        if !self.find_room(core, self.pages_of(sb) - gain, true) {
             return false;
         }
         core.stats.metadata_gc_runs += 1;
-        self.rewrite(core, SbId(sb));
+        self.rewrite(core, sb);
         true
     }
 
     fn rewrite(&mut self, core: &mut Core, sb: SbId) {
         core.stats.groups_rewritten += 1;
         self.charge_read(core, sb);
-        let mut all = std::mem::take(&mut self.scratch);
-        all.clear();
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
-        if self.read(core, sb, &mut all) {
-            keep_known(core, sb, &mut all, &mut kept, &mut self.doubtful);
+        if self.read_words(core, sb, &mut kept) {
+            keep_known(core, sb, &mut kept, &mut self.doubts);
         } else {
+            let mut all = Vec::new();
+            self.read(core, sb, &mut all);
             find_lost(core, sb, 0, &mut all);
+            kept.clear();
             keep_valid(core, sb, &all, &mut kept);
         }
         // What is on flash from now on is in force; what has not come there yet is looked up when it does.
         core.ended.settle(sb);
-        self.scratch = all;
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;
         let waits = core.config.guards.has(Guard::RewriteWaits);

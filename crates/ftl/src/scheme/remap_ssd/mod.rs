@@ -24,6 +24,7 @@ pub(super) use reclaim::find_lost;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use segment::{Group, SegmentHead, SegmentLink};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Free segments beyond what migrating the fullest group takes: partly filled segments of a migration that a
 /// power cut interrupted.
@@ -60,7 +61,7 @@ pub struct RemapSsd {
     largest_group: u32,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
-    suspects: Vec<u32>,
+    gone: Vec<u32>,
 }
 
 /// Checks the parameters.
@@ -108,7 +109,7 @@ impl RemapSsd {
             largest_group: 0,
             scratch: Vec::new(),
             kept: Vec::new(),
-            suspects: Vec::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -193,25 +194,36 @@ impl RemapSsd {
         }
     }
 
-    /// Appends entries that move within their group, as they stand, to a segment of their own if they fill one. The
-    /// caller charges them.
-    fn append_run(&mut self, core: &mut Core, sb: SbId, run: &[[u64; 2]]) {
-        if self.entry_words == 2 && core.media.is_plain() && !self.has_slot(sb) {
-            self.grow(core, sb, Purpose::Gc);
-            let group = &mut self.groups[sb.0 as usize];
-            core.media.copy_words_plain(group.end, run.as_flattened());
-            group.end += 2 * run.len();
-            group.used += run.len() as u32;
-            group.entries += run.len() as u32;
-            self.entries += run.len() as u64;
+    /// Appends an entry that moves within its group, as it stands. The caller charges it.
+    fn append_moved(&mut self, core: &mut Core, sb: SbId, words: [u64; 2]) {
+        let at = self.next_slot(core, sb, Purpose::Gc);
+        let entry = RmmEntry::from_words(words[0], words[1]);
+        let all = [words[0], words[1], CommandWord::alone(entry.target()).into()];
+        let after = self.entry_after(core, core.geometry.page(sb, entry.offset()), sb);
+        core.media.store_uncharged(at, &all[..self.entry_words], Purpose::Gc, after);
+    }
+
+    /// The same for all entries that are at these words.
+    #[inline]
+    fn append_run(&mut self, core: &mut Core, sb: SbId, mut run: Range<usize>) {
+        if self.entry_words != 2 || !core.media.is_plain() {
+            for at in run.step_by(self.entry_words) {
+                self.append_moved(core, sb, [core.media.peek(at), core.media.peek(at + 1)]);
+            }
             return;
         }
-        for words in run {
-            let at = self.next_slot(core, sb, Purpose::Gc);
-            let entry = RmmEntry::from_words(words[0], words[1]);
-            let all = [words[0], words[1], CommandWord::alone(entry.target()).into()];
-            let after = self.entry_after(core, core.geometry.page(sb, entry.offset()), sb);
-            core.media.store_uncharged(at, &all[..self.entry_words], Purpose::Gc, after);
+        while !run.is_empty() {
+            if !self.has_slot(sb) {
+                self.grow(core, sb, Purpose::Gc);
+            }
+            let group = &mut self.groups[sb.0 as usize];
+            let len = (run.len() / 2).min((self.slots - group.used) as usize);
+            core.media.move_words_plain(run.start..run.start + 2 * len, group.end);
+            run.start += 2 * len;
+            group.end += 2 * len;
+            group.used += len as u32;
+            group.entries += len as u32;
+            self.entries += len as u64;
         }
     }
 

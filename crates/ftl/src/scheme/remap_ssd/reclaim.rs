@@ -80,57 +80,50 @@ impl RemapSsd {
     fn migrate(&mut self, core: &mut Core, sb: SbId) {
         let bytes = self.groups[sb.0 as usize].entries * self.entry_words as u32 * 8;
         core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
-        let mut kept = std::mem::take(&mut self.kept);
+        let (mut gone, mut kept) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.kept));
         kept.clear();
-        if !self.find_valid_plain(core, sb, &mut kept) {
-            kept.clear();
+        let is_known = self.find_gone(core, sb, &mut gone);
+        if !is_known {
             self.find_valid(core, sb, &mut kept);
-            kept.reverse();
         }
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
         // Cut between: both are read, and say the same.
         let group = &mut self.groups[sb.0 as usize];
-        let old = std::mem::take(&mut group.segments);
-        self.entries -= u64::from(group.entries);
-        (group.entries, group.used) = (0, 0);
-        for run in kept.chunks(self.slots as usize) {
-            self.append_run(core, sb, run);
+        let old = std::mem::replace(group, Group { sequence: group.sequence, ..Group::default() });
+        self.entries -= u64::from(old.entries);
+        if is_known {
+            self.append_all_but(core, sb, &old, &gone);
+        } else {
+            kept.iter().rev().for_each(|words| self.append_moved(core, sb, *words));
         }
         core.ended.settle(sb);
-        let bytes = kept.len() as u32 * self.entry_words as u32 * 8;
+        let bytes = self.groups[sb.0 as usize].entries * self.entry_words as u32 * 8;
         core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
-        self.kept = kept;
-        self.release(core, &old);
+        (self.gone, self.kept) = (gone, kept);
+        self.release(core, &old.segments);
     }
 
-    /// A group's valid entries, oldest first, straight from NVRAM; `false` if some mapping has two entries that look
-    /// valid, or if NVRAM must be read word by word. Only entries whose remap may have ended are looked up in L2P.
-    fn find_valid_plain(&mut self, core: &Core, sb: SbId, kept: &mut Vec<[u64; 2]>) -> bool {
-        let mut gone = std::mem::take(&mut self.suspects);
-        let found = core.media.words().map(|words| {
-            match self.entry_words {
-                2 => self.find_suspects::<2>(core, sb, words, &mut gone),
-                _ => self.find_suspects::<3>(core, sb, words, &mut gone),
-            }
-            let base = core.geometry.page(sb, 0).0;
-            gone.retain(|at| {
-                let entry = RmmEntry::from_words(words[*at as usize], words[*at as usize + 1]);
-                !(core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) && entry.is_intact())
-            });
-            self.keep_all_but(&gone, sb, words, kept);
+    /// Where the entries of a group are that are not in force, in its order; `false` if some mapping has two entries that
+    /// look valid, or if NVRAM must be read word by word. Only entries whose remap may have ended are looked up in L2P.
+    fn find_gone(&self, core: &Core, sb: SbId, gone: &mut Vec<u32>) -> bool {
+        let Some(words) = core.media.words() else { return false };
+        match self.entry_words {
+            2 => self.find_suspects::<2>(core, sb, words, gone),
+            _ => self.find_suspects::<3>(core, sb, words, gone),
+        }
+        let base = core.geometry.page(sb, 0).0;
+        gone.retain(|at| {
+            let entry = RmmEntry::from_words(words[*at as usize], words[*at as usize + 1]);
+            !(core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) && entry.is_intact())
         });
-        self.suspects = gone;
-        found.is_some() && kept.len() == core.blocks.get(sb).remapped as usize
+        self.groups[sb.0 as usize].entries - gone.len() as u32 == core.blocks.get(sb).remapped
     }
 
-    /// The words of a group's entries, segment by segment, oldest first.
-    fn entries_at(&self, sb: SbId) -> impl Iterator<Item = Range<usize>> + '_ {
-        let group = &self.groups[sb.0 as usize];
-        group.segments.iter().enumerate().map(|(index, segment)| {
-            let slots = if index + 1 == group.segments.len() { group.used } else { self.slots } as usize;
-            let from = self.slot_word(*segment, 0);
-            from..from + slots * self.entry_words
-        })
+    /// The words of the entries in one segment of a group, oldest first.
+    fn entries_at(&self, group: &Group, index: usize) -> Range<usize> {
+        let slots = if index + 1 == group.segments.len() { group.used } else { self.slots } as usize;
+        let from = self.slot_word(group.segments[index], 0);
+        from..from + slots * self.entry_words
     }
 
     /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries, for the segments
@@ -139,12 +132,13 @@ impl RemapSsd {
         let ended = core.ended.of(sb);
         let group = &self.groups[sb.0 as usize];
         found.clear();
-        for (index, range) in self.entries_at(sb).enumerate() {
+        for index in 0..group.segments.len() {
+            let range = self.entries_at(group, index);
             if let Some(later) = group.segments.get(index + SEGMENTS_AHEAD) {
-                self.prefetch_segment(core, *later);
+                core.media.prefetch_words(self.words_of(*later));
             }
             if let Some((next, _)) = self.free.get(index) {
-                self.prefetch_segment(core, *next);
+                core.media.prefetch_words(self.words_of(*next));
             }
             let entries = words[range.clone()].as_chunks::<W>().0;
             for (nth, entries) in entries.chunks(CHUNK).enumerate() {
@@ -161,27 +155,22 @@ impl RemapSsd {
         }
     }
 
-    /// All entries of a group but those at `gone`, which is in the group's order.
-    fn keep_all_but(&self, gone: &[u32], sb: SbId, words: &[u64], kept: &mut Vec<[u64; 2]>) {
+    /// Appends all entries that a group had but those at `gone`, which is in the group's order.
+    fn append_all_but(&mut self, core: &mut Core, sb: SbId, old: &Group, gone: &[u32]) {
         let mut gone = gone.iter().map(|at| *at as usize).peekable();
-        let mut keep = |range: Range<usize>| match self.entry_words {
-            2 => kept.extend_from_slice(words[range].as_chunks::<2>().0),
-            _ => kept.extend(words[range].as_chunks::<3>().0.iter().map(|entry| [entry[0], entry[1]])),
-        };
-        for range in self.entries_at(sb) {
-            let mut from = range.start;
+        for index in 0..old.segments.len() {
+            let mut range = self.entries_at(old, index);
             while let Some(at) = gone.next_if(|at| range.contains(at)) {
-                keep(from..at);
-                from = at + self.entry_words;
+                self.append_run(core, sb, range.start..at);
+                range.start = at + self.entry_words;
             }
-            keep(from..range.end);
+            self.append_run(core, sb, range);
         }
     }
 
-    fn prefetch_segment(&self, core: &Core, segment: u32) {
-        for line in 0..self.segment_words.div_ceil(8) {
-            core.media.prefetch_word(self.word(segment) + line * 8);
-        }
+    fn words_of(&self, segment: u32) -> Range<usize> {
+        let at = self.word(segment);
+        at..at + self.segment_words
     }
 
     /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that older entries of the
@@ -222,7 +211,7 @@ impl RemapSsd {
         for (index, &segment) in group.segments.iter().enumerate() {
             let last = index + 1 == group.segments.len();
             if let Some(&next) = group.segments.get(index + 2) {
-                self.prefetch_segment(core, next);
+                core.media.prefetch_words(self.words_of(next));
             }
             let (from, slots) = (self.slot_word(segment, 0), if last { group.used } else { self.slots } as usize);
             let mut keep = |first: u64, second: u64| {
@@ -378,7 +367,9 @@ impl RemapSsd {
         for (sb, _) in core.blocks.iter() {
             let Some(words) = core.media.words() else { break };
             let (base, ended) = (core.geometry.page(sb, 0).0, core.ended.of(sb));
-            for at in self.entries_at(sb).flat_map(|range| range.step_by(self.entry_words)) {
+            let group = &self.groups[sb.0 as usize];
+            let ranges = (0..group.segments.len()).map(|index| self.entries_at(group, index));
+            for at in ranges.flat_map(|range| range.step_by(self.entry_words)) {
                 let entry = RmmEntry::from_words(words[at], words[at + 1]);
                 let in_force = core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset()));
                 if !in_force && !ended.may_have_ended(entry.target()) {

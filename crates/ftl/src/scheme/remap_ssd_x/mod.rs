@@ -15,6 +15,7 @@
 mod extent;
 mod reclaim;
 mod run;
+mod valid;
 
 use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
@@ -25,8 +26,9 @@ use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use extent::{Extent, PAGES_MAX, SLOT_WORDS};
-use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use run::Run;
+use valid::Sifted;
 
 /// Runs gathered at a time: as many as a page that garbage collection moves has other owners, mostly.
 const RUNS_MAX: usize = 16;
@@ -41,6 +43,8 @@ struct Group {
     covered: u64,
     /// Rewriting it gains nothing before so many of them are invalid.
     hopeless_below: u64,
+    /// May two of its entries be neighbours, so that they can be joined?
+    may_join: bool,
 }
 
 /// An entry that may grow.
@@ -68,6 +72,7 @@ pub struct RemapSsdX {
     largest_group: usize,
     gathered: Vec<Run>,
     scratch: Vec<Extent>,
+    sifted: Sifted,
 }
 
 /// Checks the parameters.
@@ -106,6 +111,7 @@ impl RemapSsdX {
             largest_group: 0,
             gathered: Vec::new(),
             scratch: Vec::new(),
+            sifted: Sifted::default(),
         }
     }
 
@@ -147,6 +153,7 @@ impl RemapSsdX {
 
     /// Appends an entry.
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) {
+        self.groups[sb.0 as usize].may_join |= has_neighbour(core, sb, extent);
         let at = self.take(core, sb, extent, purpose);
         // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry does not
         // count, or the sources do not and the remap was a copy. An entry before one of its pages would name whatever
@@ -173,6 +180,7 @@ impl RemapSsdX {
             false => core.media.store_record(open.at + 1, &[new.span()], purpose, after),
         }
         let group = &mut self.groups[sb.0 as usize];
+        group.may_join |= has_neighbour(core, sb, &new);
         group.open = Some(Open { extent: new, ..open });
         group.covered += u64::from(pages);
         self.covered += u64::from(pages);
@@ -191,14 +199,8 @@ impl RemapSsdX {
         at
     }
 
-    /// What an entry waits for: its segment's zeroes, and the first `pages` of its pages.
     fn after_pages(&self, core: &Core, sb: SbId, extent: &Extent, pages: u32) -> After {
-        let after = After::clear(self.groups[sb.0 as usize].chain.clear);
-        let pages = if core.config.guards.has(Guard::RunAfterPages) { pages } else { 1 };
-        match core.config.guards.has(Guard::EntryAfterPage) {
-            true => after.and(After::pages(core.geometry.page(sb, extent.offset), pages as u16)),
-            false => after,
-        }
+        after_pages(core, self.groups[sb.0 as usize].chain.clear, sb, extent, pages)
     }
 }
 
@@ -275,12 +277,13 @@ impl RemapScheme for RemapSsdX {
         true
     }
 
+    #[inline]
     fn issue(&mut self, core: &mut Core) {
-        let mut runs = std::mem::take(&mut self.gathered);
-        for run in runs.drain(..) {
+        for at in 0..self.gathered.len() {
+            let run = self.gathered[at];
             self.store_run(core, &run);
         }
-        self.gathered = runs;
+        self.gathered.clear();
     }
 
     fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
@@ -318,6 +321,7 @@ impl RemapScheme for RemapSsdX {
         self.used -= u64::from(self.segments.used(&group.chain));
         self.covered -= group.covered;
         self.segments.release(core, &group.chain.segments);
+        core.ended.settle(sb);
         self.hopeless_below = 0;
     }
 
@@ -362,4 +366,23 @@ impl RemapScheme for RemapSsdX {
             flash_pages: 0,
         })
     }
+}
+
+/// What an entry waits for: its segment's zeroes, and the first `pages` of its pages.
+fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u32) -> After {
+    let guards = core.config.guards;
+    let after = After::clear(clear);
+    let pages = if guards.has(Guard::RunAfterPages) { pages } else { 1 };
+    match guards.has(Guard::EntryAfterPage) {
+        true => after.and(After::pages(core.geometry.page(sb, extent.offset), pages as u16)),
+        false => after,
+    }
+}
+
+/// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page behind, by a remap?
+#[inline]
+fn has_neighbour(core: &Core, sb: SbId, extent: &Extent) -> bool {
+    let (lpn, first) = (extent.lpn, core.geometry.page(sb, extent.offset).0);
+    let behind = core.map.is_remapped_at(lpn + extent.pages, Ppn(first + extent.pages));
+    behind || (lpn > 0 && extent.offset > 0 && core.map.is_remapped_at(lpn - 1, Ppn(first - 1)))
 }

@@ -1,11 +1,12 @@
 //! Reading the groups, NVRAM garbage collection, recovery, and the check.
 //!
-//! Reclaiming a group gathers what is valid of its extents, joins what has become neighbours, and writes that as new
-//! extents under one new number: these are the mappings in force. Invariant: a group is rewritten only if that gives a
-//! segment back, which is known before anything is written. Absent: when to reclaim for whom (`admit` decides).
+//! Reclaiming a group writes anew what is valid of it (`valid`): the mappings in force. Invariant: a group is rewritten only
+//! if that gives a segment back, which is known before anything is written. Absent: when to reclaim for whom (`admit`
+//! decides).
 
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot, lpns_named};
-use super::{Group, RemapSsdX};
+use super::valid::Sifted;
+use super::{Group, RemapSsdX, after_pages};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
@@ -18,9 +19,6 @@ const INVALID_SHARE: u64 = 20;
 
 /// Groups read in search of one that gives a segment back.
 const TRIES: usize = 4;
-
-/// Extents whose tables are asked for before they are looked at.
-const AHEAD: usize = 24;
 
 /// What a scan of a group comes across.
 enum Found {
@@ -93,72 +91,50 @@ impl RemapSsdX {
 
     /// Rewrites a group if that gives a segment back.
     fn reclaim(&mut self, core: &mut Core, sb: SbId) -> bool {
+        let used = self.segments.used(&self.groups[sb.0 as usize].chain);
+        core.media.charge(OpKind::NvRead, used * SLOT_WORDS as u32 * 8, Purpose::Gc, After::NOTHING);
+        let mut valid = std::mem::take(&mut self.sifted);
+        self.sift(core, sb, &mut valid);
+        let gains = self.rewrite(core, sb, &valid);
+        self.sifted = valid;
+        gains
+    }
+
+    /// Writes what is valid of a group in place of what it has, if that gives a segment back.
+    fn rewrite(&mut self, core: &mut Core, sb: SbId, valid: &Sifted) -> bool {
         let chain = &self.groups[sb.0 as usize].chain;
         let (used, held) = (self.segments.used(chain), chain.segments.len());
-        core.media.charge(OpKind::NvRead, used * SLOT_WORDS as u32 * 8, Purpose::Gc, After::NOTHING);
-        let valid = self.valid_extents(core, sb);
-        let needed = valid.len().div_ceil(self.segments.slots as usize);
+        let needed = valid.slots.len().div_ceil(self.segments.slots as usize);
         if needed >= held || needed > self.segments.free() {
             // Each page that becomes invalid saves one entry at most.
             let group = &mut self.groups[sb.0 as usize];
-            let short = valid.len().saturating_sub((held - 1) * self.segments.slots as usize).max(1);
+            let short = valid.slots.len().saturating_sub((held - 1) * self.segments.slots as usize).max(1);
             let invalid = group.covered.saturating_sub(u64::from(core.blocks.get(sb).remapped));
             group.hopeless_below = invalid + short as u64;
             return false;
         }
-        // 1. extents at their new place  2. zeroes at the old one (`release` waits for everything before it).
-        // Cut between: both are read, and say the same; the new ones have the larger number.
+        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
+        // Cut between: both are read, and say the same; where their numbers differ, the new ones have the larger.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
-        self.used -= u64::from(used);
-        self.covered -= old.covered;
-        self.groups[sb.0 as usize].chain = old.chain.continued();
-        for extent in &valid {
-            let at = self.take(core, sb, extent, Purpose::Gc);
-            let after = self.after_pages(core, sb, extent, extent.pages);
-            core.media.store_uncharged(at, &extent.words()[..SLOT_WORDS], Purpose::Gc, after);
+        let mut chain = old.chain.continued();
+        for slots in valid.slots.chunks(self.segments.slots as usize) {
+            self.segments.take_run(core, &mut chain, sb, slots, |core, clear, [first, second]| {
+                match Extent::read(*first, *second, true) {
+                    Some(Slot::Extent(extent, _)) => after_pages(core, clear, sb, &extent, extent.pages),
+                    _ => After::clear(clear),
+                }
+            });
         }
-        let bytes = (valid.len() * SLOT_WORDS * 8) as u32;
+        self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
+        self.covered = self.covered - old.covered + valid.pages;
+        self.largest_group = self.largest_group.max(chain.segments.len());
+        self.groups[sb.0 as usize] =
+            Group { chain, covered: valid.pages, may_join: valid.is_divided, ..Group::default() };
+        core.ended.settle(sb);
+        let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
         core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
         self.segments.release(core, &old.chain.segments);
         true
-    }
-
-    /// What is valid of a group, as extents under one new number.
-    fn valid_extents(&mut self, core: &mut Core, sb: SbId) -> Vec<Extent> {
-        let mut all = std::mem::take(&mut self.scratch);
-        self.read_group(core, sb, &mut all);
-        let base = core.geometry.page(sb, 0).0;
-        let mut pieces: Vec<Extent> = Vec::new();
-        for (index, extent) in all.iter().enumerate() {
-            if let Some(later) = all.get(index + AHEAD) {
-                core.map.prefetch(later.lpn);
-            }
-            let is_valid = |at: &u32| core.map.is_remapped_at(extent.lpn + at, Ppn(base + extent.offset + at));
-            let before = pieces.len();
-            let mut at = 0;
-            while let Some(first) = (at..extent.pages).find(is_valid) {
-                at = (first..extent.pages).find(|at| !is_valid(at)).unwrap_or(extent.pages);
-                let (lpn, offset) = (extent.lpn + first, extent.offset + first);
-                pieces.push(Extent { lpn, offset, pages: at - first, ..*extent });
-            }
-            core.stats.extents_split += (pieces.len() - before).saturating_sub(1) as u64;
-        }
-        self.scratch = all;
-        // An LPN is in force once: where pieces overlap they say the same.
-        pieces.sort_unstable_by_key(|piece| piece.lpn);
-        let wsn = core.tick();
-        let mut joined: Vec<Extent> = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let new = Extent { wsn, one_number: true, source: None, ..piece };
-            match joined.last_mut() {
-                Some(last) if last.lpn + last.pages >= new.lpn && last.joins(&new) => {
-                    core.stats.extents_joined += u64::from(last.lpn + last.pages == new.lpn);
-                    last.pages = last.pages.max(new.lpn + new.pages - last.lpn);
-                }
-                _ => joined.push(new),
-            }
-        }
-        joined.iter().flat_map(|extent| extent.parts()).collect()
     }
 
     /// A group's extents, oldest first.
@@ -234,7 +210,7 @@ impl RemapSsdX {
             let sb = SbId(index as u32);
             let pages = core.geometry.pages_per_superblock();
             self.used += u64::from(self.segments.used(&chain));
-            self.groups[index] = Group { chain, ..Group::default() };
+            self.groups[index] = Group { chain, may_join: true, ..Group::default() };
             let mut covered = 0;
             self.scan(core, sb, |core, found| match found {
                 Found::Extent(extent) => {
@@ -283,13 +259,33 @@ impl RemapSsdX {
     fn check_mappings(&self, core: &Core) -> Result<(), String> {
         let Some(words) = core.media.words() else { return Ok(()) };
         let mut said = BTreeSet::new();
+        let mut ends = Vec::new();
         for (id, group) in self.groups.iter().enumerate() {
+            let ended = core.ended.of(SbId(id as u32));
             let places = (0..group.chain.segments.len()).flat_map(|index| self.segments.places(&group.chain, index));
             for at in places {
                 if let Some(Slot::Extent(extent, _)) = Extent::read(words[at], words[at + 1], true) {
                     let first = core.geometry.page(SbId(id as u32), extent.offset).0;
-                    said.extend((0..extent.pages).map(|at| (extent.lpn + at, first + at)));
+                    ends.push((extent, id));
+                    for (lpn, ppn) in (0..extent.pages).map(|at| (extent.lpn + at, first + at)) {
+                        if !core.map.is_remapped_at(lpn, Ppn(ppn)) && !ended.may_have_ended(lpn) {
+                            return Err(format!("superblock {id} has an entry for LPN {lpn} that ended unnoticed"));
+                        }
+                        said.insert((lpn, ppn));
+                    }
                 }
+            }
+        }
+        for (extent, id) in ends.iter().filter(|(_, id)| !self.groups[*id].may_join) {
+            let first = core.geometry.page(SbId(*id as u32), extent.offset).0;
+            let (end, behind) = (extent.pages - 1, extent.pages);
+            let in_force = |at: u32| core.map.is_remapped_at(extent.lpn + at, Ppn(first + at));
+            let overlaps = |other: &Extent| (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end));
+            let says_both = |(other, of): &(Extent, usize)| {
+                of == id && overlaps(other) && other.lpn + other.pages > extent.lpn + behind
+            };
+            if in_force(end) && in_force(behind) && !ends.iter().any(says_both) {
+                return Err(format!("superblock {id} has a neighbour of LPN {} unnoticed", extent.lpn + end));
             }
         }
         for lpn in 0..core.map.len() {
@@ -299,22 +295,6 @@ impl RemapSsdX {
             }
         }
         Ok(())
-    }
-}
-
-impl Extent {
-    /// Are the LPNs of both mapped to the same distance?
-    fn joins(&self, other: &Extent) -> bool {
-        other.offset.wrapping_sub(self.offset) == other.lpn.wrapping_sub(self.lpn)
-    }
-
-    /// Itself, in as many extents as it takes.
-    fn parts(&self) -> impl Iterator<Item = Extent> + use<> {
-        let whole = *self;
-        (0..self.pages).step_by(PAGES_MAX as usize).map(move |at| {
-            let pages = PAGES_MAX.min(whole.pages - at);
-            Extent { lpn: whole.lpn + at, offset: whole.offset + at, pages, ..whole }
-        })
     }
 }
 

@@ -28,6 +28,7 @@ use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use crate::superblock::{State, Stream};
+use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Oob, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS, SavedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -174,7 +175,7 @@ impl ShadowOob {
         // erased, or whose head is not there, or not all entries.
         let words = self.found.empty.iter().map(|sb| u64::from(sb.0) + 1).chain(std::iter::repeat(0));
         for (index, word) in (0..self.reserve.superblocks_max).zip(words) {
-            core.media.store_capacitor(self.reserve.area_word(index), word, Purpose::Meta, After::NOTHING);
+            core.media.store_capacitor(self.reserve.area_word(index), &[word], Purpose::Meta, After::NOTHING);
         }
         for sb in 0..self.tags.len() {
             for at in 0..self.tags[sb].len() {
@@ -186,7 +187,7 @@ impl ShadowOob {
         }
         let generation = core.tick();
         let after = if core.config.guards.has(Guard::ArmedLast) { After::ALL } else { After::NOTHING };
-        core.media.store_capacitor(self.reserve.base, generation, Purpose::Meta, after);
+        core.media.store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
         core.media.fence();
         self.armed = true;
         self.found.empty.clear();
@@ -206,9 +207,7 @@ impl ShadowOob {
             after = after.and(After::page(entry.ppn));
         }
         let word = self.reserve.slot_word(slot);
-        for (index, value) in LogEntry::of(core, entry).words().into_iter().enumerate() {
-            core.media.store_capacitor(word + index, value, purpose, after);
-        }
+        core.media.store_capacitor(word, &LogEntry::of(core, entry).words(), purpose, after);
         slot
     }
 
@@ -454,6 +453,10 @@ impl RemapScheme for ShadowOob {
             capacity_bytes: self.reserve.slots as u64 * 16,
             used_bytes: self.used() as u64 * 16,
             valid_bytes: core.blocks.remapped_total() * 16,
+            power_loss_pages: self.reserve.energy().into(),
+            reserved_bytes: self.reserve.superblocks_max as u64
+                * u64::from(core.geometry.pages_per_superblock())
+                * PAGE_BYTES as u64,
             ..Usage::default()
         }
     }

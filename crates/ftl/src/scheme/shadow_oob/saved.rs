@@ -108,6 +108,11 @@ impl Reserve {
         self.pages + FAILURES
     }
 
+    /// Programs that the capacitor has energy for.
+    pub fn energy(&self) -> u32 {
+        self.energy
+    }
+
     pub fn flash_need(&self) -> FlashNeed {
         // The next power-on fills new ones before those of the last one are erased.
         FlashNeed { held: self.superblocks_max as u32, spare: self.superblocks_max as u32 }

@@ -1,0 +1,250 @@
+//! What is valid of a group: read from NVRAM, sifted, split and joined.
+//!
+//! An entry of one page is written again as it stands, with its number, unless it may have a neighbour: it names the
+//! mapping in force as truly as before. Entries can be neighbours, or say the same, only if their LPNs are at the same
+//! distance from their pages; a table of bits by that distance sorts out the few that might be. Those, and extents, are
+//! sorted by LPN, and what becomes of them gets one new number. Most groups of single pages need no such table: the L2P
+//! table told when an entry came whether a neighbour of it was there (`Group::may_join`), and if as many entries are
+//! valid as LPNs are remapped to the superblock, no two say the same.
+//!
+//! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not confirm is left out,
+//! and only mappings of which `Ended` says that nothing has happened to them go without being asked about.
+//! Absent: whether rewriting pays, and where the result is written.
+
+use super::RemapSsdX;
+use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot};
+use crate::core::Core;
+use crate::scheme::RmmEntry;
+use crate::scheme::entry::Second;
+use crate::scheme::sift::{find_doubtful, take_out};
+use remap_ssd_media::{Ppn, SbId};
+
+/// Extents whose tables are asked for before they are looked at.
+const AHEAD: usize = 24;
+
+/// Segments asked for before they are looked at.
+const SEGMENTS_AHEAD: usize = 3;
+
+/// Bits of the table of distances for each entry.
+const BITS: usize = 8;
+
+/// The slots that a rewriting writes, and what was needed to find them.
+#[derive(Default)]
+pub(super) struct Sifted {
+    pub slots: Vec<[u64; SLOT_WORDS]>,
+    /// Pages in them.
+    pub pages: u64,
+    /// Is a run longer than an entry can tell, and divided?
+    pub is_divided: bool,
+    /// Of `slots`, those to be looked up.
+    doubtful: Vec<u32>,
+    distances: Distances,
+    pieces: Vec<Extent>,
+}
+
+/// Which distances of LPN and page occur once, and which may occur more than once.
+#[derive(Default)]
+struct Distances {
+    once: Vec<u64>,
+    twice: Vec<u64>,
+    shift: u32,
+}
+
+impl Distances {
+    fn clear(&mut self, entries: usize) {
+        let words = (entries * BITS).div_ceil(64).next_power_of_two();
+        for bits in [&mut self.once, &mut self.twice] {
+            bits.clear();
+            bits.resize(words, 0);
+        }
+        self.shift = u32::BITS - (words * 64).trailing_zeros();
+    }
+
+    #[inline(always)]
+    fn place(&self, lpn: u32, offset: u32) -> usize {
+        (lpn.wrapping_sub(offset).wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn add(&mut self, lpn: u32, offset: u32) {
+        let place = self.place(lpn, offset);
+        let (word, bit) = (place / 64, 1 << (place % 64));
+        self.twice[word] |= self.once[word] & bit;
+        self.once[word] |= bit;
+    }
+
+    #[inline(always)]
+    fn may_be_shared(&self, lpn: u32, offset: u32) -> bool {
+        let place = self.place(lpn, offset);
+        self.twice[place / 64] >> (place % 64) & 1 == 1
+    }
+}
+
+/// Is this an entry of one page, that is to say of Table 2?
+#[inline(always)]
+fn is_single(first: u64, second: u64) -> bool {
+    const ABOVE_FLAG: u32 = 33;
+    (first & second & 1 == 1) & ((second >> ABOVE_FLAG == 0) | (second >> (ABOVE_FLAG - 1) & 1 == 1))
+}
+
+impl RemapSsdX {
+    /// Finds what is valid of a group.
+    pub(super) fn sift(&mut self, core: &mut Core, sb: SbId, sifted: &mut Sifted) {
+        sifted.slots.clear();
+        sifted.pieces.clear();
+        let mut extents = std::mem::take(&mut self.scratch);
+        extents.clear();
+        if self.read_plain(core, sb, sifted, &mut extents) {
+            sifted.drop_ended(core, sb);
+        } else {
+            self.read_group(core, sb, &mut extents);
+        }
+        sifted.split(core, sb, &extents);
+        // More pages than remapped LPNs: some mapping is there twice, and was made twice.
+        let pieces: u32 = sifted.pieces.iter().map(|piece| piece.pages).sum();
+        let is_single = sifted.slots.len() as u32 + pieces == core.blocks.get(sb).remapped;
+        if self.groups[sb.0 as usize].may_join || !is_single {
+            sifted.part_neighbours();
+        }
+        sifted.pages = sifted.slots.len() as u64;
+        sifted.join(core);
+        self.scratch = extents;
+    }
+
+    /// Reads a group straight from NVRAM: entries of one page to `slots`, others to `extents`. `false` if NVRAM must be
+    /// read word by word.
+    fn read_plain(&self, core: &Core, sb: SbId, sifted: &mut Sifted, extents: &mut Vec<Extent>) -> bool {
+        let Some(words) = core.media.words() else { return false };
+        let chain = &self.groups[sb.0 as usize].chain;
+        let pages = core.geometry.pages_per_superblock();
+        for index in 0..chain.segments.len() {
+            self.segments.prefetch(core, chain, index + SEGMENTS_AHEAD);
+            self.segments.prefetch_free(core, index);
+            let slots = words[self.segments.range(chain, index)].as_chunks::<SLOT_WORDS>().0;
+            if slots.iter().fold(true, |all, [first, second]| all & is_single(*first, *second)) {
+                sifted.slots.extend_from_slice(slots);
+                continue;
+            }
+            for &[first, second] in slots {
+                if is_single(first, second) {
+                    sifted.slots.push([first, second]);
+                } else if let Some(Slot::Extent(extent, _)) = Extent::read(first, second, true)
+                    && extent.offset + extent.pages <= pages
+                {
+                    // Its sources, if any, are in the next slot; their deallocations are on record.
+                    extents.push(extent);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Sifted {
+    /// Takes out what is no longer in force.
+    fn drop_ended(&mut self, core: &Core, sb: SbId) {
+        self.doubtful.clear();
+        let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
+        find_doubtful(core, sb, &self.slots, lpn_of, &mut self.doubtful);
+        let (base, pages) = (core.geometry.page(sb, 0).0, core.geometry.pages_per_superblock());
+        let slots = &self.slots;
+        self.doubtful.retain(|at| {
+            let [first, second] = slots[*at as usize];
+            let entry = RmmEntry::from_words(first, second);
+            let (lpn, offset) = (entry.target(), entry.offset());
+            !(offset < pages && core.map.is_remapped_at(lpn, Ppn(base + offset)))
+        });
+        take_out(&mut self.slots, &self.doubtful);
+    }
+
+    /// Moves the entries that may have a neighbour, or another entry that says the same, from `slots` to `pieces`.
+    fn part_neighbours(&mut self) {
+        let Self { slots, distances, pieces, .. } = self;
+        distances.clear(slots.len() + pieces.len());
+        for piece in pieces.iter() {
+            distances.add(piece.lpn, piece.offset);
+        }
+        for [first, second] in slots.iter() {
+            let entry = RmmEntry::from_words(*first, *second);
+            distances.add(entry.target(), entry.offset());
+        }
+        slots.retain(|[first, second]| {
+            let entry = RmmEntry::from_words(*first, *second);
+            let (lpn, offset) = (entry.target(), entry.offset());
+            let is_alone = !distances.may_be_shared(lpn, offset);
+            if !is_alone {
+                pieces.push(Extent { lpn, offset, pages: 1, wsn: entry.wsn(), one_number: false, source: None });
+            }
+            is_alone
+        });
+    }
+
+    /// The valid parts of extents.
+    fn split(&mut self, core: &mut Core, sb: SbId, extents: &[Extent]) {
+        let base = core.geometry.page(sb, 0).0;
+        for (index, extent) in extents.iter().enumerate() {
+            if let Some(later) = extents.get(index + AHEAD) {
+                core.map.prefetch(later.lpn);
+            }
+            let is_valid = |at: &u32| core.map.is_remapped_at(extent.lpn + at, Ppn(base + extent.offset + at));
+            let before = self.pieces.len();
+            let mut at = 0;
+            while let Some(first) = (at..extent.pages).find(is_valid) {
+                at = (first..extent.pages).find(|at| !is_valid(at)).unwrap_or(extent.pages);
+                let (lpn, offset) = (extent.lpn + first, extent.offset + first);
+                self.pieces.push(Extent { lpn, offset, pages: at - first, ..*extent });
+            }
+            core.stats.extents_split += (self.pieces.len() - before).saturating_sub(1) as u64;
+        }
+    }
+
+    /// Joins the pieces that have become neighbours, under a new number.
+    fn join(&mut self, core: &mut Core) {
+        self.is_divided = false;
+        if self.pieces.is_empty() {
+            return;
+        }
+        // An LPN is in force once: where pieces overlap they say the same.
+        self.pieces.sort_unstable_by_key(|piece| piece.lpn);
+        let wsn = core.tick();
+        let renewed = |piece: &Extent| Extent { wsn, one_number: true, source: None, ..*piece };
+        let mut last = renewed(&self.pieces[0]);
+        for at in 1..self.pieces.len() {
+            let new = renewed(&self.pieces[at]);
+            if last.lpn + last.pages >= new.lpn && last.joins(&new) {
+                core.stats.extents_joined += u64::from(last.lpn + last.pages == new.lpn);
+                last.pages = last.pages.max(new.lpn + new.pages - last.lpn);
+            } else {
+                self.push(&last);
+                last = new;
+            }
+        }
+        self.push(&last);
+    }
+
+    /// Appends the slots of an extent without sources, however long.
+    fn push(&mut self, extent: &Extent) {
+        self.pages += u64::from(extent.pages);
+        self.is_divided |= extent.pages > PAGES_MAX;
+        self.slots.extend(extent.parts().map(|part| {
+            let [first, second, ..] = part.words();
+            [first, second]
+        }));
+    }
+}
+
+impl Extent {
+    /// Are the LPNs of both mapped to the same distance?
+    fn joins(&self, other: &Extent) -> bool {
+        other.offset.wrapping_sub(self.offset) == other.lpn.wrapping_sub(self.lpn)
+    }
+
+    /// Itself, in as many extents as it takes.
+    fn parts(&self) -> impl Iterator<Item = Extent> + use<> {
+        let whole = *self;
+        (0..self.pages).step_by(PAGES_MAX as usize).map(move |at| {
+            let pages = PAGES_MAX.min(whole.pages - at);
+            Extent { lpn: whole.lpn + at, offset: whole.offset + at, pages, ..whole }
+        })
+    }
+}

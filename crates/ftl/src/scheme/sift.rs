@@ -1,0 +1,71 @@
+//! Lists of entries: which are to be looked up, which of those are not in force, and taking some out.
+//!
+//! Invariant: order is kept. Absent: where the entries are.
+
+use crate::core::Core;
+use remap_ssd_media::{Ppn, SbId};
+
+/// Appends the indices of the entries whose remap may have ended, and asks for their L2P entries.
+#[inline]
+pub(super) fn find_doubtful<T>(core: &Core, sb: SbId, slots: &[T], lpn_of: impl Fn(&T) -> u32, found: &mut Vec<u32>) {
+    const CHUNK: usize = 64;
+    let ended = core.ended.of(sb);
+    for (nth, slots) in slots.chunks(CHUNK).enumerate() {
+        // About one in six is, which no processor can predict: no branches.
+        let (mut doubtful, mut len) = ([0u32; CHUNK], 0);
+        for (index, slot) in slots.iter().enumerate() {
+            doubtful[len % CHUNK] = index as u32;
+            len += usize::from(ended.may_have_ended(lpn_of(slot)));
+        }
+        for index in &doubtful[..len] {
+            core.map.prefetch(lpn_of(&slots[*index as usize]));
+            found.push((nth * CHUNK) as u32 + index);
+        }
+    }
+}
+
+/// Of the places of doubtful entries, oldest first, leaves those that are not in force, or not the newest of their
+/// mapping. `mapping_at` says what the entry at a place maps; `None` is never in force. `hidden` is scratch.
+pub(super) fn keep_gone(
+    core: &mut Core,
+    doubtful: &mut Vec<u32>,
+    hidden: &mut Vec<u32>,
+    mapping_at: impl Fn(&Core, u32) -> Option<(u32, Ppn)>,
+) {
+    const AHEAD: usize = 24;
+    hidden.clear();
+    // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
+    let mut first_gone = doubtful.len();
+    for index in (0..doubtful.len()).rev() {
+        if let Some(next) = index.checked_sub(AHEAD)
+            && let Some((lpn, _)) = mapping_at(core, doubtful[next])
+        {
+            core.map.prefetch(lpn);
+        }
+        match mapping_at(core, doubtful[index]) {
+            Some((lpn, ppn)) if core.map.is_remapped_at(lpn, ppn) => {
+                core.map.hide_remapped(lpn);
+                hidden.push(lpn);
+            }
+            _ => {
+                first_gone -= 1;
+                doubtful[first_gone] = doubtful[index];
+            }
+        }
+    }
+    hidden.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
+    doubtful.drain(..first_gone);
+}
+
+/// Takes entries, of which `gone` has the indices in ascending order, out of a list.
+pub(super) fn take_out<T: Copy>(slots: &mut Vec<T>, gone: &[u32]) {
+    let Some(&first) = gone.first() else { return };
+    let mut end = first as usize;
+    for (nth, at) in gone.iter().enumerate() {
+        let from = *at as usize + 1;
+        let next = gone.get(nth + 1).map_or(slots.len(), |next| *next as usize);
+        slots.copy_within(from..next, end);
+        end += next - from;
+    }
+    slots.truncate(end);
+}
