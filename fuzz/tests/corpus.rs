@@ -1,6 +1,6 @@
 //! The corpus and mutations of it, on a stable compiler.
 //!
-//! `FUZZ_SECONDS=600 cargo test` looks longer; `FUZZ_SEED=N` starts elsewhere. A finding prints the number of its
+//! `FUZZ_SECONDS=600 cargo test` looks longer; `FUZZ_SEED=N` and `FUZZ_FIRST=MUTANT` start elsewhere. A finding prints the number of its
 //! mutant; `FUZZ_KEEP=folder` keeps the bytes there as `target-number`, and `FUZZ_REPLAY=folder/target-number` runs them
 //! again with a backtrace. `UPDATE_CORPUS=1` writes the corpus anew.
 
@@ -35,8 +35,9 @@ fn hunt(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
     let first = seed << 32;
     let until = setting("FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut found: Vec<(String, u64)> = Vec::new();
-    let mut number = 0;
-    while until.map_or(number < MUTANTS, |until| Instant::now() < until) {
+    let begin = setting("FUZZ_FIRST").unwrap_or(0);
+    let mut number = begin;
+    while until.map_or(number - begin < MUTANTS, |until| Instant::now() < until) {
         let bytes = &seeds[number as usize % seeds.len()];
         let other = &seeds[(number as usize / seeds.len()) % seeds.len()];
         let mutant = mutate::mutant(first + number, bytes, other);
@@ -48,7 +49,7 @@ fn hunt(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
         }
         number += 1;
     }
-    println!("{name}: {number} mutants");
+    println!("{name}: {} mutants", number - begin);
     let lines: Vec<String> = found.iter().map(|(text, number)| format!("mutant {number}: {text}")).collect();
     assert!(found.is_empty(), "{name}: {} findings\n{}", found.len(), lines.join("\n"));
 }

@@ -4,7 +4,7 @@
 
 use crate::config::CHUNK_LPNS;
 use crate::ftl::Ftl;
-use crate::superblock::State;
+use crate::superblock::{State, Stream};
 use remap_ssd_media::Ppn;
 
 impl Ftl {
@@ -30,6 +30,9 @@ impl Ftl {
             }
             if !matches!(core.blocks.get(sb).state, State::Open | State::Closed) {
                 return Err(format!("LPN {lpn} is mapped into {sb:?}, which is {:?}", core.blocks.get(sb).state));
+            }
+            if core.blocks.get(sb).stream == Stream::Log {
+                return Err(format!("LPN {lpn} is mapped into {sb:?}, which is part of a log"));
             }
             let oob = core.media.oob(mapping.ppn);
             if !mapping.remapped && core.media.is_readable(mapping.ppn) && oob.lpn() != lpn {

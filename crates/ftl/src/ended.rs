@@ -18,23 +18,20 @@ pub struct Ended {
     known: Vec<bool>,
     /// Words of one filter, a power of two.
     words: usize,
-    /// What remains of 32 bits after the number of a bit.
-    shift: u32,
 }
 
 /// The filter of one superblock.
 #[derive(Clone, Copy)]
 pub struct EndedIn<'a> {
+    /// A power of two of words; one word of all ones if nothing is known.
     bits: &'a [u64],
-    /// All ones if nothing is known.
-    unknown: u64,
-    shift: u32,
 }
 
-/// Which bit stands for an LPN.
+/// Of a filter of so many words, the word that has the bit of an LPN: the LPN's lowest bits say which, so that bits are
+/// found without multiplying, and neighbours never share one.
 #[inline(always)]
-fn place(lpn: u32, shift: u32) -> usize {
-    (lpn.wrapping_mul(0x9e37_79b1) >> shift) as usize
+fn word_of(lpn: u32, words: usize) -> usize {
+    (lpn / 64) as usize & (words - 1)
 }
 
 impl Ended {
@@ -42,25 +39,20 @@ impl Ended {
     pub fn new(geometry: &Geometry) -> Self {
         let words = geometry.pages_per_superblock().div_ceil(64).next_power_of_two();
         let superblocks = geometry.superblocks() as usize;
-        Self {
-            bits: Slab::zeroed(superblocks * words as usize),
-            known: vec![false; superblocks],
-            words: words as usize,
-            shift: u32::BITS - (words * 64).trailing_zeros(),
-        }
+        let bits = Slab::zeroed(superblocks * words as usize);
+        Self { bits, known: vec![false; superblocks], words: words as usize }
     }
 
     #[inline(always)]
-    fn word(&self, sb: SbId, bit: usize) -> usize {
-        sb.0 as usize * self.words + bit / 64
+    fn word(&self, sb: SbId, lpn: u32) -> usize {
+        sb.0 as usize * self.words + word_of(lpn, self.words)
     }
 
     /// A remap of this LPN into this superblock has ended.
     #[inline(always)]
     pub fn note(&mut self, sb: SbId, lpn: u32) {
-        let bit = place(lpn, self.shift);
-        let word = self.word(sb, bit);
-        self.bits[word] |= 1 << (bit % 64);
+        let word = self.word(sb, lpn);
+        self.bits[word] |= 1 << (lpn % 64);
     }
 
     /// The scheme keeps no entry for this superblock that is not in force.
@@ -73,8 +65,7 @@ impl Ended {
     /// The filter of one superblock.
     pub fn of(&self, sb: SbId) -> EndedIn<'_> {
         let first = self.word(sb, 0);
-        let unknown = if self.known[sb.0 as usize] { 0 } else { u64::MAX };
-        EndedIn { bits: &self.bits[first..first + self.words], unknown, shift: self.shift }
+        EndedIn { bits: if self.known[sb.0 as usize] { &self.bits[first..first + self.words] } else { &[u64::MAX] } }
     }
 
     /// Has `settle` been called for it?
@@ -86,14 +77,13 @@ impl Ended {
     /// entries of all superblocks together.
     #[inline(always)]
     pub fn is_noted(&self, sb: SbId, lpn: u32) -> bool {
-        let bit = place(lpn, self.shift);
-        self.bits[self.word(sb, bit)] >> (bit % 64) & 1 == 1
+        self.bits[self.word(sb, lpn)] >> (lpn % 64) & 1 == 1
     }
 
     /// Asks for the cache line of a bit.
     #[inline(always)]
     pub fn prefetch(&self, sb: SbId, lpn: u32) {
-        prefetch(&self.bits, self.word(sb, place(lpn, self.shift)));
+        prefetch(&self.bits, self.word(sb, lpn));
     }
 }
 
@@ -101,7 +91,6 @@ impl EndedIn<'_> {
     /// May an entry for this LPN be no longer in force?
     #[inline(always)]
     pub fn may_have_ended(&self, lpn: u32) -> bool {
-        let bit = place(lpn, self.shift);
-        (self.bits[bit / 64] | self.unknown) >> (bit % 64) & 1 == 1
+        self.bits[word_of(lpn, self.bits.len())] >> (lpn % 64) & 1 == 1
     }
 }

@@ -8,6 +8,7 @@
 use crate::content::{ContentMode, Page, PageBytes, PageView};
 use crate::folder::MappedPages;
 use crate::geometry::{BlockId, Geometry, PAGE_BYTES, Ppn, SbId, Slot};
+use crate::identities::Identities;
 use crate::oob::{OOB_BYTES, Oob, Second};
 use crate::slab::{Slab, prefetch};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,7 @@ pub enum Stored {
 /// Data pages' contents, by content mode.
 pub(crate) enum Contents {
     None,
-    Identity(Slab<u64>),
+    Identity(Identities),
     Bytes(Vec<Option<PageBytes>>),
     /// Bytes in a file.
     Mapped(MappedPages),
@@ -51,7 +52,7 @@ impl Contents {
     fn blank(&mut self, at: usize) {
         match self {
             Contents::None => {}
-            Contents::Identity(cells) => cells[at] = 0,
+            Contents::Identity(cells) => cells.set(at, 0),
             Contents::Bytes(cells) => cells[at] = None,
             // Nobody reads it as data before it is programmed again.
             Contents::Mapped(_) => {}
@@ -96,7 +97,7 @@ impl NandArray {
             seconds: Slab::zeroed(0),
             contents: match mode {
                 ContentMode::None => Contents::None,
-                ContentMode::Identity => Contents::Identity(Slab::zeroed(pages)),
+                ContentMode::Identity => Contents::Identity(Identities::new(pages)),
                 ContentMode::Bytes => Contents::Bytes(vec![None; pages]),
             },
             next_row: vec![0; blocks],
@@ -144,8 +145,8 @@ impl NandArray {
         }
         prefetch(&self.oob, at + PAGES_AHEAD);
         if let Contents::Identity(cells) = &mut self.contents {
-            cells[at] = identity;
-            prefetch(cells, at + PAGES_AHEAD);
+            cells.set(at, identity);
+            cells.prefetch(at + PAGES_AHEAD);
         }
     }
 
@@ -189,7 +190,7 @@ impl NandArray {
             self.put_second(at, oob.second());
         }
         match (stored, &mut self.contents) {
-            (Stored::Identity(identity), Contents::Identity(cells)) => cells[at] = identity,
+            (Stored::Identity(identity), Contents::Identity(cells)) => cells.set(at, identity),
             (Stored::Bytes(bytes), Contents::Bytes(cells)) => cells[at] = Some(bytes),
             (Stored::Bytes(bytes), Contents::Mapped(pages)) => pages.put(at, &bytes[..]),
             (Stored::Meta(bytes), contents) => {
@@ -287,7 +288,7 @@ impl NandArray {
     pub(crate) fn page(&self, ppn: Ppn) -> Page {
         match &self.contents {
             Contents::None => Page::Unknown,
-            Contents::Identity(cells) => Page::Identity(cells[ppn.0 as usize]),
+            Contents::Identity(cells) => Page::Identity(cells.get(ppn.0 as usize)),
             Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Page::Unknown, Page::Bytes),
             Contents::Mapped(pages) => Page::Bytes(pages.bytes(ppn.0 as usize)),
         }
@@ -298,7 +299,7 @@ impl NandArray {
         let at = ppn.0 as usize;
         match &self.contents {
             Contents::None => PageView::Unknown,
-            Contents::Identity(cells) => PageView::Identity(cells[at]),
+            Contents::Identity(cells) => PageView::Identity(cells.get(at)),
             Contents::Bytes(cells) => cells[at].as_deref().map_or(PageView::Unknown, PageView::Bytes),
             Contents::Mapped(pages) => PageView::Bytes(pages.page(at)),
         }
@@ -340,7 +341,7 @@ impl NandArray {
         }
         match &self.contents {
             Contents::None => Stored::Nothing,
-            Contents::Identity(cells) => Stored::Identity(cells[ppn.0 as usize]),
+            Contents::Identity(cells) => Stored::Identity(cells.get(ppn.0 as usize)),
             Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Stored::Nothing, Stored::Bytes),
             Contents::Mapped(pages) => Stored::Bytes(pages.bytes(ppn.0 as usize)),
         }

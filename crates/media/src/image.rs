@@ -136,7 +136,7 @@ impl Image {
             let seconds = sb.seconds.iter().enumerate().filter(|(_, second)| **second != 0);
             seconds.for_each(|(at, second)| flat.put_second(page + at, Second::from_bits(*second)));
             match (&mut flat.contents, &sb.contents) {
-                (Contents::Identity(to), Contents::Identity(from)) => to[page..page + pages].copy_from_slice(from),
+                (Contents::Identity(to), Contents::Identity(from)) => to.copy_from(page, from, 0..pages),
                 (Contents::Bytes(to), Contents::Bytes(from)) => to[page..page + pages].clone_from_slice(from),
                 _ => {}
             }
@@ -181,7 +181,7 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
     let seconds = flat.seconds.get(page_range.clone()).unwrap_or_default().iter().enumerate();
     seconds.filter(|(_, second)| **second != 0).for_each(|(at, second)| one.put_second(at, Second::from_bits(*second)));
     match (&mut one.contents, &flat.contents) {
-        (Contents::Identity(to), Contents::Identity(from)) => to.copy_from_slice(&from[page_range]),
+        (Contents::Identity(to), Contents::Identity(from)) => to.copy_from(0, from, page_range),
         (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),
         (Contents::Bytes(to), Contents::Mapped(from)) => {
             for (at, to) in page_range.zip(to) {

@@ -173,7 +173,7 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
         }
         match &sb.contents {
             Contents::None => {}
-            Contents::Identity(cells) => body.write_all(&cells[at].to_le_bytes())?,
+            Contents::Identity(cells) => body.write_all(&cells.get(at).to_le_bytes())?,
             Contents::Bytes(cells) => match &cells[at] {
                 None => body.write_all(&[0])?,
                 Some(bytes) => {
@@ -305,7 +305,7 @@ fn read_superblock<R: Read>(
             Contents::Identity(cells) => {
                 let mut identity = [0; 8];
                 body.exact(&mut identity)?;
-                cells[at] = u64::from_le_bytes(identity);
+                cells.set(at, u64::from_le_bytes(identity));
             }
             Contents::Bytes(cells) => {
                 if body.byte()? == 1 {

@@ -12,6 +12,7 @@ pub mod content;
 pub mod fault;
 pub mod folder;
 pub mod geometry;
+mod identities;
 pub mod image;
 pub mod image_file;
 mod media;

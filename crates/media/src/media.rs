@@ -13,12 +13,10 @@ use crate::image::Image;
 use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, Second};
 use crate::op::{After, ClearId, Op, OpKind, Purpose};
 use crate::rail::{AckSet, Outcome, Rail, What};
-use crate::slab::{Slab, prefetch};
+use crate::slab::{LINE_BYTES, Slab, prefetch};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
 
 /// Counters of what was done, since the medium was powered on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -271,7 +269,7 @@ impl Media {
         self.charge_read(from, purpose);
         if self.is_plain() && !self.nand.is_meta(from) {
             let identity = match &self.nand.contents {
-                Contents::Identity(cells) => Some(cells[from.0 as usize]),
+                Contents::Identity(cells) => Some(cells.get(from.0 as usize)),
                 Contents::None => Some(0),
                 Contents::Bytes(_) | Contents::Mapped(_) => None,
             };
@@ -315,7 +313,7 @@ impl Media {
             *written = oob.to_bytes();
             sources |= 1 << (from.0 - first);
             match &mut self.nand.contents {
-                Contents::Identity(cells) => cells[at + index] = cells[from.0 as usize],
+                Contents::Identity(cells) => cells.set(at + index, cells.get(from.0 as usize)),
                 Contents::Bytes(cells) => cells[at + index] = cells[from.0 as usize].clone(),
                 Contents::Mapped(pages) => pages.copy(from.0 as usize, at + index),
                 Contents::None => {}
@@ -541,7 +539,7 @@ impl Media {
     #[inline]
     pub fn identity(&self, ppn: Ppn) -> Option<u64> {
         match &self.nand.contents {
-            Contents::Identity(cells) => Some(cells[ppn.0 as usize]),
+            Contents::Identity(cells) => Some(cells.get(ppn.0 as usize)),
             _ => None,
         }
     }
@@ -550,7 +548,7 @@ impl Media {
     #[inline]
     pub fn prefetch_identity(&self, ppn: Ppn) {
         if let Contents::Identity(cells) = &self.nand.contents {
-            prefetch(cells, ppn.0 as usize);
+            cells.prefetch(ppn.0 as usize);
         }
     }
 
@@ -558,12 +556,10 @@ impl Media {
     #[inline]
     pub fn prefetch_run(&self, first: Ppn, len: u32) {
         let (first, len) = (first.0 as usize, len as usize);
-        let cells = match &self.nand.contents {
-            Contents::Identity(cells) => &cells[..],
-            _ => &[],
-        };
         (first..first + len).step_by(LINE_BYTES / OOB_BYTES).for_each(|page| prefetch(&self.nand.oob, page));
-        (first..first + len).step_by(LINE_BYTES / size_of::<u64>()).for_each(|page| prefetch(cells, page));
+        if let Contents::Identity(cells) = &self.nand.contents {
+            (first..first + len).step_by(cells.cells_per_line()).for_each(|page| cells.prefetch(page));
+        }
     }
 
     /// Does a page hold metadata bytes?

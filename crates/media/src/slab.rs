@@ -10,6 +10,9 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Arrays below this size are ordinary vectors.
 const HUGE_FROM_BYTES: usize = 1 << 20;
 
+/// Bytes of a cache line.
+pub const LINE_BYTES: usize = 64;
+
 /// A fixed-length array of plain values.
 pub struct Slab<T> {
     data: *mut T,

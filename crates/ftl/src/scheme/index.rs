@@ -125,7 +125,7 @@ impl Scratch {
         let Self { doubtful, hidden } = self;
         doubtful.clear();
         if only_ended {
-            find_doubtful(core, sb, list, |entry| entry.lpn, doubtful);
+            find_doubtful(&core.map, core.ended.of(sb), list, |entry| entry.lpn, |index| index as u32, doubtful);
         } else {
             doubtful.extend(0..list.len() as u32);
         }

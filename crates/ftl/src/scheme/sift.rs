@@ -3,24 +3,33 @@
 //! Invariant: order is kept. Absent: where the entries are.
 
 use crate::core::Core;
-use remap_ssd_media::{Ppn, SbId};
+use crate::ended::EndedIn;
+use crate::map::Map;
+use remap_ssd_media::Ppn;
 
-/// Appends the indices of the entries whose remap may have ended, and asks for their L2P entries.
-#[inline]
-pub(super) fn find_doubtful<T>(core: &Core, sb: SbId, slots: &[T], lpn_of: impl Fn(&T) -> u32, found: &mut Vec<u32>) {
+/// Appends the places of the entries whose remap may have ended, by their indices, and asks for their L2P entries.
+#[inline(always)]
+pub(super) fn find_doubtful<T>(
+    map: &Map,
+    ended: EndedIn<'_>,
+    slots: &[T],
+    lpn_of: impl Fn(&T) -> u32,
+    place_of: impl Fn(usize) -> u32,
+    found: &mut Vec<u32>,
+) {
     const CHUNK: usize = 64;
-    let ended = core.ended.of(sb);
+    let mut doubtful = [0u32; CHUNK];
     for (nth, slots) in slots.chunks(CHUNK).enumerate() {
-        // About one in six is, which no processor can predict: no branches.
-        let (mut doubtful, mut len) = ([0u32; CHUNK], 0);
+        // About one in ten is, which no processor can predict: no branches.
+        let mut len = 0;
         for (index, slot) in slots.iter().enumerate() {
             doubtful[len % CHUNK] = index as u32;
             len += usize::from(ended.may_have_ended(lpn_of(slot)));
         }
-        for index in &doubtful[..len] {
-            core.map.prefetch(lpn_of(&slots[*index as usize]));
-            found.push((nth * CHUNK) as u32 + index);
-        }
+        found.extend(doubtful[..len].iter().map(|index| {
+            map.prefetch(lpn_of(&slots[*index as usize]));
+            place_of(nth * CHUNK + *index as usize)
+        }));
     }
 }
 

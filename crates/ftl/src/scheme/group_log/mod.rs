@@ -273,7 +273,8 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
     let (base, pages) = (core.geometry.page(sb, 0).0, core.geometry.pages_per_superblock());
     let entry_of = |[first, second]: [u64; 2]| RmmEntry::from_words(first, second);
     doubtful.clear();
-    find_doubtful(core, sb, slots, |[_, second]| Second::from_bits(*second).target(), doubtful);
+    let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
+    find_doubtful(&core.map, core.ended.of(sb), slots, lpn_of, |index| index as u32, doubtful);
     gone.clear();
     in_force.clear();
     for at in doubtful.iter().rev() {

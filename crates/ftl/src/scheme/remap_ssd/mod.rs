@@ -24,7 +24,6 @@ pub(super) use reclaim::find_lost;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use segment::{Group, SegmentHead, SegmentLink};
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// Free segments beyond what migrating the fullest group takes: partly filled segments of a migration that a
 /// power cut interrupted.
@@ -201,30 +200,6 @@ impl RemapSsd {
         let all = [words[0], words[1], CommandWord::alone(entry.target()).into()];
         let after = self.entry_after(core, core.geometry.page(sb, entry.offset()), sb);
         core.media.store_uncharged(at, &all[..self.entry_words], Purpose::Gc, after);
-    }
-
-    /// The same for all entries that are at these words.
-    #[inline]
-    fn append_run(&mut self, core: &mut Core, sb: SbId, mut run: Range<usize>) {
-        if self.entry_words != 2 || !core.media.is_plain() {
-            for at in run.step_by(self.entry_words) {
-                self.append_moved(core, sb, [core.media.peek(at), core.media.peek(at + 1)]);
-            }
-            return;
-        }
-        while !run.is_empty() {
-            if !self.has_slot(sb) {
-                self.grow(core, sb, Purpose::Gc);
-            }
-            let group = &mut self.groups[sb.0 as usize];
-            let len = (run.len() / 2).min((self.slots - group.used) as usize);
-            core.media.move_words_plain(run.start..run.start + 2 * len, group.end);
-            run.start += 2 * len;
-            group.end += 2 * len;
-            group.used += len as u32;
-            group.entries += len as u32;
-            self.entries += len as u64;
-        }
     }
 
     #[inline]

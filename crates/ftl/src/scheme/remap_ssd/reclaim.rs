@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::scheme::Remapping;
+use crate::scheme::sift::find_doubtful;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,9 +23,6 @@ const AHEAD: usize = 24;
 
 /// Segments asked for before they are looked at.
 const SEGMENTS_AHEAD: usize = 3;
-
-/// Entries gone through at a time.
-const CHUNK: usize = 64;
 
 impl RemapSsd {
     fn invalid(&self, core: &Core) -> u64 {
@@ -141,30 +139,53 @@ impl RemapSsd {
                 core.media.prefetch_words(self.words_of(*next));
             }
             let entries = words[range.clone()].as_chunks::<W>().0;
-            for (nth, entries) in entries.chunks(CHUNK).enumerate() {
-                let (mut suspects, mut len) = ([0u32; CHUNK], 0);
-                for (index, entry) in entries.iter().enumerate() {
-                    suspects[len % CHUNK] = index as u32;
-                    len += usize::from(ended.may_have_ended(Second::from_bits(entry[1]).target()));
-                }
-                for index in &suspects[..len] {
-                    core.map.prefetch(Second::from_bits(entries[*index as usize][1]).target());
-                    found.push((range.start + (nth * CHUNK + *index as usize) * W) as u32);
-                }
-            }
+            let (lpn_of, place_of) = (
+                |entry: &[u64; W]| Second::from_bits(entry[1]).target(),
+                |index: usize| (range.start + index * W) as u32,
+            );
+            find_doubtful(&core.map, ended, entries, lpn_of, place_of, found);
         }
     }
 
-    /// Appends all entries that a group had but those at `gone`, which is in the group's order.
+    /// Appends all entries that a group had but those at `gone`, which is in the group's order. The caller charges it.
     fn append_all_but(&mut self, core: &mut Core, sb: SbId, old: &Group, gone: &[u32]) {
-        let mut gone = gone.iter().map(|at| *at as usize).peekable();
+        let kept = old.entries - gone.len() as u32;
+        let is_plain = self.entry_words == 2 && core.media.is_plain();
+        let mut gone = gone.iter().map(|at| *at as usize);
+        let mut next = gone.next();
+        // Words of the segment that is being filled.
+        let mut room = 0..0;
         for index in 0..old.segments.len() {
-            let mut range = self.entries_at(old, index);
-            while let Some(at) = gone.next_if(|at| range.contains(at)) {
-                self.append_run(core, sb, range.start..at);
-                range.start = at + self.entry_words;
+            let mut run = self.entries_at(old, index);
+            loop {
+                let stop = next.filter(|at| run.contains(at));
+                let mut rest = run.start..stop.unwrap_or(run.end);
+                if !is_plain {
+                    for at in rest.step_by(self.entry_words) {
+                        self.append_moved(core, sb, [core.media.peek(at), core.media.peek(at + 1)]);
+                    }
+                } else {
+                    while !rest.is_empty() {
+                        if room.is_empty() {
+                            self.grow(core, sb, Purpose::Gc);
+                            let begin = self.groups[sb.0 as usize].end;
+                            room = begin..begin + 2 * self.slots as usize;
+                        }
+                        let words = rest.len().min(room.len());
+                        core.media.move_words_plain(rest.start..rest.start + words, room.start);
+                        rest.start += words;
+                        room.start += words;
+                    }
+                }
+                let Some(at) = stop else { break };
+                run.start = at + self.entry_words;
+                next = gone.next();
             }
-            self.append_run(core, sb, range);
+        }
+        if is_plain && kept > 0 {
+            let group = &mut self.groups[sb.0 as usize];
+            (group.used, group.end, group.entries) = (self.slots - room.len() as u32 / 2, room.start, kept);
+            self.entries += u64::from(kept);
         }
     }
 

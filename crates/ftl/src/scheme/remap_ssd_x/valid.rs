@@ -145,7 +145,8 @@ impl Sifted {
     fn drop_ended(&mut self, core: &Core, sb: SbId) {
         self.doubtful.clear();
         let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
-        find_doubtful(core, sb, &self.slots, lpn_of, &mut self.doubtful);
+        let Self { slots, doubtful, .. } = self;
+        find_doubtful(&core.map, core.ended.of(sb), slots, lpn_of, |index| index as u32, doubtful);
         let (base, pages) = (core.geometry.page(sb, 0).0, core.geometry.pages_per_superblock());
         let slots = &self.slots;
         self.doubtful.retain(|at| {
