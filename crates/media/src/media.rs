@@ -17,7 +17,6 @@ use crate::slab::{LINE_BYTES, Slab, prefetch};
 use std::ops::Range;
 use std::sync::Arc;
 
-
 /// Counters of what was done, since the medium was powered on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaCounts {

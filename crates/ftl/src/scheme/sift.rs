@@ -7,6 +7,9 @@ use crate::ended::EndedIn;
 use crate::map::Map;
 use remap_ssd_media::Ppn;
 
+/// Entries gone through at a time.
+const CHUNK: usize = 64;
+
 /// Appends the places of the entries whose remap may have ended, by their indices, and asks for their L2P entries.
 #[inline(always)]
 pub(super) fn find_doubtful<T>(
@@ -17,20 +20,26 @@ pub(super) fn find_doubtful<T>(
     place_of: impl Fn(usize) -> u32,
     found: &mut Vec<u32>,
 ) {
-    const CHUNK: usize = 64;
-    let mut doubtful = [0u32; CHUNK];
+    let mut doubtful = [0; CHUNK];
     for (nth, slots) in slots.chunks(CHUNK).enumerate() {
-        // About one in ten is, which no processor can predict: no branches.
-        let mut len = 0;
-        for (index, slot) in slots.iter().enumerate() {
-            doubtful[len % CHUNK] = index as u32;
-            len += usize::from(ended.may_have_ended(lpn_of(slot)));
-        }
+        let len = doubtful_of(ended, slots, &lpn_of, &mut doubtful);
         found.extend(doubtful[..len].iter().map(|index| {
             map.prefetch(lpn_of(&slots[*index as usize]));
             place_of(nth * CHUNK + *index as usize)
         }));
     }
+}
+
+/// The indices of such entries; how many. By itself, so that all it needs is in registers.
+#[inline(never)]
+fn doubtful_of<T>(ended: EndedIn<'_>, slots: &[T], lpn_of: impl Fn(&T) -> u32, doubtful: &mut [u32; CHUNK]) -> usize {
+    // About one in ten is, which no processor can predict: no branches.
+    let mut len = 0;
+    for (index, slot) in slots.iter().enumerate() {
+        doubtful[len % CHUNK] = index as u32;
+        len += usize::from(ended.may_have_ended(lpn_of(slot)));
+    }
+    len
 }
 
 /// Of the places of doubtful entries, oldest first, leaves those that are not in force, or not the newest of their
