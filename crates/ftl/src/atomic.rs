@@ -14,9 +14,7 @@ use remap_ssd_media::{After, Purpose};
 
 /// The slot and the aborted list.
 #[derive(Default)]
-pub struct Atomic {
-    aborted: Vec<u64>,
-}
+pub struct Atomic;
 
 impl Atomic {
     /// Starts the command with this number.
@@ -85,12 +83,7 @@ impl Atomic {
             core.media.store(layout.atomic, 0, Purpose::Meta, After::NOTHING);
             core.media.fence();
         }
-        self.aborted = seen;
+        core.aborted = seen;
         true
-    }
-
-    /// Numbers in the aborted list.
-    pub fn aborted(&self) -> &[u64] {
-        &self.aborted
     }
 }

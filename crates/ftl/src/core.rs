@@ -31,6 +31,8 @@ pub struct Core {
     pub blocks: Superblocks,
     /// Which remaps may have ended.
     pub ended: Ended,
+    /// Numbers of atomic commands that a cut interrupted, while entries with them exist.
+    pub aborted: Vec<u64>,
     /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
     pub wsn: u64,
     /// Counters.
@@ -52,6 +54,7 @@ impl Core {
             counts: Counts::new(geometry.pages()),
             blocks: Superblocks::new(geometry, &config),
             ended: Ended::new(&geometry),
+            aborted: Vec::new(),
             wsn: 0,
             stats: Stats::default(),
             table_bytes: 0,
@@ -67,6 +70,19 @@ impl Core {
         self.wsn += 1;
         assert!(self.wsn < 1 << 42, "a WSN has 42 bits");
         self.wsn
+    }
+
+    /// Does a number belong to an atomic command that a cut interrupted?
+    #[inline(always)]
+    pub fn is_aborted(&self, wsn: u64) -> bool {
+        !self.aborted.is_empty() && self.aborted.contains(&wsn)
+    }
+
+    /// Is an entry with this number for this remap to be kept? One of an aborted command may say the same as an older one,
+    /// which it must not take the place of: recovery believes the older one alone.
+    #[inline(always)]
+    pub fn is_in_force(&self, lpn: u32, ppn: Ppn, wsn: u64) -> bool {
+        self.map.is_remapped_at(lpn, ppn) && !self.is_aborted(wsn)
     }
 
     /// Gives a logical page one more reference to a flash page, or its first.

@@ -188,7 +188,7 @@ impl Ftl {
     }
     /// Sequence numbers of aborted atomic commands that still have witnesses.
     pub fn aborted(&self) -> &[u64] {
-        self.atomic.aborted()
+        &self.core.aborted
     }
 
     /// A command on this LPN comes in some 32 commands: asks for the first cache lines it will touch.

@@ -316,7 +316,7 @@ impl Ftl {
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
         for owner in known.chain(late).rev() {
             let ppn = core.geometry.page(job.sb, owner.offset);
-            if core.map.is_remapped_at(owner.lpn, ppn) {
+            if core.is_in_force(owner.lpn, ppn, owner.wsn) {
                 core.map.hide_remapped(owner.lpn);
                 let head = &mut heads[(owner.offset - job.next) as usize];
                 owners.push((*owner, *head));

@@ -131,7 +131,7 @@ impl Scratch {
         }
         keep_gone(core, doubtful, hidden, |core, at| {
             let entry = &list[at as usize];
-            Some((entry.lpn, core.geometry.page(sb, entry.offset)))
+            (!core.is_aborted(entry.wsn)).then(|| (entry.lpn, core.geometry.page(sb, entry.offset)))
         });
         take_out(list, doubtful);
     }

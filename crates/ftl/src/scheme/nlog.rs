@@ -231,7 +231,8 @@ impl NLog {
             keep_gone(core, &mut gone, &mut hidden, |core, at| {
                 let at = at as usize;
                 let entry = LogEntry::from_words([core.media.peek(at), core.media.peek(at + 1)]);
-                (entry.is_intact() && entry.is_current(core)).then(|| (entry.lpn(), Ppn(entry.ppn())))
+                (entry.is_intact() && entry.is_current(core) && !core.is_aborted(entry.wsn()))
+                    .then(|| (entry.lpn(), Ppn(entry.ppn())))
             });
         }
         let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
@@ -264,7 +265,7 @@ impl NLog {
         for (range, kept) in old.iter().zip(&mut kept).rev() {
             for at in range.clone().step_by(SLOT_WORDS).rev() {
                 let Some(entry) = load(core, at) else { continue };
-                if core.map.is_remapped_at(entry.lpn(), Ppn(entry.ppn())) && entry.is_current(core) {
+                if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn()) && entry.is_current(core) {
                     core.map.hide_remapped(entry.lpn());
                     kept.push(entry);
                 }

@@ -245,7 +245,7 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
         if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
             core.map.prefetch(next.target());
         }
-        if core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) {
+        if core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
             core.map.hide_remapped(entry.target());
             kept.push(entry.words());
         }
@@ -280,7 +280,7 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
     for at in doubtful.iter().rev() {
         let entry = entry_of(slots[*at as usize]);
         let is_sane = entry.is_intact() && entry.offset() < pages;
-        if is_sane && core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) {
+        if is_sane && core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) {
             core.map.hide_remapped(entry.target());
             in_force.push(entry.target());
         } else {

@@ -112,7 +112,7 @@ impl RemapSsd {
         let base = core.geometry.page(sb, 0).0;
         gone.retain(|at| {
             let entry = RmmEntry::from_words(words[*at as usize], words[*at as usize + 1]);
-            !(core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset())) && entry.is_intact())
+            !(core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) && entry.is_intact())
         });
         self.groups[sb.0 as usize].entries - gone.len() as u32 == core.blocks.get(sb).remapped
     }
@@ -205,7 +205,7 @@ impl RemapSsd {
             if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
                 core.map.prefetch(next.target());
             }
-            if core.map.is_remapped_at(entry.target(), Ppn(base.0 + entry.offset())) {
+            if core.is_in_force(entry.target(), Ppn(base.0 + entry.offset()), entry.wsn()) {
                 core.map.hide_remapped(entry.target());
                 kept.push(entry.words());
             }
@@ -406,7 +406,8 @@ impl RemapSsd {
 /// `out[start..]`. They get a new sequence number: it is the mapping in force.
 #[cold]
 pub(in crate::scheme) fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<RmmEntry>) {
-    let known: BTreeSet<(u32, u32)> = out[start..].iter().map(|entry| (entry.target(), entry.offset())).collect();
+    let known = out[start..].iter().filter(|entry| !core.is_aborted(entry.wsn()));
+    let known: BTreeSet<(u32, u32)> = known.map(|entry| (entry.target(), entry.offset())).collect();
     for lpn in 0..core.map.len() {
         if let Some(mapping) = core.map.get(lpn)
             && mapping.remapped

@@ -153,7 +153,7 @@ impl Sifted {
             let [first, second] = slots[*at as usize];
             let entry = RmmEntry::from_words(first, second);
             let (lpn, offset) = (entry.target(), entry.offset());
-            !(offset < pages && core.map.is_remapped_at(lpn, Ppn(base + offset)))
+            !(offset < pages && core.is_in_force(lpn, Ppn(base + offset), entry.wsn()))
         });
         take_out(&mut self.slots, &self.doubtful);
     }
@@ -187,7 +187,7 @@ impl Sifted {
             if let Some(later) = extents.get(index + AHEAD) {
                 core.map.prefetch(later.lpn);
             }
-            let is_valid = |at: &u32| core.map.is_remapped_at(extent.lpn + at, Ppn(base + extent.offset + at));
+            let is_valid = |at: &u32| core.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn);
             let before = self.pieces.len();
             let mut at = 0;
             while let Some(first) = (at..extent.pages).find(is_valid) {

@@ -241,7 +241,7 @@ impl ShadowOob {
                 core.map.prefetch(tags[doubtful[next] as usize].lpn);
             }
             let tag = &mut tags[doubtful[index] as usize];
-            if core.map.is_remapped_at(tag.lpn, core.geometry.page(sb, tag.offset())) {
+            if core.is_in_force(tag.lpn, core.geometry.page(sb, tag.offset()), tag.wsn()) {
                 core.map.hide_remapped(tag.lpn);
             } else {
                 self.release(core, tag.slot);
