@@ -190,9 +190,22 @@ impl Device {
         result
     }
 
+    /// Before the command at `index` of a list is submitted, for each of them in turn: asks for what commands further on
+    /// will need. For two at a time, whose waits for the page table then overlap.
+    #[inline(always)]
+    pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
+        const TOGETHER: usize = 2;
+        if !index.is_multiple_of(TOGETHER) {
+            return;
+        }
+        let ahead = |by: usize| list.get(index + by..index + by + TOGETHER).into_iter().flatten();
+        ahead(LOOK_AHEAD_FAR).for_each(|far| self.look_ahead_far(&command(far)));
+        ahead(LOOK_AHEAD_NEAR).for_each(|near| self.look_ahead_near(&command(near)));
+    }
+
     /// Asks for the tables that a command about 32 submissions ahead will need.
     #[inline]
-    pub fn look_ahead_far(&self, command: &PageCommand) {
+    fn look_ahead_far(&self, command: &PageCommand) {
         self.ftl.look_ahead_far(command.lpn, command.identity());
         if let PageKind::Remap { source, .. } = command.kind {
             self.ftl.look_ahead_far(source, None);
@@ -201,7 +214,7 @@ impl Device {
 
     /// Asks for what the tables say about a command about 16 submissions ahead.
     #[inline]
-    pub fn look_ahead_near(&self, command: &PageCommand) {
+    fn look_ahead_near(&self, command: &PageCommand) {
         self.ftl.look_ahead_near(command.lpn, command.identity());
     }
 
@@ -236,8 +249,7 @@ impl Device {
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
         let mut whole = Completion { done_at: now, result: Ok(()) };
         for (index, page) in pages.iter().enumerate() {
-            pages.get(index + LOOK_AHEAD_FAR).into_iter().for_each(|page| self.look_ahead_far(page));
-            pages.get(index + LOOK_AHEAD_NEAR).into_iter().for_each(|page| self.look_ahead_near(page));
+            self.look_ahead(pages, index, |page| *page);
             let one = if index + 1 < pages.len() { self.submit_more(now, page) } else { self.submit(now, page) };
             whole = Completion { done_at: whole.done_at.max(one.done_at), result: whole.result.and(one.result) };
         }

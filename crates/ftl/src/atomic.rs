@@ -13,7 +13,6 @@ use crate::layout::ABORTED_SLOTS;
 use remap_ssd_media::{After, Purpose};
 
 /// The slot and the aborted list.
-#[derive(Default)]
 pub struct Atomic;
 
 impl Atomic {

@@ -62,7 +62,7 @@ impl Ftl {
             scheme,
             dedup,
             dealloc: DeallocLog::default(),
-            atomic: Atomic::default(),
+            atomic: Atomic,
             files: Files::default(),
             gc: Gc::default(),
             paused: false,

@@ -11,7 +11,7 @@ use crate::inflight::InFlight;
 use crate::metrics::{Meters, Passed};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::summary::{Accounting, RunSummary};
-use remap_ssd_device::{Completion, Device, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
+use remap_ssd_device::{Completion, Device, LOOK_AHEAD_FAR, PageCommand};
 use remap_ssd_ftl::Refusal;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -169,8 +169,7 @@ impl Feed {
         if self.next + LOOK_AHEAD_FAR >= self.pages.len() {
             return self.next_without_window(device);
         }
-        device.look_ahead_far(&command(&self.pages[self.next + LOOK_AHEAD_FAR]));
-        device.look_ahead_near(&command(&self.pages[self.next + LOOK_AHEAD_NEAR]));
+        device.look_ahead(&self.pages, self.next, command);
         let page = self.pages[self.next];
         self.next += 1;
         Some(page)
@@ -181,9 +180,7 @@ impl Feed {
         if !self.exhausted {
             return None;
         }
-        if let Some(near) = self.pages.get(self.next + LOOK_AHEAD_NEAR) {
-            device.look_ahead_near(&command(near));
-        }
+        device.look_ahead(&self.pages, self.next, command);
         let page = self.pages.get(self.next).copied();
         self.next += usize::from(page.is_some());
         page

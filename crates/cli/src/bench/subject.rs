@@ -140,10 +140,7 @@ impl Subject {
     fn submit_all(&mut self, commands: &[PageCommand]) -> u64 {
         let mut refused = 0;
         for (index, command) in commands.iter().enumerate() {
-            if let Some(far) = commands.get(index + LOOK_AHEAD_FAR) {
-                self.device.look_ahead_far(far);
-                self.device.look_ahead_near(&commands[index + LOOK_AHEAD_NEAR]);
-            }
+            self.device.look_ahead(commands, index, |command| *command);
             let place = &mut self.done[index % DEPTH];
             self.now = self.now.max(*place);
             let completion = self.device.submit(self.now, command);

@@ -124,8 +124,8 @@ impl RemapSsd {
         from..from + slots * self.entry_words
     }
 
-    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries, for the segments
-    /// ahead, and for those that the valid ones will be written to.
+    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries, and for the
+    /// segments ahead.
     fn find_suspects<const W: usize>(&self, core: &Core, sb: SbId, words: &[u64], found: &mut Vec<u32>) {
         let ended = core.ended.of(sb);
         let group = &self.groups[sb.0 as usize];
@@ -134,9 +134,6 @@ impl RemapSsd {
             let range = self.entries_at(group, index);
             if let Some(later) = group.segments.get(index + SEGMENTS_AHEAD) {
                 core.media.prefetch_words(self.words_of(*later));
-            }
-            if let Some((next, _)) = self.free.get(index) {
-                core.media.prefetch_words(self.words_of(*next));
             }
             let entries = words[range.clone()].as_chunks::<W>().0;
             let (lpn_of, place_of) = (
@@ -157,6 +154,12 @@ impl RemapSsd {
         let mut room = 0..0;
         for index in 0..old.segments.len() {
             let mut run = self.entries_at(old, index);
+            if let Some(later) = old.segments.get(index + 2) {
+                core.media.prefetch_words(self.words_of(*later));
+            }
+            if let Some((next, _)) = self.free.get(1) {
+                core.media.prefetch_words(self.words_of(*next));
+            }
             loop {
                 let stop = next.filter(|at| run.contains(at));
                 let mut rest = run.start..stop.unwrap_or(run.end);
