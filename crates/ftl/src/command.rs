@@ -6,6 +6,7 @@
 //! Invariants: room is made, and so anything reclaimed, only while every change of the tables has its witness issued:
 //! at the start of a command, or of a piece of a long one. Absent: time, and which scheme makes remaps durable.
 
+use crate::atomic;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
 use crate::core::Core;
 use crate::dedup::Fingerprint;
@@ -370,7 +371,7 @@ impl Ftl {
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit.
         // Cut before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3.
         self.paused = true;
-        self.atomic.begin(&mut self.core, wsn);
+        atomic::begin(&mut self.core, wsn);
         let mut losses = Losses::default();
         let ascending = command.target < command.source;
         let result = (0..command.len).try_for_each(|step| {
@@ -378,7 +379,7 @@ impl Ftl {
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
         self.issue_and_lose(losses, Some(wsn));
-        self.atomic.commit(&mut self.core);
+        atomic::commit(&mut self.core);
         self.core.stats.atomic_commands += 1;
         self.paused = false;
         result

@@ -3,7 +3,6 @@
 //! Commands come in through `command`; everything that outlives power is in `core.media`; `recovery` rebuilds the
 //! rest from it. Absent: time, threads, files, randomness.
 
-use crate::atomic::Atomic;
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
 use crate::dealloc::DeallocLog;
@@ -23,7 +22,6 @@ pub struct Ftl {
     pub(crate) scheme: Box<dyn RemapScheme>,
     pub(crate) dedup: Option<Dedup>,
     pub(crate) dealloc: DeallocLog,
-    pub(crate) atomic: Atomic,
     pub(crate) files: Files,
     pub(crate) gc: Gc,
     /// No reclaiming now: an atomic command or recovery is under way.
@@ -62,7 +60,6 @@ impl Ftl {
             scheme,
             dedup,
             dealloc: DeallocLog::default(),
-            atomic: Atomic,
             files: Files::default(),
             gc: Gc::default(),
             paused: false,

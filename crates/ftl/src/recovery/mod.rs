@@ -16,6 +16,7 @@
 mod flash;
 mod witnesses;
 
+use crate::atomic;
 use crate::config::{Config, ConfigError};
 use crate::files::Found;
 use crate::ftl::Ftl;
@@ -101,7 +102,7 @@ impl Ftl {
         let mut witnesses = Witnesses::new(&ftl.core);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
         ftl.read_lives(&mut witnesses)?;
-        witnesses.aborted = ftl.atomic.read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
+        witnesses.aborted = atomic::read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
         ftl.read_heads(&mut witnesses)?;
         let open = ftl.read_pages(&mut witnesses);
         ftl.read_bitmaps(&mut witnesses)?;
@@ -180,7 +181,7 @@ impl Ftl {
         self.files.repair(&mut self.core, files);
         report.aborted = aborted_seen.len() as u64;
         let crowded = aborted_seen.len() > ABORTED_SLOTS / 2;
-        if !self.atomic.resume(&mut self.core, aborted_seen) {
+        if !atomic::resume(&mut self.core, aborted_seen) {
             return Err(RecoveryError::NoSpace);
         }
         self.paused = true;

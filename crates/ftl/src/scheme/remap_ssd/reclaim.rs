@@ -146,11 +146,10 @@ impl RemapSsd {
 
     /// Appends all entries that a group had but those at `gone`, which is in the group's order. The caller charges it.
     fn append_all_but(&mut self, core: &mut Core, sb: SbId, old: &Group, gone: &[u32]) {
-        let kept = old.entries - gone.len() as u32;
         let is_plain = self.entry_words == 2 && core.media.is_plain();
+        let kept = old.entries - gone.len() as u32;
         let mut gone = gone.iter().map(|at| *at as usize);
         let mut next = gone.next();
-        // Words of the segment that is being filled.
         let mut room = 0..0;
         for index in 0..old.segments.len() {
             let mut run = self.entries_at(old, index);
@@ -162,23 +161,12 @@ impl RemapSsd {
             }
             loop {
                 let stop = next.filter(|at| run.contains(at));
-                let mut rest = run.start..stop.unwrap_or(run.end);
-                if !is_plain {
-                    for at in rest.step_by(self.entry_words) {
+                let rest = run.start..stop.unwrap_or(run.end);
+                match is_plain {
+                    true => self.move_run(core, sb, rest, &mut room),
+                    false => rest.step_by(self.entry_words).for_each(|at| {
                         self.append_moved(core, sb, [core.media.peek(at), core.media.peek(at + 1)]);
-                    }
-                } else {
-                    while !rest.is_empty() {
-                        if room.is_empty() {
-                            self.grow(core, sb, Purpose::Gc);
-                            let begin = self.groups[sb.0 as usize].end;
-                            room = begin..begin + 2 * self.slots as usize;
-                        }
-                        let words = rest.len().min(room.len());
-                        core.media.move_words_plain(rest.start..rest.start + words, room.start);
-                        rest.start += words;
-                        room.start += words;
-                    }
+                    }),
                 }
                 let Some(at) = stop else { break };
                 run.start = at + self.entry_words;
@@ -189,6 +177,22 @@ impl RemapSsd {
             let group = &mut self.groups[sb.0 as usize];
             (group.used, group.end, group.entries) = (self.slots - room.len() as u32 / 2, room.start, kept);
             self.entries += u64::from(kept);
+        }
+    }
+
+    /// Moves entries of two words as they stand. `room`: what is left of the segment that is being filled.
+    #[inline(always)]
+    fn move_run(&mut self, core: &mut Core, sb: SbId, mut run: Range<usize>, room: &mut Range<usize>) {
+        while !run.is_empty() {
+            if room.start == room.end {
+                self.grow(core, sb, Purpose::Gc);
+                let begin = self.groups[sb.0 as usize].end;
+                *room = begin..begin + 2 * self.slots as usize;
+            }
+            let words = run.len().min(room.end - room.start);
+            core.media.move_words_plain(run.start..run.start + words, room.start);
+            run.start += words;
+            room.start += words;
         }
     }
 
