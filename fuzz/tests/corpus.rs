@@ -1,8 +1,9 @@
 //! The corpus and mutations of it, on a stable compiler.
 //!
-//! `FUZZ_SECONDS=600 cargo test` looks longer; `FUZZ_SEED=N` and `FUZZ_FIRST=MUTANT` start elsewhere. A finding prints the number of its
-//! mutant; `FUZZ_KEEP=folder` keeps the bytes there as `target-number`, and `FUZZ_REPLAY=folder/target-number` runs them
-//! again with a backtrace. `UPDATE_CORPUS=1` writes the corpus anew.
+//! `FUZZ_SECONDS=600 cargo test` looks longer; `FUZZ_SEED=N` and `FUZZ_FIRST=MUTANT` start elsewhere. A finding prints the
+//! number of its mutant; `FUZZ_KEEP=folder` keeps the bytes there as `target-number`, and `FUZZ_REPLAY=folder/target-number`
+//! runs them again with a backtrace. Findings go to `corpus/found` under such names once they are mended.
+//! `UPDATE_CORPUS=1` writes the rest of the corpus anew.
 
 use remap_ssd_fuzz::{corpus, file, mutate, nvme, recover, seal, trace};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -89,14 +90,24 @@ fn keep(name: &str, number: u64, bytes: &[u8]) {
 fn a_finding_that_was_kept_runs_again() {
     let Ok(path) = std::env::var("FUZZ_REPLAY") else { return };
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let name = Path::new(&path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    run(&path, &bytes);
+}
+
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    files("found").iter().for_each(|(path, bytes)| run(path, bytes));
+}
+
+/// Feeds bytes to the target that their file is named after.
+fn run(path: &str, bytes: &[u8]) {
+    let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name.split('-').next() {
-        Some("file") => file(&bytes),
-        Some("recover") => recover(&bytes),
-        Some("trace") => trace(&bytes),
-        Some("pdu") => nvme::pdu(&bytes),
-        Some("command") => nvme::command(&bytes),
-        Some("session") => nvme::session(&bytes),
+        Some("file") => file(bytes),
+        Some("recover") => recover(bytes),
+        Some("trace") => trace(bytes),
+        Some("pdu") => nvme::pdu(bytes),
+        Some("command") => nvme::command(bytes),
+        Some("session") => nvme::session(bytes),
         _ => panic!("{path} is not named after a target"),
     }
 }
