@@ -203,7 +203,7 @@ impl Device {
         ahead(LOOK_AHEAD_NEAR).for_each(|near| self.look_ahead_near(&command(near)));
     }
 
-    /// Asks for the tables that a command about 32 submissions ahead will need.
+    /// Asks for the tables that a command about 16 submissions ahead will need.
     #[inline]
     fn look_ahead_far(&self, command: &PageCommand) {
         self.ftl.look_ahead_far(command.lpn, command.identity());
@@ -212,7 +212,7 @@ impl Device {
         }
     }
 
-    /// Asks for what the tables say about a command about 16 submissions ahead.
+    /// Asks for what the tables say about a command about 8 submissions ahead.
     #[inline]
     fn look_ahead_near(&self, command: &PageCommand) {
         self.ftl.look_ahead_near(command.lpn, command.identity());
@@ -403,7 +403,7 @@ impl Device {
 }
 
 /// How many commands ahead the first tables are asked for.
-pub const LOOK_AHEAD_FAR: usize = 32;
+pub const LOOK_AHEAD_FAR: usize = 16;
 
 /// How many commands ahead the second tables are asked for.
-pub const LOOK_AHEAD_NEAR: usize = 16;
+pub const LOOK_AHEAD_NEAR: usize = 8;

@@ -188,7 +188,7 @@ impl Ftl {
         &self.core.aborted
     }
 
-    /// A command on this LPN comes in some 32 commands: asks for the first cache lines it will touch.
+    /// A command on this LPN comes in some 16 commands: asks for the first cache lines it will touch.
     #[inline]
     pub fn look_ahead_far(&self, lpn: u32, identity: Option<u64>) {
         if lpn < self.core.config.lpns {
@@ -199,7 +199,7 @@ impl Ftl {
         }
     }
 
-    /// It comes in some 16 commands: asks for the lines that the first ones name.
+    /// It comes in some 8 commands: asks for the lines that the first ones name.
     #[inline]
     pub fn look_ahead_near(&self, lpn: u32, identity: Option<u64>) {
         let core = &self.core;

@@ -64,13 +64,13 @@ impl Bare {
         }
     }
 
-    /// A write of this LPN comes in some 32 writes.
+    /// A write of this LPN comes in some 16 writes.
     #[inline(always)]
     pub fn look_ahead_far(&self, lpn: u32) {
         prefetch(&self.l2p, lpn as usize);
     }
 
-    /// A write of this LPN comes in some 16 writes.
+    /// A write of this LPN comes in some 8 writes.
     #[inline(always)]
     pub fn look_ahead_near(&self, lpn: u32) {
         prefetch(&self.counts, self.l2p[lpn as usize].wrapping_sub(1) as usize / 2);
