@@ -156,8 +156,8 @@ impl RemapSsd {
             if let Some(later) = old.segments.get(index + 2) {
                 core.media.prefetch_words(self.words_of(*later));
             }
-            if let Some((next, _)) = self.free.get(1) {
-                core.media.prefetch_words(self.words_of(*next));
+            if let Some((free, _)) = self.free.get(1) {
+                core.media.prefetch_words(self.words_of(*free));
             }
             loop {
                 let stop = next.filter(|at| run.contains(at));
