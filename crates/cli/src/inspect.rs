@@ -117,6 +117,7 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
     let geometry = media.geometry();
     let group = device.ftl().group(id).unwrap_or_default();
     let in_use = matches!(sb.state, State::Open | State::Closed);
+    let owners = device.ftl().owners(id);
     Row {
         id: id.0,
         state: match sb.state {
@@ -133,8 +134,8 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
             remap_ssd_ftl::Stream::GcShared => "gc-shared",
             remap_ssd_ftl::Stream::GcMany => "gc-many",
         },
-        live: sb.live,
-        remapped: sb.remapped,
+        live: owners.live,
+        remapped: owners.remapped,
         capacity: sb.capacity,
         erases: (0..geometry.dies()).map(|die| media.erase_count(geometry.block(id, die))).max().unwrap_or(0),
         bad_blocks: sb.bad.count_ones(),

@@ -52,14 +52,15 @@ impl Ftl {
             let first = geometry.page(id, 0).0 as usize;
             let pages = &counts[first..first + geometry.pages_per_superblock() as usize];
             let live = pages.iter().filter(|count| **count > 0).count() as u32;
-            if live != sb.live {
-                return Err(format!("{id:?} has {live} pages with owners and counts {}", sb.live));
+            let kept = core.blocks.owners(id);
+            if live != kept.live {
+                return Err(format!("{id:?} has {live} pages with owners and counts {}", kept.live));
             }
-            if remapped[id.0 as usize] != sb.remapped {
+            if remapped[id.0 as usize] != kept.remapped {
                 let have = remapped[id.0 as usize];
-                return Err(format!("{id:?} has {have} remapped LPNs and counts {}", sb.remapped));
+                return Err(format!("{id:?} has {have} remapped LPNs and counts {}", kept.remapped));
             }
-            total += u64::from(sb.remapped);
+            total += u64::from(kept.remapped);
             free += u32::from(sb.state == State::Free);
         }
         if total != core.blocks.remapped_total() || free != core.blocks.free() {

@@ -12,7 +12,7 @@ use crate::gc::Gc;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::{GroupInfo, RemapScheme, Usage};
 use crate::stats::Stats;
-use crate::superblock::{State, Stream, Superblock};
+use crate::superblock::{Owners, State, Stream, Superblock};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, Media, SbId};
 
@@ -84,8 +84,6 @@ impl Ftl {
             let found = Superblock {
                 state: State::Free,
                 stream: Stream::Host,
-                live: 0,
-                remapped: 0,
                 capacity: core.blocks.capacity(0),
                 opened: 0,
                 life,
@@ -170,6 +168,10 @@ impl Ftl {
     /// All superblocks.
     pub fn superblocks(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
         self.core.blocks.iter()
+    }
+    /// Who needs a superblock.
+    pub fn owners(&self, sb: SbId) -> Owners {
+        self.core.blocks.owners(sb)
     }
     /// What a scheme with segment groups keeps for a superblock.
     pub fn group(&self, sb: SbId) -> Option<GroupInfo> {

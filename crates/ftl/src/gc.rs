@@ -83,7 +83,7 @@ impl Ftl {
         closed.filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb)).filter_map(|(id, sb)| {
             // A reference that must be copied takes a page, like one more page with an owner.
             let copies = self.scheme.unplaceable(core, id);
-            let live = sb.live + copies;
+            let live = core.blocks.owners(id).live + copies;
             (copies == 0 || live < sb.capacity).then_some(Candidate {
                 sb: id,
                 capacity: sb.capacity,

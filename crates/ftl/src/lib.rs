@@ -36,5 +36,5 @@ pub use policy::GcPolicy;
 pub use recovery::{RecoveryError, RecoveryReport};
 pub use scheme::{GroupInfo, SchemeKind, Usage};
 pub use stats::{Demotion, Stats};
-pub use superblock::{Head, State, Stream, Superblock};
+pub use superblock::{Head, Owners, State, Stream, Superblock};
 pub use survival::{Survival, SurvivalClass};

@@ -120,7 +120,7 @@ fn collecting_a_superblock_reads_its_live_pages_slots_and_zeroes_all() {
     for _ in 0..6000 {
         let identity = 1 + random.below(500);
         let lpn = random.below(600) as u32;
-        let live: Vec<u32> = ftl.superblocks().map(|(_, sb)| sb.live).collect();
+        let live: Vec<u32> = ftl.superblocks().map(|(id, _)| ftl.owners(id).live).collect();
         let ops = ops_of(&mut ftl, |ftl| ftl.write(lpn, &content(identity)).unwrap());
         for clear in ops.iter().filter(|op| op.kind == OpKind::NvClear && op.amount != 16 * 16) {
             assert_eq!(clear.amount, 64 * 16, "two slots for each of 64 pages");

@@ -16,10 +16,8 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/ftl/src/layout.rs", &[]),
     ("crates/ftl/src/life.rs", &["struct Life", "struct LifeRecord"]),
     ("crates/ftl/src/config.rs", &["fn tail_records", "const CHUNK_LPNS", "fn tail_pages"]),
-    (
-        "crates/ftl/src/superblock.rs",
-        &["enum Stream", "struct Head", "const MAGIC", "fn head_offset", "fn tail_offsets"],
-    ),
+    ("crates/ftl/src/superblock/mod.rs", &["enum Stream", "fn head_offset", "fn tail_offsets"]),
+    ("crates/ftl/src/superblock/open.rs", &["struct Head", "const MAGIC"]),
     ("crates/ftl/src/dealloc.rs", &["struct DeallocWhen", "struct DeallocWhat", "fn word", "fn bitmap"]),
     ("crates/ftl/src/files/record.rs", &[]),
     ("crates/ftl/src/gc.rs", &["const LOST"]),

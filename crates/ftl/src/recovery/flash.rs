@@ -32,8 +32,6 @@ impl Ftl {
             let found = Superblock {
                 state: if capacity == 0 { State::Retired } else { State::Free },
                 stream: Stream::Host,
-                live: 0,
-                remapped: 0,
                 capacity,
                 opened: 0,
                 life: record.life,

@@ -173,7 +173,7 @@ impl FLog {
         if invalid < self.hopeless_below {
             return false;
         }
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        self.fullest = core.blocks.remapped_max() + 1;
         if self.has_room(core, 1) {
             return true;
         }
@@ -253,7 +253,7 @@ impl RemapScheme for FLog {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
             return Err(Demotion::Watermark);
         }
-        self.fullest = self.fullest.max(core.blocks.get(core.geometry.superblock(ppn)).remapped + 1);
+        self.fullest = self.fullest.max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
         let page_needed = self.buffered + 1 == self.slots;
         let fits = self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
         if fits && (!page_needed || self.page_is_secured(core)) || self.make_room(core, may_reclaim) {
@@ -341,7 +341,7 @@ impl RemapScheme for FLog {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
+        self.fullest = core.blocks.remapped_max();
         self.index.sort();
         // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
         let saved = std::mem::take(&mut self.saved);

@@ -28,7 +28,7 @@ impl OwnerIndex {
 
     pub fn push(&mut self, core: &mut Core, remapping: &Remapping) {
         let sb = core.geometry.superblock(remapping.ppn);
-        let valid = core.blocks.get(sb).remapped as usize;
+        let valid = core.blocks.owners(sb).remapped as usize;
         let list = &mut self.lists[sb.0 as usize];
         if list.len() > 2 * valid + 64 {
             self.scratch.compact(core, sb, list, false);

@@ -188,7 +188,7 @@ impl NLog {
         if invalid < self.hopeless_below {
             return false;
         }
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        self.fullest = core.blocks.remapped_max() + 1;
         let enough = |log: &Self| {
             let spare = log.free.len() as i64 - log.reserve() as i64;
             spare > 0 || (spare == 0 && log.has_slot())
@@ -360,7 +360,7 @@ impl RemapScheme for NLog {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * capacity {
             return Err(Demotion::Watermark);
         }
-        self.fullest = self.fullest.max(core.blocks.get(core.geometry.superblock(ppn)).remapped + 1);
+        self.fullest = self.fullest.max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
         let spare = self.free.len() as i64 - self.reserve() as i64;
         if spare > 0 || (spare == 0 && self.has_slot()) || self.make_room(core, may_reclaim) {
             Ok(())
@@ -443,7 +443,7 @@ impl RemapScheme for NLog {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
+        self.fullest = core.blocks.remapped_max();
         if self.free.len() < self.reserve() && !self.free.is_empty() {
             self.reclaim(core);
         }

@@ -288,7 +288,7 @@ impl RemapScheme for Pebble {
         if taken == 0 {
             return;
         }
-        let bytes = core.blocks.get(sb).live * self.degree as u32 * 8;
+        let bytes = core.blocks.owners(sb).live * self.degree as u32 * 8;
         core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         let (start, mut lost) = (out.len(), false);
         for offset in 0..core.geometry.pages_per_superblock() {

@@ -118,7 +118,7 @@ impl GroupLog {
         if pages == 0 {
             return 0;
         }
-        let needed = core.blocks.get(sb).remapped.div_ceil(self.shape.slots as u32);
+        let needed = core.blocks.owners(sb).remapped.div_ceil(self.shape.slots as u32);
         pages.saturating_sub(needed as usize)
     }
 
@@ -126,7 +126,7 @@ impl GroupLog {
     #[inline]
     fn gains_over(&self, core: &Core, sb: SbId, pages: usize) -> bool {
         let held = self.pages_of(sb);
-        held > pages && core.blocks.get(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
+        held > pages && core.blocks.owners(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
     }
 
     /// Would rewriting all groups gain more pages than so many?

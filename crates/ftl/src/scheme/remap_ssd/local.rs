@@ -50,7 +50,7 @@ impl RemapSsd {
         let places = group.segments.iter().flat_map(|segment| (0..slots(segment)).map(move |slot| (*segment, slot)));
         let entries = places.map(|(segment, slot)| {
             let at = self.slot_word(segment, slot);
-            RmmEntry::from_words(core.media.stored_word(at), core.media.stored_word(at + 1))
+            RmmEntry::from_words(core.media.peek(at), core.media.peek(at + 1))
         });
         entries.filter(|entry| entry.is_intact()).map(|entry| (entry.target(), entry.offset())).collect()
     }

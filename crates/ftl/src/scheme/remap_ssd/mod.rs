@@ -219,7 +219,7 @@ impl RemapScheme for RemapSsd {
             return Err(Demotion::Watermark);
         }
         let sb = core.geometry.superblock(ppn);
-        let remapped = core.blocks.get(sb).remapped + 1;
+        let remapped = core.blocks.owners(sb).remapped + 1;
         if remapped > self.fullest {
             self.set_fullest(remapped);
         }
@@ -242,7 +242,7 @@ impl RemapScheme for RemapSsd {
         if !self.has_slot(sb) && self.free.is_empty() {
             return false;
         }
-        self.set_fullest(self.fullest.max(core.blocks.get(sb).remapped + 1));
+        self.set_fullest(self.fullest.max(core.blocks.owners(sb).remapped + 1));
         self.append(core, remapping, Purpose::Gc);
         true
     }
@@ -279,7 +279,7 @@ impl RemapScheme for RemapSsd {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.set_fullest(core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0));
+        self.set_fullest(core.blocks.remapped_max());
         self.regain(core);
         true
     }

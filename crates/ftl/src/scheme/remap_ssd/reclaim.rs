@@ -35,7 +35,7 @@ impl RemapSsd {
         if self.invalid(core) < self.hopeless_below {
             return false;
         }
-        self.set_fullest(core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1);
+        self.set_fullest(core.blocks.remapped_max() + 1);
         loop {
             let spare = self.free.len() as i64 - self.reserve() as i64;
             if spare > 0 || (spare == 0 && self.has_slot(sb)) {
@@ -61,12 +61,12 @@ impl RemapSsd {
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
         let best = core
             .blocks
-            .iter()
-            .filter_map(|(id, sb)| {
+            .iter_owners()
+            .filter_map(|(id, owners)| {
                 let group = &self.groups[id.0 as usize];
-                let needed = sb.remapped.div_ceil(self.slots) as usize;
+                let needed = owners.remapped.div_ceil(self.slots) as usize;
                 let gains = needed < group.segments.len() && needed <= self.free.len();
-                gains.then(|| (group.entries - sb.remapped.min(group.entries), id))
+                gains.then(|| (group.entries - owners.remapped.min(group.entries), id))
             })
             .max_by_key(|(invalid, id)| (*invalid, std::cmp::Reverse(id.0)));
         let Some((_, sb)) = best else { return false };
@@ -114,7 +114,7 @@ impl RemapSsd {
             let entry = RmmEntry::from_words(words[*at as usize], words[*at as usize + 1]);
             !(core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) && entry.is_intact())
         });
-        self.groups[sb.0 as usize].entries - gone.len() as u32 == core.blocks.get(sb).remapped
+        self.groups[sb.0 as usize].entries - gone.len() as u32 == core.blocks.owners(sb).remapped
     }
 
     /// The words of the entries in one segment of a group, oldest first.
@@ -386,13 +386,13 @@ impl RemapSsd {
 
     pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
         self.check_segments()?;
-        for (id, sb) in core.blocks.iter() {
+        for (id, owners) in core.blocks.iter_owners() {
             let group = &self.groups[id.0 as usize];
-            if sb.remapped > group.entries {
-                return Err(format!("{id:?} has {} remapped LPNs and {} entries", sb.remapped, group.entries));
+            if owners.remapped > group.entries {
+                return Err(format!("{id:?} has {} remapped LPNs and {} entries", owners.remapped, group.entries));
             }
         }
-        for (sb, _) in core.blocks.iter() {
+        for (sb, _) in core.blocks.iter_owners() {
             let Some(words) = core.media.words() else { break };
             let (base, ended) = (core.geometry.page(sb, 0).0, core.ended.of(sb));
             let group = &self.groups[sb.0 as usize];

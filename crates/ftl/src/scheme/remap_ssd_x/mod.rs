@@ -225,7 +225,7 @@ impl RemapScheme for RemapSsdX {
             return Err(Demotion::Watermark);
         }
         let sb = core.geometry.superblock(ppn);
-        self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
+        self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         // An entry may take two slots.
         let free = self.segments.free();
         let has = self.segments.has(&self.groups[sb.0 as usize].chain, 2);
@@ -240,7 +240,7 @@ impl RemapScheme for RemapSsdX {
     fn admit_remap(&mut self, core: &mut Core, next: &Remapping, may_reclaim: bool) -> Result<(), Demotion> {
         let sb = core.geometry.superblock(next.ppn);
         if self.lengthens(core, next, sb) {
-            self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
+            self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
             if self.segments.free() >= self.reserve() {
                 return Ok(());
             }
@@ -272,7 +272,7 @@ impl RemapScheme for RemapSsdX {
         if self.segments.free() == 0 && !self.segments.has(&self.groups[sb.0 as usize].chain, 1) {
             return false;
         }
-        self.fullest = self.fullest.max(core.blocks.get(sb).remapped + 1);
+        self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         self.gathered.push(Run::begin(next, sb, offset, Purpose::Gc));
         true
     }
@@ -289,7 +289,7 @@ impl RemapScheme for RemapSsdX {
     fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
         // The superblocks that are filled may each have a segment begun.
         let slots = self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
-        if u64::from(core.blocks.get(sb).remapped) <= slots {
+        if u64::from(core.blocks.owners(sb).remapped) <= slots {
             return 0;
         }
         let pages = (0..core.geometry.pages_per_superblock()).map(|offset| core.geometry.page(sb, offset));
@@ -330,7 +330,7 @@ impl RemapScheme for RemapSsdX {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0);
+        self.fullest = core.blocks.remapped_max();
         self.regain(core);
         true
     }

@@ -40,7 +40,7 @@ impl RemapSsdX {
         if self.invalid(core) < self.hopeless_below {
             return false;
         }
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        self.fullest = core.blocks.remapped_max() + 1;
         loop {
             let spare = self.segments.free() as i64 - self.reserve() as i64;
             if spare > 0 || (spare == 0 && self.segments.has(&self.groups[sb.0 as usize].chain, 2)) {
@@ -67,8 +67,8 @@ impl RemapSsdX {
         for _ in 0..TRIES {
             let best = core
                 .blocks
-                .iter()
-                .filter_map(|(id, sb)| Some((self.promise(&self.groups[id.0 as usize], sb.remapped)?, id)))
+                .iter_owners()
+                .filter_map(|(id, owners)| Some((self.promise(&self.groups[id.0 as usize], owners.remapped)?, id)))
                 .max_by_key(|(promise, id)| (*promise, std::cmp::Reverse(id.0)));
             let Some((_, sb)) = best else { return false };
             if self.reclaim(core, sb) {
@@ -109,7 +109,7 @@ impl RemapSsdX {
             // Each page that becomes invalid saves one entry at most.
             let group = &mut self.groups[sb.0 as usize];
             let short = valid.slots.len().saturating_sub((held - 1) * self.segments.slots as usize).max(1);
-            let invalid = group.covered.saturating_sub(u64::from(core.blocks.get(sb).remapped));
+            let invalid = group.covered.saturating_sub(u64::from(core.blocks.owners(sb).remapped));
             group.hopeless_below = invalid + short as u64;
             return false;
         }
@@ -238,10 +238,10 @@ impl RemapSsdX {
         if !self.gathered.is_empty() {
             return Err("a run is gathered and not stored".into());
         }
-        for (id, sb) in core.blocks.iter() {
+        for (id, owners) in core.blocks.iter_owners() {
             let group = &self.groups[id.0 as usize];
-            if u64::from(sb.remapped) > group.covered {
-                return Err(format!("{id:?} has {} remapped LPNs and extents of {}", sb.remapped, group.covered));
+            if u64::from(owners.remapped) > group.covered {
+                return Err(format!("{id:?} has {} remapped LPNs and extents of {}", owners.remapped, group.covered));
             }
         }
         let used: u64 = self.groups.iter().map(|group| u64::from(self.segments.used(&group.chain))).sum();

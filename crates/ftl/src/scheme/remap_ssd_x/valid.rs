@@ -102,7 +102,7 @@ impl RemapSsdX {
         sifted.split(core, sb, &extents);
         // More pages than remapped LPNs: some mapping is there twice, and was made twice.
         let pieces: u32 = sifted.pieces.iter().map(|piece| piece.pages).sum();
-        let is_single = sifted.slots.len() as u32 + pieces == core.blocks.get(sb).remapped;
+        let is_single = sifted.slots.len() as u32 + pieces == core.blocks.owners(sb).remapped;
         if self.groups[sb.0 as usize].may_join || !is_single {
             sifted.part_neighbours();
         }

@@ -270,7 +270,7 @@ impl ShadowOob {
         if stale < self.hopeless_below {
             return false;
         }
-        self.fullest = core.blocks.iter().map(|(_, sb)| sb.remapped).max().unwrap_or(0) + 1;
+        self.fullest = core.blocks.remapped_max() + 1;
         if self.has_room(entries) {
             return true;
         }
@@ -287,7 +287,7 @@ impl ShadowOob {
     fn sweep_best(&mut self, core: &mut Core, entries: usize) {
         let some_more = self.reserve.slots / SWEPT_SHARE;
         let stale_of =
-            |tags: &Vec<Tag>, sb: u32| tags.len().saturating_sub(core.blocks.get(SbId(sb)).remapped as usize);
+            |tags: &Vec<Tag>, sb: u32| tags.len().saturating_sub(core.blocks.owners(SbId(sb)).remapped as usize);
         let mut worst: Vec<(usize, u32)> =
             self.tags.iter().zip(0..).map(|(tags, sb)| (stale_of(tags, sb), sb)).collect();
         worst.sort_unstable_by_key(|(stale, sb)| (std::cmp::Reverse(*stale), *sb));
@@ -353,7 +353,7 @@ impl RemapScheme for ShadowOob {
         if !armed {
             return Err(Demotion::NvramFull);
         }
-        self.fullest = self.fullest.max(core.blocks.get(core.geometry.superblock(ppn)).remapped + 1);
+        self.fullest = self.fullest.max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
         match self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
             true => Ok(()),
             false => Err(Demotion::NvramFull),
@@ -373,7 +373,7 @@ impl RemapScheme for ShadowOob {
     }
 
     fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
-        let references = core.blocks.get(sb).remapped;
+        let references = core.blocks.owners(sb).remapped;
         if self.armed { references.saturating_sub(self.free.len() as u32) } else { references }
     }
 
@@ -475,7 +475,7 @@ impl RemapScheme for ShadowOob {
                     return Err(format!("the entry of LPN {} is not where it should be", tag.lpn));
                 }
                 let word = self.reserve.slot_word(if self.armed { tag.slot } else { 0 });
-                let stored = [core.media.stored_word(word), core.media.stored_word(word + 1)];
+                let stored = [core.media.peek(word), core.media.peek(word + 1)];
                 if self.armed && (stored != LogEntry::of(core, &entry).words() || !slots.insert(tag.slot)) {
                     return Err(format!("slot {} does not say what is known of it", tag.slot));
                 }

@@ -142,7 +142,7 @@ impl Reserve {
         let programmed = if generation == 0 { 0 } else { self.program(core, generation)? };
         core.media.settle_all();
         // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they say the same.
-        if (self.base..self.base + self.words()).any(|word| core.media.stored_word(word) != 0) {
+        if (self.base..self.base + self.words()).any(|word| core.media.peek(word) != 0) {
             core.media.clear_capacitor(self.base, self.words(), After::NOTHING);
             core.media.settle_all();
         }

@@ -1,0 +1,113 @@
+//! The end of a superblock's life: erases, blocks that fail or wear out, retirement.
+//!
+//! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one ends (`gc`).
+
+use super::{State, Superblock, Superblocks, is_good_die};
+use crate::guard::Guard;
+use crate::life::{Life, LifeRecord};
+use remap_ssd_media::{After, Media, SbId};
+
+impl Superblocks {
+    /// Takes a block out of use from now on; what it holds stays until its superblock is erased.
+    pub fn fail_block(&mut self, media: &mut Media, sb: SbId, die: u32) {
+        self.program_failures += 1;
+        let entry = self.get_mut(sb);
+        entry.failing |= 1 << die;
+        LifeRecord::store_failing(media, sb, entry.failing);
+        let skipped = self.skipped(sb);
+        let capacity = self.capacity(skipped);
+        self.get_mut(sb).capacity = capacity;
+        let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
+        let waiting = self.waiting.iter_mut().flatten();
+        for open in self.open.iter_mut().chain(waiting).flatten().filter(|open| open.sb == sb) {
+            open.end = open.end.min(end);
+            open.skipped = skipped;
+        }
+    }
+
+    pub(super) fn retire(&mut self, sb: SbId) {
+        let entry = self.get_mut(sb);
+        if entry.state == State::Free {
+            self.free -= 1;
+        }
+        self.get_mut(sb).state = State::Retired;
+    }
+
+    /// Erases a superblock none of whose pages is needed any more.
+    pub fn erase(&mut self, media: &mut Media, sb: SbId, wsn: &mut u64) {
+        assert_eq!(self.owners(sb).live, 0, "a superblock with live pages must not be erased");
+        *wsn += 1;
+        // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
+        // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
+        let entry = self.get_mut(sb);
+        let incarnation = (entry.life.incarnation() + 1) & 0x1f_ffff; // 21 bits
+        entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
+        let failing = std::mem::take(&mut entry.failing);
+        entry.bad |= failing;
+        let (life, mut bad) = (entry.life, entry.bad);
+        let waits = self.guards.has(Guard::EraseWaits);
+        let dead_first = self.guards.has(Guard::DeadBeforeErase);
+        if dead_first {
+            LifeRecord::store_life(media, sb, life, if waits { After::ALL } else { After::NOTHING });
+        }
+        // Recovery looks for a head in good blocks only: a block may be called bad only once the head in it is dead.
+        media.fence();
+        if failing != 0 {
+            LifeRecord::store_bad(media, sb, bad);
+            media.fence();
+            LifeRecord::store_failing(media, sb, 0);
+        }
+        let after = match (waits, dead_first) {
+            (true, true) => After::FENCE,
+            (true, false) => After::ALL,
+            (false, _) => After::NOTHING,
+        };
+        let id = media.name_next();
+        // A block that has reached its limit is a bad one from now on, as if this erase had failed.
+        // That happens to a log's, and where recovery found half a superblock: GC leaves the others as they are.
+        let worn_out = self.is_worn_out(incarnation);
+        for die in (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)) {
+            if media.erase(self.geometry.block(sb, die), id, after).is_err() || worn_out {
+                self.blocks_retired += 1;
+                self.get_mut(sb).bad |= 1 << die;
+            }
+        }
+        if self.get(sb).bad != bad {
+            bad = self.get(sb).bad;
+            LifeRecord::store_bad(media, sb, bad);
+        }
+        let life = life.with_clean(true);
+        LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
+        let was_free = self.get(sb).state == State::Free;
+        let capacity = self.capacity(bad);
+        let entry = self.get_mut(sb);
+        (entry.life, entry.capacity) = (life, capacity);
+        entry.state = State::Free;
+        if !was_free {
+            self.free += 1;
+        }
+        if capacity == 0 {
+            self.retire(sb);
+        }
+    }
+
+    fn is_worn_out(&self, erases: u32) -> bool {
+        self.pe_limit > 0 && erases >= self.pe_limit
+    }
+
+    /// Would erasing this superblock once more wear it out? Then what it holds now is the last that it ever holds.
+    pub fn is_in_last_cycle(&self, sb: &Superblock) -> bool {
+        self.is_worn_out(sb.life.incarnation() + 1)
+    }
+
+    /// Pages of data that the device has room for: all of a superblock that can be filled, now or again, and those with
+    /// owners of one that is worn out.
+    pub fn usable_pages(&self) -> u64 {
+        let usable = |(id, sb): (SbId, &Superblock)| match sb.state {
+            State::Retired => 0,
+            State::Closed if self.is_in_last_cycle(sb) => self.owners(id).live,
+            _ => sb.capacity,
+        };
+        self.iter().map(|entry| u64::from(usable(entry))).sum()
+    }
+}

@@ -1,0 +1,225 @@
+//! Superblocks: the unit of allocation and of garbage collection.
+//!
+//! Each is free, open for one stream, closed or retired. Data is striped over its dies in rows. Where superblocks do not
+//! span all dies, a stream has one open in each group of dies, and hands out pages from one after the other. The head goes
+//! into the first page of block `ID mod blocks` (or the next good one); tail metadata into the last pages
+//! (FAST'21 §4.5). Pages are handed out in order, past the head, bad blocks and the tail's place.
+//!
+//! The table and its layout are here; `owners` counts who needs a superblock, `stream` hands out pages, `open` opens and closes,
+//! `erase` ends a life.
+//!
+//! Invariants: at most one superblock is open per stream and group of dies; a page is handed out once per incarnation.
+//! Absent: which victim to collect (`victim`) and how pages move (`gc`).
+
+mod erase;
+mod open;
+mod owners;
+mod stream;
+
+pub use open::Head;
+pub use owners::Owners;
+pub use stream::{Open, Taken};
+
+use crate::config::Config;
+use crate::guard::Guards;
+use crate::life::Life;
+use crate::policy::ZONES_MAX;
+use remap_ssd_media::{Geometry, SbId};
+
+/// Who fills a superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stream {
+    /// Host writes.
+    Host = 0,
+    /// Pages moved by garbage collection.
+    Gc = 1,
+    /// A scheme's log on flash.
+    Log = 2,
+    /// Pages moved by garbage collection that a policy keeps apart: its second zone.
+    GcShared = 3,
+    /// Its third zone.
+    GcMany = 4,
+}
+
+impl Stream {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Host, Self::Gc, Self::Log, Self::GcShared, Self::GcMany];
+    /// Those of garbage collection, by zone.
+    pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];
+
+    /// Reads the persisted form.
+    pub fn from_u8(value: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|stream| *stream as u8 == value)
+    }
+}
+
+/// What a superblock is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Erased, or to be erased when it is opened.
+    Free,
+    /// Being filled.
+    Open,
+    /// Full.
+    Closed,
+    /// Too few good blocks are left.
+    Retired,
+}
+
+/// DRAM state of one superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct Superblock {
+    /// What it is doing.
+    pub state: State,
+    /// Who fills or filled it.
+    pub stream: Stream,
+    /// Pages of data it can hold.
+    pub capacity: u32,
+    /// WSN of its head.
+    pub opened: u64,
+    /// Its first word in NVRAM.
+    pub life: Life,
+    /// Retired blocks.
+    pub bad: u64,
+    /// Blocks to retire at the next erase.
+    pub failing: u64,
+    /// Offset of the head.
+    pub head: u32,
+}
+
+/// All superblocks.
+pub struct Superblocks {
+    geometry: Geometry,
+    guards: Guards,
+    /// Erases after which a block is used no more; 0 is without end.
+    pe_limit: u32,
+    tail_pages: u32,
+    /// OOB records of a tail page, and whether they have the extension.
+    tail_records: u32,
+    extended: bool,
+    table: Vec<Superblock>,
+    /// Apart from `table`: they change with every page, and are to stay in the nearest cache.
+    owners: Vec<Owners>,
+    /// The open superblock of each stream that the next page comes from.
+    open: [Option<Open>; Stream::ALL.len()],
+    /// Where there are several groups of dies: those of the other groups, and which group is next.
+    waiting: [Vec<Option<Open>>; Stream::ALL.len()],
+    turn: [u32; Stream::ALL.len()],
+    free: u32,
+    remapped_total: u64,
+    /// Programs of metadata done here.
+    pub meta_programs: u64,
+    /// Blocks that failed, since power-on.
+    pub blocks_retired: u64,
+    /// Blocks that were filled for the last time, since power-on.
+    pub blocks_worn: u64,
+    /// Programs that failed, since power-on.
+    pub program_failures: u64,
+}
+
+impl Superblocks {
+    /// All retired, until `set` says otherwise.
+    pub fn new(geometry: Geometry, config: &Config) -> Self {
+        let blank = Superblock {
+            state: State::Retired,
+            stream: Stream::Host,
+            capacity: 0,
+            opened: 0,
+            life: Life::new(),
+            bad: 0,
+            failing: 0,
+            head: 0,
+        };
+        Self {
+            geometry,
+            tail_pages: config.tail_pages(&geometry),
+            tail_records: config.tail_records(),
+            extended: config.scheme.uses_hints(),
+            guards: config.guards,
+            pe_limit: config.pe_limit,
+            table: vec![blank; geometry.superblocks() as usize],
+            owners: vec![Owners::default(); geometry.superblocks() as usize],
+            open: [const { None }; Stream::ALL.len()],
+            waiting: std::array::from_fn(|_| vec![None; geometry.groups() as usize]),
+            turn: [0; Stream::ALL.len()],
+            free: 0,
+            remapped_total: 0,
+            meta_programs: 0,
+            blocks_retired: 0,
+            blocks_worn: 0,
+            program_failures: 0,
+        }
+    }
+
+    /// One superblock.
+    #[inline]
+    pub fn get(&self, sb: SbId) -> &Superblock {
+        &self.table[sb.0 as usize]
+    }
+    /// One superblock.
+    #[inline]
+    pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
+        &mut self.table[sb.0 as usize]
+    }
+    /// All of them with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
+        self.table.iter().enumerate().map(|(index, sb)| (SbId(index as u32), sb))
+    }
+    /// Free superblocks.
+    #[inline]
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Sets what recovery or formatting found.
+    pub fn set(&mut self, sb: SbId, found: Superblock) {
+        if self.table[sb.0 as usize].state == State::Free {
+            self.free -= 1;
+        }
+        if found.state == State::Free {
+            self.free += 1;
+        }
+        self.table[sb.0 as usize] = found;
+    }
+
+    /// Blocks of a superblock that must not be programmed.
+    pub fn skipped(&self, sb: SbId) -> u64 {
+        let sb = self.get(sb);
+        sb.bad | sb.failing
+    }
+
+    fn is_good(&self, skipped: u64, offset: u32) -> bool {
+        skipped >> self.geometry.die_of_offset(offset) & 1 == 0
+    }
+
+    /// Where the head of a superblock is: first page of block `ID mod blocks`, or of the next good block.
+    pub fn head_offset(&self, sb: SbId, skipped: u64) -> Option<u32> {
+        let dies = self.geometry.dies();
+        (0..dies).map(|step| (sb.0 + step) % dies).find(|die| skipped >> die & 1 == 0)
+    }
+
+    /// Offsets of the tail pages: the last good ones, in ascending order.
+    pub fn tail_offsets(&self, skipped: u64) -> Vec<u32> {
+        let count = self.tail_pages as usize;
+        let mut offsets: Vec<u32> = (0..self.geometry.pages_per_superblock())
+            .rev()
+            .filter(|offset| self.is_good(skipped, *offset))
+            .take(count)
+            .collect();
+        offsets.reverse();
+        offsets
+    }
+
+    /// Pages of data a superblock can hold with these blocks left out.
+    pub fn capacity(&self, skipped: u64) -> u32 {
+        let dies = self.geometry.dies();
+        let good = dies - (skipped & (u64::MAX >> (64 - dies))).count_ones();
+        (good * self.geometry.pages_per_block()).saturating_sub(1 + self.tail_pages)
+    }
+}
+
+/// Is the block on this die good?
+fn is_good_die(bad: u64, die: u32) -> bool {
+    bad >> die & 1 == 0
+}

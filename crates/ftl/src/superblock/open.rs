@@ -1,0 +1,181 @@
+//! Opening a superblock with its head, closing it with its tail (FAST'21 §4.5).
+//!
+//! Invariants: what is readable in a superblock has a readable head; a tail vouches for every page before it.
+//! Absent: what recovery makes of them (`recovery`).
+
+use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
+use crate::guard::Guard;
+use crate::policy::Wear;
+use remap_ssd_media::{After, Media, Oob, Purpose, SbId, Stored};
+use std::collections::VecDeque;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Head metadata, the first page of a superblock (FAST'21 §4.5).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Head {
+    /// `Head::MAGIC`.
+    pub magic: u32,
+    /// Superblock ID.
+    pub superblock: u32,
+    /// WSN when it was opened: orders superblocks by age.
+    pub wsn: u64,
+    /// Number of this incarnation; its low bits are in every OOB.
+    pub incarnation: u32,
+    /// Erases of this superblock so far.
+    pub erase_count: u32,
+    /// Stream that fills it ("type").
+    pub stream: u8,
+    /// Zero.
+    pub padding: [u8; 7],
+}
+
+const _: () = assert!(size_of::<Head>() == 32);
+
+impl Head {
+    /// "RSHD".
+    pub const MAGIC: u32 = 0x4448_5352;
+}
+
+impl Superblocks {
+    /// The free superblock of a group of dies with the fewest or the most erases, the first of several; of another
+    /// group, if this one has none.
+    fn pick_free(&self, wear: Wear, group: u32) -> Option<SbId> {
+        self.pick_free_if(wear, |sb| self.geometry.group(sb) == group).or_else(|| self.pick_free_if(wear, |_| true))
+    }
+
+    fn pick_free_if(&self, wear: Wear, wanted: impl Fn(SbId) -> bool) -> Option<SbId> {
+        let free = self.iter().filter(|(id, sb)| sb.state == State::Free && wanted(*id));
+        let picked = match wear {
+            Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
+            Wear::Most => free.min_by_key(|(id, sb)| (std::cmp::Reverse(sb.life.incarnation()), id.0)),
+        };
+        picked.map(|(id, _)| id)
+    }
+
+    /// Opens the least worn free superblock for a stream; `false` if none is free. `wsn` hands out numbers.
+    pub fn open_next(&mut self, media: &mut Media, stream: Stream, wsn: &mut u64) -> bool {
+        self.open_worn(media, stream, Wear::Least, wsn)
+    }
+
+    /// Opens the least or the most worn free superblock for a stream.
+    pub fn open_worn(&mut self, media: &mut Media, stream: Stream, wear: Wear, wsn: &mut u64) -> bool {
+        assert!(self.open[stream as usize].is_none());
+        while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
+            // A superblock that says it is clean and is not (a damaged image) is erased like one that does not.
+            let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
+            let bad = self.get(sb).bad;
+            let clean = (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
+            if !self.get(sb).life.clean() || !clean {
+                self.erase(media, sb, wsn);
+                if self.get(sb).state == State::Retired {
+                    continue;
+                }
+            }
+            self.free -= 1;
+            self.get_mut(sb).state = State::Open;
+            if let Some(head) = self.write_head(media, sb, stream, wsn) {
+                let skipped = self.skipped(sb);
+                let end = self.tail_offsets(skipped)[0];
+                let capacity = self.capacity(skipped);
+                self.owners[sb.0 as usize] = Owners::default();
+                let entry = self.get_mut(sb);
+                (entry.capacity, entry.head) = (capacity, head);
+                self.open[stream as usize] = Some(Open {
+                    sb,
+                    incarnation: self.get(sb).life.incarnation(),
+                    next: 0,
+                    row: 0,
+                    die: 0,
+                    end,
+                    head,
+                    skipped,
+                    holes: VecDeque::new(),
+                });
+                return true;
+            }
+            self.retire(sb);
+        }
+        false
+    }
+
+    /// The number is new, so that no earlier incarnation's metadata can look like this one's.
+    fn write_head(&mut self, media: &mut Media, sb: SbId, stream: Stream, wsn: &mut u64) -> Option<u32> {
+        *wsn += 1;
+        let incarnation = self.get(sb).life.incarnation();
+        let entry = self.get_mut(sb);
+        (entry.stream, entry.opened) = (stream, *wsn);
+        let head = Head {
+            magic: Head::MAGIC,
+            superblock: sb.0,
+            wsn: *wsn,
+            incarnation,
+            erase_count: incarnation,
+            stream: stream as u8,
+            padding: [0; 7],
+        };
+        let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
+        // The head need not wait for the erases: in each block the erase comes before the programs, and a page that
+        // an absent erase left behind carries the number of the incarnation before.
+        // Recovery looks for the head in the first block that is not bad: it must know which ones are.
+        let mut after = if self.skipped(sb) == 0 { After::NOTHING } else { After::FENCE };
+        while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
+            let usable = self.capacity(self.skipped(sb)) > 0;
+            if !usable {
+                return None;
+            }
+            self.meta_programs += 1;
+            let page = self.geometry.page(sb, offset);
+            let stored = Stored::Meta(head.as_bytes().into());
+            if media.program(page, oob, stored, Purpose::Meta, after).is_ok() {
+                return Some(offset);
+            }
+            // Recovery looks for the head in the first good block: it must know which one is not.
+            self.fail_block(media, sb, self.geometry.die_of_offset(offset));
+            after = after.and(After::FENCE);
+        }
+        None
+    }
+
+    /// Closes a stream's full superblock with its tail metadata: P2L and WSN of all its data pages.
+    pub fn close(&mut self, media: &mut Media, stream: Stream) {
+        let Some(open) = self.open[stream as usize].take() else { return };
+        self.get_mut(open.sb).state = State::Closed;
+        if self.is_in_last_cycle(self.get(open.sb)) {
+            let bad = self.get(open.sb).bad;
+            self.blocks_worn += (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)).count() as u64;
+        }
+        // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
+        // would vouch for pages that a cut left torn.
+        // With one of many superblocks closed at a time, waiting for all dies would stall each die again and again.
+        let pages = self.geometry.pages_per_superblock();
+        let after = match (self.guards.has(Guard::TailAfterData), self.geometry.groups()) {
+            (false, _) => After::NOTHING,
+            (true, 2..) if pages <= u32::from(u16::MAX) => After::pages(self.geometry.page(open.sb, 0), pages as u16),
+            (true, _) => After::ALL,
+        };
+        let incarnation = self.get(open.sb).life.incarnation();
+        for (index, offset) in self.tail_offsets(self.skipped(open.sb)).into_iter().enumerate() {
+            let page = self.geometry.page(open.sb, offset);
+            let block = self.geometry.block(open.sb, self.geometry.die_of_offset(offset));
+            if media.next_row(block) != self.geometry.row_of_offset(offset) {
+                return; // A block failed after its place was used: this superblock stays without a tail.
+            }
+            self.meta_programs += 1;
+            let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
+            let first = index as u32 * self.tail_records;
+            let len = self.tail_records.min(self.geometry.pages_per_superblock() - first);
+            if media.program_tail(page, oob, self.geometry.page(open.sb, first), len, self.extended, after).is_err() {
+                self.fail_block(media, open.sb, self.geometry.die_of_offset(offset));
+                return;
+            }
+        }
+    }
+
+    /// Closes the open superblock of a log: its pages describe themselves, so it has no tail.
+    pub fn close_log(&mut self) {
+        if let Some(open) = self.open[Stream::Log as usize].take() {
+            self.get_mut(open.sb).state = State::Closed;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Pages handed out: the open superblock of each stream.
+//!
+//! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next (`open`).
+
+use super::{State, Stream, Superblocks};
+use crate::guard::Guard;
+use remap_ssd_media::{After, Oob, Ppn, SbId, Slot};
+use std::collections::VecDeque;
+
+/// A page handed out to be programmed.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Which, and where.
+    pub slot: Slot,
+    /// Its superblock.
+    pub sb: SbId,
+    /// The superblock's incarnation.
+    pub incarnation: u32,
+    /// What its program must wait for.
+    pub after: After,
+}
+
+impl Taken {
+    /// The page.
+    #[inline(always)]
+    pub fn ppn(&self) -> Ppn {
+        self.slot.ppn
+    }
+    /// Its OOB.
+    #[inline(always)]
+    pub fn oob(&self, lpn: u32, wsn: u64) -> Oob {
+        Oob::new(lpn, wsn, self.incarnation)
+    }
+}
+
+/// A superblock being filled.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// Which.
+    pub sb: SbId,
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// Next offset to hand out, and the row and die it is in.
+    pub next: u32,
+    /// Its row.
+    pub row: u32,
+    /// Its die.
+    pub die: u32,
+    /// First offset of the tail's place.
+    pub end: u32,
+    /// Offset of the head.
+    pub head: u32,
+    /// Blocks that are not programmed.
+    pub skipped: u64,
+    /// Offsets below `next` that a power cut left unprogrammed, in order.
+    pub holes: VecDeque<u32>,
+}
+
+impl Superblocks {
+    /// Is there an open superblock of a stream in this one's group of dies?
+    pub fn is_open_beside(&self, stream: Stream, sb: SbId) -> bool {
+        let (group, stream) = (self.geometry.group(sb), stream as usize);
+        let slot = if group == self.turn[stream] { &self.open[stream] } else { &self.waiting[stream][group as usize] };
+        slot.is_some()
+    }
+
+    /// The next page of a stream comes from the next group of dies.
+    #[inline(always)]
+    fn rotate(&mut self, stream: Stream) {
+        if self.geometry.groups() > 1 {
+            self.rotate_groups(stream as usize);
+        }
+    }
+
+    fn rotate_groups(&mut self, stream: usize) {
+        let turn = self.turn[stream] as usize;
+        let next = (turn + 1) % self.geometry.groups() as usize;
+        self.waiting[stream][turn] = self.open[stream].take();
+        self.open[stream] = self.waiting[stream][next].take();
+        self.turn[stream] = next as u32;
+    }
+
+    /// The open superblock of a stream that the next page comes from.
+    pub fn open(&self, stream: Stream) -> Option<&Open> {
+        self.open[stream as usize].as_ref()
+    }
+
+    /// Goes on filling a superblock that recovery found open.
+    pub fn resume(&mut self, stream: Stream, open: Open) {
+        assert!(!self.is_open_beside(stream, open.sb));
+        self.table[open.sb.0 as usize].state = State::Open;
+        let (group, stream) = (self.geometry.group(open.sb), stream as usize);
+        if group == self.turn[stream] {
+            self.open[stream] = Some(open);
+        } else {
+            self.waiting[stream][group as usize] = Some(open);
+        }
+    }
+
+    /// Hands out the next page of a stream's open superblock, with what its program must wait for; `None` if
+    /// the superblock is full or none is open.
+    #[inline(always)]
+    pub fn take(&mut self, stream: Stream) -> Option<Taken> {
+        let open = self.open[stream as usize].as_mut()?;
+        let dies = self.geometry.dies();
+        loop {
+            let (offset, row, die) = if open.holes.is_empty() {
+                if open.next >= open.end {
+                    return None;
+                }
+                let taken = (open.next, open.row, open.die);
+                open.next += 1;
+                open.die += 1;
+                if open.die == dies {
+                    (open.die, open.row) = (0, open.row + 1);
+                }
+                taken
+            } else {
+                let offset = open.holes.pop_front().expect("not empty");
+                (offset, self.geometry.row_of_offset(offset), self.geometry.die_of_offset(offset))
+            };
+            if offset == open.head || open.skipped >> die & 1 == 1 {
+                continue;
+            }
+            let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
+            let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
+            let slot = Slot { ppn, block, row, die };
+            self.rotate(stream);
+            return Some(Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) });
+        }
+    }
+
+    /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left out; 0 where the next
+    /// page needs `take`.
+    #[inline(always)]
+    pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(Taken, u32)> {
+        let open = self.open[stream as usize].as_mut()?;
+        let dies = self.geometry.dies();
+        let mut len = len.min(dies - open.die).min(open.end.saturating_sub(open.next));
+        if open.head >= open.next {
+            len = len.min(open.head - open.next);
+        }
+        if len == 0 || open.skipped != 0 || !open.holes.is_empty() {
+            return None;
+        }
+        let (row, die) = (open.row, open.die);
+        let (ppn, block) = (self.geometry.page(open.sb, open.next), self.geometry.block(open.sb, die));
+        open.next += len;
+        open.die += len;
+        if open.die == dies {
+            (open.die, open.row) = (0, row + 1);
+        }
+        let slot = Slot { ppn, block, row, die };
+        let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
+        self.rotate(stream);
+        Some((Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) }, len))
+    }
+
+    /// A block's first page waits for the head, its others for the pages before them in the block: whatever is
+    /// readable in a superblock, its head is too.
+    #[inline(always)]
+    fn after_head(&self, sb: SbId, row: u32, head: u32) -> After {
+        if row == 0 && self.guards.has(Guard::HeadBeforeData) {
+            After::page(self.geometry.page(sb, head))
+        } else {
+            After::NOTHING
+        }
+    }
+
+    /// Pages that `take` can still hand out, at least: whole rows of good blocks, but for the head.
+    pub fn room(&self, stream: Stream) -> u32 {
+        self.open(stream).map_or(0, |open| {
+            let dies = self.geometry.dies();
+            let rows = self.geometry.row_of_offset(open.end)
+                - self.geometry.row_of_offset(open.next + dies - 1).min(self.geometry.row_of_offset(open.end));
+            let good = dies - (open.skipped & (u64::MAX >> (64 - dies))).count_ones();
+            (rows * good).saturating_sub(1)
+        })
+    }
+
+    /// Pages that `take` will hand out before the open superblock is full.
+    pub fn left(&self, stream: Stream) -> u32 {
+        self.open(stream).map_or(0, |open| {
+            let (dies, next, end) = (self.geometry.dies(), open.next.min(open.end), open.end);
+            // Of a die's pages, those below an offset are one a row.
+            let below = |offset: u32, die: u32| (offset + dies - 1 - die) / dies;
+            let good = (0..dies).filter(|die| open.skipped >> die & 1 == 0);
+            let pages: u32 = good.map(|die| below(end, die) - below(next, die)).sum();
+            (pages + open.holes.len() as u32).saturating_sub(u32::from((next..end).contains(&open.head)))
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! The medium the firmware runs on: live cells, planted faults, the operation record and the power rail.
+//!
+//! Invariants: an operation takes effect in the live view when it is called; every one of them is pushed to
+//! `ops`; with a rail attached, all of them are also pending there until settled. A page's program or read
+//! that fails says so at once. `program`, `read`, `nvram` and `power` are the verbs. Absent: durations, retries, and what to do about a failure.
+
+mod nvram;
+mod power;
+mod program;
+mod read;
+
+use crate::array::{Contents, NandArray};
+use crate::content::ContentMode;
+use crate::fault::Faults;
+use crate::folder::{Folder, MappedPages};
+use crate::geometry::{BlockId, Geometry};
+use crate::image::Image;
+use crate::oob::Oob;
+use crate::op::{After, ClearId, Op, OpKind, Purpose};
+use crate::rail::Rail;
+use crate::slab::Slab;
+use std::sync::Arc;
+
+/// Counters of what was done, since the medium was powered on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaCounts {
+    /// Flash pages read one by one.
+    pub reads: u64,
+    /// Flash pages programmed.
+    pub programs: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Bytes stored to NVRAM, clearings included.
+    pub nv_bytes_written: u64,
+    /// Words of NVRAM read with one flipped bit, corrected.
+    pub nv_corrected: u64,
+}
+
+/// A metadata page: its OOB and its bytes.
+pub type MetaPage = (Oob, Arc<[u8]>);
+
+/// NAND and NVRAM.
+pub struct Media {
+    pub(crate) nand: NandArray,
+    pub(crate) nvram: Slab<u64>,
+    /// Planted faults.
+    faults: Faults,
+    faulty: bool,
+    /// What was done since the list was last cleared, in order.
+    pub ops: Vec<Op>,
+    /// Counters.
+    pub counts: MediaCounts,
+    /// Nobody keeps time: `ops` stays empty.
+    untimed: bool,
+    rail: Option<Box<Rail>>,
+    /// Where all this is written down, for a device in a folder.
+    pub(crate) folder: Option<Box<Folder>>,
+    next_clear: u64,
+}
+
+impl Media {
+    /// A new device: all erased, all zero.
+    pub fn blank(geometry: Geometry, mode: ContentMode, nvram_words: usize) -> Self {
+        Self::assemble(NandArray::new(geometry, mode), Slab::zeroed(nvram_words))
+    }
+
+    /// A new device of real bytes for use, in memory that is taken when it is written to.
+    ///
+    /// # Errors
+    /// There is no such memory.
+    pub fn in_memory(geometry: Geometry, nvram_words: usize) -> std::io::Result<Self> {
+        let mut nand = NandArray::new(geometry, ContentMode::None);
+        nand.contents = Contents::Mapped(MappedPages::in_memory(geometry.pages())?);
+        Ok(Self::assemble(nand, Slab::zeroed(nvram_words)))
+    }
+
+    /// Powers on what an image holds.
+    pub fn from_image(image: &Image) -> Self {
+        let (nand, words) = image.flatten();
+        let mut nvram = Slab::zeroed(words.len());
+        nvram.copy_from_slice(&words);
+        Self::assemble(nand, nvram)
+    }
+
+    pub(crate) fn assemble(nand: NandArray, nvram: Slab<u64>) -> Self {
+        Self {
+            nand,
+            nvram,
+            faults: Faults::default(),
+            faulty: false,
+            ops: Vec::new(),
+            counts: MediaCounts::default(),
+            untimed: false,
+            rail: None,
+            folder: None,
+            next_clear: 1,
+        }
+    }
+
+    /// The live view as an image. With a rail attached this is what would remain if all pending landed.
+    pub fn to_image(&self) -> Image {
+        Image::from_flat(&self.nand, &self.nvram)
+    }
+
+    /// Whether to record in `ops` what is done, for whoever keeps time; the default.
+    pub fn keep_time(&mut self, keep: bool) {
+        self.untimed = !keep;
+    }
+
+    #[inline(always)]
+    fn record(&mut self, op: Op) {
+        if !self.untimed {
+            self.ops.push(op);
+        }
+    }
+
+    /// Shape of the array.
+    #[inline]
+    pub fn geometry(&self) -> Geometry {
+        self.nand.geometry
+    }
+    /// How data pages are stored.
+    #[inline]
+    pub fn mode(&self) -> ContentMode {
+        self.nand.mode()
+    }
+    /// Words of NVRAM.
+    pub fn nvram_words(&self) -> usize {
+        self.nvram.len()
+    }
+    /// Erase count of a block.
+    pub fn erase_count(&self, block: BlockId) -> u32 {
+        self.nand.erase_counts[block.0 as usize]
+    }
+    /// Erase counts of all blocks.
+    pub fn erase_counts(&self) -> &[u32] {
+        &self.nand.erase_counts
+    }
+    /// Rows programmed in a block.
+    pub fn next_row(&self, block: BlockId) -> u32 {
+        self.nand.next_row[block.0 as usize]
+    }
+
+    /// Plants or removes faults.
+    pub fn plant(&mut self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.faults);
+        self.faulty = !self.faults.is_empty();
+    }
+    /// The planted faults; they belong to the device and follow it through a power cut.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// No fault, no damage, no rail, no folder: nothing comes between an operation and its effect.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        !self.is_tracked() && self.nand.is_pristine()
+    }
+
+    /// Does anybody want to know of every operation?
+    #[inline(always)]
+    fn is_tracked(&self) -> bool {
+        self.faulty || self.rail.is_some() || self.folder.is_some()
+    }
+
+    /// A new name for a clearing or for the erases of a superblock.
+    pub fn name_next(&mut self) -> ClearId {
+        let id = ClearId(self.next_clear);
+        self.next_clear += 1;
+        id
+    }
+
+    /// Records flash or NVRAM reads of a scheme's whole log without moving their bytes.
+    pub fn charge(&mut self, kind: OpKind, amount: u32, purpose: Purpose, after: After) {
+        let mut op = Op::new(kind, purpose, after);
+        op.amount = amount;
+        self.record(op);
+        if kind == OpKind::ScanFlash {
+            self.counts.reads += u64::from(amount);
+        }
+    }
+}

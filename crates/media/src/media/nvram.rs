@@ -1,0 +1,221 @@
+//! NVRAM: words of 8 bytes, each stored atomically; and DRAM that a capacitor saves.
+//!
+//! Invariant: stores before a fence are durable before those after it; between fences any subset lands.
+//! Absent: what is stored where (the firmware's layout).
+
+use super::Media;
+use crate::fault::MediaError;
+use crate::op::{After, ClearId, Op, OpKind, Purpose};
+use crate::rail::What;
+use crate::slab::{LINE_BYTES, prefetch};
+use std::ops::Range;
+
+impl Media {
+    /// Reads a word. Loads are charged by whoever scans (`charge`), since one scan is many loads.
+    ///
+    /// # Errors
+    /// `Uncorrectable` if more than one bit of the word is flipped; a single one is corrected.
+    #[inline]
+    pub fn load(&mut self, word: usize) -> Result<u64, MediaError> {
+        if self.faulty
+            && let Some(flipped) = self.faults.flips.get(&word)
+        {
+            if flipped.count_ones() > 1 {
+                return Err(MediaError::Uncorrectable);
+            }
+            self.counts.nv_corrected += 1;
+        }
+        Ok(self.nvram[word])
+    }
+
+    /// All words as they are, for a scan of a range in which no planted flip can hide an error: `None` if one could.
+    #[inline]
+    pub fn words(&self) -> Option<&[u64]> {
+        (!self.faulty).then_some(&self.nvram)
+    }
+
+    /// A word as it was stored, whatever has been planted since: for checks of tables, and where `words` found no fault.
+    pub fn peek(&self, word: usize) -> u64 {
+        self.nvram[word]
+    }
+
+    /// Stores many words as part of a bulk rewrite that is charged as a whole; only while the media is plain, so that
+    /// the order of the stores cannot matter.
+    pub fn copy_words_plain(&mut self, to: usize, values: &[u64]) {
+        assert!(self.is_plain());
+        self.nvram[to..to + values.len()].copy_from_slice(values);
+        self.counts.nv_bytes_written += 8 * values.len() as u64;
+    }
+
+    /// The same with what stands elsewhere in NVRAM.
+    #[inline]
+    pub fn move_words_plain(&mut self, from: Range<usize>, to: usize) {
+        debug_assert!(self.is_plain());
+        self.counts.nv_bytes_written += 8 * from.len() as u64;
+        self.nvram.copy_within(from, to);
+    }
+
+    /// Stores one word, atomically; adjacent stores of one command count as one access of their bytes.
+    #[inline]
+    pub fn store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
+        self.nvram[word] = value;
+        self.counts.nv_bytes_written += 8;
+        match self.ops.last_mut() {
+            Some(last)
+                if last.kind == OpKind::NvWrite
+                    && last.purpose == purpose
+                    && last.amount + 8 <= 64
+                    && after == After::NOTHING =>
+            {
+                last.amount += 8;
+            }
+            _ => {
+                let mut op = Op::new(OpKind::NvWrite, purpose, after);
+                op.amount = 8;
+                self.record(op);
+            }
+        }
+        if self.is_tracked() {
+            self.track_store(word, value, purpose, after);
+            self.folder_store(word, &[value]);
+        }
+    }
+
+    /// Stores the words of one record; each is atomic by itself, and they are one access of their bytes.
+    #[inline]
+    pub fn store_record(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        let mut op = Op::new(OpKind::NvWrite, purpose, after);
+        op.amount = 8 * values.len() as u32;
+        self.record(op);
+        self.store_uncharged(word, values, purpose, after);
+    }
+
+    /// Changes one word of a record that has been stored before: atomically, and after all stores to the record so far.
+    ///
+    /// For the timing, `after` must name whatever those stores wait for.
+    #[inline]
+    pub fn change_record(&mut self, record: Range<usize>, word: usize, value: u64, purpose: Purpose, after: After) {
+        assert!(record.contains(&word));
+        let mut op = Op::new(OpKind::NvWrite, purpose, after);
+        op.amount = 8;
+        self.record(op);
+        self.nvram[word] = value;
+        self.counts.nv_bytes_written += 8;
+        if self.is_tracked() {
+            self.folder_store(word, &[value]);
+        }
+        if self.faulty {
+            self.heal(word);
+        }
+        if let Some(rail) = &mut self.rail {
+            rail.push_change(What::Store { word, value }, record, after, purpose == Purpose::Host);
+        }
+    }
+
+    /// Stores the words of one record among many that are charged together (`charge`).
+    #[inline]
+    pub fn store_uncharged(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        self.nvram[word..word + values.len()].copy_from_slice(values);
+        self.counts.nv_bytes_written += 8 * values.len() as u64;
+        if self.is_tracked() {
+            self.folder_store(word, values);
+            for (index, value) in values.iter().enumerate() {
+                self.track_store(word + index, *value, purpose, after);
+            }
+        }
+    }
+
+    #[cold]
+    fn track_store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
+        if self.faulty {
+            self.heal(word);
+        }
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
+        }
+    }
+
+    #[cold]
+    fn heal(&mut self, word: usize) {
+        self.plant(|faults| {
+            faults.flips.remove(&word);
+        });
+    }
+
+    /// Stores words of DRAM that a capacitor saves when power fails: durable like NVRAM, each atomic by itself, at no cost.
+    #[inline]
+    pub fn store_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        self.nvram[word..word + values.len()].copy_from_slice(values);
+        if purpose == Purpose::Host && after != After::NOTHING {
+            self.record(Op::new(OpKind::Wait, purpose, after));
+        }
+        if self.is_tracked() {
+            self.track_capacitor(word, values, purpose, after);
+        }
+    }
+
+    #[cold]
+    fn track_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
+        self.folder_store(word, values);
+        let Some(rail) = &mut self.rail else { return };
+        for (index, value) in values.iter().enumerate() {
+            let what = What::Store { word: word + index, value: *value };
+            rail.push(what, None, after, purpose == Purpose::Host, 0);
+        }
+    }
+
+    /// Stores issued from now on become durable after all those issued before.
+    #[inline]
+    pub fn fence(&mut self) {
+        if let Some(rail) = &mut self.rail {
+            rail.fence();
+        }
+    }
+
+    /// Zeroes a range in the background. A cut may leave any subset of its words zeroed.
+    pub fn clear(&mut self, start: usize, len: usize, after: After) -> ClearId {
+        self.folder_room();
+        self.nvram[start..start + len].fill(0);
+        self.folder_clear(start, len);
+        self.counts.nv_bytes_written += 8 * len as u64;
+        let id = self.name_next();
+        let mut op = Op::new(OpKind::NvClear, Purpose::Gc, after);
+        op.amount = (len * 8) as u32;
+        op.clear_id = id;
+        self.record(op);
+        if self.faulty {
+            self.plant(|faults| faults.flips.retain(|word, _| !(start..start + len).contains(word)));
+        }
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Clear { start, len }, None, after, false, id.0);
+        }
+        id
+    }
+
+    /// Zeroes a range of DRAM that a capacitor saves, at no cost.
+    #[inline]
+    pub fn clear_capacitor(&mut self, start: usize, len: usize, after: After) -> ClearId {
+        if self.is_tracked() {
+            self.folder_room();
+            self.folder_clear(start, len);
+        }
+        self.nvram[start..start + len].fill(0);
+        let id = self.name_next();
+        if let Some(rail) = &mut self.rail {
+            rail.push(What::Clear { start, len }, None, after, false, id.0);
+        }
+        id
+    }
+
+    /// Asks for the cache lines of some words.
+    #[inline]
+    pub fn prefetch_words(&self, words: Range<usize>) {
+        words.step_by(LINE_BYTES / size_of::<u64>()).for_each(|word| prefetch(&self.nvram, word));
+    }
+
+    /// Asks for the cache line of a word.
+    #[inline]
+    pub fn prefetch_word(&self, word: usize) {
+        prefetch(&self.nvram, word);
+    }
+}

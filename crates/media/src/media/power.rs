@@ -1,0 +1,66 @@
+//! The power rail, and what a cut leaves.
+//!
+//! Invariant: without a rail everything lands at once. Absent: which outcomes a cut may choose (`rail`).
+
+use super::Media;
+use crate::image::Image;
+use crate::op::{After, Op, OpKind, Purpose};
+use crate::rail::{AckSet, Outcome, Rail};
+
+impl Media {
+    /// Attaches a power rail: from now on operations are pending until settled.
+    pub fn attach_rail(&mut self) {
+        self.rail = Some(Box::new(Rail::new(self.to_image())));
+    }
+    /// True if a rail is attached.
+    pub fn has_rail(&self) -> bool {
+        self.rail.is_some()
+    }
+    /// Starts gathering what the next command's acknowledgement waits for.
+    #[inline]
+    pub fn begin_command(&mut self) {
+        if let Some(rail) = &mut self.rail {
+            rail.begin_command();
+        }
+    }
+    /// What the command's acknowledgement waits for. Empty without a rail.
+    pub fn take_ack(&mut self) -> AckSet {
+        self.rail.as_mut().map(|rail| rail.take_ack()).unwrap_or_default()
+    }
+    /// Makes operations durable, with all they come after.
+    pub fn settle(&mut self, ack: &AckSet) {
+        if let Some(rail) = &mut self.rail {
+            rail.settle(ack);
+        }
+    }
+    /// Makes everything durable.
+    pub fn settle_all(&mut self) {
+        if let Some(rail) = &mut self.rail {
+            rail.settle_all();
+        }
+    }
+    /// Number of operations that are not durable yet.
+    pub fn pending(&self) -> usize {
+        self.rail.as_ref().map_or(0, |rail| rail.pending_len())
+    }
+    /// The image a power cut leaves; without a rail everything has landed.
+    pub fn cut(&self, mut choose: impl FnMut() -> Outcome) -> Image {
+        self.cut_by(|_| choose())
+    }
+    /// `cut`, with the kind of each operation told: `Program`, `Erase`, `NvWrite` or `NvClear`.
+    pub fn cut_by(&self, choose: impl FnMut(OpKind) -> Outcome) -> Image {
+        match &self.rail {
+            Some(rail) => rail.cut(choose),
+            None => self.to_image(),
+        }
+    }
+
+    /// The command under way completes only after what `after` names.
+    #[inline]
+    pub fn ack_after(&mut self, after: After) {
+        self.record(Op::new(OpKind::Wait, Purpose::Host, after));
+        if let Some(rail) = &mut self.rail {
+            rail.ack_after(after);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Reading flash: data, metadata, OOB areas.
+//!
+//! Invariant: what cannot be read says so; nothing is made up. Absent: retries.
+
+use super::{Media, MetaPage};
+use crate::array::Contents;
+use crate::content::{Page, PageView};
+use crate::fault::MediaError;
+use crate::geometry::Ppn;
+use crate::oob::{OOB_BYTES, Oob, SECOND_BYTES, Second};
+use crate::op::{After, Op, OpKind, Purpose};
+use crate::slab::{LINE_BYTES, prefetch};
+use std::sync::Arc;
+
+impl Media {
+    /// Reads a data page.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    #[inline]
+    pub fn read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Page, MediaError> {
+        self.begin_read(ppn, purpose)?;
+        Ok(self.page(ppn))
+    }
+
+    /// Reads a data page that `view` will show.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    #[inline]
+    pub fn begin_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
+        self.charge_read(ppn, purpose);
+        self.check_readable(ppn)
+    }
+
+    /// A data page that has been read.
+    #[inline]
+    pub fn page(&self, ppn: Ppn) -> Page {
+        self.nand.page(ppn)
+    }
+
+    /// A data page that has been read, in its place.
+    #[inline]
+    pub fn view(&self, ppn: Ppn) -> PageView<'_> {
+        self.nand.view(ppn)
+    }
+
+    /// Reads a metadata page; `None` if the page is erased or holds none.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    pub fn read_meta(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Option<MetaPage>, MediaError> {
+        self.charge_read(ppn, purpose);
+        if !self.nand.is_programmed(ppn) {
+            return Ok(None);
+        }
+        self.check_readable(ppn)?;
+        Ok(self.nand.meta.get(&ppn.0).map(|bytes| (self.nand.oob(ppn), bytes.clone())))
+    }
+
+    /// The bytes of a metadata page among many that are charged together (`charge`).
+    ///
+    /// # Errors
+    /// `Uncorrectable`, also if the page holds no metadata.
+    pub fn meta_uncharged(&self, ppn: Ppn) -> Result<&[u8], MediaError> {
+        let bytes = self.nand.meta.get(&ppn.0).filter(|_| self.is_readable(ppn));
+        bytes.map(|bytes| &bytes[..]).ok_or(MediaError::Uncorrectable)
+    }
+
+    /// The bytes of a metadata page to be programmed: `fill` gets `len` bytes with anything in them.
+    pub fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
+        self.nand.meta_bytes(len, fill)
+    }
+
+    /// Reads the OOB area of a page; `None` if the page is erased. A whole page read is charged.
+    ///
+    /// # Errors
+    /// `Uncorrectable`.
+    pub fn read_oob(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Option<Oob>, MediaError> {
+        self.charge_read(ppn, purpose);
+        if !self.nand.is_programmed(ppn) {
+            return Ok(None);
+        }
+        self.check_readable(ppn)?;
+        Ok(Some(self.nand.oob(ppn)))
+    }
+
+    /// Reads a page of tail metadata at `ppn`: the records of `len` pages from `first` on.
+    ///
+    /// # Errors
+    /// `Uncorrectable`, also if the page is not a tail page.
+    pub fn read_tail(&mut self, ppn: Ppn, first: Ppn, len: u32) -> Result<Vec<Oob>, MediaError> {
+        self.charge_read(ppn, Purpose::Meta);
+        if !self.nand.is_programmed(ppn) || self.nand.oob(ppn).lpn() != Oob::TAIL {
+            return Err(MediaError::Uncorrectable);
+        }
+        self.check_readable(ppn)?;
+        const EXTENDED: usize = OOB_BYTES + SECOND_BYTES;
+        match self.nand.meta.get(&ppn.0) {
+            None => Ok((first.0..first.0 + len).map(|page| self.nand.oob(Ppn(page))).collect()),
+            Some(bytes) if bytes.len() == len as usize * OOB_BYTES => {
+                Ok(bytes.as_chunks::<OOB_BYTES>().0.iter().map(|bytes| Oob::from_bytes(*bytes)).collect())
+            }
+            Some(bytes) if bytes.len() == len as usize * EXTENDED => {
+                let decode = |record: &[u8; EXTENDED]| {
+                    let (oob, second) = record.split_first_chunk::<OOB_BYTES>().expect("14 bytes begin with 10");
+                    let second = u32::from_le_bytes(second.try_into().expect("4 bytes are left of 14"));
+                    Oob::from_bytes(*oob).with_second(Second::from_bits(second))
+                };
+                Ok(bytes.as_chunks::<EXTENDED>().0.iter().map(decode).collect())
+            }
+            Some(_) => Err(MediaError::Uncorrectable),
+        }
+    }
+
+    /// The OOB record of a page that the firmware has in its buffers (it wrote or just read it); not charged.
+    #[inline]
+    pub fn oob(&self, ppn: Ppn) -> Oob {
+        self.nand.oob(ppn)
+    }
+
+    /// The identity stored in a page, not charged: in identity mode it is also the page's fingerprint,
+    /// which the dedup engine keeps in DRAM. `None` in other modes.
+    #[inline]
+    pub fn identity(&self, ppn: Ppn) -> Option<u64> {
+        match &self.nand.contents {
+            Contents::Identity(cells) => Some(cells.get(ppn.0 as usize)),
+            _ => None,
+        }
+    }
+
+    /// Asks for the cache lines of a page's identity.
+    #[inline]
+    pub fn prefetch_identity(&self, ppn: Ppn) {
+        if let Contents::Identity(cells) = &self.nand.contents {
+            cells.prefetch(ppn.0 as usize);
+        }
+    }
+
+    /// Asks for the cache lines of the OOBs and identities of `len` pages from `first` on.
+    #[inline]
+    pub fn prefetch_run(&self, first: Ppn, len: u32) {
+        let (first, len) = (first.0 as usize, len as usize);
+        (first..first + len).step_by(LINE_BYTES / OOB_BYTES).for_each(|page| prefetch(&self.nand.oob, page));
+        if let Contents::Identity(cells) = &self.nand.contents {
+            (first..first + len).step_by(cells.cells_per_line()).for_each(|page| cells.prefetch(page));
+        }
+    }
+
+    /// Does a page hold metadata bytes?
+    #[inline]
+    pub fn is_meta(&self, ppn: Ppn) -> bool {
+        self.nand.is_meta(ppn)
+    }
+
+    /// True if a page can be read: programmed, and neither torn nor damaged.
+    #[inline]
+    pub fn is_readable(&self, ppn: Ppn) -> bool {
+        self.nand.is_programmed(ppn) && !self.nand.is_damaged(ppn) && !(self.faulty && self.faults.read.contains(&ppn))
+    }
+
+    /// True if a page has been programmed since its block was erased, readable or not.
+    #[inline]
+    pub fn is_programmed(&self, ppn: Ppn) -> bool {
+        self.nand.is_programmed(ppn)
+    }
+
+    #[inline]
+    pub(super) fn check_readable(&self, ppn: Ppn) -> Result<(), MediaError> {
+        if !self.faulty && self.nand.is_pristine() {
+            debug_assert!(self.nand.is_programmed(ppn));
+            return Ok(());
+        }
+        if self.is_readable(ppn) { Ok(()) } else { Err(MediaError::Uncorrectable) }
+    }
+
+    #[inline(always)]
+    pub(super) fn charge_read(&mut self, ppn: Ppn, purpose: Purpose) {
+        self.counts.reads += 1;
+        let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
+        let geometry = &self.nand.geometry;
+        op.die = geometry.die_of(geometry.superblock(ppn), geometry.die_of_offset(geometry.offset(ppn))) as u16;
+        op.page = ppn;
+        self.record(op);
+    }
+}
