@@ -36,13 +36,12 @@ const RECORDS: &[(&str, &[&str])] = &[
     ),
     ("crates/ftl/src/scheme/group_log/mod.rs", &["const PAGES_MIN", "fn slots"]),
     ("crates/ftl/src/scheme/local_flash.rs", &["const SLOT_WORDS", "fn slots", "fn word"]),
-    ("crates/ftl/src/scheme/remap_ssd/segment.rs", &["struct SegmentHead", "struct SegmentLink"]),
-    ("crates/ftl/src/scheme/remap_ssd/mod.rs", &["fn word", "fn slot_word"]),
+    ("crates/ftl/src/scheme/segments/head.rs", &["struct SegmentHead", "struct SegmentLink"]),
     (
         "crates/ftl/src/scheme/remap_ssd_x/extent.rs",
         &["const SLOT_WORDS", "const PAGES_MAX", "struct Span", "fn words"],
     ),
-    ("crates/ftl/src/scheme/segments.rs", &["fn word", "fn slot_word"]),
+    ("crates/ftl/src/scheme/segments/mod.rs", &["fn word", "fn slot_word"]),
     (
         "crates/ftl/src/scheme/nlog.rs",
         &["const UNIT_ENTRIES_MAX", "const UNITS_MIN", "const SLOT_WORDS", "struct UnitHead", "fn word"],

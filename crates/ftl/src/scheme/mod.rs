@@ -1,6 +1,6 @@
 //! How a remap survives a power cut: the trait, and one file or folder per system.
 //!
-//! The core keeps L2P, counts and the number of remapped LPNs per superblock (`Superblock::remapped`), which is
+//! The core keeps L2P, counts and the number of remapped LPNs per superblock (`Owners::remapped`), which is
 //! also the number of valid entries a scheme must keep for it. A scheme makes entries durable, lists the owners
 //! that may point into a superblock (stale ones allowed, a missing one is a bug) and reclaims its own room.
 //! Invariant: an entry is durable only after the page it names is.

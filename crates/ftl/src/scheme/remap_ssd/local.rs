@@ -11,12 +11,12 @@ use remap_ssd_media::{Ppn, SbId};
 impl RemapSsd {
     /// Can one more entry for a page be appended?
     pub(in crate::scheme) fn has_room_for(&self, core: &Core, ppn: Ppn) -> bool {
-        self.has_slot(core.geometry.superblock(ppn)) || !self.free.is_empty()
+        self.has_slot(core.geometry.superblock(ppn)) || self.segments.free() > 0
     }
 
     /// Segments that belong to no group.
     pub(in crate::scheme) fn free_segments(&self) -> usize {
-        self.free.len()
+        self.segments.free()
     }
 
     /// Segments in all.
@@ -27,14 +27,14 @@ impl RemapSsd {
     /// The group with the most segments, and of those with as many the one with the most entries.
     pub(in crate::scheme) fn largest_group(&self) -> Option<SbId> {
         let groups = self.groups.iter().enumerate().filter(|(_, group)| !group.segments.is_empty());
-        let size = |index: usize| (self.groups[index].segments.len(), self.groups[index].entries);
+        let size = |index: usize| (self.groups[index].segments.len(), self.segments.used(&self.groups[index]));
         groups.map(|(index, _)| (size(index), std::cmp::Reverse(index))).max().map(|(_, at)| SbId(at.0 as u32))
     }
 
     /// Entries in a group, valid or not, and their bytes.
     pub(in crate::scheme) fn entries_of(&self, sb: SbId) -> (u32, u32) {
-        let entries = self.groups[sb.0 as usize].entries;
-        (entries, entries * self.entry_words as u32 * 8)
+        let entries = self.segments.used(&self.groups[sb.0 as usize]);
+        (entries, self.bytes_of(entries))
     }
 
     /// Appends a group's entries to `out`, oldest first.
@@ -45,38 +45,22 @@ impl RemapSsd {
     /// Target and page offset of a group's entries, as stored: for checks.
     pub(in crate::scheme) fn peek(&self, core: &Core, sb: SbId) -> Vec<(u32, u32)> {
         let group = &self.groups[sb.0 as usize];
-        let last = group.segments.last();
-        let slots = |segment| if Some(segment) == last { group.used } else { self.slots };
-        let places = group.segments.iter().flat_map(|segment| (0..slots(segment)).map(move |slot| (*segment, slot)));
-        let entries = places.map(|(segment, slot)| {
-            let at = self.slot_word(segment, slot);
-            RmmEntry::from_words(core.media.peek(at), core.media.peek(at + 1))
-        });
+        let places = (0..group.segments.len()).flat_map(|index| self.segments.places(group, index));
+        let entries = places.map(|at| RmmEntry::from_words(core.media.peek(at), core.media.peek(at + 1)));
         entries.filter(|entry| entry.is_intact()).map(|entry| (entry.target(), entry.offset())).collect()
     }
 
     /// Releases a group whose entries are somewhere else now.
     pub(in crate::scheme) fn drain(&mut self, core: &mut Core, sb: SbId) {
-        let group = &mut self.groups[sb.0 as usize];
-        let segments = std::mem::take(&mut group.segments);
-        self.entries -= u64::from(std::mem::take(&mut group.entries));
-        group.used = 0;
-        self.release(core, &segments);
+        let group = self.groups[sb.0 as usize].take();
+        self.entries -= u64::from(self.segments.used(&group));
+        self.segments.release(core, &group.segments);
     }
 
     /// Compares the segments with each other.
     pub(in crate::scheme) fn check_segments(&self) -> Result<(), String> {
-        let mut seen = vec![false; self.segments as usize];
-        let taken = self.groups.iter().flat_map(|group| &group.segments);
-        for &segment in taken.chain(self.free.iter().map(|(segment, _)| segment)) {
-            if std::mem::replace(&mut seen[segment as usize], true) {
-                return Err(format!("segment {segment} is in two places"));
-            }
-        }
-        if let Some(lost) = seen.iter().position(|seen| !seen) {
-            return Err(format!("segment {lost} is neither free nor in a group"));
-        }
-        let entries: u64 = self.groups.iter().map(|group| u64::from(group.entries)).sum();
+        self.segments.check(self.groups.iter())?;
+        let entries: u64 = self.groups.iter().map(|group| u64::from(self.segments.used(group))).sum();
         if entries != self.entries {
             return Err(format!("{entries} entries in groups, {} counted", self.entries));
         }

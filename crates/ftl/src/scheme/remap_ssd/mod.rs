@@ -4,26 +4,23 @@
 //! a victim's pages means reading one group. Groups are reclaimed passively when their superblock is erased and
 //! actively when free segments run out.
 //!
-//! Invariants: valid entries of a group = `Superblock::remapped`; free segments never fall below what migrating
+//! Invariants: valid entries of a group = `Owners::remapped`; free segments never fall below what migrating
 //! the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a segment is used only
 //! after it has been zeroed. Absent: flash pages' own owners (their OOB says).
 
 mod local;
 mod reclaim;
-pub(super) mod segment;
 
 use super::entry::{CommandWord, RmmEntry, Second};
+use super::segments::{Chain, Segments};
 use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
 use crate::guard::Guard;
-use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 pub(super) use reclaim::find_lost;
-use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
-use segment::{Group, SegmentHead, SegmentLink};
-use std::collections::VecDeque;
+use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
 
 /// Free segments beyond what migrating the fullest group takes: partly filled segments of a migration that a
 /// power cut interrupted.
@@ -36,15 +33,8 @@ pub(super) fn slack(config: &Config) -> usize {
 
 /// The scheme's DRAM state.
 pub struct RemapSsd {
-    base: usize,
-    segment_words: usize,
-    entry_words: usize,
-    /// Entries in a segment.
-    slots: u32,
-    segments: u32,
-    groups: Vec<Group>,
-    /// SV-bitmap and free list in one: free segments, longest free first, with the clearing to wait for.
-    free: VecDeque<(u32, ClearId)>,
+    segments: Segments,
+    groups: Vec<Chain>,
     /// Entries in all groups, valid or not.
     entries: u64,
     /// No remaps while so many entries are valid.
@@ -57,7 +47,6 @@ pub struct RemapSsd {
     slack: usize,
     /// Active GC gains nothing before so many entries are invalid.
     hopeless_below: u64,
-    largest_group: u32,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
     gone: Vec<u32>,
@@ -88,38 +77,20 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
 impl RemapSsd {
     /// All segments free and zero.
     pub fn new(config: &Config, geometry: &Geometry) -> Self {
-        let segment_words = config.segment_bytes as usize / 8;
-        let entry_words = config.entry.words();
-        let segments = (config.log_bytes / u64::from(config.segment_bytes)) as u32;
+        let segments = Segments::new(config, geometry, config.entry.words());
         Self {
-            base: Layout::new(config, geometry).scheme,
-            segment_words,
-            entry_words,
-            slots: (segment_words / entry_words) as u32 - 1,
+            watermark: (config.watermark * segments.capacity_slots() as f64) as u64,
             segments,
-            groups: vec![Group::default(); geometry.superblocks() as usize],
-            free: (0..segments).map(|segment| (segment, ClearId::default())).collect(),
+            groups: vec![Chain::default(); geometry.superblocks() as usize],
             entries: 0,
-            watermark: (config.watermark * f64::from(segments) * (segment_words / entry_words - 1) as f64) as u64,
             fullest: 0,
             fullest_segments: 0,
             slack: slack(config),
             hopeless_below: 0,
-            largest_group: 0,
             scratch: Vec::new(),
             kept: Vec::new(),
             gone: Vec::new(),
         }
-    }
-
-    /// First word of a segment.
-    fn word(&self, segment: u32) -> usize {
-        self.base + segment as usize * self.segment_words
-    }
-
-    /// First word of an entry's slot; the segment's head takes the first slot.
-    fn slot_word(&self, segment: u32, slot: u32) -> usize {
-        self.word(segment) + (slot as usize + 1) * self.entry_words
     }
 
     /// Free segments that only GC may use.
@@ -129,86 +100,43 @@ impl RemapSsd {
 
     fn set_fullest(&mut self, remapped: u32) {
         self.fullest = remapped;
-        self.fullest_segments = remapped.div_ceil(self.slots) as usize;
+        self.fullest_segments = remapped.div_ceil(self.segments.slots) as usize;
     }
 
     fn has_slot(&self, sb: SbId) -> bool {
-        let group = &self.groups[sb.0 as usize];
-        !group.segments.is_empty() && group.used < self.slots
+        self.segments.has(&self.groups[sb.0 as usize], 1)
     }
 
-    /// Gives a group a new segment, zeroed before.
-    fn grow(&mut self, core: &mut Core, sb: SbId, purpose: Purpose) {
-        let (segment, clear) = self.free.pop_front().expect("a free segment was secured");
-        // 1. zeroes  2. segment metadata  3. entries. Cut before 2: the segment is free. Entries that landed
-        // before the metadata would be read as another group's.
-        let zeroed = core.config.guards.has(Guard::SegmentZeroed);
-        let after = if zeroed { After::clear(clear) } else { After::NOTHING };
-        let at = self.word(segment);
-        let group = &mut self.groups[sb.0 as usize];
-        if let Some(&last) = group.segments.last() {
-            // The late next-link: the successor is known only now.
-            let link = SegmentLink::of(group.sequence - 1).with_next(segment + 1);
-            core.media.store(self.base + last as usize * self.segment_words + 1, link.into(), purpose, After::NOTHING);
-        }
-        let head = SegmentHead::new().with_torn(true).with_superblock(sb.0).with_wsn(core.wsn);
-        core.media.store_record(at, &[head.into(), SegmentLink::of(group.sequence).into()], purpose, after);
-        core.media.fence();
-        group.sequence += 1;
-        group.segments.push(segment);
-        group.used = 0;
-        group.end = at + self.entry_words;
-        group.clear = clear;
-        self.largest_group = self.largest_group.max(group.segments.len() as u32);
-    }
-
-    /// The next slot of a superblock's group; one has been secured.
-    #[inline]
-    fn next_slot(&mut self, core: &mut Core, sb: SbId, purpose: Purpose) -> usize {
-        if !self.has_slot(sb) {
-            self.grow(core, sb, purpose);
-        }
-        let group = &mut self.groups[sb.0 as usize];
-        let at = group.end;
-        group.end += self.entry_words;
-        group.used += 1;
-        group.entries += 1;
-        self.entries += 1;
-        at
+    /// Bytes of so many entries.
+    fn bytes_of(&self, entries: u32) -> u32 {
+        entries * self.segments.slot_words as u32 * 8
     }
 
     /// Appends an entry.
     #[inline]
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         let sb = core.geometry.superblock(remapping.ppn);
-        let at = self.next_slot(core, sb, purpose);
+        let chain = &mut self.groups[sb.0 as usize];
+        let at = self.segments.take(core, chain, sb, 1, purpose);
+        self.entries += 1;
         // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry
         // does not count. An entry before its page would name whatever is programmed there next.
-        let after = self.entry_after(core, remapping.ppn, sb);
+        let after = entry_after(core, chain, remapping.ppn);
         let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
-        if self.entry_words == 2 {
+        if self.segments.slot_words == 2 {
             core.media.store_record(at, &[first, second], purpose, after);
         } else {
             core.media.store_record(at, &[first, second, CommandWord::of(remapping).into()], purpose, after);
         }
     }
+}
 
-    /// Appends an entry that moves within its group, as it stands. The caller charges it.
-    fn append_moved(&mut self, core: &mut Core, sb: SbId, words: [u64; 2]) {
-        let at = self.next_slot(core, sb, Purpose::Gc);
-        let entry = RmmEntry::from_words(words[0], words[1]);
-        let all = [words[0], words[1], CommandWord::alone(entry.target()).into()];
-        let after = self.entry_after(core, core.geometry.page(sb, entry.offset()), sb);
-        core.media.store_uncharged(at, &all[..self.entry_words], Purpose::Gc, after);
-    }
-
-    #[inline]
-    fn entry_after(&self, core: &Core, ppn: Ppn, sb: SbId) -> After {
-        let after = After::clear(self.groups[sb.0 as usize].clear);
-        match core.config.guards.has(Guard::EntryAfterPage) {
-            true => after.and(After::page(ppn)),
-            false => after,
-        }
+#[inline]
+fn entry_after(core: &Core, chain: &Chain, ppn: Ppn) -> After {
+    let after = After::clear(chain.clear);
+    match core.config.guards.has(Guard::EntryAfterPage) {
+        true => after.and(After::page(ppn)),
+        false => after,
     }
 }
 
@@ -223,10 +151,10 @@ impl RemapScheme for RemapSsd {
         if remapped > self.fullest {
             self.set_fullest(remapped);
         }
-        if self.has_slot(sb) && self.free.len() >= self.reserve() {
+        if self.has_slot(sb) && self.segments.free() >= self.reserve() {
             return Ok(());
         }
-        if self.free.len() > self.reserve() {
+        if self.segments.free() > self.reserve() {
             return Ok(());
         }
         if self.make_room(core, sb, may_reclaim) { Ok(()) } else { Err(Demotion::NvramFull) }
@@ -239,7 +167,7 @@ impl RemapScheme for RemapSsd {
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
-        if !self.has_slot(sb) && self.free.is_empty() {
+        if !self.has_slot(sb) && self.segments.free() == 0 {
             return false;
         }
         self.set_fullest(self.fullest.max(core.blocks.owners(sb).remapped + 1));
@@ -248,12 +176,11 @@ impl RemapScheme for RemapSsd {
     }
 
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        let entries = self.groups[sb.0 as usize].entries;
+        let entries = self.segments.used(&self.groups[sb.0 as usize]);
         if entries == 0 {
             return;
         }
-        let bytes = entries * self.entry_words as u32 * 8;
-        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        core.media.charge(OpKind::NvRead, self.bytes_of(entries), Purpose::Gc, After::NOTHING);
         let mut entries = std::mem::take(&mut self.scratch);
         entries.clear();
         self.read_group(core, sb, &mut entries);
@@ -268,8 +195,8 @@ impl RemapScheme for RemapSsd {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
-        self.entries -= u64::from(group.entries);
-        self.release(core, &group.segments);
+        self.entries -= u64::from(self.segments.used(&group));
+        self.segments.release(core, &group.segments);
         core.ended.settle(sb);
         self.hopeless_below = 0;
     }
@@ -286,14 +213,12 @@ impl RemapScheme for RemapSsd {
 
     fn usage(&self, core: &Core) -> Usage {
         let largest = self.groups.iter().map(|group| group.segments.len()).max().unwrap_or(0);
-        let entry = self.entry_words as u64 * 8;
-        let segment = self.segment_words as u64 * 8;
         Usage {
-            capacity_bytes: u64::from(self.segments) * segment,
-            used_bytes: (u64::from(self.segments) - self.free.len() as u64) * segment,
-            valid_bytes: core.blocks.remapped_total() * entry,
-            largest_group_bytes: largest as u64 * segment,
-            largest_group_seen_bytes: u64::from(self.largest_group) * segment,
+            capacity_bytes: self.segments.capacity_bytes(),
+            used_bytes: self.segments.used_bytes(),
+            valid_bytes: core.blocks.remapped_total() * self.segments.slot_words as u64 * 8,
+            largest_group_bytes: self.segments.bytes(largest),
+            largest_group_seen_bytes: self.segments.longest_bytes(),
             ..Usage::default()
         }
     }
@@ -305,16 +230,12 @@ impl RemapScheme for RemapSsd {
     #[inline]
     fn look_ahead(&self, core: &Core, ppn: Ppn) {
         let sb = core.geometry.superblock(ppn);
-        core.media.prefetch_word(self.groups[sb.0 as usize].end);
+        core.media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let group = &self.groups[sb.0 as usize];
-        Some(GroupInfo {
-            segments: group.segments.clone(),
-            entries: group.entries,
-            pages: group.entries.into(),
-            flash_pages: 0,
-        })
+        let entries = self.segments.used(group);
+        Some(GroupInfo { segments: group.segments.clone(), entries, pages: entries.into(), flash_pages: 0 })
     }
 }

@@ -69,7 +69,6 @@ pub struct RemapSsdX {
     fullest: u32,
     /// Reclaiming gains nothing before so many covered pages are invalid.
     hopeless_below: u64,
-    largest_group: usize,
     gathered: Vec<Run>,
     scratch: Vec<Extent>,
     sifted: Sifted,
@@ -108,7 +107,6 @@ impl RemapSsdX {
             covered: 0,
             fullest: 0,
             hopeless_below: 0,
-            largest_group: 0,
             gathered: Vec::new(),
             scratch: Vec::new(),
             sifted: Sifted::default(),
@@ -195,7 +193,6 @@ impl RemapSsdX {
         self.used += u64::from(self.segments.used(&group.chain) - before);
         group.covered += u64::from(extent.pages);
         self.covered += u64::from(extent.pages);
-        self.largest_group = self.largest_group.max(group.chain.segments.len());
         at
     }
 
@@ -339,10 +336,10 @@ impl RemapScheme for RemapSsdX {
         let largest = self.groups.iter().map(|group| group.chain.segments.len()).max().unwrap_or(0);
         Usage {
             capacity_bytes: self.segments.capacity_bytes(),
-            used_bytes: self.segments.capacity_bytes() - self.segments.bytes(self.segments.free()),
+            used_bytes: self.segments.used_bytes(),
             valid_bytes: self.valid(core) * (SLOT_WORDS * 8) as u64,
             largest_group_bytes: self.segments.bytes(largest),
-            largest_group_seen_bytes: self.segments.bytes(self.largest_group),
+            largest_group_seen_bytes: self.segments.longest_bytes(),
             ..Usage::default()
         }
     }

@@ -127,7 +127,6 @@ impl RemapSsdX {
         }
         self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
         self.covered = self.covered - old.covered + valid.pages;
-        self.largest_group = self.largest_group.max(chain.segments.len());
         self.groups[sb.0 as usize] =
             Group { chain, covered: valid.pages, may_join: valid.is_divided, ..Group::default() };
         core.ended.settle(sb);

@@ -4,12 +4,14 @@
 //! it is zeroed again only after everything that superseded its slots is durable. Absent: what the slots hold, and
 //! when to take or to release.
 
-use super::remap_ssd::segment::{SegmentHead, SegmentLink};
+mod head;
+
 use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
+use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,12 +20,14 @@ use std::ops::Range;
 pub(super) struct Segments {
     base: usize,
     segment_words: usize,
-    slot_words: usize,
+    pub slot_words: usize,
     /// Slots of a segment behind its head, which takes the first.
     pub slots: u32,
     count: u32,
     /// Free segments, longest free first, with the clearing to wait for.
     free: VecDeque<(u32, ClearId)>,
+    /// The longest chain so far.
+    longest: usize,
 }
 
 /// The segments of one superblock, oldest first.
@@ -45,6 +49,12 @@ impl Chain {
     pub fn continued(&self) -> Self {
         Self { sequence: self.sequence, ..Self::default() }
     }
+
+    /// Takes the segments out; the chain can be filled anew.
+    pub fn take(&mut self) -> Self {
+        let continued = self.continued();
+        std::mem::replace(self, continued)
+    }
 }
 
 impl Segments {
@@ -59,6 +69,7 @@ impl Segments {
             slots: (segment_words / slot_words) as u32 - 1,
             count,
             free: (0..count).map(|segment| (segment, ClearId::default())).collect(),
+            longest: 0,
         }
     }
 
@@ -75,6 +86,16 @@ impl Segments {
     /// Bytes of all.
     pub fn capacity_bytes(&self) -> u64 {
         self.bytes(self.count as usize)
+    }
+
+    /// Bytes of those in chains.
+    pub fn used_bytes(&self) -> u64 {
+        self.bytes(self.count as usize - self.free.len())
+    }
+
+    /// Bytes of the longest chain so far.
+    pub fn longest_bytes(&self) -> u64 {
+        self.bytes(self.longest)
     }
 
     /// Slots in all.
@@ -144,6 +165,23 @@ impl Segments {
         }
     }
 
+    /// Moves the records at these words within their chain, as they stand; only while the media is plain. The caller
+    /// charges them.
+    #[inline(always)]
+    pub fn move_run<const W: usize>(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, mut run: Range<usize>) {
+        debug_assert_eq!(W, self.slot_words);
+        while !run.is_empty() {
+            if !self.has(chain, 1) {
+                self.grow(core, chain, sb, Purpose::Gc);
+            }
+            let slots = (run.len() / W).min((self.slots - chain.used) as usize);
+            core.media.move_words_plain(run.start..run.start + slots * W, chain.end);
+            chain.used += slots as u32;
+            chain.end += slots * W;
+            run.start += slots * W;
+        }
+    }
+
     fn grow(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, purpose: Purpose) {
         let (segment, clear) = self.free.pop_front().expect("a free segment was secured");
         // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that landed before the
@@ -161,6 +199,7 @@ impl Segments {
         core.media.fence();
         chain.sequence += 1;
         chain.segments.push(segment);
+        self.longest = self.longest.max(chain.segments.len());
         (chain.used, chain.end, chain.clear) = (0, self.slot_word(segment, 0), clear);
     }
 
@@ -202,9 +241,8 @@ impl Segments {
     }
 
     fn prefetch_segment(&self, core: &Core, segment: u32) {
-        for line in 0..self.segment_words.div_ceil(8) {
-            core.media.prefetch_word(self.word(segment) + line * 8);
-        }
+        let at = self.word(segment);
+        core.media.prefetch_words(at..at + self.segment_words);
     }
 
     /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed where it must be.

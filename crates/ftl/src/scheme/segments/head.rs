@@ -1,10 +1,9 @@
-//! Segments and their groups (FAST'21 §4.3, "segment metadata entry").
+//! The head of a segment (FAST'21 §4.3, "segment metadata entry").
 //!
 //! Invariant: the two words of a segment's head are atomic by themselves; the segment belongs to a group only if
 //! both torn bits are 1. The next-link is written when the successor is allocated, over the second word.
 
 use bitfield_struct::bitfield;
-use remap_ssd_media::ClearId;
 
 /// First word of a segment: whose it is, since when.
 #[bitfield(u64)]
@@ -39,21 +38,4 @@ impl SegmentLink {
     pub fn of(sequence: u32) -> Self {
         Self::new().with_torn(true).with_sequence(sequence)
     }
-}
-
-/// DRAM state of a group.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Group {
-    /// Its segments, oldest first.
-    pub segments: Vec<u32>,
-    /// Slots used in the last one.
-    pub used: u32,
-    /// First word of the next slot.
-    pub end: usize,
-    /// Entries in all of them, valid or not.
-    pub entries: u32,
-    /// Sequence number of the next segment.
-    pub sequence: u32,
-    /// Zeroing of the last segment, which its entries wait for.
-    pub clear: ClearId,
 }
