@@ -55,17 +55,27 @@ pub struct Campaign<'a> {
     /// Buffer for reads.
     read: Vec<Content>,
     /// Commands in flight at most.
-    depth: usize,
+    depth: Depth,
 }
 
-/// Operations under way at which the main line lets them all end.
-const PENDING_MAX: usize = 400;
+/// What may be under way.
+struct Depth {
+    /// Commands that are not acknowledged.
+    commands: usize,
+    /// Operations at which the main line lets them all end.
+    operations: usize,
+    /// Commands after one of which, on average, it does so in any case.
+    ends: u32,
+}
 
 impl<'a> Campaign<'a> {
     /// Script `seed` on the setup's device.
     pub fn new(setup: &'a Setup, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let depth = random.random_range(1..=8);
+        let depth = match setup.deep {
+            false => Depth { commands: random.random_range(1..=8), operations: 400, ends: 40 },
+            true => Depth { commands: random.random_range(40..=300), operations: 5000, ends: 300 },
+        };
         let trail = Trail::default();
         Self { setup, random, seed, trail, end: ScriptEnd::default(), read: Vec::new(), depth }
     }
@@ -190,11 +200,13 @@ impl<'a> Campaign<'a> {
             _ => {}
         }
         line.submit(command, &mut self.trail)?;
-        while line.in_flight.len() > self.depth || (!line.in_flight.is_empty() && self.chance(3)) {
+        let early =
+            |campaign: &mut Self, line: &Line| !line.in_flight.is_empty() && !campaign.setup.deep && campaign.chance(3);
+        while line.in_flight.len() > self.depth.commands || early(self, line) {
             let at = self.random.random_range(0..line.in_flight.len() as u32);
             line.acknowledge(at as usize, &mut self.trail);
         }
-        if self.chance(40) || line.ftl.media().pending() > PENDING_MAX {
+        if self.chance(self.depth.ends) || line.ftl.media().pending() > self.depth.operations {
             if self.chance(2) { self.catch_up(line) } else { line.settle_all(&mut self.trail) }
         }
         Ok(())

@@ -28,6 +28,8 @@ pub struct Setup {
     pub steps: u32,
     /// Blocks that will fail.
     pub bad_blocks: u32,
+    /// Are hundreds of commands under way?
+    pub deep: bool,
     /// The guard that is off, if one is.
     pub mutant: Option<Guard>,
 }
@@ -60,6 +62,8 @@ struct Profile {
     /// Program/erase cycles a block endures; 0 is without end.
     pe_limit: u32,
     fingerprint: FingerprintKind,
+    /// Hundreds of commands are under way: more than the free superblocks can hold.
+    deep: bool,
 }
 
 /// Dies, superblocks and pages per block; the rest is what most profiles share.
@@ -85,6 +89,7 @@ const COMMON: Profile = Profile {
     files: (0, 0),
     pe_limit: 0,
     fingerprint: FingerprintKind::Blake3,
+    deep: false,
 };
 
 const PROFILES: &[Profile] = &[
@@ -213,6 +218,8 @@ const PROFILES: &[Profile] = &[
     },
     // Real bytes whose fingerprints prove nothing.
     Profile { fingerprint: FingerprintKind::Murmur3, mode: ContentMode::Bytes, steps: 100, spare_pages: 1, ..COMMON },
+    // A deep queue: superblocks are opened and collected long before anything is known to have ended.
+    Profile { deep: true, shape: (2, 18, 8), count_max: 6, mix: Mix::WRITES, steps: 400, ..COMMON },
 ];
 
 impl Setup {
@@ -262,6 +269,7 @@ impl Setup {
             mix: profile.mix,
             steps: profile.steps,
             bad_blocks: profile.bad_blocks,
+            deep: profile.deep,
             mutant,
         }
     }
@@ -286,7 +294,8 @@ impl Setup {
             }
             Guard::RecordBeforeReclaim => self.geometry.pages_per_superblock() <= 8,
             // Slow, and no guard needs it.
-            _ => self.steps >= 200,
+            Guard::ReserveStaysFree => self.deep,
+            _ => self.steps >= 200 && !self.deep,
         }
     }
 }

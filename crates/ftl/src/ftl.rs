@@ -14,7 +14,7 @@ use crate::scheme::{GroupInfo, RemapScheme, Usage};
 use crate::stats::Stats;
 use crate::superblock::{Owners, State, Stream, Superblock};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
-use remap_ssd_media::{After, Media, SbId};
+use remap_ssd_media::{After, ClearId, Media, SbId};
 
 /// A flash translation layer with the remap primitive.
 pub struct Ftl {
@@ -90,6 +90,7 @@ impl Ftl {
                 bad: 0,
                 failing: 0,
                 head: 0,
+                erased: ClearId::default(),
             };
             core.blocks.set(sb, found);
         }

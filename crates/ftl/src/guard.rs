@@ -30,6 +30,8 @@ guards! {
     EraseWaits = "erase-waits",
     /// A superblock is marked dead in NVRAM before its first block is erased.
     DeadBeforeErase = "dead-before-erase",
+    /// A superblock is opened only while enough others stay free whatever a cut undoes.
+    ReserveStaysFree = "reserve-stays-free",
     /// Data pages wait for their superblock's head.
     HeadBeforeData = "head-before-data",
     /// Tail pages wait for the data pages they describe.

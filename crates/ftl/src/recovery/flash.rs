@@ -9,7 +9,7 @@ use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use crate::superblock::{Head, Open, State, Stream, Superblock};
-use remap_ssd_media::{Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{ClearId, Oob, Purpose, SbId, Stored};
 use std::collections::VecDeque;
 use zerocopy::FromBytes;
 
@@ -38,6 +38,7 @@ impl Ftl {
                 bad: record.bad,
                 failing: record.failing,
                 head: 0,
+                erased: ClearId::default(),
             };
             core.blocks.set(sb, found);
         }

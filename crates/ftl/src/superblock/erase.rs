@@ -81,7 +81,7 @@ impl Superblocks {
         let was_free = self.get(sb).state == State::Free;
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);
-        (entry.life, entry.capacity) = (life, capacity);
+        (entry.life, entry.capacity, entry.erased) = (life, capacity, id);
         entry.state = State::Free;
         if !was_free {
             self.free += 1;

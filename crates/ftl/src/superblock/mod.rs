@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::guard::Guards;
 use crate::life::Life;
 use crate::policy::ZONES_MAX;
-use remap_ssd_media::{Geometry, SbId};
+use remap_ssd_media::{ClearId, Geometry, SbId};
 
 /// Who fills a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub struct Superblock {
     pub failing: u64,
     /// Offset of the head.
     pub head: u32,
+    /// The erases by which it became free; the default if that was before power-on.
+    pub erased: ClearId,
 }
 
 /// All superblocks.
@@ -107,6 +109,8 @@ pub struct Superblocks {
     waiting: [Vec<Option<Open>>; Stream::ALL.len()],
     turn: [u32; Stream::ALL.len()],
     free: u32,
+    /// Superblocks that a cut must leave free, if there are so many.
+    reserve: usize,
     remapped_total: u64,
     /// Programs of metadata done here.
     pub meta_programs: u64,
@@ -130,6 +134,7 @@ impl Superblocks {
             bad: 0,
             failing: 0,
             head: 0,
+            erased: ClearId::default(),
         };
         Self {
             geometry,
@@ -144,6 +149,7 @@ impl Superblocks {
             waiting: std::array::from_fn(|_| vec![None; geometry.groups() as usize]),
             turn: [0; Stream::ALL.len()],
             free: 0,
+            reserve: config.reserve(&geometry) as usize,
             remapped_total: 0,
             meta_programs: 0,
             blocks_retired: 0,

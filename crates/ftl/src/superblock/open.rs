@@ -6,7 +6,7 @@
 use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
 use crate::guard::Guard;
 use crate::policy::Wear;
-use remap_ssd_media::{After, Media, Oob, Purpose, SbId, Stored};
+use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -99,6 +99,19 @@ impl Superblocks {
         false
     }
 
+    /// As many superblocks as the reserve has stay free whatever a cut undoes: if it undid the erases of all that are free,
+    /// while those opened since are in use, nothing could be collected any more. Names grow, and each erase waits for
+    /// everything before it, so that one name speaks for the older ones.
+    fn reserve_is_free(&self) -> After {
+        let free = self.table.iter().filter(|sb| sb.state == State::Free);
+        let mut erased: Vec<ClearId> = free.map(|sb| sb.erased).collect();
+        if erased.is_empty() || !self.guards.has(Guard::ReserveStaysFree) {
+            return After::NOTHING;
+        }
+        let nth = self.reserve.clamp(1, erased.len()) - 1;
+        After::clear(*erased.select_nth_unstable(nth).1)
+    }
+
     /// The number is new, so that no earlier incarnation's metadata can look like this one's.
     fn write_head(&mut self, media: &mut Media, sb: SbId, stream: Stream, wsn: &mut u64) -> Option<u32> {
         *wsn += 1;
@@ -117,8 +130,12 @@ impl Superblocks {
         let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
         // The head need not wait for the erases: in each block the erase comes before the programs, and a page that
         // an absent erase left behind carries the number of the incarnation before.
+        // 1. erases that keep the reserve free  2. the head. Cut before 2: this one is free itself.
+        let mut after = self.reserve_is_free();
         // Recovery looks for the head in the first block that is not bad: it must know which ones are.
-        let mut after = if self.skipped(sb) == 0 { After::NOTHING } else { After::FENCE };
+        if self.skipped(sb) != 0 {
+            after = after.and(After::FENCE);
+        }
         while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
             let usable = self.capacity(self.skipped(sb)) > 0;
             if !usable {
