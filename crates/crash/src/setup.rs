@@ -220,6 +220,7 @@ const PROFILES: &[Profile] = &[
     Profile { fingerprint: FingerprintKind::Murmur3, mode: ContentMode::Bytes, steps: 100, spare_pages: 1, ..COMMON },
     // A deep queue: superblocks are opened and collected long before anything is known to have ended.
     Profile { deep: true, shape: (2, 18, 8), count_max: 6, mix: Mix::WRITES, steps: 400, ..COMMON },
+    Profile { deep: true, shape: (1, 40, 7), segments: 48, mix: Mix::REMAPS, dealloc_slots: 32, steps: 400, ..COMMON },
 ];
 
 impl Setup {
@@ -292,7 +293,6 @@ impl Setup {
             Guard::FsAfterData | Guard::FsGenerations | Guard::FsWhole | Guard::FsTornPlaces => {
                 self.config.fs_files > 0
             }
-            Guard::RecordBeforeReclaim => self.geometry.pages_per_superblock() <= 8,
             // Slow, and no guard needs it.
             Guard::ReserveStaysFree => self.deep,
             _ => self.steps >= 200 && !self.deep,

@@ -14,9 +14,16 @@ fn is_of_files(guard: &Guard) -> bool {
     guard.name().starts_with("fs-")
 }
 
+/// What shows in so few cuts that drawing them finds it too rarely: `every_cut.rs`, among the firmware's tests, leaves none
+/// out.
+fn is_left_to_every_cut(guard: &Guard) -> bool {
+    *guard == Guard::RecordBeforeReclaim
+}
+
 #[test]
 fn each_guard_that_is_removed_is_missed() {
-    let guards = Guard::LIST.iter().filter(|guard| !is_of_files(guard)).map(|guard| (scheme_of(*guard), *guard));
+    let drawn = |guard: &&Guard| !is_of_files(guard) && !is_left_to_every_cut(guard);
+    let guards = Guard::LIST.iter().filter(drawn).map(|guard| (scheme_of(*guard), *guard));
     let survivors = survivors(guards);
     assert!(survivors.is_empty(), "the firmware runs as well without these guards: {survivors:?}");
 }

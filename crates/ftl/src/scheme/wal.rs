@@ -217,6 +217,11 @@ impl RemapScheme for Wal {
             return Ok(());
         }
         if may_reclaim && self.patience == 0 {
+            // 1. the record that is growing  2. zeroes where an older one of its homes was, which the tables say is not
+            // needed any more. Cut between with 2 first: nothing says what these homes have.
+            if core.config.guards.has(Guard::RecordBeforeReclaim) {
+                self.issue(core);
+            }
             self.sweep(core);
         }
         self.patience = self.patience.saturating_sub(1);
