@@ -161,12 +161,12 @@ impl LocalFlash {
     }
 
     /// Makes room for one more page of the host's in the log; that of the reserve is garbage collection's.
-    fn make_page_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
+    fn make_page_room(&mut self, core: &mut Core) -> bool {
         if self.log.pages() < self.host_pages {
             return true;
         }
-        if !may_reclaim || self.hopeless > 0 {
-            self.hopeless = self.hopeless.saturating_sub(u32::from(may_reclaim));
+        if self.hopeless > 0 {
+            self.hopeless -= 1;
             return false;
         }
         let pays = self.log.gains_more_than(core, self.log.pages() / GAIN_SHARE);
@@ -182,7 +182,7 @@ impl LocalFlash {
 
     /// Programs a page of a superblock's oldest cached entries, as far as they are in force; `false` if the log has no
     /// room.
-    fn flush(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
+    fn flush(&mut self, core: &mut Core, sb: SbId) -> bool {
         let cached = &self.cached[sb.0 as usize];
         let count = cached.len().min(self.log.slots());
         self.all.clear();
@@ -190,7 +190,7 @@ impl LocalFlash {
         self.all.extend(cached[..count].iter().map(|cached| cached.entry));
         keep_valid(core, sb, &self.all, &mut self.kept);
         if !self.kept.is_empty() {
-            if !self.log.secure(core, 1, may_reclaim) {
+            if !self.log.secure(core, 1) {
                 return false;
             }
             core.stats.destages += 1;
@@ -212,7 +212,7 @@ impl LocalFlash {
     fn make_slots(&mut self, core: &mut Core, free: usize) -> bool {
         while self.free.len() <= free {
             let Some(sb) = self.fullest() else { return false };
-            if !self.make_page_room(core, true) || !self.flush(core, sb, true) {
+            if !self.make_page_room(core) || !self.flush(core, sb) {
                 return false;
             }
         }
@@ -230,10 +230,16 @@ impl RemapScheme for LocalFlash {
         if self.free.len() > self.free_min && !has_page {
             return Ok(());
         }
-        let flushed = self.make_page_room(core, may_reclaim)
-            && if has_page { Some(sb) } else { self.fullest() }.is_some_and(|sb| self.flush(core, sb, may_reclaim));
-        // A command under way cannot have room made for it: what is there will do.
-        if flushed || (!may_reclaim && !self.free.is_empty()) { Ok(()) } else { Err(Demotion::NvramFull) }
+        // No slot is given back during a command that a cut may undo: what its entry said would be in force again. What
+        // has been prepared will do.
+        let room = match may_reclaim {
+            true => {
+                let sb = if has_page { Some(sb) } else { self.fullest() };
+                self.make_page_room(core) && sb.is_some_and(|sb| self.flush(core, sb))
+            }
+            false => !self.free.is_empty(),
+        };
+        if room { Ok(()) } else { Err(Demotion::NvramFull) }
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
@@ -243,11 +249,11 @@ impl RemapScheme for LocalFlash {
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
         if self.cached[sb.0 as usize].len() >= self.log.slots() {
-            self.flush(core, sb, true);
+            self.flush(core, sb);
         }
         while self.free.is_empty() {
             match self.fullest() {
-                Some(sb) if self.flush(core, sb, true) => {}
+                Some(sb) if self.flush(core, sb) => {}
                 _ => return false,
             }
         }

@@ -24,30 +24,27 @@ fn kept_free(core: &Core) -> u32 {
 
 impl GroupLog {
     /// Makes sure that so many pages can be programmed.
-    pub fn secure(&mut self, core: &mut Core, pages: usize, may_reclaim: bool) -> bool {
+    pub fn secure(&mut self, core: &mut Core, pages: usize) -> bool {
         while self.live + pages > self.shape.pages_max {
-            if !may_reclaim || !self.rewrite_best(core) {
+            if !self.rewrite_best(core) {
                 return false;
             }
         }
-        self.find_room(core, pages, may_reclaim)
+        self.find_room(core, pages)
     }
 
-    fn find_room(&mut self, core: &mut Core, pages: usize, may_reclaim: bool) -> bool {
+    fn find_room(&mut self, core: &mut Core, pages: usize) -> bool {
         loop {
             let left = core.blocks.left(Stream::Log) as usize;
             let openable = self.superblocks_max.saturating_sub(self.logs.len());
             let each = core.config.data_pages(&core.geometry) as usize;
-            if left < pages && may_reclaim && self.is_mostly_garbage(each) && self.empty_best(core) {
+            if left < pages && self.is_mostly_garbage(each) && self.empty_best(core) {
                 continue;
             }
             if left >= pages
                 || left + openable.min(core.blocks.free().saturating_sub(kept_free(core)) as usize) * each >= pages
             {
                 return true;
-            }
-            if !may_reclaim {
-                return false;
             }
             if !self.empty_best(core) {
                 return left + openable.min(core.blocks.free() as usize) * each >= pages;
@@ -149,7 +146,7 @@ impl GroupLog {
             }
         }
         let Some(sb) = best else { return false };
-        if !self.find_room(core, self.pages_of(sb) - gain, true) {
+        if !self.find_room(core, self.pages_of(sb) - gain) {
             return false;
         }
         core.stats.metadata_gc_runs += 1;

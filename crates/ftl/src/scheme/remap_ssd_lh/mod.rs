@@ -84,7 +84,7 @@ impl RemapSsdLh {
         self.nvram.entries_in(core, sb, &mut self.all);
         keep_valid(core, sb, &self.all, &mut self.kept);
         let pages = self.kept.len().div_ceil(self.flash.slots());
-        if pages > 0 && !self.flash.secure(core, pages, true) {
+        if pages > 0 && !self.flash.secure(core, pages) {
             return false;
         }
         core.stats.destages += 1;
