@@ -1,4 +1,4 @@
-//! Every command of a script, cut after each of its operations and with each of them missing.
+//! Every command of a script, cut after each of its operations and with each of them missing; and many recoveries too.
 //!
 //! Commands are settled one by one, so that a cut concerns one: the campaign has many under way and draws its cuts;
 //! here none is left out.
@@ -166,8 +166,27 @@ fn judge(command: Command, before: &Contents, after: &Contents, read: &Contents)
     }
 }
 
-/// How many cuts there were, or what one of them lost.
+/// Cuts after each of the operations under way, and with each missing; how many.
+fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Result<u64, String> {
+    let pending = ftl.media().pending();
+    let prefixes = (0..pending).map(|landed| landed..pending);
+    let but_one = (0..pending.saturating_sub(1)).map(|missing| missing..missing + 1);
+    let mut cuts = 0;
+    for absent in prefixes.chain(but_one) {
+        let mut ops = 0..;
+        let image = ftl.media().cut(|| {
+            let op = ops.next().expect("without end");
+            if absent.contains(&op) { Outcome::Absent } else { Outcome::Whole }
+        });
+        cuts += 1;
+        judge(Media::from_image(&image)).map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
+    }
+    Ok(cuts)
+}
+
+/// How many cuts there were, or what one of them lost. One recovery in so many is cut as well.
 fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Result<u64, String> {
+    const RECOVERY_CUT: u64 = 8;
     let mut ftl = device(*geometry, config);
     let mut random = Random(seed);
     (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap());
@@ -185,23 +204,24 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         if read_all(&mut ftl)? != contents {
             return Err(at("it does something else".into()));
         }
-        let pending = ftl.media().pending();
-        let prefixes = (0..pending).map(|landed| landed..pending);
-        let but_one = (0..pending.saturating_sub(1)).map(|missing| missing..missing + 1);
-        for absent in prefixes.chain(but_one) {
-            let mut ops = 0..;
-            let image = ftl.media().cut(|| {
-                let op = ops.next().expect("without end");
-                if absent.contains(&op) { Outcome::Absent } else { Outcome::Whole }
-            });
-            cuts += 1;
-            let at = |what: String| at(format!("cut without {absent:?} of {pending}: {what}"));
-            let recovered = Ftl::recover(Media::from_image(&image), config.clone());
-            let (mut cut, _) = recovered.map_err(|error| at(error.to_string()))?;
-            cut.check().map_err(at)?;
-            let read = read_all(&mut cut).map_err(at)?;
-            judge(command, &before, &contents, &read).map_err(at)?;
-        }
+        let power_on = |media: Media| -> Result<Ftl, String> {
+            let (mut ftl, _) = Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
+            ftl.check()?;
+            let read = read_all(&mut ftl)?;
+            judge(command, &before, &contents, &read)?;
+            Ok(ftl)
+        };
+        let mut again = 0;
+        cuts += each_cut(&ftl, |mut media| {
+            if random.below(RECOVERY_CUT) > 0 {
+                return power_on(media).map(|_| ());
+            }
+            media.attach_rail();
+            again += each_cut(&power_on(media)?, |media| power_on(media).map(|_| ()))?;
+            Ok(())
+        })
+        .map_err(at)?;
+        cuts += again;
         ftl.media_mut().settle_all();
     }
     Ok(cuts)
@@ -216,14 +236,16 @@ fn variants() -> usize {
 #[test]
 fn nothing_is_lost() {
     let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
+    let mut cuts = 0;
     for (scheme, entry) in durable.flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)]) {
         for variant in 0..variants() {
-            run(&tight(scheme, entry, Guards::ALL, variant), variant as u64 + 1, 120).unwrap();
+            cuts += run(&tight(scheme, entry, Guards::ALL, variant), variant as u64 + 1, 120).unwrap();
         }
     }
     for seed in 2..=4 {
-        run(&tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::ALL, 0), seed, 700).unwrap();
+        cuts += run(&tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::ALL, 0), seed, 700).unwrap();
     }
+    println!("{cuts} cuts");
 }
 
 /// The campaign, which draws few of many cuts, does not find the absence of this guard.
