@@ -9,6 +9,7 @@ use kit::{Random, content, device};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
+use std::ops::Range;
 
 type Contents = Vec<Option<u64>>;
 
@@ -173,15 +174,20 @@ fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Re
     let but_one = (0..pending.saturating_sub(1)).map(|missing| missing..missing + 1);
     let mut cuts = 0;
     for absent in prefixes.chain(but_one) {
-        let mut ops = 0..;
-        let image = ftl.media().cut(|| {
-            let op = ops.next().expect("without end");
-            if absent.contains(&op) { Outcome::Absent } else { Outcome::Whole }
-        });
         cuts += 1;
-        judge(Media::from_image(&image)).map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
+        judge(cut(ftl, &absent)).map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
     }
     Ok(cuts)
+}
+
+/// What a cut leaves that undoes these of the operations under way, and what comes after them.
+fn cut(ftl: &Ftl, absent: &Range<usize>) -> Media {
+    let mut ops = 0..;
+    let image = ftl.media().cut(|| {
+        let op = ops.next().expect("without end");
+        if absent.contains(&op) { Outcome::Absent } else { Outcome::Whole }
+    });
+    Media::from_image(&image)
 }
 
 /// How many cuts there were, or what one of them lost. One recovery in so many is cut as well.
@@ -222,6 +228,14 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         })
         .map_err(at)?;
         cuts += again;
+        // Now and then one of the cuts is what happened.
+        if random.below(4) == 0 {
+            let pending = ftl.media().pending();
+            let landed = random.below(pending as u64 + 1) as usize;
+            ftl = power_on(cut(&ftl, &(landed..pending))).map_err(at)?;
+            contents = read_all(&mut ftl)?;
+            ftl.media_mut().attach_rail();
+        }
         ftl.media_mut().settle_all();
     }
     Ok(cuts)
