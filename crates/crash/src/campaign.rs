@@ -66,6 +66,8 @@ struct Depth {
     operations: usize,
     /// Commands after one of which, on average, it does so in any case.
     ends: u32,
+    /// Are some acknowledged before there are too many?
+    early: bool,
 }
 
 impl<'a> Campaign<'a> {
@@ -73,8 +75,8 @@ impl<'a> Campaign<'a> {
     pub fn new(setup: &'a Setup, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let depth = match setup.deep {
-            false => Depth { commands: random.random_range(1..=8), operations: 400, ends: 40 },
-            true => Depth { commands: random.random_range(40..=300), operations: 5000, ends: 300 },
+            false => Depth { commands: random.random_range(1..=8), operations: 400, ends: 40, early: true },
+            true => Depth { commands: random.random_range(40..=300), operations: 5000, ends: 300, early: false },
         };
         let trail = Trail::default();
         Self { setup, random, seed, trail, end: ScriptEnd::default(), read: Vec::new(), depth }
@@ -200,9 +202,9 @@ impl<'a> Campaign<'a> {
             _ => {}
         }
         line.submit(command, &mut self.trail)?;
-        let early =
-            |campaign: &mut Self, line: &Line| !line.in_flight.is_empty() && !campaign.setup.deep && campaign.chance(3);
-        while line.in_flight.len() > self.depth.commands || early(self, line) {
+        while line.in_flight.len() > self.depth.commands
+            || (!line.in_flight.is_empty() && self.depth.early && self.chance(3))
+        {
             let at = self.random.random_range(0..line.in_flight.len() as u32);
             line.acknowledge(at as usize, &mut self.trail);
         }

@@ -220,6 +220,7 @@ const PROFILES: &[Profile] = &[
     Profile { fingerprint: FingerprintKind::Murmur3, mode: ContentMode::Bytes, steps: 100, spare_pages: 1, ..COMMON },
     // A deep queue: superblocks are opened and collected long before anything is known to have ended.
     Profile { deep: true, shape: (2, 18, 8), count_max: 6, mix: Mix::WRITES, steps: 400, ..COMMON },
+    // Another, of superblocks of a few pages.
     Profile { deep: true, shape: (1, 40, 7), segments: 48, mix: Mix::REMAPS, dealloc_slots: 32, steps: 400, ..COMMON },
 ];
 

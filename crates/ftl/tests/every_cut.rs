@@ -5,7 +5,7 @@
 
 mod kit;
 
-use kit::{Random, content, device};
+use kit::{Random, content, device, fullest};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
@@ -61,8 +61,8 @@ fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -
     let log = (1..200).map(|step| Config { log_bytes: 128 * step, ..config.clone() }).find(works);
     let log = log.unwrap_or_else(|| panic!("{scheme} works on no such device"));
     let config = Config { log_bytes: log.log_bytes + 128 * (variant as u64 + 2) % 768, ..config };
-    let fullest = (config.lpns..400).rev().map(|lpns| Config { lpns, ..config.clone() }).find(works);
-    let lpns = fullest.expect("it works with the fewest").lpns & !1;
+    // Half of them may be homes of the other half.
+    let lpns = fullest(&geometry, &config).lpns & !1;
     (geometry, Config { lpns, ..config })
 }
 

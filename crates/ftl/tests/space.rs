@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{Random, content, device, small_config, small_geometry};
+use kit::{Random, content, device, fullest, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Guard, Guards, Remap, SchemeKind};
 use remap_ssd_media::{Media, OpKind, Outcome, Page};
 
@@ -21,13 +21,6 @@ const SCRIPTS: [Script; 2] = [
     Script { cuts: 12, commands: [1500, 1500], rewritten: 1 },
     Script { cuts: 40, commands: [1500, 150], rewritten: 4 },
 ];
-
-/// As many logical pages as the device can have.
-fn fullest(config: &Config) -> Config {
-    let with = |lpns| Config { lpns, ..config.clone() };
-    let works = |config: &Config| config.check(&small_geometry()).is_ok();
-    (config.lpns..2000).rev().map(with).find(works).expect("fewer work")
-}
 
 /// Each cut undoes every store or every erase, and all that comes after one, so that no superblock counts as dead
 /// that did not before. What goes wrong, if anything does.
@@ -80,7 +73,7 @@ fn run(config: &Config, script: Script, seed: u64) -> Result<(), String> {
 }
 
 fn run_all(config: &Config, seeds: u64) -> Result<(), String> {
-    let configs = [config.clone(), fullest(config)];
+    let configs = [config.clone(), fullest(&small_geometry(), config)];
     for (config, script) in configs.iter().flat_map(|config| SCRIPTS.map(|script| (config, script))) {
         (1..=seeds).try_for_each(|seed| run(config, script, seed))?;
     }

@@ -18,6 +18,12 @@ pub fn small_config(scheme: SchemeKind) -> Config {
     Config { log_bytes: config.log_bytes.max(tables), ..config }
 }
 
+/// The same with as many logical pages as the firmware accepts.
+pub fn fullest(geometry: &Geometry, config: &Config) -> Config {
+    let with = |lpns| Config { lpns, ..config.clone() };
+    (1..geometry.pages()).rev().map(with).find(|config| config.check(geometry).is_ok()).expect("fewer work")
+}
+
 pub fn device(geometry: Geometry, config: &Config) -> Ftl {
     let words = config.nvram_words(&geometry);
     Ftl::format(Media::blank(geometry, ContentMode::Identity, words), config.clone()).expect("the configuration works")
