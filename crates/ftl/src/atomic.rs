@@ -5,12 +5,19 @@
 //! instead, as in FAST'21 §4.3, fails once an overwrite, GC or a demotion has removed one.
 //!
 //! Invariants: recovery ignores every witness whose number is in the slot or in the aborted list; a number stays in
-//! the list while a witness with it exists anywhere, and whoever reclaims drops entries with it (`Core::is_in_force`). Absent: which pages the command touches.
+//! the list while a witness with it exists anywhere, and whoever reclaims drops entries with it (`Core::is_in_force`).
+//!
+//! The list has 64 places, and nothing is written between cuts that come again and again: so recovery itself removes what
+//! carries the numbers. Words of NVRAM (entries, slots, records of deallocations) it zeroes, always. Pages (copies, a log's)
+//! it collects when more than half of the list is in use (`recovery`). Only what it has no flash space for stays: at worst
+//! the list is full and the slot is not given back, and atomic commands are refused until there is space at a power-on.
+//! Absent: which pages the command touches.
 
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::ABORTED_SLOTS;
 use remap_ssd_media::{After, Purpose};
+use std::ops::Range;
 
 /// Starts the command with this number.
 pub fn begin(core: &mut Core, wsn: u64) {
@@ -44,40 +51,51 @@ pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
     Ok(numbers)
 }
 
-/// After recovery: `seen` are the numbers that still have witnesses. They are listed, then the slot is emptied.
-/// `false` if there are more than the list holds.
-pub fn resume(core: &mut Core, mut seen: Vec<u64>) -> bool {
-    let layout = core.layout;
+/// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of some of these.
+pub fn resume(core: &mut Core, mut seen: Vec<u64>, words: &[Range<usize>]) {
     seen.sort_unstable();
     seen.dedup();
-    if seen.len() > ABORTED_SLOTS {
-        return false;
-    }
     // 1. the list, where what stands there already keeps its place  2. the slot. Cut between: both say it.
-    if core.config.guards.has(Guard::AbortedStay) {
-        let mut missing = seen.clone();
-        let mut places = Vec::new();
-        for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
-            let number = core.media.load(word).unwrap_or(0);
-            match missing.iter().position(|wanted| *wanted == number) {
-                Some(at) => {
-                    missing.swap_remove(at);
-                }
-                None => places.push((word, number)),
-            }
-        }
-        for (word, number) in places {
-            let value = missing.pop().unwrap_or(0);
-            if value != number {
-                core.media.store(word, value, Purpose::Meta, After::NOTHING);
-            }
-        }
-    }
-    core.media.fence();
-    if core.media.load(layout.atomic) != Ok(0) {
-        core.media.store(layout.atomic, 0, Purpose::Meta, After::NOTHING);
-        core.media.fence();
-    }
+    // More than the list holds are there only if nothing could go for long: the slot keeps its number then, and no other
+    // command takes it (`is_free`). So there is never one too many.
     core.aborted = seen;
-    true
+    if is_free(core) {
+        if core.config.guards.has(Guard::AbortedStay) {
+            store_list(core);
+        }
+        core.media.fence();
+        if core.media.load(core.layout.atomic) != Ok(0) {
+            core.media.store(core.layout.atomic, 0, Purpose::Meta, After::NOTHING);
+            core.media.fence();
+        }
+    }
+    // At any time: a record part of which is zeroed has lost a torn bit, and counts no more than before.
+    for word in words.iter().cloned().flatten() {
+        core.media.store(word, 0, Purpose::Meta, After::NOTHING);
+    }
+}
+
+/// Can another command be recorded, should power fail in it?
+pub fn is_free(core: &Core) -> bool {
+    core.aborted.len() <= ABORTED_SLOTS
+}
+
+fn store_list(core: &mut Core) {
+    let layout = core.layout;
+    let (mut missing, mut places) = (core.aborted.clone(), Vec::new());
+    for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
+        let number = core.media.load(word).unwrap_or(0);
+        match missing.iter().position(|wanted| *wanted == number) {
+            Some(at) => {
+                missing.swap_remove(at);
+            }
+            None => places.push((word, number)),
+        }
+    }
+    for (word, number) in places {
+        let value = missing.pop().unwrap_or(0);
+        if value != number {
+            core.media.store(word, value, Purpose::Meta, After::NOTHING);
+        }
+    }
 }

@@ -34,6 +34,10 @@ pub enum Refusal {
     /// More pages than an atomic remap may have here.
     #[error("atomic command too large")]
     AtomicTooLarge,
+    /// Interrupted atomic commands have left as many numbers as the device can remember, and there was no flash space at
+    /// power-on to remove what carries them.
+    #[error("no atomic command can be recorded before what interrupted ones left has been removed")]
+    AtomicUnavailable,
     /// Neither files nor lists have room in this device's NVRAM.
     #[error("this device keeps no file map: fs_files and fs_blocks are 0")]
     NoFileMap,
@@ -232,7 +236,7 @@ impl Ftl {
     /// Remaps a range, as if all sources were read first. Unmapped sources unmap their targets.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`, `AtomicTooLarge`, `AtomicUnsupported`.
+    /// `OutOfRange`, `ReadOnly`, `AtomicTooLarge`, `AtomicUnsupported`, `AtomicUnavailable`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
         let Remap { target, source, len, .. } = *command;
         self.end_write();
@@ -243,6 +247,9 @@ impl Ftl {
         }
         if command.atomic && len > self.atomic_pages_max() {
             return Err(Refusal::AtomicTooLarge);
+        }
+        if command.atomic && !atomic::is_free(&self.core) {
+            return Err(Refusal::AtomicUnavailable);
         }
         self.core.stats.host_writes += u64::from(len);
         if target == source || len == 0 {

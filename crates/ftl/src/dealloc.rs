@@ -109,9 +109,9 @@ impl DeallocLog {
         bits
     }
 
-    /// Reads the log back: every intact record, and where to go on. Words that cannot be read are reported by
-    /// their address.
-    pub fn read_back(&mut self, core: &mut Core) -> Result<Vec<(u32, u32, u64)>, usize> {
+    /// Reads the log back: every intact record with its number and its first word, and where to go on. Words that cannot
+    /// be read are reported by their address.
+    pub fn read_back(&mut self, core: &mut Core) -> Result<Vec<(u32, u32, u64, usize)>, usize> {
         let mut found = Vec::new();
         let mut used = [0; 2];
         for (half, used) in used.iter_mut().enumerate() {
@@ -126,7 +126,7 @@ impl DeallocLog {
                 let (when, what) = (DeallocWhen::from_bits(first), DeallocWhat::from_bits(second));
                 let intact = when.torn() && what.torn() || !core.config.guards.has(Guard::TornBits);
                 if intact && u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns) {
-                    found.push((what.lpn(), what.len(), when.wsn()));
+                    found.push((what.lpn(), what.len(), when.wsn(), at));
                 }
             }
         }
@@ -134,7 +134,7 @@ impl DeallocLog {
         self.half = usize::from(used[1] > used[0]);
         self.used = used[self.half];
         self.interrupted = used[self.half ^ 1] > 0;
-        for &(lpn, len, _) in found.iter().filter(|(_, len, _)| *len > 0) {
+        for &(lpn, len, ..) in found.iter().filter(|(_, len, ..)| *len > 0) {
             self.touched.extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
         }
         Ok(found)

@@ -22,10 +22,11 @@ use crate::files::Found;
 use crate::ftl::Ftl;
 use crate::gc::LOST;
 use crate::guard::Guard;
-use crate::layout::ABORTED_SLOTS;
-use crate::superblock::{State, Stream};
+use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
+use crate::superblock::State;
 use remap_ssd_media::{After, Media, OpKind, Purpose, SbId, Stored};
 use serde::Serialize;
+use std::collections::BTreeSet;
 pub use witnesses::{Hinted, Witnesses};
 
 /// Sequence numbers at which a device is refused: half of what 42 bits hold, centuries of writes.
@@ -102,7 +103,8 @@ impl Ftl {
         let mut witnesses = Witnesses::new(&ftl.core);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
         ftl.read_lives(&mut witnesses)?;
-        witnesses.aborted = atomic::read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
+        let aborted = atomic::read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
+        witnesses.aborted(aborted);
         ftl.read_heads(&mut witnesses)?;
         let open = ftl.read_pages(&mut witnesses);
         ftl.read_bitmaps(&mut witnesses)?;
@@ -146,7 +148,11 @@ impl Ftl {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
         let records = self.dealloc.read_back(core).map_err(|word| RecoveryError::NvramDamaged { word })?;
-        for (first, len, wsn) in records {
+        for (first, len, wsn, at) in records {
+            if witnesses.is_aborted(wsn) {
+                witnesses.zero(at..at + DEALLOC_WORDS);
+                continue;
+            }
             for lpn in first..first + len {
                 witnesses.deallocation(core, lpn, wsn);
             }
@@ -176,14 +182,11 @@ impl Ftl {
         open: Vec<SbId>,
         files: &Found,
     ) -> Result<(Self, RecoveryReport), RecoveryError> {
-        let Witnesses { mut report, relocated, lost, aborted_seen, aborted_places, .. } = witnesses;
+        let Witnesses { mut report, relocated, lost, aborted_seen, aborted_pages, aborted_words, .. } = witnesses;
         self.resume_streams(&open);
         self.files.repair(&mut self.core, files);
-        report.aborted = aborted_seen.len() as u64;
-        let crowded = aborted_seen.len() > ABORTED_SLOTS / 2;
-        if !atomic::resume(&mut self.core, aborted_seen) {
-            return Err(RecoveryError::NoSpace);
-        }
+        atomic::resume(&mut self.core, aborted_seen, &aborted_words);
+        report.aborted = self.core.aborted.len() as u64;
         self.paused = true;
         self.keep_relocated(relocated).map_err(|_| RecoveryError::NoSpace)?;
         self.paused = false;
@@ -191,8 +194,8 @@ impl Ftl {
             return Err(RecoveryError::NoSpace);
         }
         report.lost = self.mark_lost(lost).map_err(|_| RecoveryError::NoSpace)?;
-        if crowded {
-            self.bury(aborted_places.into_iter().collect());
+        if self.core.aborted.len() > ABORTED_SLOTS / 2 {
+            self.drop_aborted(aborted_pages);
         }
         Ok((self, report))
     }
@@ -236,15 +239,31 @@ impl Ftl {
         Ok(lost.len() as u64)
     }
 
-    /// Collects the superblocks that hold witnesses of aborted commands, so that their numbers can be forgotten.
-    fn bury(&mut self, places: Vec<SbId>) {
-        for sb in places {
-            let entry = self.core.blocks.get(sb);
-            if entry.state == State::Closed && entry.stream != Stream::Log && self.core.blocks.free() > 1 {
-                self.begin_job_on(sb, 1);
-                if self.finish_job().is_err() {
-                    return;
-                }
+    /// The list of aborted commands is crowded: what carries their numbers on flash goes, so that the next power-on can
+    /// forget them. Words of NVRAM went before.
+    ///
+    /// Each superblock goes in the way in which garbage collection and a log's reclaiming take one, whose cuts are the same
+    /// here. An atomic command after this enters the slot only after the last "dead" (every store before the slot's fence),
+    /// so that a cut leaves its number and those that could not go: no number is added before what was here has gone.
+    fn drop_aborted(&mut self, pages: BTreeSet<SbId>) {
+        self.scheme.drop_aborted(&mut self.core);
+        // What a victim's pages may open. Less is left only when the device is at its end, and what is left then is
+        // recovery's: the numbers stay, and `atomic` sees to it that there are never too many.
+        let kept_free = self.core.geometry.groups() * self.core.config.gc_policy.zones() as u32;
+        for sb in pages {
+            let blocks = &mut self.core.blocks;
+            let entry = blocks.get(sb);
+            let can_go = matches!(entry.state, State::Open | State::Closed) && !blocks.is_in_last_cycle(entry);
+            let needed = blocks.owners(sb).live + self.scheme.unplaceable(&self.core, sb);
+            let blocks = &mut self.core.blocks;
+            if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
+                continue;
+            }
+            // A superblock that was being filled stays without a tail.
+            blocks.abandon(sb);
+            self.begin_job_on(sb, 1);
+            if self.finish_job().is_err() {
+                return;
             }
         }
     }

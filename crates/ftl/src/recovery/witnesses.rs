@@ -9,6 +9,7 @@ use crate::map::Mapping;
 use crate::superblock::State;
 use remap_ssd_media::{Oob, Ppn, SbId};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// What recovery has heard so far.
 pub struct Witnesses {
@@ -17,9 +18,11 @@ pub struct Witnesses {
     when: Vec<u64>,
     live: Vec<bool>,
     newest: u64,
-    pub(super) aborted: Vec<u64>,
+    aborted: Vec<u64>,
     pub(super) aborted_seen: Vec<u64>,
-    pub(super) aborted_places: BTreeSet<SbId>,
+    /// Superblocks with pages that carry such a number, and words of NVRAM that do.
+    pub(super) aborted_pages: BTreeSet<SbId>,
+    pub(super) aborted_words: Vec<Range<usize>>,
     /// Sources of relocations, with the number of the relocation.
     pub(super) relocated: Vec<(u32, u64)>,
     pub(super) lost: Vec<u32>,
@@ -51,7 +54,8 @@ impl Witnesses {
             newest: 0,
             aborted: Vec::new(),
             aborted_seen: Vec::new(),
-            aborted_places: BTreeSet::new(),
+            aborted_pages: BTreeSet::new(),
+            aborted_words: Vec::new(),
             relocated: Vec::new(),
             lost: Vec::new(),
             hinted: Vec::new(),
@@ -78,13 +82,27 @@ impl Witnesses {
         self.newest = self.newest.max(wsn);
     }
 
-    fn is_aborted(&mut self, wsn: u64, place: Option<SbId>) -> bool {
+    /// Numbers of aborted commands: they are not handed out again.
+    pub(super) fn aborted(&mut self, numbers: Vec<u64>) {
+        numbers.iter().for_each(|number| self.saw(*number));
+        self.aborted = numbers;
+    }
+
+    /// Is this the number of an aborted command? Then whatever carries it is a reason to go on remembering it.
+    #[inline]
+    pub fn is_aborted(&mut self, wsn: u64) -> bool {
         if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
             return false;
         }
-        self.aborted_seen.push(wsn);
-        self.aborted_places.extend(place);
+        if self.aborted_seen.last() != Some(&wsn) {
+            self.aborted_seen.push(wsn);
+        }
         true
+    }
+
+    /// These words of NVRAM say only what an aborted command did: recovery zeroes them, before the scheme's `resume`.
+    pub fn zero(&mut self, words: Range<usize>) {
+        self.aborted_words.push(words);
     }
 
     #[inline]
@@ -102,7 +120,8 @@ impl Witnesses {
     pub(super) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
-        if !self.aborted.is_empty() && self.is_aborted(wsn, Some(core.geometry.superblock(ppn))) {
+        if self.is_aborted(wsn) {
+            self.aborted_pages.insert(core.geometry.superblock(ppn));
             return;
         }
         self.consider(core, lpn, wsn, Some(Mapping { ppn, remapped: false }));
@@ -118,14 +137,18 @@ impl Witnesses {
         self.hinted.push(Hinted { lpn: oob.lpn(), wsn: oob.wsn(), opened, home, ppn });
     }
 
-    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation loses it.
-    pub fn remap(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64, source: Option<u32>) {
+    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation loses it. `false` if it
+    /// is of an aborted command: the scheme keeps no such entry, and has its words zeroed (`zero`).
+    pub fn remap(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64, source: Option<u32>) -> bool {
         self.saw(wsn);
         self.report.records += 1;
+        if self.is_aborted(wsn) {
+            return false;
+        }
         let sb = core.geometry.superblock(ppn);
         let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
-        if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns || self.is_aborted(wsn, Some(sb)) {
-            return;
+        if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns {
+            return true;
         }
         self.consider(core, lpn, wsn, Some(Mapping { ppn, remapped: true }));
         if let Some(source) = source.filter(|source| *source < core.config.lpns) {
@@ -134,6 +157,7 @@ impl Witnesses {
                 self.relocated.push((source, wsn));
             }
         }
+        true
     }
 
     /// An LPN was deallocated.
@@ -141,9 +165,6 @@ impl Witnesses {
     pub(super) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
-        if !self.aborted.is_empty() && self.is_aborted(wsn, None) {
-            return;
-        }
         self.consider(core, lpn, wsn, None);
     }
 

@@ -16,8 +16,9 @@ use crate::guard::Guard;
 use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
-use crate::superblock::{State, Stream};
+use crate::superblock::{Open, State, Stream};
 use remap_ssd_media::{After, ClearId, Geometry, Oob, OpKind, Ppn, Purpose, SbId, Stored};
+use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
 const PAGE_BYTES: u64 = remap_ssd_media::geometry::PAGE_BYTES as u64;
@@ -43,6 +44,8 @@ pub(super) struct FLog {
     clears: [ClearId; 2],
     /// What recovery found in the buffers.
     saved: Vec<u64>,
+    /// Superblocks of the log in which it found entries of aborted commands.
+    aborted: BTreeSet<SbId>,
     index: OwnerIndex,
     fullest: u32,
     hopeless_below: u64,
@@ -88,6 +91,7 @@ impl FLog {
             buffered: 0,
             clears: [ClearId::default(); 2],
             saved: Vec::new(),
+            aborted: BTreeSet::new(),
             index: OwnerIndex::new(geometry),
             fullest: 0,
             hopeless_below: 0,
@@ -177,9 +181,7 @@ impl FLog {
         if self.has_room(core, 1) {
             return true;
         }
-        let pages = core.blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
-        let superblocks = pages.div_ceil(core.config.data_pages(&core.geometry)) + 1;
-        let pays = invalid * INVALID_SHARE > self.entries() && core.blocks.free() > superblocks;
+        let pays = invalid * INVALID_SHARE > self.entries() && core.blocks.free() > self.superblocks_of_valid(core);
         if may_reclaim && pays {
             self.reclaim(core, false);
         }
@@ -194,12 +196,14 @@ impl FLog {
     }
 
     /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut, a superblock that has
-    /// just been begun is gone on with: rewriting that is cut again and again must not begin one each time.
+    /// just been begun is gone on with: rewriting that is cut again and again must not begin one each time. None that has
+    /// entries of aborted commands is: they are what rewriting gets rid of.
     fn reclaim(&mut self, core: &mut Core, go_on: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
         self.index.settle(core);
-        let begun = core.blocks.open(Stream::Log).filter(|open| go_on && open.next * 2 < open.end).map(|open| open.sb);
+        let goes_on = |open: &&Open| go_on && open.next * 2 < open.end && !self.aborted.contains(&open.sb);
+        let begun = core.blocks.open(Stream::Log).filter(goes_on).map(|open| open.sb);
         if begun.is_none() {
             core.blocks.close_log();
         }
@@ -237,14 +241,24 @@ impl FLog {
         self.index = index;
     }
 
-    fn tell(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) {
+    /// `false` for an entry of an aborted command.
+    fn tell(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
         let entry = LogEntry::from_words(words);
         if entry.is_intact() && entry.is_current(core) {
             let ppn = Ppn(entry.ppn());
-            witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None);
+            if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
+                return false;
+            }
             let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
             self.index.push_unchecked(core, &remapping);
         }
+        true
+    }
+
+    /// Superblocks that rewriting the log may open.
+    fn superblocks_of_valid(&self, core: &Core) -> u32 {
+        let pages = core.blocks.remapped_total().div_ceil(self.slots as u64) as u32 + 1;
+        pages.div_ceil(core.config.data_pages(&core.geometry)) + 1
     }
 }
 
@@ -305,6 +319,7 @@ impl RemapScheme for FLog {
         logs.sort_unstable();
         for (_, sb) in logs {
             self.superblocks.push(sb);
+            let incarnation = core.blocks.get(sb).life.incarnation() & 63;
             for offset in 0..core.geometry.pages_per_superblock() {
                 let page = core.geometry.page(sb, offset);
                 if !core.media.is_programmed(page) {
@@ -312,14 +327,19 @@ impl RemapScheme for FLog {
                 }
                 witnesses.report.log_pages += 1;
                 let Ok(Some((oob, bytes))) = core.media.read_meta(page, Purpose::Meta) else { continue };
-                if oob.lpn() != Oob::LOG {
+                // A page of the incarnation before is in a block whose erase was cut: what it says, and which commands of
+                // those it tells of were aborted, nobody keeps any more.
+                let is_present = oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
+                if oob.lpn() != Oob::LOG || !is_present {
                     continue;
                 }
                 self.pages.push(page);
                 for entry in bytes.chunks_exact(16) {
                     let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
                     let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
-                    self.tell(core, witnesses, [first, second]);
+                    if !self.tell(core, witnesses, [first, second]) {
+                        self.aborted.insert(sb);
+                    }
                 }
             }
         }
@@ -333,9 +353,7 @@ impl RemapScheme for FLog {
                 saved.push([first, second]);
             }
         }
-        for words in &saved {
-            self.tell(core, witnesses, *words);
-        }
+        saved.retain(|words| self.tell(core, witnesses, *words));
         self.saved = saved.concat();
         Ok(())
     }
@@ -359,6 +377,13 @@ impl RemapScheme for FLog {
         self.clears =
             [0, 1].map(|buffer| core.media.clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL));
         true
+    }
+
+    fn drop_aborted(&mut self, core: &mut Core) {
+        self.aborted.retain(|sb| self.superblocks.contains(sb));
+        if !self.aborted.is_empty() && core.blocks.free() > self.superblocks_of_valid(core) {
+            self.reclaim(core, true);
+        }
     }
 
     fn usage(&self, core: &Core) -> Usage {

@@ -307,7 +307,10 @@ impl RemapScheme for LocalFlash {
             }
             let ppn = Ppn(entry.ppn());
             let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
-            witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None);
+            if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
+                self.stale.push(slot);
+                continue;
+            }
             let entry = RmmEntry::of(&remapping, core.geometry.offset(ppn));
             self.cached[core.geometry.superblock(ppn).0 as usize].push(Cached { slot, entry });
         }

@@ -281,6 +281,10 @@ pub trait RemapScheme: Send {
     /// Metadata that is damaged beyond repair.
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError>;
 
+    /// Recovery again, after `resume`: pages of the scheme's own with entries of aborted commands go, as far as there is
+    /// room for what takes their place. Entries in NVRAM have been zeroed.
+    fn drop_aborted(&mut self, _core: &mut Core) {}
+
     /// The tables are rebuilt: restore the room that GC relies on. `false` if there is no flash space left for what
     /// must be made durable.
     fn resume(&mut self, core: &mut Core) -> bool;

@@ -432,7 +432,10 @@ impl RemapScheme for NLog {
                 let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
                 if intact && entry.is_current(core) {
                     let ppn = Ppn(entry.ppn());
-                    witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None);
+                    if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
+                        witnesses.zero(at..at + SLOT_WORDS);
+                        continue;
+                    }
                     let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
                     self.index.push_unchecked(core, &remapping);
                 }

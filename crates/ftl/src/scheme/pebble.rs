@@ -350,12 +350,14 @@ impl RemapScheme for Pebble {
             let mut taken = 0;
             for at in first..first + len {
                 let word = core.media.load(at).map_err(|_| damaged(at))?;
-                taken += u32::from(word != 0);
                 let slot = Slot::from_bits(word);
-                if slot.valid() {
-                    let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
-                    witnesses.remap(core, slot.lpn(), ppn, head.base() + u64::from(slot.age()), None);
+                let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
+                let wsn = head.base() + u64::from(slot.age());
+                if slot.valid() && !witnesses.remap(core, slot.lpn(), ppn, wsn, None) {
+                    witnesses.zero(at..at + 1);
+                    continue;
                 }
+                taken += u32::from(word != 0);
             }
             self.rooms[index as usize] = Room { base: Some(head.base()), taken, clear: ClearId::default() };
         }

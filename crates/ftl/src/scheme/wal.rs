@@ -311,7 +311,8 @@ impl RemapScheme for Wal {
             let commit = Commit::from_words([first, second]);
             let in_range = |from: u32| u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns);
             let intact = commit.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if !intact || !in_range(commit.target()) || !in_range(commit.source()) {
+            if !intact || !in_range(commit.target()) || !in_range(commit.source()) || witnesses.is_aborted(commit.wsn())
+            {
                 torn.push(slot);
                 continue;
             }

@@ -189,6 +189,16 @@ impl Superblocks {
         }
     }
 
+    /// Stops filling a superblock that is to be collected at once: it gets no tail.
+    pub fn abandon(&mut self, sb: SbId) {
+        for open in self.open.iter_mut().chain(self.waiting.iter_mut().flatten()) {
+            if open.as_ref().is_some_and(|open| open.sb == sb) {
+                *open = None;
+            }
+        }
+        self.get_mut(sb).state = State::Closed;
+    }
+
     /// Closes the open superblock of a log: its pages describe themselves, so it has no tail.
     pub fn close_log(&mut self) {
         if let Some(open) = self.open[Stream::Log as usize].take() {

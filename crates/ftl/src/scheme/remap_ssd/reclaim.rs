@@ -267,7 +267,9 @@ impl RemapSsd {
             }
             if entry.offset() < core.geometry.pages_per_superblock() {
                 let ppn = core.geometry.page(sb, entry.offset());
-                witnesses.remap(core, entry.target(), ppn, entry.wsn(), entry.relocated_source());
+                if !witnesses.remap(core, entry.target(), ppn, entry.wsn(), entry.relocated_source()) {
+                    witnesses.zero(at..at + entry_words);
+                }
             }
         }
         Ok(())

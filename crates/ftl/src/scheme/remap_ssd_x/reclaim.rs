@@ -22,7 +22,8 @@ const TRIES: usize = 4;
 
 /// What a scan of a group comes across.
 enum Found {
-    Extent(Extent),
+    /// And the words that it is in.
+    Extent(Extent, Range<usize>),
     /// A slot whose first word cannot be read: whatever is known of these LPNs may be old.
     Lost(Range<u32>),
     /// A word without which nothing tells which LPNs are concerned.
@@ -143,8 +144,8 @@ impl RemapSsdX {
         let mut lost = false;
         self.scan(core, sb, |_, found| {
             match found {
-                Found::Extent(extent) if extent.offset + extent.pages <= pages => out.push(extent),
-                Found::Extent(_) => {}
+                Found::Extent(extent, _) if extent.offset + extent.pages <= pages => out.push(extent),
+                Found::Extent(..) => {}
                 Found::Lost(_) | Found::Unknown(_) => lost = true,
             }
             Ok(())
@@ -166,20 +167,24 @@ impl RemapSsdX {
         for index in 0..chain.segments.len() {
             self.segments.prefetch(core, chain, index + 2);
             // A relocation of several pages whose sources are in the next slot.
-            let mut waiting: Option<Extent> = None;
+            let mut waiting: Option<(Extent, usize)> = None;
+            let alone = |(extent, at): (Extent, usize)| Found::Extent(extent, at..at + SLOT_WORDS);
             for at in self.segments.places(chain, index) {
                 let found = match (core.media.load(at), core.media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
                     (Ok(first), Ok(second)) => match Extent::read(first, second, torn_bits) {
                         Some(Slot::Sources(source, wsn)) => {
-                            let extent = waiting.take();
-                            let source = extent.filter(|extent| extent.wsn == wsn).map(|_| source);
-                            extent.map(|extent| Found::Extent(Extent { source, ..extent }))
+                            waiting.take().map(|(extent, first)| match extent.wsn == wsn {
+                                true => {
+                                    Found::Extent(Extent { source: Some(source), ..extent }, first..at + SLOT_WORDS)
+                                }
+                                false => alone((extent, first)),
+                            })
                         }
-                        Some(Slot::Extent(extent, false)) => Some(Found::Extent(extent)),
+                        Some(Slot::Extent(extent, false)) => Some(alone((extent, at))),
                         Some(Slot::Extent(extent, true)) => {
-                            if let Some(before) = waiting.replace(extent) {
-                                on(core, Found::Extent(before))?;
+                            if let Some(before) = waiting.replace((extent, at)) {
+                                on(core, alone(before))?;
                             }
                             continue;
                         }
@@ -189,14 +194,14 @@ impl RemapSsdX {
                     (_, Err(_)) => Some(Found::Unknown(at + 1)),
                 };
                 if let Some(before) = waiting.take() {
-                    on(core, Found::Extent(before))?;
+                    on(core, alone(before))?;
                 }
                 if let Some(found) = found {
                     on(core, found)?;
                 }
             }
             if let Some(before) = waiting {
-                on(core, Found::Extent(before))?;
+                on(core, alone(before))?;
             }
         }
         Ok(())
@@ -212,11 +217,16 @@ impl RemapSsdX {
             self.groups[index] = Group { chain, may_join: true, ..Group::default() };
             let mut covered = 0;
             self.scan(core, sb, |core, found| match found {
-                Found::Extent(extent) => {
-                    covered += u64::from(extent.pages);
+                Found::Extent(extent, words) => {
+                    let mut counts = true;
                     for at in (0..extent.pages).filter(|at| extent.offset + at < pages) {
                         let ppn = core.geometry.page(sb, extent.offset + at);
-                        witnesses.remap(core, extent.lpn + at, ppn, extent.wsn_of(at), extent.source_of(at));
+                        counts &= witnesses.remap(core, extent.lpn + at, ppn, extent.wsn_of(at), extent.source_of(at));
+                    }
+                    // The pages of an atomic command have one number.
+                    match counts {
+                        true => covered += u64::from(extent.pages),
+                        false => witnesses.zero(words),
                     }
                     Ok(())
                 }

@@ -429,7 +429,9 @@ impl RemapScheme for ShadowOob {
             let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
             if intact && entry.is_current(core) {
                 let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
-                witnesses.remap(core, lpn, ppn, wsn, None);
+                if !witnesses.remap(core, lpn, ppn, wsn, None) {
+                    continue; // It is not armed with again.
+                }
                 let tag = Tag::new(SAVED, lpn, core.geometry.offset(ppn), wsn);
                 self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
             }
