@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
-use remap_ssd_nvme::spec::command::{CopyRange, Cqe, Sqe};
+use remap_ssd_nvme::spec::command::{CopyRange, Cqe, DsmRange, Sqe};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_vfio::{Service, ServiceError};
@@ -261,6 +261,47 @@ fn a_driver_finds_the_controller_and_its_data_come_back() {
     // Shutdown completes.
     guest.write(0x14, 0x0046_4001);
     assert_eq!(guest.read(0x1c), 1 | 2 << 2);
+    drop(guest);
+    rig.stop();
+}
+
+/// Linux gives a page for 256 ranges with every trim; its number of ranges says how many there are.
+#[test]
+fn trims_of_one_range_and_of_256_deallocate_what_they_name() {
+    let rig = Rig::new(Latency::None);
+    let mut guest = rig.guest();
+    guest.enable();
+    guest.create_queues();
+    guest.put(DATA, &[7; 16 << 12]);
+    let list: Vec<u8> = (1..16u64).flat_map(|page| (DATA + page * 4096).to_le_bytes()).collect();
+    guest.put(BASE + 0x8000, &list);
+    for block in (0..1024).step_by(16) {
+        assert_eq!(guest.io(command(io::WRITE, [block, 0, 15], [DATA, BASE + 0x8000])), Status::SUCCESS);
+    }
+    let deallocated = |rig: &Rig| rig.subsystem.device().ftl().stats().host_deallocations;
+    let ranges = |first: u64| {
+        let range = |index: u64| DsmRange { attributes: 0, blocks: 2, slba: first + 4 * index };
+        (0..256).map(range).collect::<Vec<_>>()
+    };
+    let deallocate = 1 << 2;
+
+    let before = deallocated(&rig);
+    guest.put(BASE + 0x9000, ranges(2).as_bytes());
+    assert_eq!(guest.io(command(io::DATASET_MANAGEMENT, [0, deallocate, 0], [BASE + 0x9000, 0])), Status::SUCCESS);
+    assert_eq!(deallocated(&rig), before + 2, "one range of two blocks");
+
+    // The list may lie across two pages.
+    let (start, end) = (BASE + 0x9800, BASE + 0xb000);
+    let all = ranges(0);
+    guest.put(start, &all.as_bytes()[..0x800]);
+    guest.put(end, &all.as_bytes()[0x800..]);
+    assert_eq!(guest.io(command(io::DATASET_MANAGEMENT, [255, deallocate, 0], [start, end])), Status::SUCCESS);
+    assert_eq!(deallocated(&rig), before + 2 + 512);
+    assert_eq!(guest.io(command(io::READ, [1018, 0, 3], [DATA, scattered(&guest, 4)[1]])), Status::SUCCESS);
+    assert!(guest.get(DATA, 4096).iter().all(|byte| *byte == 7), "block 1018 is in no range");
+    for (page, content) in [(1, 7), (2, 0), (3, 0)] {
+        assert!(guest.get(DATA + page * 0x2000, 4096).iter().all(|byte| *byte == content), "block 1018 + {page}");
+    }
     drop(guest);
     rig.stop();
 }

@@ -98,8 +98,8 @@ impl Association {
         if self.transport == Transport::Fabrics {
             // Keep alive in steps of 1 s.
             id.kas = 10;
-            // SGLs, data and offsets in capsules.
-            id.sgls = 1 | 1 << 20;
+            // SGLs, longer than the data if the host likes, and offsets in capsules.
+            id.sgls = 1 | 1 << 18 | 1 << 20;
             id.ioccsz = (64 + IN_CAPSULE_BYTES) / 16;
             id.iorcsz = 1;
             id.msdbd = 1;

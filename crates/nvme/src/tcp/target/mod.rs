@@ -19,7 +19,8 @@ pub use port::{Advertised, Allowed, Port};
 
 use super::wire::{self, Agreement, Pdu};
 use crate::controller::{
-    Association, IN_CAPSULE_BYTES, IoRequest, QUEUE_ENTRIES_MAX, Subsystem, Transfer, admin_transfer, fabrics_kind,
+    Association, IN_CAPSULE_BYTES, IoRequest, QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer,
+    admin_transfer, fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
@@ -222,26 +223,43 @@ impl Connection {
             Ok(checked) => checked,
             Err(status) => return self.refuse(&sqe, status, turn),
         };
-        let Sgl { identifier, address, length, .. } = sqe.sgl;
-        match (transfer, identifier) {
-            (Transfer::None, _) => {}
-            (Transfer::ToHost(bytes), Sgl::TRANSPORT) if length >= bytes => {}
-            (Transfer::ToHost(_), Sgl::TRANSPORT) => return self.refuse(&sqe, Status::SGL_LENGTH, turn),
-            (Transfer::FromHost(bytes), Sgl::TRANSPORT | Sgl::IN_CAPSULE) if length != bytes => {
-                return self.refuse(&sqe, Status::SGL_LENGTH, turn);
-            }
-            (Transfer::FromHost(bytes), Sgl::TRANSPORT) => {
-                self.transfers.add(sqe, want, bytes);
+        let bytes = match self.transfer(&sqe, transfer, pdu.data.len()) {
+            Ok(bytes) => bytes,
+            Err(status) => return self.refuse(&sqe, status, turn),
+        };
+        match sqe.sgl.identifier {
+            Sgl::TRANSPORT if matches!(transfer, Transfer::FromHost(_)) => {
+                self.transfers.add(sqe, want, bytes as u32);
                 self.transfers.grant(self.agreed.unwrap_or_default(), turn.out.open());
-                return Ok(());
+                Ok(())
             }
-            (Transfer::FromHost(_), Sgl::IN_CAPSULE) if address != 0 || pdu.data.len() != length as usize => {
-                return self.refuse(&sqe, Status::DATA_TRANSFER, turn);
-            }
-            (Transfer::FromHost(_), Sgl::IN_CAPSULE) => {}
-            _ => return self.refuse(&sqe, Status::SGL_TYPE, turn),
+            _ => self.execute(&sqe, want, pdu.data.get(..bytes).unwrap_or_default(), turn),
         }
-        self.execute(&sqe, want, pdu.data, turn)
+    }
+
+    /// Checks a command's SGL against the data it moves; how many bytes the host sends.
+    ///
+    /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux sends 4,096 bytes with
+    /// Dataset Management, whatever its number of ranges says.
+    fn transfer(&self, sqe: &Sqe, transfer: Transfer, in_capsule: usize) -> Result<usize, Status> {
+        let Sgl { identifier, address, length, .. } = sqe.sgl;
+        let (Transfer::FromHost(needed) | Transfer::ToHost(needed)) = transfer else { return Ok(0) };
+        let from_host = matches!(transfer, Transfer::FromHost(_));
+        match identifier {
+            Sgl::TRANSPORT => {}
+            Sgl::IN_CAPSULE if from_host => {}
+            _ => return Err(Status::SGL_TYPE),
+        }
+        if length < needed {
+            return Err(Status::SGL_LENGTH);
+        }
+        if length > TRANSFER_BYTES_MAX {
+            return Err(Status::INVALID_FIELD);
+        }
+        if identifier == Sgl::IN_CAPSULE && (address != 0 || in_capsule != length as usize) {
+            return Err(Status::DATA_TRANSFER);
+        }
+        Ok(if from_host { needed as usize } else { 0 })
     }
 
     /// What a command wants, and the data it moves.
