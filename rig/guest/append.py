@@ -93,6 +93,7 @@ def check(base, record):
     for line in open(record):
         kind, way, number = line.split()
         (acked if kind == "ack" else tried).setdefault(way, []).append(int(number))
+    assert acked, "nothing was acknowledged, so nothing was tested"
 
     data = open(f"{base}/log", "rb").read()
     for number in acked.get("log", []):
