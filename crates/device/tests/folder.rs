@@ -97,23 +97,32 @@ fn command(device: &mut Device, oracle: &mut Oracle, numbers: &mut Numbers) {
     }
 }
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
 fn survives(scheme: SchemeKind, dedup: bool) {
     let (live, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let mut device = Device::create_in_folder(live.path(), tiny(scheme, dedup), Some(16 << 10)).expect("room for it");
     std::fs::copy(live.path().join("device.toml"), copy.path().join("device.toml")).expect("room for it");
     let mut oracle = Oracle(vec![vec![0]; LPNS as usize]);
-    let mut numbers = Numbers(scheme.name().len() as u64);
+    let mut numbers = Numbers(number("FOLDER_SEED").unwrap_or(0) + scheme.name().len() as u64);
     let mut versions = vec![files(live.path())];
     let (mut lost, mut erases) = (0, 0);
-    for step in 0..500 {
+    for step in 0..number("FOLDER_STEPS").unwrap_or(500) {
         let syncs = device.ftl().media().syncs();
         command(&mut device, &mut oracle, &mut numbers);
-        if device.ftl().media().syncs() != syncs {
+        let now = files(live.path());
+        let begins = |file: usize| versions[versions.len() - 1][file][..16] != now[file][..16];
+        if begins(3) || begins(4) {
+            // A journal is begun when its state is durable: what came before the command is.
+            versions = vec![now];
+        } else if device.ftl().media().syncs() != syncs {
             // The firmware synced in the middle of the command: what came before is durable, the command may be.
-            versions = vec![files(live.path())];
+            versions = vec![now];
             erases += 1;
         } else {
-            versions.push(files(live.path()));
+            versions.push(now);
         }
         if numbers.below(12) == 0 {
             device.sync().expect("the disk works");

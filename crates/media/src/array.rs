@@ -54,8 +54,7 @@ impl Contents {
             Contents::None => {}
             Contents::Identity(cells) => cells.set(at, 0),
             Contents::Bytes(cells) => cells[at] = None,
-            // Nobody reads it as data before it is programmed again.
-            Contents::Mapped(_) => {}
+            Contents::Mapped(pages) => pages.blank(at),
         }
     }
 }
@@ -302,6 +301,15 @@ impl NandArray {
             Contents::Identity(cells) => PageView::Identity(cells.get(at)),
             Contents::Bytes(cells) => cells[at].as_deref().map_or(PageView::Unknown, PageView::Bytes),
             Contents::Mapped(pages) => PageView::Bytes(pages.page(at)),
+        }
+    }
+
+    /// Does a page of data hold what was stored in it, as far as that is known?
+    #[inline]
+    pub(crate) fn is_whole(&self, ppn: Ppn) -> bool {
+        match &self.contents {
+            Contents::Mapped(pages) => self.is_meta(ppn) || pages.is_whole(ppn.0 as usize),
+            _ => true,
         }
     }
 

@@ -56,6 +56,17 @@ pub enum ImageError {
     /// Written by another version.
     #[error("image version {0}, this program reads version {VERSION}")]
     Version(u32),
+    /// A folder written by another version.
+    #[error("image version {0}, this program reads versions 1 and 2")]
+    FolderVersion(u32),
+    /// A file lacks blocks that a write may need one day, and there is no room for them.
+    #[error("{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}")]
+    NoRoom {
+        /// The file's name.
+        file: String,
+        /// The system's reason.
+        error: io::Error,
+    },
     /// Another process has it open.
     #[error("the image is in use by another process")]
     InUse,

@@ -1,24 +1,36 @@
 //! What happened since the last state was written: one record an operation, in order.
 //!
 //! ```text
-//! header   16 bytes: magic, generation
+//! header   16 bytes: magic, generation (32 bits), CRC of both
 //! records  a head of 8 bytes, then `words` words of 8 bytes
 //! ```
 //! Invariants: a record counts only if its CRC, seeded with generation and position, fits: what an earlier use of the
-//! file left behind does not, nor does anything after the first gap. Absent: what records do (the folder's).
+//! file left behind does not, nor does anything after the first gap. The header's word and each record's head are one store
+//! of 8 bytes, so that a process that dies leaves the old one or the new one. `Ended` is appended only after a sync has
+//! returned: behind a gap it proves that the gap was durable once. Absent: what records do (the folder's).
 
 use crate::oob::{OOB_BYTES, Oob};
 use bitfield_struct::bitfield;
 use memmap2::MmapMut;
+use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Bytes before the first record.
 pub(super) const HEADER_BYTES: usize = 16;
-const MAGIC: [u8; 8] = *b"RMPJRNL1";
+const MAGIC: [u8; 8] = *b"RMPJRNL2";
+/// Of version 1, whose headers hold a generation of 64 bits and no CRC.
+const MAGIC_1: [u8; 8] = *b"RMPJRNL1";
 /// Words of one store record, at most.
 pub(super) const STORE_WORDS_MAX: usize = 254;
 /// Bytes of the longest record.
 pub(super) const RECORD_BYTES_MAX: usize = 8 + (STORE_WORDS_MAX + 1) * 8;
+
+/// Second word of the header.
+#[bitfield(u64)]
+struct Begun {
+    generation: u32,
+    crc: u32,
+}
 
 /// First 8 bytes of a record.
 #[bitfield(u64)]
@@ -44,6 +56,7 @@ const SPOIL: u8 = 4;
 const STORE: u8 = 5;
 const CLEAR: u8 = 6;
 const SYNCED: u8 = 7;
+const ENDED: u8 = 8;
 
 /// What a page holds, in 16 bits: data, or so many bytes of metadata less one, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +95,23 @@ pub(super) enum Record<'a> {
     Store { word: u64, values: &'a [u64] },
     /// A range of NVRAM was zeroed.
     Clear { start: u64, len: u64 },
-    /// Everything before this record is durable, contents too.
+    /// When this record is durable, everything before it is, contents too.
     Synced,
+    /// Everything before this record is durable already.
+    Ended,
+}
+
+/// What the header of a journal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderFound {
+    /// It was begun with this generation.
+    Begun(u64),
+    /// It was begun by version 1, with this generation.
+    BegunBy1(u64),
+    /// Only zeroes: it was never begun.
+    Blank,
+    /// Nothing that was ever written.
+    Garbage,
 }
 
 /// A journal in a mapped file.
@@ -100,19 +128,34 @@ impl Journal {
 
     /// Begins anew; durable only after `sync`.
     pub(super) fn begin(&mut self, generation: u64) {
+        // 1. the word  2. the magic, which differs only where version 1 had the file. Killed in between, the header is of
+        // version 1 still, so of an older generation.
+        self.map[8..16].copy_from_slice(&begun(generation).into_bits().to_le_bytes());
+        compiler_fence(Ordering::SeqCst);
         self.map[..8].copy_from_slice(&MAGIC);
-        self.map[8..16].copy_from_slice(&generation.to_le_bytes());
         (self.generation, self.at) = (generation, HEADER_BYTES);
+    }
+
+    /// What the header says.
+    pub(super) fn header(&self) -> HeaderFound {
+        let word = self.map[8..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let generation = u64::from(Begun::from_bits(word).generation());
+        match *self.map.first_chunk::<8>().expect("a journal is longer than its header") {
+            MAGIC if begun(generation).into_bits() == word => HeaderFound::Begun(generation),
+            MAGIC_1 => HeaderFound::BegunBy1(word),
+            [0, 0, 0, 0, 0, 0, 0, 0] if word == 0 => HeaderFound::Blank,
+            _ => HeaderFound::Garbage,
+        }
     }
 
     pub(super) fn sync(&self) -> std::io::Result<()> {
         self.map.flush_range(0, self.at)
     }
 
-    /// Is there room for the longest record, and for a `Synced` after it?
+    /// Is there room for the longest record, and for a `Synced` and an `Ended` after it?
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.at + RECORD_BYTES_MAX + 8 <= self.map.len()
+        self.at + RECORD_BYTES_MAX + 16 <= self.map.len()
     }
 
     /// Appends a record.
@@ -143,6 +186,7 @@ impl Journal {
                 (CLEAR, 0, &words[..2])
             }
             Record::Synced => (SYNCED, 0, &words[..0]),
+            Record::Ended => (ENDED, 0, &words[..0]),
         };
         self.put(kind, page_kind, payload.iter().copied(), payload.len());
     }
@@ -161,19 +205,60 @@ impl Journal {
         self.at = end;
     }
 
-    /// Reads what is there of a generation: offsets of its records up to the first that does not count.
+    /// Reads what is there of a generation, whatever the header says: offsets of its records up to the first that does
+    /// not count.
     pub(super) fn read(&mut self, generation: u64) -> Vec<usize> {
         let mut found = Vec::new();
         self.generation = generation;
         self.at = HEADER_BYTES;
-        if self.map[..8] != MAGIC || self.map[8..16] != generation.to_le_bytes() {
-            return found;
-        }
         while let Some(end) = self.end_of(self.at) {
             found.push(self.at);
             self.at = end;
         }
         found
+    }
+
+    /// Where the records end that `read` found.
+    pub(super) fn end(&self) -> usize {
+        self.at
+    }
+
+    /// After `read`: the first place behind the end that proves that what is missing at the end was durable once. That is
+    /// `Ended`, or a `Synced` with another record behind it: both were stored after the sync had returned.
+    pub(super) fn proof_behind(&self) -> Option<usize> {
+        self.behind().map(|word| word * 8).find(|at| {
+            // Neither has words: all bits but the CRC's are known, so that few places need a CRC to be computed.
+            let bare = self.head_at(*at).map(|head| head.with_crc(0).into_bits());
+            let is = |kind: u8| bare == Some(RecordHead::new().with_kind(kind).into_bits());
+            let has_sync_behind = || self.end_of(*at).is_some_and(|end| self.end_of(end).is_some());
+            is(ENDED) && self.end_of(*at).is_some() || is(SYNCED) && has_sync_behind()
+        })
+    }
+
+    /// How many operations of a generation are recorded, and how many syncs.
+    pub(super) fn count(&mut self, generation: u64) -> (u64, u64) {
+        self.generation = generation;
+        self.at = HEADER_BYTES - 8;
+        self.count_behind()
+    }
+
+    /// After `read`: how many operations are recorded behind the end, and how many syncs.
+    pub(super) fn count_behind(&self) -> (u64, u64) {
+        let (mut records, mut syncs) = (0, 0);
+        let mut behind = self.behind();
+        while let Some(word) = behind.next() {
+            let Some(end) = self.end_of(word * 8) else { continue };
+            let kind = self.head_at(word * 8).map_or(0, |head| head.kind());
+            records += u64::from(kind < SYNCED);
+            syncs += u64::from(kind == SYNCED);
+            behind.start = end / 8;
+        }
+        (records, syncs)
+    }
+
+    /// Places behind the end at which records may begin, in words of 8 bytes.
+    fn behind(&self) -> Range<usize> {
+        self.at / 8 + 1..self.map.len() / 8
     }
 
     fn head_at(&self, at: usize) -> Option<RecordHead> {
@@ -185,7 +270,7 @@ impl Journal {
         let head = self.head_at(at)?;
         let end = at + 8 + usize::from(head.words()) * 8;
         let payload = self.map.get(at + 8..end)?;
-        let fits = (PROGRAM..=SYNCED).contains(&head.kind()) && crc(self.generation, at, head, payload) == head.crc();
+        let fits = (PROGRAM..=ENDED).contains(&head.kind()) && crc(self.generation, at, head, payload) == head.crc();
         fits.then_some(end)
     }
 
@@ -211,12 +296,21 @@ impl Journal {
             (STORE, [word, values @ ..]) if !values.is_empty() => Record::Store { word: *word, values },
             (CLEAR, [start, len]) => Record::Clear { start: *start, len: *len },
             (SYNCED, []) => Record::Synced,
+            (ENDED, []) => Record::Ended,
             _ => return None,
         })
     }
 }
 
 const _: () = assert!(OOB_BYTES == 10);
+
+/// The header's word of a generation.
+fn begun(generation: u64) -> Begun {
+    // A state every millisecond would take 49 days to get there; a device writes some a minute.
+    let generation = u32::try_from(generation).expect("fewer than 2^32 states are ever written");
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&MAGIC), &generation.to_le_bytes());
+    Begun::new().with_generation(generation).with_crc(crc)
+}
 
 /// CRC of generation, position, head without its CRC, payload. Most records are short, and then it is one computation.
 fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {

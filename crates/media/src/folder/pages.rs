@@ -4,12 +4,15 @@
 //! which stores to the mapping would after every time the system has written the page out. Both are one page cache. In
 //! memory, and on a file system that is in memory, pages are stored where they are mapped.
 //! Invariants: between an erase and the next one of its block a page is written once; what was there before may be
-//! overwritten at any time after the erase, so the journal is durable up to the erase before it happens. A write that
-//! failed is remembered, and nothing is acknowledged after it.
+//! overwritten at any time after the erase, so the journal is durable up to the erase before it happens. After a write that
+//! failed none is done, and nothing is acknowledged. Of each page the checksum is known of what was to be stored in it,
+//! whether it was or not; reads compare.
 //! Absent: which pages hold anything (the array's rows say that).
 
+use super::files::{CONTENTS, about};
 use crate::content::PageBytes;
 use crate::geometry::PAGE_BYTES;
+use crate::slab::Slab;
 use memmap2::MmapMut;
 use std::fs::File;
 use std::io;
@@ -31,7 +34,18 @@ pub(crate) struct MappedPages {
     map: MmapMut,
     /// What is written goes there; without it, into the mapping.
     file: Option<File>,
+    /// CRC-32C of what each page stores, or `UNKNOWN`; empty where no file is behind the pages.
+    sums: Slab<u32>,
     failure: Option<String>,
+}
+
+/// No checksum of this page is known: it stores nothing, or was written by version 1.
+pub(super) const UNKNOWN: u32 = 0;
+
+/// A CRC as it is kept: one that is 0 is kept as 1.
+#[inline]
+fn kept(crc: u32) -> u32 {
+    crc.max(1)
 }
 
 impl MappedPages {
@@ -43,14 +57,14 @@ impl MappedPages {
         // Flash pages are read one by one; reading ahead would fetch neighbours nobody asked for.
         let _ = map.advise(memmap2::Advice::Random);
         let file = if is_memory(file) { None } else { Some(file.try_clone()?) };
-        Ok(Self { map, file, failure: None })
+        Ok(Self { map, file, sums: Slab::zeroed(pages as usize), failure: None })
     }
 
     /// What is written stays in memory.
     pub(super) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
         // SAFETY: as in `map`.
         let map = unsafe { memmap2::MmapOptions::new().len(pages as usize * PAGE_BYTES).map_copy(file)? };
-        Ok(Self { map, file: None, failure: None })
+        Ok(Self { map, file: None, sums: Slab::zeroed(pages as usize), failure: None })
     }
 
     /// Memory that no file is behind.
@@ -59,7 +73,7 @@ impl MappedPages {
         // Best effort: without huge pages it works, with more page faults.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self { map, file: None, failure: None })
+        Ok(Self { map, file: None, sums: Slab::zeroed(0), failure: None })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -76,29 +90,81 @@ impl MappedPages {
         Arc::new(*self.page(at))
     }
 
-    /// Writes the beginning of a page, or all of it.
+    /// Writes the beginning of a page, or all of it. Its checksum is unknown then.
     #[inline]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
         let start = at * PAGE_BYTES;
         assert!(bytes.len() <= PAGE_BYTES && start < self.map.len());
+        self.blank(at);
+        if self.failure.is_some() {
+            return;
+        }
         match &self.file {
             None => self.map[start..start + bytes.len()].copy_from_slice(bytes),
             Some(file) => {
                 if let Err(error) = file.write_all_at(bytes, start as u64) {
-                    self.failure.get_or_insert(error.to_string());
+                    self.failure = Some(format!("{CONTENTS}, byte {start}: {error}"));
                 }
             }
         }
     }
 
-    /// Copies a page to another one.
+    /// Copies a page to another one, whose checksum is unknown then.
     pub(crate) fn copy(&mut self, from: usize, to: usize) {
-        let start = from * PAGE_BYTES;
-        match &self.file {
-            None => self.map.copy_within(start..start + PAGE_BYTES, to * PAGE_BYTES),
-            // By way of the stack: the system need not look for a page of this file while it holds another one.
-            Some(_) => self.put(to, &{ *self.page(from) }),
+        // By way of the stack: the system need not look for a page of this file while it holds another one.
+        self.put(to, &{ *self.page(from) });
+    }
+
+    /// The page stores nothing that anybody reads.
+    #[inline]
+    pub(crate) fn blank(&mut self, at: usize) {
+        if let Some(sum) = self.sums.get_mut(at) {
+            *sum = UNKNOWN;
         }
+    }
+
+    /// What a page's checksum is to be.
+    #[inline]
+    pub(super) fn set_sum(&mut self, at: usize, crc: u32) {
+        self.sums[at] = kept(crc);
+    }
+
+    /// All checksums, for the state.
+    pub(super) fn sums(&self) -> &Slab<u32> {
+        &self.sums
+    }
+    pub(super) fn set_sums(&mut self, sums: Slab<u32>) {
+        self.sums = sums;
+    }
+
+    /// Has a page, or the beginning of one, the checksum that it had when it was written? So has one of which none is known.
+    pub(super) fn is_intact(&self, at: usize, bytes: usize) -> bool {
+        let sum = self.sums.get(at).copied().unwrap_or(UNKNOWN);
+        sum == UNKNOWN || kept(crc32c::crc32c(&self.page(at)[..bytes])) == sum
+    }
+
+    /// The same of a page of data.
+    #[inline]
+    pub(crate) fn is_whole(&self, at: usize) -> bool {
+        self.sums.is_empty() || self.is_intact(at, PAGE_BYTES)
+    }
+
+    /// Is the checksum of a page not known?
+    pub(super) fn has_no_sum(&self, at: usize) -> bool {
+        self.sums.get(at).is_none_or(|sum| *sum == UNKNOWN)
+    }
+
+    /// The CRC of a page of data that has its checksum; without checksums 0.
+    #[inline]
+    pub(crate) fn crc_if_whole(&self, at: usize) -> Option<u32> {
+        let Some(sum) = self.sums.get(at) else { return Some(0) };
+        let crc = crc32c::crc32c(self.page(at));
+        (*sum == UNKNOWN || kept(crc) == *sum).then_some(crc)
+    }
+
+    /// Nothing is written from now on.
+    pub(super) fn fail(&mut self, why: &str) {
+        self.failure.get_or_insert_with(|| why.to_owned());
     }
 
     /// Why a write could not be done, if one could not.
@@ -109,7 +175,7 @@ impl MappedPages {
 
     pub(super) fn sync(&self) -> io::Result<()> {
         match &self.file {
-            Some(file) => file.sync_data(),
+            Some(file) => file.sync_data().map_err(|error| about(CONTENTS, error)),
             None => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! header   64 bytes
 //! blocks   12 bytes each: rows programmed, erases, 1 if spoiled
-//! pages    12 bytes each: kind (2), OOB (10)
+//! pages    16 bytes each: kind (2), then of all OOB (10), then of all checksum (4; from version 2 on)
 //! NVRAM    8 bytes a word
 //! hash     32 bytes: BLAKE3 of all before
 //! ```
@@ -13,7 +13,7 @@ use super::journal::PageKind;
 use super::pages::MappedPages;
 use crate::array::{Contents, NandArray};
 use crate::content::ContentMode;
-use crate::geometry::{Geometry, Shape};
+use crate::geometry::{Geometry, Ppn, Shape};
 use crate::image_file::{Hashed, ImageError};
 use crate::oob::OOB_BYTES;
 use crate::slab::Slab;
@@ -23,7 +23,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const MAGIC: [u8; 8] = *b"RMPSTATE";
 /// Version of the folder's files.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// Without checksums of pages.
+pub(super) const VERSION_1: u32 = 1;
 
 /// First bytes of a state file.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -71,10 +73,21 @@ impl Header {
         Geometry::grouped(shape, more_groups.saturating_add(1)).map_err(|error| ImageError::Damaged(error.to_string()))
     }
 
+    /// The same with another generation, to be written by this version.
+    pub(super) fn next(self, generation: u64) -> Self {
+        Self { version: VERSION, generation, ..self }
+    }
+
+    /// Are checksums of pages in it?
+    pub(super) fn has_sums(&self) -> bool {
+        self.version != VERSION_1
+    }
+
     /// Bytes of the whole file.
     pub(super) fn state_bytes(&self) -> Result<u64, ImageError> {
         let geometry = self.geometry()?;
-        let fixed = 64 + 32 + u64::from(geometry.blocks()) * 12 + u64::from(geometry.pages()) * (2 + OOB_BYTES as u64);
+        let page = 2 + OOB_BYTES as u64 + if self.has_sums() { 4 } else { 0 };
+        let fixed = 64 + 32 + u64::from(geometry.blocks()) * 12 + u64::from(geometry.pages()) * page;
         let words = self.nvram_words.checked_mul(8).and_then(|bytes| bytes.checked_add(fixed));
         words.ok_or_else(|| ImageError::Damaged("NVRAM size".into()))
     }
@@ -88,13 +101,14 @@ pub(super) fn read_header(mut file: &File) -> Result<Header, ImageError> {
     let header = Header::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
     match header {
         Header { magic, .. } if magic != MAGIC => Err(ImageError::NotAnImage),
-        Header { version, .. } if version != VERSION => Err(ImageError::Version(version)),
+        Header { version, .. } if !(VERSION_1..=VERSION).contains(&version) => Err(ImageError::FolderVersion(version)),
         _ => Ok(header),
     }
 }
 
 /// Writes a state and makes it durable.
 pub(super) fn write(mut file: &File, header: &Header, nand: &NandArray, nvram: &[u64]) -> std::io::Result<()> {
+    let Contents::Mapped(pages) = &nand.contents else { unreachable!("a folder's contents are mapped") };
     file.seek(SeekFrom::Start(0))?;
     let mut sink = Hashed { inner: BufWriter::with_capacity(1 << 20, file), hash: blake3::Hasher::new() };
     sink.write_all(header.as_bytes())?;
@@ -105,6 +119,7 @@ pub(super) fn write(mut file: &File, header: &Header, nand: &NandArray, nvram: &
     let kinds = kinds(nand);
     sink.write_all(kinds.as_bytes())?;
     sink.write_all(nand.oob.as_bytes())?;
+    sink.write_all(pages.sums().as_bytes())?;
     sink.write_all(nvram.as_bytes())?;
     let hash = sink.hash.finalize();
     sink.inner.write_all(hash.as_bytes())?;
@@ -124,14 +139,26 @@ fn kinds(nand: &NandArray) -> Vec<u16> {
     kinds
 }
 
-/// Reads a state back, over its pages' contents.
-pub(super) fn read(mut file: &File, header: &Header, pages: MappedPages) -> Result<(NandArray, Slab<u64>), ImageError> {
-    let Parts { mut nand, nvram, metas } = read_parts(&mut file, header)?;
+/// Reads a state back, over its pages' contents. A page of metadata that does not have its checksum is torn, and returned.
+pub(super) fn read(
+    mut file: &File,
+    header: &Header,
+    mut pages: MappedPages,
+) -> Result<(NandArray, Slab<u64>, Vec<Ppn>), ImageError> {
+    let Parts { mut nand, nvram, metas, sums } = read_parts(&mut file, header)?;
+    pages.set_sums(sums);
+    let mut suspects = Vec::new();
     for (page, bytes) in metas {
-        nand.adopt_meta(page, pages.page(page as usize)[..bytes].into());
+        match pages.is_intact(page as usize, bytes) {
+            true => nand.adopt_meta(page, pages.page(page as usize)[..bytes].into()),
+            false => {
+                nand.torn.insert(page);
+                suspects.push(Ppn(page));
+            }
+        }
     }
     nand.contents = Contents::Mapped(pages);
-    Ok((nand, nvram))
+    Ok((nand, nvram, suspects))
 }
 
 /// Is a state file whole?
@@ -143,6 +170,7 @@ struct Parts {
     nand: NandArray,
     nvram: Slab<u64>,
     metas: Vec<(u32, usize)>,
+    sums: Slab<u32>,
 }
 
 fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
@@ -170,6 +198,10 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
     let mut kinds = vec![0u16; geometry.pages() as usize];
     source.read_exact(kinds.as_mut_bytes())?;
     source.read_exact(nand.oob.as_mut_bytes())?;
+    let mut sums = Slab::zeroed(geometry.pages() as usize);
+    if header.has_sums() {
+        source.read_exact(sums.as_mut_bytes())?;
+    }
     let words = usize::try_from(header.nvram_words).map_err(|_| damaged("NVRAM size"))?;
     let mut nvram = Slab::zeroed(words);
     source.read_exact(nvram.as_mut_bytes())?;
@@ -190,5 +222,5 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
             kind => metas.push((page, kind.meta_bytes().ok_or_else(|| damaged("a page of no known kind"))?)),
         }
     }
-    Ok(Parts { nand, nvram, metas })
+    Ok(Parts { nand, nvram, metas, sums })
 }

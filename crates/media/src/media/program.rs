@@ -83,17 +83,19 @@ impl Media {
                 return Ok(());
             }
         }
-        let is_mapped = matches!(self.nand.contents, Contents::Mapped(_));
-        if is_mapped && self.rail.is_none() && !self.faulty && !self.nand.is_meta(from) && self.is_readable(from) {
+        let is_usual = self.rail.is_none() && !self.faulty && !self.nand.is_meta(from) && self.is_readable(from);
+        if let (true, Contents::Mapped(pages)) = (is_usual, &self.nand.contents)
+            && let Some(crc) = pages.crc_if_whole(from.0 as usize)
+        {
             self.push_program(to.ppn, to.die, purpose, after);
             self.folder_room();
             self.nand.put_copy(from, to, oob);
-            self.folder_copied(to.ppn, oob);
+            self.folder_copied(to.ppn, oob, crc);
             return Ok(());
         }
         let stored = match self.check_readable(from) {
-            Ok(()) => self.nand.stored(from),
-            Err(_) => Stored::Meta(lost.into()),
+            Ok(()) if self.nand.is_whole(from) => self.nand.stored(from),
+            _ => Stored::Meta(lost.into()),
         };
         self.program_from(to.ppn, Some(from), oob, stored, purpose, after)
     }

@@ -1,6 +1,7 @@
 //! Reading flash: data, metadata, OOB areas.
 //!
-//! Invariant: what cannot be read says so; nothing is made up. Absent: retries.
+//! Invariant: what cannot be read says so; nothing is made up. In a folder, data pages' checksums are verified by every
+//! read and copy. Absent: retries.
 
 use super::{Media, MetaPage};
 use crate::array::Contents;
@@ -30,7 +31,8 @@ impl Media {
     #[inline]
     pub fn begin_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
         self.charge_read(ppn, purpose);
-        self.check_readable(ppn)
+        self.check_readable(ppn)?;
+        if self.nand.is_whole(ppn) { Ok(()) } else { Err(MediaError::Uncorrectable) }
     }
 
     /// A data page that has been read.

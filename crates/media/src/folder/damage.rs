@@ -1,0 +1,49 @@
+//! What is wrong with a folder's files: where, and what has to be given up to go on without it.
+//!
+//! Absent: finding it (`open`).
+
+use crate::image_file::ImageError;
+use std::fmt;
+
+/// Bytes that are not what was written there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Name of the file in the folder.
+    pub file: String,
+    /// The byte from which on it is damaged.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+    /// What is lost if the device goes on without it.
+    pub lost: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, byte {}: {}", self.file, self.offset, self.what)
+    }
+}
+
+impl From<&Damage> for ImageError {
+    fn from(damage: &Damage) -> Self {
+        Self::Damaged(damage.to_string())
+    }
+}
+
+/// Damage that has been found so far.
+pub(super) struct Findings {
+    /// Go on, as well as that can be.
+    pub(super) accept: bool,
+    pub(super) list: Vec<Damage>,
+}
+
+impl Findings {
+    /// # Errors
+    /// The damage, unless the caller goes on without what it costs.
+    pub(super) fn add(&mut self, file: &str, offset: u64, what: String, lost: String) -> Result<(), ImageError> {
+        let damage = Damage { file: file.to_owned(), offset, what, lost };
+        let refused = if self.accept { Ok(()) } else { Err(ImageError::from(&damage)) };
+        self.list.push(damage);
+        refused
+    }
+}

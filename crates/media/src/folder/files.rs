@@ -1,0 +1,125 @@
+//! The files of a folder: their names, their locks, and their space.
+//!
+//! Invariants: two files are locked, one of which nobody can take away without taking the pages' contents away; every error
+//! says which file it is about; a file that is written has all its blocks, as far as the file system can tell.
+//! Absent: what is in them.
+
+use crate::image_file::ImageError;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub(super) const STATES: [&str; 2] = ["state.0", "state.1"];
+pub(super) const JOURNALS: [&str; 2] = ["journal.0", "journal.1"];
+pub(super) const CONTENTS: &str = "contents";
+const LOCK: &str = "lock";
+
+/// Names of all of them.
+pub(super) fn all(dir: &Path) -> Vec<PathBuf> {
+    STATES.iter().chain(&JOURNALS).chain([&CONTENTS, &LOCK]).map(|name| dir.join(name)).collect()
+}
+
+/// Says which file an error is about.
+pub(super) fn about(name: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{name}: {error}"))
+}
+
+/// What is done with a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It is used.
+    Own,
+    /// It is looked at: nothing is written, not even a missing file.
+    Look,
+}
+
+/// What keeps others out, as long as it lives.
+pub(super) struct Locks {
+    _lock: Option<File>,
+    contents: File,
+}
+
+impl Locks {
+    /// Locks a folder. The file `lock` is what earlier versions lock; if somebody has removed it, a new one of that name
+    /// keeps nobody out, but `contents` does.
+    pub(super) fn take(dir: &Path, access: Access) -> Result<Self, ImageError> {
+        let lock = match access {
+            Access::Own => {
+                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK)).map(Some)
+            }
+            Access::Look => match File::open(dir.join(LOCK)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                opened => opened.map(Some),
+            },
+        };
+        let lock = lock.map_err(|error| about(LOCK, error))?;
+        let lock = lock.map(|file| exclusive(file, LOCK)).transpose()?;
+        let contents = exclusive(open(dir, CONTENTS, access)?, CONTENTS)?;
+        Ok(Self { _lock: lock, contents })
+    }
+
+    /// The file of pages' contents.
+    pub(super) fn contents(&self) -> &File {
+        &self.contents
+    }
+}
+
+fn exclusive(file: File, name: &str) -> Result<File, ImageError> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ImageError::InUse),
+        Err(TryLockError::Error(error)) => Err(about(name, error).into()),
+    }
+}
+
+/// Opens a file.
+pub(super) fn open(dir: &Path, name: &str, access: Access) -> io::Result<File> {
+    let opened = OpenOptions::new().read(true).write(access == Access::Own).open(dir.join(name));
+    opened.map_err(|error| about(name, error))
+}
+
+/// Is a file as long as it must be?
+pub(super) fn check_length(file: &File, name: &str, bytes: u64) -> Result<(), ImageError> {
+    let have = file.metadata().map_err(|error| about(name, error))?.len();
+    match have < bytes {
+        true => Err(ImageError::Damaged(format!("{name}, byte {have}: the file ends here, and should have {bytes} bytes"))),
+        false => Ok(()),
+    }
+}
+
+/// Creates a file with its blocks allocated, where the file system can do that.
+pub(super) fn create(dir: &Path, name: &str, bytes: u64) -> io::Result<File> {
+    let opened = OpenOptions::new().read(true).write(true).create_new(true).open(dir.join(name));
+    let file = opened.map_err(|error| about(name, error))?;
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::OPNOTSUPP) => write_zeroes(&file, bytes).map_err(|error| about(name, error))?,
+        Err(error) => return Err(about(name, error.into())),
+    }
+    Ok(file)
+}
+
+fn write_zeroes(mut file: &File, bytes: u64) -> io::Result<()> {
+    io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut file).map(drop)
+}
+
+/// Allocates what is missing of a file's blocks, as of a copy that left out what was zero: a write into such a gap would
+/// need space that there may not be, and a store to it where it is mapped would end the process. What is there stays.
+/// Where the file system cannot allocate, nothing can be reserved.
+pub(super) fn reserve(file: &File, name: &str, bytes: u64) -> Result<(), ImageError> {
+    let about = file.metadata().map_err(|error| about(name, error))?;
+    // In units of 512 bytes, whatever the file system's blocks are.
+    if about.len() >= bytes && about.blocks().saturating_mul(512) >= bytes {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(ImageError::NoRoom { file: name.to_owned(), error: error.into() }),
+    }
+}
+
+/// Makes names in a folder durable.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}

@@ -1,0 +1,404 @@
+//! Opening a folder: the newest state, the journal that goes on from it, and what tells damage from a torn end.
+//!
+//! What a machine that dies can leave is any mixture of old and new sectors since each file's last sync. So this is damage,
+//! because no such mixture leaves it:
+//!
+//! - a journal's header without its CRC. It is one store within one sector: old or new;
+//! - a journal of a generation whose state is not whole: it is begun when the state is durable;
+//! - a record that does not count, with `Ended` behind it, or `Synced` and one record more: both were stored after a sync
+//!   had returned, which made durable all that was before;
+//! - records that count in a journal whose header is older: it was durable before they were stored;
+//! - a record that counts and makes no sense.
+//!
+//! And this is not: a state that is not whole, with no journal of its own: it was being written. Records that count behind one
+//! that does not, without any proof of a sync: their sectors came to the disk and an earlier one did not, and nobody had been
+//! told that they were durable.
+//!
+//! A page of metadata without its checksum is damage in a superblock that lives; in a dead one it is what is left if a later
+//! program is durable and the erase is not. Only the firmware can tell, so it is torn, and a *suspect*.
+//!
+//! Absent: contents of data pages, whose checksums are verified by reads.
+
+use super::damage::{Damage, Findings};
+use super::files::{self, Access, JOURNALS, Locks, STATES, about};
+use super::journal::{HeaderFound, Journal, PageKind, Record};
+use super::pages::MappedPages;
+use super::state::{self, Header};
+use super::{Folder, JOURNAL_BYTES_MIN, slot};
+use crate::array::{Contents, NandArray, Stored};
+use crate::geometry::{BlockId, PAGE_BYTES, Ppn};
+use crate::image_file::ImageError;
+use crate::media::Media;
+use crate::slab::Slab;
+use std::fs::File;
+use std::path::Path;
+
+/// What opening found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayReport {
+    /// Records applied.
+    pub records: u64,
+    /// Records of the journal whose contents were not durable, and all after the first such.
+    pub dropped: u64,
+}
+
+/// A folder that has been read, and in which nothing has been changed.
+pub struct FoundFolder {
+    folder: Folder,
+    nand: NandArray,
+    nvram: Slab<u64>,
+    report: ReplayReport,
+    damage: Vec<Damage>,
+    suspects: Vec<Ppn>,
+    /// Of the next state: newer than all, and not in the file of the one that was read.
+    next: u64,
+}
+
+impl FoundFolder {
+    /// What was replayed.
+    pub fn report(&self) -> ReplayReport {
+        self.report
+    }
+
+    /// What is damaged, apart from contents.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Pages of metadata without their checksum: damage in a superblock that lives, and otherwise what a crash may leave.
+    /// They read as torn.
+    pub fn suspects(&self) -> &[Ppn] {
+        &self.suspects
+    }
+
+    /// Pages that hold something whose checksum nobody knows, since an earlier version wrote them.
+    pub fn pages_without_sum(&self) -> u64 {
+        let Contents::Mapped(pages) = &self.nand.contents else { return 0 };
+        let is_data = |ppn: u32| {
+            // Tail metadata is a view of OOBs: the page itself holds nothing.
+            self.nand.is_programmed(Ppn(ppn)) && self.nand.oob(Ppn(ppn)).lpn() != crate::oob::Oob::TAIL
+        };
+        let unknown = |ppn: &u32| pages.has_no_sum(*ppn as usize) && is_data(*ppn) && !self.nand.is_damaged(Ppn(*ppn));
+        (0..self.nand.geometry.pages()).filter(unknown).count() as u64
+    }
+
+    /// Powers the device on.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn begin(self) -> Result<(Media, ReplayReport), ImageError> {
+        let Self { mut folder, nand, nvram, report, next, .. } = self;
+        let is_new = folder.header.has_sums();
+        // Records behind the last that counts must not come back: the journal is not gone on with.
+        folder.header = folder.header.next(next);
+        folder.write_state(&nand, &nvram)?;
+        if !is_new {
+            // An earlier version must not find its own state and go on from there.
+            folder.header = folder.header.next(next + 1);
+            folder.write_state(&nand, &nvram)?;
+        }
+        Ok((Media::in_folder(folder, nand, nvram), report))
+    }
+
+    /// Powers on a copy in memory.
+    pub fn into_copy(self) -> Media {
+        Media::assemble(self.nand, self.nvram)
+    }
+}
+
+/// Devices in folders.
+impl Media {
+    /// Powers on the device in a folder.
+    ///
+    /// # Errors
+    /// There is none, it is damaged, in use, or of another version.
+    pub fn open_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
+        Self::find_folder(dir, false)?.begin()
+    }
+
+    /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done with it.
+    ///
+    /// # Errors
+    /// As `open_folder`.
+    pub fn look_into_folder(dir: &Path) -> Result<(Self, ReplayReport), ImageError> {
+        let found = load(dir, Access::Look, false)?;
+        let report = found.report;
+        Ok((found.into_copy(), report))
+    }
+
+    /// Reads the device in a folder, to use it. `accept_loss`: go on without what is damaged, where that can be.
+    ///
+    /// # Errors
+    /// As `open_folder`; what was damaged is as it was.
+    pub fn find_folder(dir: &Path, accept_loss: bool) -> Result<FoundFolder, ImageError> {
+        load(dir, Access::Own, accept_loss)
+    }
+
+    /// Reads the device in a folder to see what is damaged. Nothing is written.
+    ///
+    /// # Errors
+    /// It is so damaged that nothing is left to go on from.
+    pub fn weigh_folder(dir: &Path) -> Result<FoundFolder, ImageError> {
+        load(dir, Access::Look, true)
+    }
+}
+
+fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageError> {
+    let mut findings = Findings { accept, list: Vec::new() };
+    let locks = Locks::take(dir, access)?;
+    let states = [files::open(dir, STATES[0], access)?, files::open(dir, STATES[1], access)?];
+    let header = newest_state(&states)?;
+    let geometry = header.geometry()?;
+    let contents_bytes = u64::from(geometry.pages()) * PAGE_BYTES as u64;
+    let journal_files = [files::open(dir, JOURNALS[0], access)?, files::open(dir, JOURNALS[1], access)?];
+    if header.journal_bytes < JOURNAL_BYTES_MIN {
+        return Err(ImageError::Damaged(format!("{}: a journal of no possible size", STATES[slot(header.generation)])));
+    }
+    files::check_length(locks.contents(), files::CONTENTS, contents_bytes)?;
+    for (file, name) in journal_files.iter().zip(JOURNALS) {
+        files::check_length(file, name, header.journal_bytes)?;
+    }
+    if access == Access::Own {
+        let state_bytes = header.next(header.generation).state_bytes()?;
+        files::reserve(locks.contents(), files::CONTENTS, contents_bytes)?;
+        for index in 0..2 {
+            files::reserve(&states[index], STATES[index], state_bytes)?;
+            files::reserve(&journal_files[index], JOURNALS[index], header.journal_bytes)?;
+        }
+    }
+    let pages = match access {
+        Access::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
+        Access::Own => MappedPages::map(locks.contents(), geometry.pages()),
+    };
+    let pages = pages.map_err(|error| about(files::CONTENTS, error))?;
+    let (mut nand, mut nvram, mut suspects) = state::read(&states[slot(header.generation)], &header, pages)?;
+    let map = |index: usize| {
+        map_journal(&journal_files[index], header.journal_bytes, access).map_err(|error| about(JOURNALS[index], error))
+    };
+    let mut journals = [map(0)?, map(1)?];
+    let Headers { newest, begun } = weigh_headers(&mut journals, &header, &states, &mut findings)?;
+    let mut report = ReplayReport::default();
+    if begun {
+        let journal = &mut journals[slot(header.generation)];
+        report = Replay { journal, header: &header, nand: &mut nand, nvram: &mut nvram, suspects: &mut suspects }
+            .run(&mut findings)?;
+    }
+    // A block that was erased later holds nothing any more.
+    suspects.retain(|ppn| nand.torn.contains(&ppn.0));
+    // The state that was read stays until the new one is whole.
+    let next = if slot(newest + 1) == slot(header.generation) { newest + 2 } else { newest + 1 };
+    let folder = Folder { _locks: locks, states, journals, header, unsynced: false, broken: None, syncs: 0 };
+    Ok(FoundFolder { folder, nand, nvram, report, damage: findings.list, suspects, next })
+}
+
+pub(super) fn map_journal(file: &File, bytes: u64, access: Access) -> std::io::Result<Journal> {
+    let mut options = memmap2::MmapOptions::new();
+    options.len(bytes as usize);
+    // SAFETY: as for the contents: our own file, locked, of at least this length.
+    let map = unsafe {
+        match access {
+            Access::Own => options.map_mut(file)?,
+            Access::Look => options.map_copy(file)?,
+        }
+    };
+    Ok(Journal::new(map))
+}
+
+fn newest_state(states: &[File; 2]) -> Result<Header, ImageError> {
+    let mut whole: Option<Header> = None;
+    let mut reason = ImageError::NotAnImage;
+    for (index, file) in states.iter().enumerate() {
+        let damaged = |what: &str| ImageError::Damaged(format!("{}, byte 0: {what}", STATES[index]));
+        match state::read_header(file) {
+            Ok(header) if slot(header.generation) != index => reason = damaged("a state of another file"),
+            Ok(header) if whole.is_some_and(|other| other.generation > header.generation) => {}
+            Ok(header) if state::is_whole(file, &header) => whole = Some(header),
+            Ok(_) => reason = damaged("the state does not have its hash, and neither does the other one"),
+            Err(error) => {
+                if matches!(reason, ImageError::NotAnImage) {
+                    reason = error;
+                }
+            }
+        }
+    }
+    whole.ok_or(reason)
+}
+
+/// What the headers of both journals say.
+struct Headers {
+    /// The newest generation that was ever begun.
+    newest: u64,
+    /// Does the newest state have a journal?
+    begun: bool,
+}
+
+fn weigh_headers(
+    journals: &mut [Journal; 2],
+    state: &Header,
+    states: &[File; 2],
+    findings: &mut Findings,
+) -> Result<Headers, ImageError> {
+    let own = state.generation;
+    let mut headers = Headers { newest: own, begun: false };
+    for (index, journal) in journals.iter_mut().enumerate() {
+        let (is_own, name) = (index == slot(own), JOURNALS[index]);
+        let other = || state::read_header(&states[index]).ok().filter(|header| slot(header.generation) == index);
+        let begun = match journal.header() {
+            HeaderFound::Begun(generation) => Some(generation),
+            HeaderFound::BegunBy1(generation) if !state.has_sums() || generation < own => Some(generation),
+            // Version 1 left the second journal blank until it was needed.
+            HeaderFound::Blank if !state.has_sums() || !other().is_some_and(|header| header.has_sums()) => Some(0),
+            _ => None,
+        };
+        let begun = begun.filter(|generation| *generation == 0 || slot(*generation) == index);
+        let begun = begun.filter(|generation| u32::try_from(*generation).is_ok());
+        headers.newest = headers.newest.max(begun.unwrap_or(0));
+        match begun {
+            Some(generation) if generation > own => {
+                let (records, syncs) = journal.count(generation);
+                let what = format!("no state of generation {generation} is whole, and {name} goes on from it");
+                let lost = format!("all since generation {own}: {records} operations or more, {syncs} flushes among them");
+                findings.add(STATES[index], 0, what, lost)?;
+            }
+            Some(generation) if is_own && generation == own => headers.begun = true,
+            Some(_) if is_own && !journal.read(own).is_empty() => {
+                let what = format!("the header is older than the records behind it, of generation {own}");
+                findings.add(name, 0, what, "nothing that is known of".into())?;
+                headers.begun = true;
+            }
+            Some(_) => {}
+            None if is_own => {
+                let lost = match journal.read(own).len() {
+                    0 => format!("what was recorded since generation {own}, if anything was"),
+                    _ => "nothing that is known of: records of this generation follow".into(),
+                };
+                findings.add(name, 0, "the header does not have its checksum".into(), lost)?;
+                headers.begun = true;
+            }
+            // With an older state that is whole beside it, nothing newer was ever begun there.
+            None if other().is_some_and(|header| header.generation < own && state::is_whole(&states[index], &header)) => {}
+            None => {
+                let lost = format!("what was recorded after generation {own}, if anything was");
+                findings.add(name, 0, "the header does not have its checksum".into(), lost)?;
+            }
+        }
+    }
+    Ok(headers)
+}
+
+/// The journal of the newest state, applied to it.
+struct Replay<'a> {
+    journal: &'a mut Journal,
+    header: &'a Header,
+    nand: &'a mut NandArray,
+    nvram: &'a mut [u64],
+    suspects: &'a mut Vec<Ppn>,
+}
+
+impl Replay<'_> {
+    fn run(&mut self, findings: &mut Findings) -> Result<ReplayReport, ImageError> {
+        let name = JOURNALS[slot(self.header.generation)];
+        let mut offsets = self.journal.read(self.header.generation);
+        let end = self.journal.end();
+        if let Some(proof) = self.journal.proof_behind() {
+            let (records, syncs) = self.journal.count_behind();
+            let what = format!("a record does not have its checksum, and was durable (byte {proof} was written after it)");
+            let lost = format!("{records} operations or more that were recorded behind it, {syncs} flushes among them");
+            findings.add(name, end as u64, what, lost)?;
+        }
+        let mut values = Vec::new();
+        let senseless = || ("a record that makes no sense".to_owned(), "it, and all behind it".to_owned());
+        let mut synced = None;
+        for (index, at) in offsets.iter().enumerate() {
+            match self.journal.record(*at, &mut values) {
+                Some(Record::Synced) => synced = Some(index),
+                Some(_) => {}
+                None => {
+                    let (what, lost) = senseless();
+                    findings.add(name, *at as u64, what, lost)?;
+                    offsets.truncate(index);
+                    break;
+                }
+            }
+        }
+        let mut report = ReplayReport::default();
+        for (index, at) in offsets.iter().enumerate() {
+            let record = self.journal.record(*at, &mut values).expect("it made sense a moment ago");
+            let durable = synced.is_some_and(|synced| index <= synced);
+            let applied = match durable || self.has_contents(&record) {
+                true => apply(&record, self.nand, self.nvram, self.suspects),
+                false => {
+                    report.dropped = (offsets.len() - index) as u64;
+                    break;
+                }
+            };
+            if applied.is_none() {
+                let (what, lost) = senseless();
+                findings.add(name, *at as u64, what, lost)?;
+                break;
+            }
+            report.records += 1;
+        }
+        Ok(report)
+    }
+
+    /// Are a program's contents what its record says? True if there can be no such page, which applying it finds out.
+    fn has_contents(&self, record: &Record<'_>) -> bool {
+        let Record::Program { ppn, kind, crc, .. } = *record else { return true };
+        let Contents::Mapped(pages) = &self.nand.contents else { unreachable!("a folder's contents are mapped") };
+        let bytes = match kind {
+            PageKind::DATA => PAGE_BYTES,
+            PageKind::NOTHING => 0,
+            kind => kind.meta_bytes().unwrap_or(0),
+        };
+        ppn >= self.nand.geometry.pages() || crc32c::crc32c(&pages.page(ppn as usize)[..bytes]) == crc
+    }
+}
+
+/// Does what a record says; `None` if it is impossible.
+fn apply(record: &Record<'_>, nand: &mut NandArray, nvram: &mut [u64], suspects: &mut Vec<Ppn>) -> Option<()> {
+    let geometry = nand.geometry;
+    let next = |nand: &NandArray, ppn: u32| {
+        let (block, row) = (ppn < geometry.pages()).then(|| nand.block_of(Ppn(ppn)))?;
+        (nand.next_row[block.0 as usize] == row).then_some(())
+    };
+    match *record {
+        Record::Program { ppn, oob, kind, crc } => {
+            next(nand, ppn)?;
+            let bytes = if matches!(kind, PageKind::DATA | PageKind::NOTHING) { None } else { Some(kind.meta_bytes()?) };
+            nand.put(Ppn(ppn), oob, Stored::Nothing);
+            let Contents::Mapped(pages) = &mut nand.contents else { unreachable!("a folder's contents are mapped") };
+            if kind != PageKind::NOTHING {
+                pages.set_sum(ppn as usize, crc);
+            }
+            let Some(bytes) = bytes else { return Some(()) };
+            match pages.is_intact(ppn as usize, bytes) {
+                true => {
+                    let bytes = pages.page(ppn as usize)[..bytes].into();
+                    nand.adopt_meta(ppn, bytes);
+                }
+                false => {
+                    nand.torn.insert(ppn);
+                    suspects.push(Ppn(ppn));
+                }
+            }
+        }
+        Record::Tear { ppn } => {
+            next(nand, ppn)?;
+            nand.tear(Ppn(ppn));
+        }
+        Record::Erase { block } if block < geometry.blocks() => nand.erase(BlockId(block)),
+        Record::Spoil { block } if block < geometry.blocks() => nand.spoil(BlockId(block)),
+        Record::Store { word, values } => {
+            let word = usize::try_from(word).ok()?;
+            nvram.get_mut(word..word.checked_add(values.len())?)?.copy_from_slice(values);
+        }
+        Record::Clear { start, len } => {
+            let start = usize::try_from(start).ok()?;
+            nvram.get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)?.fill(0);
+        }
+        Record::Synced | Record::Ended => {}
+        Record::Erase { .. } | Record::Spoil { .. } => return None,
+    }
+    Some(())
+}
