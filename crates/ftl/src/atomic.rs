@@ -55,23 +55,36 @@ pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
 pub fn resume(core: &mut Core, mut seen: Vec<u64>, words: &[Range<usize>]) {
     seen.sort_unstable();
     seen.dedup();
-    // 1. the list, where what stands there already keeps its place  2. the slot. Cut between: both say it.
-    // More than the list holds are there only if nothing could go for long: the slot keeps its number then, and no other
-    // command takes it (`is_free`). So there is never one too many.
     core.aborted = seen;
-    if is_free(core) {
-        if core.config.guards.has(Guard::AbortedStay) {
-            store_list(core);
-        }
-        core.media.fence();
-        if core.media.load(core.layout.atomic) != Ok(0) {
-            core.media.store(core.layout.atomic, 0, Purpose::Meta, After::NOTHING);
-            core.media.fence();
-        }
-    }
+    remember(core);
     // At any time: a record part of which is zeroed has lost a torn bit, and counts no more than before.
     for word in words.iter().cloned().flatten() {
         core.media.store(word, 0, Purpose::Meta, After::NOTHING);
+    }
+}
+
+/// The command with this number has failed, and counts no more than if power had.
+#[cold]
+pub fn abort(core: &mut Core, wsn: u64) {
+    core.aborted.push(wsn);
+    remember(core);
+}
+
+/// Lists the numbers that do not count, and empties the slot.
+fn remember(core: &mut Core) {
+    // 1. the list, where what stands there already keeps its place  2. the slot. Cut between: both say it.
+    // More than the list holds are there only if nothing could go for long: the slot keeps its number then, and no other
+    // command takes it (`is_free`). So there is never one too many.
+    if !is_free(core) {
+        return;
+    }
+    if core.config.guards.has(Guard::AbortedStay) {
+        store_list(core);
+    }
+    core.media.fence();
+    if core.media.load(core.layout.atomic) != Ok(0) {
+        core.media.store(core.layout.atomic, 0, Purpose::Meta, After::NOTHING);
+        core.media.fence();
     }
 }
 

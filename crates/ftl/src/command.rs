@@ -13,6 +13,7 @@ use crate::dedup::Fingerprint;
 use crate::ftl::Ftl;
 use crate::gc::LOST;
 use crate::guard::Guard;
+use crate::map::Mapping;
 use crate::scheme::Remapping;
 use crate::stats::Demotion;
 use crate::superblock::{Stream, Taken};
@@ -377,19 +378,40 @@ impl Ftl {
         let wsn = self.core.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit.
         // Cut before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3.
+        // A failure, too, is before 3: what each target had is still there, and gets it back.
         self.paused = true;
         atomic::begin(&mut self.core, wsn);
         let mut losses = Losses::default();
+        let mut before = Vec::with_capacity(command.len as usize);
         let ascending = command.target < command.source;
         let result = (0..command.len).try_for_each(|step| {
             let index = if ascending { step } else { command.len - 1 - step };
+            before.push((command.target + index, self.core.map.get(command.target + index)));
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
-        self.issue_and_lose(losses, Some(wsn));
-        atomic::commit(&mut self.core);
-        self.core.stats.atomic_commands += 1;
+        if result.is_ok() {
+            self.issue_and_lose(losses, Some(wsn));
+            atomic::commit(&mut self.core);
+            self.core.stats.atomic_commands += 1;
+        } else {
+            self.scheme.issue(&mut self.core);
+            self.restore(before);
+            atomic::abort(&mut self.core, wsn);
+        }
         self.paused = false;
         result
+    }
+
+    /// Gives LPNs back what they had, the one changed last first. Their entries are where they were.
+    #[cold]
+    fn restore(&mut self, before: Vec<(u32, Option<Mapping>)>) {
+        for (lpn, old) in before.into_iter().rev() {
+            match old {
+                _ if self.core.map.get(lpn) == old => {}
+                Some(Mapping { ppn, remapped }) => self.core.relink(lpn, ppn, remapped),
+                None => drop(self.core.unlink(lpn)),
+            }
+        }
     }
 
     /// Gives an LPN a page that another LPN has already; the core copies if it may not.

@@ -28,7 +28,8 @@ impl Ftl {
                 LifeRecord::load(&mut core.media, sb).unwrap_or(LifeRecord { life: Life::new(), bad: 0, failing: 0 });
             blank &= record.life == Life::new();
             witnesses.saw(record.life.dead_before());
-            let capacity = core.blocks.capacity(record.bad);
+            // Failing blocks are not used either, before the next erase or after it.
+            let capacity = core.blocks.capacity(record.bad | record.failing);
             let found = Superblock {
                 state: if capacity == 0 { State::Retired } else { State::Free },
                 stream: Stream::Host,

@@ -44,6 +44,8 @@ pub(super) struct FLog {
     clears: [ClearId; 2],
     /// What recovery found in the buffers.
     saved: Vec<u64>,
+    /// It had no flash space for it: the buffers are as they were, and nothing is added.
+    stuck: bool,
     /// Superblocks of the log in which it found entries of aborted commands.
     aborted: BTreeSet<SbId>,
     index: OwnerIndex,
@@ -91,6 +93,7 @@ impl FLog {
             buffered: 0,
             clears: [ClearId::default(); 2],
             saved: Vec::new(),
+            stuck: false,
             aborted: BTreeSet::new(),
             index: OwnerIndex::new(geometry),
             fullest: 0,
@@ -211,8 +214,11 @@ impl FLog {
         self.pages.retain(|page| Some(core.geometry.superblock(*page)) == begun);
         self.program_index(core);
         // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of the old log.
-        let at = self.word(self.buffer, 0);
-        self.clears[self.buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
+        for buffer in if self.stuck { vec![0, 1] } else { vec![self.buffer] } {
+            let at = self.word(buffer, 0);
+            self.clears[buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
+        }
+        self.stuck = false;
         self.buffer ^= 1;
         self.buffered = 0;
         for sb in old {
@@ -267,6 +273,9 @@ impl RemapScheme for FLog {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
             return Err(Demotion::Watermark);
         }
+        if self.stuck {
+            return Err(Demotion::NvramFull);
+        }
         self.fullest = self.fullest.max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
         let page_needed = self.buffered + 1 == self.slots;
         let fits = self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
@@ -282,7 +291,7 @@ impl RemapScheme for FLog {
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
-        if self.entries() + 1 > self.capacity() || !self.page_is_secured(core) {
+        if self.entries() + 1 > self.capacity() || !self.page_is_secured(core) || self.stuck {
             return false;
         }
         self.append(core, remapping, Purpose::Gc);
@@ -364,7 +373,8 @@ impl RemapScheme for FLog {
         // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
         let saved = std::mem::take(&mut self.saved);
         if !self.page_is_secured(core) {
-            return saved.is_empty();
+            self.stuck = !saved.is_empty();
+            return true;
         }
         let crowded = self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
         if crowded || self.pages.len() + 2 > self.pages_max {
