@@ -32,6 +32,9 @@ pub enum Refusal {
     /// No space can be gained any more: too many blocks have failed or are worn out. Everything can still be read.
     #[error("the device is read-only: its blocks are worn out")]
     ReadOnly,
+    /// All sequence numbers are handed out. Everything can still be read.
+    #[error("the device is read-only: its 2^42 sequence numbers are used up")]
+    NumbersUsedUp,
     /// More pages than an atomic remap may have here.
     #[error("atomic command too large")]
     AtomicTooLarge,
@@ -86,7 +89,18 @@ impl Ftl {
     #[inline]
     fn writable(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
         let range = self.range(lpn, len)?;
-        if self.read_only { Err(Refusal::ReadOnly) } else { Ok(range) }
+        self.may_change()?;
+        Ok(range)
+    }
+
+    /// Is the device not read-only?
+    #[inline]
+    fn may_change(&self) -> Result<(), Refusal> {
+        match (self.read_only, self.core.is_used_up()) {
+            (true, _) => Err(Refusal::ReadOnly),
+            (_, true) => Err(Refusal::NumbersUsedUp),
+            _ => Ok(()),
+        }
     }
 
     fn range(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
@@ -113,7 +127,8 @@ impl Ftl {
         self.core.stats.host_reads += 1;
         let Some(mapping) = self.core.map.get(lpn) else { return Ok(None) };
         self.core.media.begin_read(mapping.ppn, Purpose::Host).map_err(|_| Refusal::MediaError)?;
-        if self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
+        let is_lost = !self.unreadable.is_empty() && self.unreadable.contains(&lpn);
+        if is_lost || self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
     }
 
     /// What `find` found, where it is.
@@ -124,7 +139,7 @@ impl Ftl {
     /// Writes a page: a remap if its content is on flash already, else a program.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`.
+    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
     pub fn write(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
         let written = self.write_more(lpn, payload);
         self.end_write();
@@ -135,7 +150,7 @@ impl Ftl {
     /// the next call of anything else or of `end_write`, and it must not be acknowledged before.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`.
+    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
     pub fn write_more(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
@@ -194,7 +209,7 @@ impl Ftl {
     /// the hint treats it as a write.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`.
+    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
     pub fn write_for(&mut self, lpn: u32, payload: &Payload<'_>, home: u32) -> Result<(), Refusal> {
         self.end_write();
         self.range(home, 1)?;
@@ -209,7 +224,7 @@ impl Ftl {
     /// Deallocates a range (trim, write zeroes): it reads as zeroes from now on.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`.
+    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
     pub fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
         self.end_write();
         let range = self.writable(lpn, len)?;
@@ -237,7 +252,7 @@ impl Ftl {
     /// Remaps a range, as if all sources were read first. Unmapped sources unmap their targets.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`, `AtomicTooLarge`, `AtomicUnsupported`, `AtomicUnavailable`.
+    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`, `AtomicTooLarge`, `AtomicUnsupported`, `AtomicUnavailable`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
         let Remap { target, source, len, .. } = *command;
         self.end_write();
@@ -267,6 +282,7 @@ impl Ftl {
         let mut done = 0;
         while done < len {
             let count = piece.min(len - done);
+            self.may_change()?;
             self.make_dealloc_room(2 * count as usize)?;
             self.make_page_room()?;
             let mut losses = Losses::default();

@@ -13,6 +13,22 @@ use crate::superblock::Superblocks;
 use crate::survival::Survival;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 
+/// Sequence numbers have 42 bits, as in FAST'21's Table 2: all are below this.
+pub const WSN_END: u64 = 1 << 42;
+
+/// From this number on the device is read-only. The rest is for what goes on by itself: a command that was admitted just
+/// before, the collecting that it waits for, one recovery. Each takes a few numbers for a page that it moves at most, and
+/// this is 32 for each page that the largest device can have.
+pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
+
+/// The next sequence number.
+#[inline]
+pub fn next_number(wsn: &mut u64) -> u64 {
+    *wsn += 1;
+    assert!(*wsn < WSN_END, "nothing takes numbers once they are used up");
+    *wsn
+}
+
 /// Media and DRAM tables.
 pub struct Core {
     /// Parameters.
@@ -67,9 +83,13 @@ impl Core {
     /// The next sequence number.
     #[inline]
     pub fn tick(&mut self) -> u64 {
-        self.wsn += 1;
-        assert!(self.wsn < 1 << 42, "a WSN has 42 bits");
-        self.wsn
+        next_number(&mut self.wsn)
+    }
+
+    /// Are so many numbers handed out that the device is read-only? Whatever takes numbers by itself asks first.
+    #[inline(always)]
+    pub fn is_used_up(&self) -> bool {
+        self.wsn >= WSN_READ_ONLY
     }
 
     /// Does a number belong to an atomic command that a cut interrupted?

@@ -4,7 +4,7 @@
 //! rest from it. Absent: time, threads, files, randomness.
 
 use crate::config::{Config, ConfigError};
-use crate::core::Core;
+use crate::core::{Core, WSN_READ_ONLY};
 use crate::dealloc::DeallocLog;
 use crate::dedup::{Dedup, Fingerprint};
 use crate::files::Files;
@@ -15,6 +15,7 @@ use crate::stats::Stats;
 use crate::superblock::{Owners, State, Stream, Superblock};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, ClearId, Media, SbId};
+use std::collections::BTreeSet;
 
 /// A flash translation layer with the remap primitive.
 pub struct Ftl {
@@ -33,6 +34,8 @@ pub struct Ftl {
     pub(crate) reserve: u32,
     /// No space can be gained any more: nothing is changed from now on.
     pub(crate) read_only: bool,
+    /// LPNs whose newest witness is lost, where no page could be programmed that says so.
+    pub(crate) unreadable: BTreeSet<u32>,
     /// Pages the host had written when the first block was worn out.
     pub(crate) first_retired: Option<u64>,
 }
@@ -65,6 +68,7 @@ impl Ftl {
             paused: false,
             goes_on: false,
             read_only: false,
+            unreadable: BTreeSet::new(),
             first_retired: None,
         })
     }
@@ -126,9 +130,14 @@ impl Ftl {
             ..self.core.stats
         }
     }
-    /// Are the blocks so worn or bad that nothing can be written any more? Everything can still be read.
+    /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers used up? Everything can
+    /// still be read.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only || self.core.is_used_up()
+    }
+    /// The share of the sequence numbers that has been handed out: at 1 the device is read-only.
+    pub fn numbers_used(&self) -> f64 {
+        (self.core.wsn as f64 / WSN_READ_ONLY as f64).min(1.0)
     }
     /// Pages the host had written since power-on when the first block was worn out.
     pub fn first_retired(&self) -> Option<u64> {

@@ -223,6 +223,9 @@ impl Ftl {
     /// One step of collection in idle time; `false` if there is nothing to do.
     pub fn background(&mut self) -> bool {
         self.end_write();
+        if self.is_read_only() {
+            return false;
+        }
         if self.gc.job.is_none() && (self.core.blocks.free() > self.gc_start || !self.begin_job(false)) {
             return false;
         }

@@ -18,6 +18,7 @@ mod witnesses;
 
 use crate::atomic;
 use crate::config::{Config, ConfigError};
+use crate::core::WSN_END;
 use crate::files::Found;
 use crate::ftl::Ftl;
 use crate::gc::LOST;
@@ -28,9 +29,6 @@ use remap_ssd_media::{After, Media, OpKind, Purpose, SbId, Stored};
 use serde::Serialize;
 use std::collections::BTreeSet;
 pub use witnesses::{Hinted, Witnesses};
-
-/// Sequence numbers at which a device is refused: half of what 42 bits hold, centuries of writes.
-const WSN_MAX: u64 = 1 << 41;
 
 /// What recovery read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -111,8 +109,8 @@ impl Ftl {
         ftl.read_deallocations(&mut witnesses)?;
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
         let found = ftl.files.read_back(&mut ftl.core);
-        if witnesses.newest() >= WSN_MAX {
-            return Err(RecoveryError::Foreign("its sequence numbers are used up".into()));
+        if witnesses.newest() >= WSN_END {
+            return Err(RecoveryError::Foreign("a sequence number has more than 42 bits".into()));
         }
         ftl.count(&mut witnesses);
         ftl.resume(witnesses, open, &found)
@@ -182,6 +180,9 @@ impl Ftl {
         open: Vec<SbId>,
         files: &Found,
     ) -> Result<(Self, RecoveryReport), RecoveryError> {
+        if self.core.is_used_up() {
+            return self.open_as_it_is(witnesses, files);
+        }
         let Witnesses { mut report, relocated, lost, aborted_seen, aborted_pages, aborted_words, .. } = witnesses;
         self.resume_streams(&open);
         self.files.repair(&mut self.core, files);
@@ -197,6 +198,21 @@ impl Ftl {
         if self.core.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
+        Ok((self, report))
+    }
+
+    /// Step 5 of a device whose sequence numbers are used up: it is read-only, and nothing is done that takes one. So it can
+    /// be opened without end, and each time it says the same.
+    fn open_as_it_is(mut self, witnesses: Witnesses, files: &Found) -> Result<(Self, RecoveryReport), RecoveryError> {
+        let Witnesses { mut report, lost, aborted_seen, aborted_words, .. } = witnesses;
+        self.files.repair(&mut self.core, files);
+        atomic::resume(&mut self.core, aborted_seen, &aborted_words);
+        report.aborted = self.core.aborted.len() as u64;
+        if !self.scheme.resume(&mut self.core) {
+            return Err(RecoveryError::NoSpace);
+        }
+        self.unreadable.extend(lost);
+        report.lost = self.unreadable.len() as u64;
         Ok((self, report))
     }
 

@@ -372,7 +372,7 @@ impl RemapScheme for FLog {
         self.index.sort();
         // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
         let saved = std::mem::take(&mut self.saved);
-        if !self.page_is_secured(core) {
+        if core.is_used_up() || !self.page_is_secured(core) {
             self.stuck = !saved.is_empty();
             return true;
         }

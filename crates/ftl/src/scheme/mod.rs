@@ -286,7 +286,7 @@ pub trait RemapScheme: Send {
     fn drop_aborted(&mut self, _core: &mut Core) {}
 
     /// The tables are rebuilt: restore the room that GC relies on. `false` if there is no flash space left for what
-    /// must be made durable.
+    /// must be made durable. Takes no sequence number if they are used up (`Core::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 
     /// GC finds nothing to gain: gives superblocks back if the scheme holds more than it needs.

@@ -3,6 +3,7 @@
 //! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one ends (`gc`).
 
 use super::{State, Superblock, Superblocks, is_good_die};
+use crate::core::next_number;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};
@@ -36,7 +37,7 @@ impl Superblocks {
     /// Erases a superblock none of whose pages is needed any more.
     pub fn erase(&mut self, media: &mut Media, sb: SbId, wsn: &mut u64) {
         assert_eq!(self.owners(sb).live, 0, "a superblock with live pages must not be erased");
-        *wsn += 1;
+        next_number(wsn);
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);

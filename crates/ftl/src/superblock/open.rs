@@ -4,6 +4,7 @@
 //! Absent: what recovery makes of them (`recovery`).
 
 use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
+use crate::core::next_number;
 use crate::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};
@@ -114,7 +115,7 @@ impl Superblocks {
 
     /// The number is new, so that no earlier incarnation's metadata can look like this one's.
     fn write_head(&mut self, media: &mut Media, sb: SbId, stream: Stream, wsn: &mut u64) -> Option<u32> {
-        *wsn += 1;
+        next_number(wsn);
         let incarnation = self.get(sb).life.incarnation();
         let entry = self.get_mut(sb);
         (entry.stream, entry.opened) = (stream, *wsn);

@@ -73,7 +73,7 @@ fn status_of(refusal: Refusal) -> Status {
     match refusal {
         Refusal::OutOfRange => Status::LBA_RANGE,
         Refusal::MediaError => Status::UNRECOVERED_READ,
-        Refusal::ReadOnly => Status::WRITE_PROTECTED,
+        Refusal::ReadOnly | Refusal::NumbersUsedUp => Status::WRITE_PROTECTED,
         Refusal::AtomicTooLarge | Refusal::AtomicUnsupported | Refusal::AtomicUnavailable => Status::NOT_ATOMIC,
         Refusal::NoFileMap => Status::NO_FILE_MAP,
     }

@@ -125,7 +125,9 @@ pub(super) fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let (config, ftl) = (device.config(), device.ftl());
     let counts = ftl.media().erase_counts();
     let mean = counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
-    let used = (mean * 100.0 / config.flash.endurance as f64).min(255.0) as u8;
+    // What ends first: the flash, or the numbers that writes are told apart by.
+    let used = (mean / config.flash.endurance as f64).max(ftl.numbers_used());
+    let used = (used * 100.0).min(255.0) as u8;
     let bad: u32 = ftl.superblocks().map(|(_, sb)| sb.bad.count_ones()).sum();
     let spare_pages = config.geometry.pages() - config.firmware.lpns;
     let spare_blocks = (spare_pages / config.geometry.pages_per_block()).max(1);

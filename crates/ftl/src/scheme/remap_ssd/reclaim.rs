@@ -54,7 +54,7 @@ impl RemapSsd {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        while self.segments.free() < self.reserve() && self.reclaim_one(core) {}
+        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core) {}
     }
 
     /// Reclaims the group with the most invalid entries among those that give segments back.

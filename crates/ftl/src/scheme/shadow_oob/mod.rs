@@ -446,7 +446,9 @@ impl RemapScheme for ShadowOob {
         }
         core.blocks.close_log();
         // Without flash to reserve, the saved entries go on counting, and nothing is remapped before there is some.
-        self.arm(core);
+        if !core.is_used_up() {
+            self.arm(core);
+        }
         true
     }
 

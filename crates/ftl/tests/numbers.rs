@@ -1,0 +1,225 @@
+//! Numbers at their edges: when the sequence numbers are used up the device is read-only, and loses nothing.
+
+mod kit;
+
+use kit::{Random, content, device, small, small_config, small_geometry};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_media::{After, Media, Outcome, Page, Purpose};
+
+/// From here on nothing is changed any more.
+const READ_ONLY: u64 = (1 << 42) - (1 << 36);
+
+type Contents = Vec<Option<u64>>;
+
+fn durable() -> impl Iterator<Item = SchemeKind> {
+    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable())
+}
+
+fn read_all(ftl: &mut Ftl) -> Contents {
+    let lpns = 0..ftl.config().lpns;
+    let read = |lpn| match ftl.read(lpn).expect("readable") {
+        Page::Identity(identity) => Some(identity),
+        _ => None,
+    };
+    lpns.map(read).collect()
+}
+
+fn atomic_config(scheme: SchemeKind) -> Config {
+    let small = small_config(scheme);
+    Config { entry: EntrySize::Bytes24, dealloc_slots: 64, log_bytes: small.log_bytes + (16 << 10), ..small }
+}
+
+/// A device in use, whose time leaps to `wsn`: by the life of a superblock that has never been opened.
+fn aged(config: &Config, wsn: u64) -> Ftl {
+    let mut ftl = device(small_geometry(), config);
+    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    for lpn in 0..20 {
+        ftl.remap(&Remap { target: 100 + lpn, source: lpn, len: 1, relocate: lpn % 2 == 0, atomic: false }).unwrap();
+    }
+    let unused = ftl.superblocks().filter(|(_, sb)| sb.opened == 0).last().expect("some are unused").0;
+    ftl.media_mut().store(unused.0 as usize * 3, wsn, Purpose::Meta, After::NOTHING);
+    let (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
+    assert!(ftl.wsn() >= wsn, "time has leapt");
+    ftl
+}
+
+/// One command of any kind, and what it makes of the contents.
+fn step(ftl: &mut Ftl, random: &mut Random, identity: u64, contents: &mut Contents) -> Result<(), Refusal> {
+    let lpns = u64::from(ftl.config().lpns);
+    let (lpn, len) = (random.below(lpns / 2 - 8) as u32, 1 + random.below(8) as u32);
+    let other = lpn + lpns as u32 / 2;
+    let range = |lpn: u32| lpn as usize..(lpn + len) as usize;
+    match random.below(5) {
+        0 => {
+            ftl.deallocate(lpn, len)?;
+            contents[range(lpn)].fill(None);
+        }
+        1 | 2 => {
+            let relocate = random.below(2) == 0;
+            let atomic = random.below(2) == 0;
+            ftl.remap(&Remap { target: lpn, source: other, len, relocate, atomic })?;
+            contents.copy_within(range(other), lpn as usize);
+            if relocate {
+                contents[range(other)].fill(None);
+            }
+        }
+        _ => {
+            ftl.write(other, &content(identity))?;
+            contents[other as usize] = Some(identity);
+        }
+    }
+    Ok(())
+}
+
+/// Everything that changes something is refused, and what was acknowledged is there; a power-on changes nothing.
+fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
+    let config = ftl.config().clone();
+    let mut wsn = ftl.wsn();
+    for power_on in 0..12 {
+        let at = format!("{name}, power-on {power_on}");
+        let refused = Err(Refusal::NumbersUsedUp);
+        assert!(ftl.is_read_only() && ftl.numbers_used() == 1.0, "{at}");
+        assert_eq!(ftl.write(1, &content(1)), refused, "{at}");
+        assert_eq!(ftl.write_for(1, &content(1), 2), refused, "{at}");
+        assert_eq!(ftl.deallocate(1, 1), refused, "{at}");
+        for atomic in [false, true] {
+            assert_eq!(ftl.remap(&Remap { target: 1, source: 2, len: 1, relocate: false, atomic }), refused, "{at}");
+        }
+        assert_eq!(ftl.write(config.lpns, &content(1)), Err(Refusal::OutOfRange), "{at}");
+        assert!(!ftl.background(), "{at}");
+        assert_eq!(ftl.flush(), Ok(()), "{at}");
+        assert!(read_all(&mut ftl) == *contents, "{at}");
+        ftl.check().unwrap_or_else(|what| panic!("{at}: {what}"));
+        (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
+        assert!(power_on == 0 || ftl.wsn() == wsn, "{at}: a power-on takes no number");
+        wsn = ftl.wsn();
+    }
+}
+
+#[test]
+fn a_device_whose_numbers_are_used_up_is_read_only_and_keeps_everything() {
+    for scheme in durable() {
+        let config = atomic_config(scheme);
+        let mut ftl = aged(&config, READ_ONLY - 3000);
+        let mut contents = read_all(&mut ftl);
+        let (mut random, mut done) = (Random(11), 0);
+        let refusal = loop {
+            done += 1;
+            ftl.media_mut().ops.clear();
+            if let Err(refusal) = step(&mut ftl, &mut random, 10_000 + done, &mut contents) {
+                break refusal;
+            }
+        };
+        assert_eq!(refusal, Refusal::NumbersUsedUp, "{scheme}");
+        assert!(done > 500 && ftl.stats().gc_runs > 0, "{scheme}: {done} commands");
+        assert_eq!(refusal.to_string(), "the device is read-only: its 2^42 sequence numbers are used up");
+        is_read_only_for_ever(ftl, &contents, &format!("{scheme}"));
+    }
+}
+
+/// A long command stops where the numbers do, and what of it was done stays.
+#[test]
+fn a_long_remap_is_served_as_far_as_numbers_go() {
+    let config = Config { dedup: false, ..atomic_config(SchemeKind::None) };
+    let mut ftl = aged(&config, READ_ONLY - 80);
+    let remap = Remap { target: 0, source: 300, len: 290, relocate: false, atomic: false };
+    assert_eq!(ftl.remap(&remap), Err(Refusal::NumbersUsedUp));
+    let contents = read_all(&mut ftl);
+    let moved = (0..290).filter(|lpn| contents[*lpn] == Some(*lpn as u64 + 301)).count();
+    assert!((64..200).contains(&moved), "{moved} pages");
+    is_read_only_for_ever(ftl, &contents, "none");
+}
+
+/// Each command around the end, cut after each of its operations.
+#[test]
+fn a_cut_at_the_end_of_the_numbers_loses_nothing() {
+    for scheme in durable() {
+        let config = atomic_config(scheme);
+        for before_the_end in [1, 2, 5, 12, 30] {
+            let mut ftl = aged(&config, READ_ONLY - before_the_end);
+            let mut contents = read_all(&mut ftl);
+            ftl.media_mut().attach_rail();
+            let mut random = Random(before_the_end * 3 + 1);
+            for number in 0..4 {
+                let before = contents.clone();
+                let refused = step(&mut ftl, &mut random, 20_000 + number, &mut contents).is_err();
+                let pending = ftl.media().pending();
+                for landed in 0..pending {
+                    let mut at = 0;
+                    let image = ftl.media().cut(|| {
+                        at += 1;
+                        if at <= landed { Outcome::Whole } else { Outcome::Absent }
+                    });
+                    let at = format!("{scheme}, {before_the_end} before the end, {landed} of {pending} landed");
+                    let mut media = Media::from_image(&image);
+                    for _ in 0..2 {
+                        let (mut ftl, _) =
+                            Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
+                        ftl.check().unwrap_or_else(|what| panic!("{at}: {what}"));
+                        for (lpn, read) in read_all(&mut ftl).into_iter().enumerate() {
+                            assert!(read == before[lpn] || read == contents[lpn], "{at}: LPN {lpn} reads {read:?}");
+                        }
+                        media = ftl.into_media();
+                    }
+                }
+                ftl.media_mut().settle_all();
+                if refused {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A number that damage or forging has put into an image is not believed to be a reason to write.
+#[test]
+fn a_forged_number_is_refused_or_makes_the_device_read_only() {
+    for scheme in durable() {
+        let config = atomic_config(scheme);
+        let mut contents = read_all(&mut aged(&config, 1 << 41));
+        is_read_only_for_ever(aged(&config, (1 << 42) - 1), &contents, &format!("{scheme}"));
+        // In the list of interrupted commands, whose words could hold more.
+        let mut ftl = aged(&config, 1 << 41);
+        contents = read_all(&mut ftl);
+        let list = small_geometry().superblocks() as usize * 3 + 1;
+        for (number, opens) in [((1 << 42) - 1, true), (1 << 42, false), (u64::MAX, false)] {
+            ftl.media_mut().store(list + 5, number, Purpose::Meta, After::NOTHING);
+            let media = Media::from_image(&ftl.media().to_image());
+            match Ftl::recover(media, config.clone()) {
+                Ok((mut ftl, _)) => {
+                    assert!(opens && ftl.is_read_only(), "{scheme}, {number:#x}");
+                    // Nothing carries it: it is forgotten, and the next power-on finds the device as it was.
+                    (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
+                    assert!(!ftl.is_read_only() && read_all(&mut ftl) == contents, "{scheme}, {number:#x}");
+                }
+                Err(error) => assert!(!opens, "{scheme}, {number:#x}: {error}"),
+            }
+        }
+    }
+}
+
+/// What cannot be read is a media error there too, though no page can be programmed that says so.
+#[test]
+fn a_damaged_entry_of_a_device_without_numbers_is_a_media_error() {
+    let config = small_config(SchemeKind::RemapSsd);
+    let mut ftl = small(SchemeKind::RemapSsd);
+    ftl.write(1, &content(11)).unwrap();
+    ftl.write(2, &content(22)).unwrap();
+    let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+    ftl.remap(&Remap { target: 2, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
+    let changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
+    let first = changed.clone().nth_back(1).expect("an entry has two words");
+    ftl.media_mut().store(23 * 3, (1 << 42) - 7, Purpose::Meta, After::NOTHING);
+    ftl.media_mut().plant(|faults| {
+        faults.flips.insert(first, 0b11 << 30);
+    });
+    let faults = ftl.media().faults().clone();
+    let mut media = ftl.into_media();
+    for _ in 0..3 {
+        media.plant(|planted| *planted = faults.clone());
+        let (mut ftl, report) = Ftl::recover(media, config.clone()).expect("recovers");
+        assert_eq!((report.lost, ftl.wsn()), (1, (1 << 42) - 7));
+        assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Err(Refusal::MediaError)));
+        media = ftl.into_media();
+    }
+}
