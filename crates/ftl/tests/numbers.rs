@@ -4,7 +4,7 @@ mod kit;
 
 use kit::{Random, content, device, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
-use remap_ssd_media::{After, Media, Outcome, Page, Purpose};
+use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, Stored};
 
 /// From here on nothing is changed any more.
 const READ_ONLY: u64 = (1 << 42) - (1 << 36);
@@ -221,5 +221,138 @@ fn a_damaged_entry_of_a_device_without_numbers_is_a_media_error() {
         assert_eq!((report.lost, ftl.wsn()), (1, (1 << 42) - 7));
         assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Err(Refusal::MediaError)));
         media = ftl.into_media();
+    }
+}
+
+/// The counter of a superblock's erases does not start over: the superblock is used no more.
+#[test]
+fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
+    const LAST: u32 = (1 << 21) - 1;
+    for scheme in durable() {
+        let config = Config { dedup: false, lpns: 400, ..atomic_config(scheme) };
+        let mut ftl = device(small_geometry(), &config);
+        for sb in 0..small_geometry().superblocks() as usize {
+            let clean_and_old = 1 << 42 | u64::from(LAST - 6) << 43;
+            ftl.media_mut().store(sb * 3, clean_and_old, Purpose::Meta, After::NOTHING);
+        }
+        (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
+        let (mut random, mut contents) = (Random(5), vec![None; config.lpns as usize]);
+        let mut written = 0;
+        let refusal = loop {
+            written += 1;
+            ftl.media_mut().ops.clear();
+            let before = contents.clone();
+            if let Err(refusal) = step(&mut ftl, &mut random, written, &mut contents) {
+                contents = before;
+                break refusal;
+            }
+            if written % 1500 == 0 {
+                (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
+            }
+            assert!(written < 100_000, "{scheme}: the counters start over");
+        };
+        assert_eq!(refusal, Refusal::ReadOnly, "{scheme}");
+        for _ in 0..3 {
+            let counts: Vec<u32> = ftl.superblocks().map(|(_, sb)| sb.life.incarnation()).collect();
+            assert!(counts.iter().all(|count| (LAST - 6..=LAST).contains(count)), "{scheme}: {counts:?}");
+            // A long remap may have been served in part when it was refused.
+            let read = read_all(&mut ftl);
+            let differ = (0..contents.len()).filter(|lpn| read[*lpn] != contents[*lpn]).count();
+            assert!(differ <= 16, "{scheme}: {differ} differ");
+            contents = read;
+            ftl.check().unwrap_or_else(|what| panic!("{scheme}: {what}"));
+            (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
+        }
+    }
+}
+
+/// LPNs are remapped by turns to the pages of LPNs 0 and 1: entries of one superblock without end.
+fn remap_on_and_on(ftl: &mut Ftl, times: u32) {
+    for number in 0..times {
+        let remap = Remap { target: 590 + number % 8, source: number / 8 % 2, len: 1, relocate: false, atomic: false };
+        ftl.remap(&remap).unwrap();
+        ftl.media_mut().ops.clear();
+    }
+}
+
+/// The numbers of a group are nearly used up; every remap is served, and power-on finds what it says.
+fn goes_on(ftl: Ftl, name: &str) {
+    let config = ftl.config().clone();
+    let recovered = |ftl: Ftl| Ftl::recover(ftl.into_media(), config.clone()).expect("recovers").0;
+    let mut ftl = recovered(ftl);
+    let copied = ftl.stats().host_programs;
+    remap_on_and_on(&mut ftl, 2000);
+    assert!(ftl.stats().host_programs > copied, "{name}: remaps have become copies");
+    for round in 0..4 {
+        let contents = read_all(&mut ftl);
+        ftl = recovered(ftl);
+        assert!(read_all(&mut ftl) == contents, "{name}, power-on {round}");
+        ftl.check().unwrap_or_else(|what| panic!("{name}: {what}"));
+        remap_on_and_on(&mut ftl, 101);
+    }
+    // Collecting the superblock begins with new numbers.
+    for step in 0..6000 {
+        ftl.write((step * 7) % 600, &content(50_000 + u64::from(step))).unwrap();
+        ftl.media_mut().ops.clear();
+    }
+    let (copied, remapped) = (ftl.stats().host_programs, ftl.stats().remaps);
+    remap_on_and_on(&mut ftl, 500);
+    assert_eq!((ftl.stats().host_programs, ftl.stats().remaps), (copied, remapped + 500), "{name}");
+}
+
+#[test]
+fn the_numbers_of_segments_are_not_used_up() {
+    for scheme in [SchemeKind::RemapSsd, SchemeKind::RemapSsdX, SchemeKind::RemapSsdLh] {
+        let mut ftl = device(small_geometry(), &Config { dedup: false, ..small_config(scheme) });
+        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+        remap_on_and_on(&mut ftl, 1);
+        // The head of the segment, the word that has its number, and the entry.
+        let mut changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
+        let link = changed.nth(1).expect("a segment has been taken");
+        assert_eq!(ftl.media().peek(link), 1, "{scheme}: its number is 0");
+        let number = (1 << 30) - (1 << 26) - 20;
+        ftl.media_mut().store(link, 1 | number << 1, Purpose::Meta, After::NOTHING);
+        goes_on(ftl, scheme.name());
+    }
+}
+
+#[test]
+fn the_numbers_of_pages_of_entries_are_not_used_up() {
+    for scheme in [SchemeKind::LocalFlash, SchemeKind::RemapSsdLh] {
+        let config = Config { dedup: false, cache_pages: 1, log_bytes: 4 << 10, ..small_config(scheme) };
+        let mut ftl = device(small_geometry(), &config);
+        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        remap_on_and_on(&mut ftl, 1000);
+        // The log's last page, once more, and with a number that is nearly the last.
+        let log = (0..small_geometry().pages())
+            .map(Ppn)
+            .filter(|page| ftl.media().is_programmed(*page) && ftl.media().oob(*page).lpn() == Oob::LOG);
+        let newest = log.max_by_key(|page| ftl.media().oob(*page).wsn()).expect("a page of entries");
+        let mut bytes = ftl.media().meta_uncharged(newest).expect("readable").to_vec();
+        let number = u32::MAX - (1 << 26) - 3;
+        bytes[8..12].copy_from_slice(&number.to_le_bytes());
+        let oob = Oob::new(Oob::LOG, u64::from(number) + 1, ftl.media().oob(newest).incarnation());
+        let free = (newest.0 + 1..).map(Ppn).find(|page| !ftl.media().is_programmed(*page)).expect("room");
+        let stored = Stored::Meta(bytes.into());
+        ftl.media_mut().program(free, oob, stored, Purpose::Meta, After::NOTHING).unwrap();
+        goes_on(ftl, scheme.name());
+    }
+}
+
+/// A unit's number is 63 bits that no device counts through; what says otherwise is no log.
+#[test]
+fn a_forged_number_of_a_unit_is_refused() {
+    let config = small_config(SchemeKind::NLog);
+    let mut ftl = small(SchemeKind::NLog);
+    (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+    remap_on_and_on(&mut ftl, 1);
+    let head = (0..before.len()).find(|at| ftl.media().peek(*at) != before[*at]).expect("a unit has been begun");
+    for number in [1 << 62, (1 << 63) - 1] {
+        let mut media = Media::from_image(&ftl.media().to_image());
+        media.store(head, 1 | number << 1, Purpose::Meta, After::NOTHING);
+        let error = Ftl::recover(media, config.clone()).err().expect("refused").to_string();
+        assert_eq!(error, "not a device of this configuration: a unit of the log has a number that none reaches");
     }
 }

@@ -226,6 +226,9 @@ impl RemapScheme for LocalFlash {
             return Err(Demotion::Watermark);
         }
         let sb = core.geometry.superblock(ppn);
+        if self.log.is_numbered_out(sb) {
+            return Err(Demotion::NvramFull);
+        }
         let has_page = self.cached[sb.0 as usize].len() >= self.log.slots();
         if self.free.len() > self.free_min && !has_page {
             return Ok(());

@@ -32,6 +32,8 @@ const SLACK: usize = 2;
 const SLOT_WORDS: usize = 2;
 /// Reclaiming pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
+/// Units are numbered as long as the device lives; no more than this, at one in a nanosecond, in a hundred years.
+const SEQUENCE_END: u64 = 1 << 62;
 /// Entries gone through at a time.
 const CHUNK: usize = 64;
 
@@ -403,6 +405,9 @@ impl RemapScheme for NLog {
             let at = self.word(unit);
             let word = core.media.load(at).map_err(|_| RecoveryError::NvramDamaged { word: at })?;
             let head = UnitHead::from_bits(word);
+            if head.sequence() >= SEQUENCE_END {
+                return Err(RecoveryError::Foreign("a unit of the log has a number that none reaches".into()));
+            }
             if head.torn() {
                 found.push((head.sequence(), unit));
                 continue;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one ends (`gc`).
 
-use super::{State, Superblock, Superblocks, is_good_die};
+use super::{INCARNATION_MAX, State, Superblock, Superblocks, is_good_die};
 use crate::core::next_number;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
@@ -41,7 +41,8 @@ impl Superblocks {
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
-        let incarnation = (entry.life.incarnation() + 1) & 0x1f_ffff; // 21 bits
+        // One that has reached the limit is retired by this erase, or by the next if a cut comes in between.
+        let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
         entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
         let failing = std::mem::take(&mut entry.failing);
         entry.bad |= failing;
@@ -93,7 +94,7 @@ impl Superblocks {
     }
 
     fn is_worn_out(&self, erases: u32) -> bool {
-        self.pe_limit > 0 && erases >= self.pe_limit
+        erases >= self.pe_limit
     }
 
     /// Would erasing this superblock once more wear it out? Then what it holds now is the last that it ever holds.

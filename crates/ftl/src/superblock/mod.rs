@@ -26,6 +26,9 @@ use crate::life::Life;
 use crate::policy::ZONES_MAX;
 use remap_ssd_media::{ClearId, Geometry, SbId};
 
+/// The counter of incarnations has 21 bits and never starts over: what names an incarnation would name two.
+const INCARNATION_MAX: u32 = (1 << 21) - 1;
+
 /// Who fills a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -94,7 +97,7 @@ pub struct Superblock {
 pub struct Superblocks {
     geometry: Geometry,
     guards: Guards,
-    /// Erases after which a block is used no more; 0 is without end.
+    /// Erases after which a block is used no more: the flash endures no more, or the counter of incarnations.
     pe_limit: u32,
     tail_pages: u32,
     /// OOB records of a tail page, and whether they have the extension.
@@ -142,7 +145,10 @@ impl Superblocks {
             tail_records: config.tail_records(),
             extended: config.scheme.uses_hints(),
             guards: config.guards,
-            pe_limit: config.pe_limit,
+            pe_limit: match config.pe_limit {
+                0 => INCARNATION_MAX,
+                limit => limit.min(INCARNATION_MAX),
+            },
             table: vec![blank; geometry.superblocks() as usize],
             owners: vec![Owners::default(); geometry.superblocks() as usize],
             open: [const { None }; Stream::ALL.len()],

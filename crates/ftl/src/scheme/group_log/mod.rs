@@ -31,6 +31,9 @@ pub(super) use page::ENTRIES_MAX;
 /// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled partly.
 const PAGES_MIN: u64 = 8;
 
+/// Numbers of a group's pages that the host's remaps may use: they grow with every page of an incarnation.
+const NUMBERS_HOSTS: u32 = u32::MAX - (1 << 26);
+
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -132,6 +135,13 @@ impl GroupLog {
     /// Pages of one group.
     pub fn pages_of(&self, sb: SbId) -> usize {
         self.groups[sb.0 as usize].pages.len()
+    }
+
+    /// Have the group's pages had so many numbers that the host's remaps must become copies, until the superblock is
+    /// collected? The rest is for entries that are on their way, and for rewriting.
+    #[inline]
+    pub fn is_numbered_out(&self, sb: SbId) -> bool {
+        self.groups[sb.0 as usize].next >= NUMBERS_HOSTS
     }
 
     /// Programs one more page of a group; `secure` has made room for it.

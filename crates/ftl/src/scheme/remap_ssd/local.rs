@@ -9,6 +9,11 @@ use crate::scheme::RmmEntry;
 use remap_ssd_media::{Ppn, SbId};
 
 impl RemapSsd {
+    /// Have its segments had so many numbers that the host's remaps must become copies?
+    pub(in crate::scheme) fn is_numbered_out(&self, sb: SbId) -> bool {
+        self.groups[sb.0 as usize].is_numbered_out()
+    }
+
     /// Can one more entry for a page be appended?
     pub(in crate::scheme) fn has_room_for(&self, core: &Core, ppn: Ppn) -> bool {
         self.has_slot(core.geometry.superblock(ppn)) || self.segments.free() > 0

@@ -147,6 +147,9 @@ impl RemapScheme for RemapSsd {
             return Err(Demotion::Watermark);
         }
         let sb = core.geometry.superblock(ppn);
+        if self.groups[sb.0 as usize].is_numbered_out() {
+            return Err(Demotion::NvramFull);
+        }
         let remapped = core.blocks.owners(sb).remapped + 1;
         if remapped > self.fullest {
             self.set_fullest(remapped);

@@ -104,6 +104,10 @@ impl RemapSsdLh {
 impl RemapScheme for RemapSsdLh {
     #[inline]
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
+        let sb = core.geometry.superblock(ppn);
+        if self.nvram.is_numbered_out(sb) || self.flash.is_numbered_out(sb) {
+            return Err(Demotion::NvramFull);
+        }
         if self.nvram.free_segments() <= self.free_min && may_reclaim {
             self.make_room(core, self.free_min);
         }

@@ -222,6 +222,9 @@ impl RemapScheme for RemapSsdX {
             return Err(Demotion::Watermark);
         }
         let sb = core.geometry.superblock(ppn);
+        if self.groups[sb.0 as usize].chain.is_numbered_out() {
+            return Err(Demotion::NvramFull);
+        }
         self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         // An entry may take two slots.
         let free = self.segments.free();

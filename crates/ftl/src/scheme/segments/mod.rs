@@ -16,6 +16,11 @@ use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// Numbers of a group's segments: 30 bits. They grow with every entry of an incarnation, however few of them are left.
+const SEQUENCE_END: u32 = 1 << 30;
+/// Those from here on are for what garbage collection moves into a superblock, and for rewriting.
+const SEQUENCE_HOSTS: u32 = SEQUENCE_END - (1 << 26);
+
 /// All segments.
 pub(super) struct Segments {
     base: usize,
@@ -48,6 +53,12 @@ impl Chain {
     /// The same chain once its segments have been taken out, to be filled anew.
     pub fn continued(&self) -> Self {
         Self { sequence: self.sequence, ..Self::default() }
+    }
+
+    /// Are so many numbers of segments used that the host's remaps must become copies, until the superblock is collected?
+    #[inline]
+    pub fn is_numbered_out(&self) -> bool {
+        self.sequence >= SEQUENCE_HOSTS
     }
 
     /// Takes the segments out; the chain can be filled anew.
@@ -299,7 +310,7 @@ impl Segments {
         }
         witnesses.saw(head.wsn());
         let sb = SbId(head.superblock());
-        let is_sane = sb.0 < core.geometry.superblocks() && link.sequence() < 1 << 30;
+        let is_sane = sb.0 < core.geometry.superblocks() && link.sequence() < SEQUENCE_END;
         if !is_sane || !witnesses.is_live(sb) {
             return Ok(None);
         }
