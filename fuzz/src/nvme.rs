@@ -107,7 +107,7 @@ pub fn command(bytes: &[u8]) {
         now += 1000;
         let sqe = Sqe::read_from_bytes(entry).expect("64 bytes");
         let Some(namespace) = subsystem.namespace(sqe.nsid % 4) else { continue };
-        let Ok(request) = IoRequest::parse(&sqe, namespace, true) else { continue };
+        let Ok(request) = IoRequest::parse(&sqe, namespace, 0b101) else { continue };
         let transfer = request.transfer(namespace.lba_shift);
         let mut data = Vec::new();
         if let Transfer::FromHost(len) = transfer {

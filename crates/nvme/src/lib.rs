@@ -4,9 +4,13 @@
 //! spec        records and bits as the specifications draw them, nothing else
 //! controller  commands in, statuses and data out; no I/O, no clock
 //! tcp         NVMe/TCP: target and client; sockets at the edge
+//! escaped     what peers name, as it may be shown
 //! ```
 //! Absent: how remaps are persisted, and anything a host can say that would be trusted.
 
 pub mod controller;
+mod escaped;
 pub mod spec;
 pub mod tcp;
+
+pub use escaped::Escaped;

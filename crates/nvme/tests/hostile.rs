@@ -3,8 +3,9 @@
 mod kit;
 
 use kit::Rig;
+use kit::raw::{in_capsule, transport};
 use remap_ssd_nvme::controller::Latency;
-use remap_ssd_nvme::spec::command::{RwCdw12, Sgl, Sqe};
+use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
 use remap_ssd_nvme::spec::fabrics::{ConnectData, kind as fabrics};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::pdu::{Data, Flags, Ic, kind};
@@ -28,7 +29,7 @@ impl Numbers {
 fn connect_entry() -> Sqe {
     let mut sqe = entry(admin::FABRICS, u32::from(fabrics::CONNECT));
     sqe.cdw11 = 31 | 1 << 18;
-    sqe
+    in_capsule(sqe, 1024)
 }
 
 /// A session as a host would begin it: ICReq, Connect, some commands.
@@ -37,12 +38,10 @@ fn session(nqn: &str) -> Vec<u8> {
     let agreed = Agreement::default();
     wire::put_ic(&mut out, kind::IC_REQ, &Ic::new(0, 0, 0));
     let data = ConnectData::new([1; 16], 0xffff, nqn, "nqn.2026-11.test:host");
-    let mut sqe = connect_entry();
-    sqe.sgl = Sgl::new(Sgl::IN_CAPSULE, 0, 1024);
+    let sqe = connect_entry();
     wire::put_data(&mut out, kind::CAPSULE_CMD, Flags::new(), &sqe, agreed, 1024, |out| out.extend(data.as_bytes()));
     for opcode in [admin::KEEP_ALIVE, admin::IDENTIFY, admin::ASYNC_EVENT, admin::GET_FEATURES] {
-        let mut sqe = entry(opcode, 1);
-        sqe.sgl = Sgl::new(Sgl::TRANSPORT, 0, 4096);
+        let sqe = transport(entry(opcode, 0), 4096);
         wire::put(&mut out, kind::CAPSULE_CMD, Flags::new(), &sqe, agreed);
     }
     wire::put(&mut out, kind::H2C_DATA, Flags::new().with_last(true), &Data::new(0, 0, 0, 0), agreed);
@@ -85,28 +84,6 @@ fn garbage_ends_its_own_connection_only() {
     }
     assert_eq!(client.read(7, 1).expect("served"), vec![7; 4096]);
     drop(client);
-    rig.stop();
-}
-
-#[test]
-fn a_wrong_digest_ends_the_connection() {
-    let rig = Rig::new();
-    for (at, what) in [(72, "header"), (72 + 4 + 100, "data")] {
-        let mut out = Vec::new();
-        wire::put_ic(&mut out, kind::IC_REQ, &Ic::new(0, 3, 0));
-        let data = ConnectData::new([1; 16], 0xffff, kit::NQN, "nqn.2026-11.test:host");
-        let mut sqe = connect_entry();
-        sqe.sgl = Sgl::new(Sgl::IN_CAPSULE, 0, 1024);
-        let agreed = Agreement::new(3, 0);
-        wire::put_data(&mut out, kind::CAPSULE_CMD, Flags::new(), &sqe, agreed, 1024, |out| {
-            out.extend(data.as_bytes())
-        });
-        let good = send(&rig, &out);
-        assert_eq!(good[128], kind::CAPSULE_RESP, "with right digests it is served");
-        out[128 + at] ^= 1;
-        let bad = send(&rig, &out);
-        assert_eq!(bad[128], kind::C2H_TERM, "{what} digest");
-    }
     rig.stop();
 }
 

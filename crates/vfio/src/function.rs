@@ -232,6 +232,7 @@ impl State {
             0x20 => pair(0, self.aqa.into()),
             register::ASQ => self.asq,
             register::ACQ => self.acq,
+            property::CRTO => pair(self.association.register(property::CRTO), 0),
             _ => 0,
         }
     }
@@ -449,6 +450,7 @@ impl Shared {
         if let Some(made) = made {
             let status = match made {
                 Ok(doorbell) => {
+                    state.association.queue_made();
                     self.doorbells[doorbell].store(0, Ordering::Release);
                     Status::SUCCESS
                 }

@@ -49,6 +49,9 @@ impl Log for Lines {
     fn connection(&self, peer: SocketAddr, text: &str) {
         tracing::info!(%peer, "{text}");
     }
+    fn server(&self, text: &str) {
+        tracing::warn!("{text}");
+    }
 }
 
 impl Fronts {

@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::output::{self, pairs};
+use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use remap_ssd_sim::report::format::{bytes, exact};
 use serde_json::{Map, Value, json};
@@ -172,10 +173,11 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
             "volatile_write_cache": controller.vwc & 1 == 1,
         }));
     }
+    let shown = |field: &[u8]| Escaped::text(&text(field)).to_string();
     output::text(&pairs(&[
-        ("name", client.subnqn().to_owned()),
-        ("model", format!("{}, firmware {}", text(&controller.mn), text(&controller.fr))),
-        ("serial number", text(&controller.sn)),
+        ("name", Escaped::name(client.subnqn()).to_string()),
+        ("model", format!("{}, firmware {}", shown(&controller.mn), shown(&controller.fr))),
+        ("serial number", shown(&controller.sn)),
         ("namespaces", exact(namespaces.into())),
         ("size", format!("{} in blocks of {} bytes", bytes(size), 1u64 << client.lba_shift())),
         ("one Copy", format!("at most {} blocks", exact(copy_blocks.into()))),

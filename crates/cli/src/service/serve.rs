@@ -104,7 +104,7 @@ fn advertised(text: &str) -> Result<Advertised, String> {
 
 fn allowed(args: &Args) -> Result<Allowed, Failure> {
     if args.allow.is_empty() {
-        if let Some(address) = args.listen.filter(|address| !address.ip().is_loopback()) {
+        if let Some(address) = args.listen.filter(|address| !address.ip().to_canonical().is_loopback()) {
             return Err(Failure::usage(format_args!(
                 "{address} can be reached from elsewhere: say who may connect, with --allow ADDRESS or --allow NQN"
             )));

@@ -1,13 +1,14 @@
 //! Admin commands, fabrics ones among them.
 
-use super::association::{Association, EVENTS_MAX};
-use super::features::Features;
+use super::association::{Association, EVENTS_MAX, State};
+use super::bus::Transport;
+use super::features::{Features, Setting};
 use super::identify::IDENTIFY_BYTES;
 use super::request::Transfer;
 use super::{TRANSFER_BYTES_MAX, logs};
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectData, kind};
-use crate::spec::log::lid;
+use crate::spec::log::{event, lid, warning};
 use crate::spec::opcode::admin;
 use crate::spec::status::Status;
 
@@ -81,14 +82,16 @@ impl Association {
         match sqe.head().opcode() {
             admin::IDENTIFY => self.identify(sqe, out).map(|()| Some(0)),
             admin::GET_LOG_PAGE => self.log_page(sqe, out).map(|()| Some(0)),
-            admin::KEEP_ALIVE => Ok(Some(0)),
+            admin::KEEP_ALIVE if self.transport == Transport::Fabrics => Ok(Some(0)),
             admin::GET_FEATURES => {
                 let state = self.state();
-                state.features.get(sqe, state.keep_alive_ms, out).map(Some)
+                state.features.get(sqe, &self.subsystem, state.keep_alive_ms, out).map(Some)
             }
             admin::SET_FEATURES => {
                 let state = &mut *self.state();
-                state.features.set(sqe, &mut state.keep_alive_ms, data).map(Some)
+                let State { features, keep_alive_ms, queues_made, .. } = state;
+                let with = Setting { subsystem: &self.subsystem, keep_alive_ms, queues_made: *queues_made };
+                features.set(sqe, with, data).map(Some)
             }
             admin::ASYNC_EVENT => {
                 let mut state = self.state();
@@ -109,16 +112,24 @@ impl Association {
         if self.discovery || self.state().event_requests.is_empty() {
             return None;
         }
-        let warning = logs::smart(&self.subsystem, 0).critical_warning;
+        let warning = self.smart().critical_warning;
         let mut state = self.state();
+        // What is over may come again.
+        state.reported &= warning;
         let new = warning & !state.reported & state.features.smart_events();
-        if new == 0 {
+        // Until the host has read SMART there is no second event of its type (Base 2.0 §5.2).
+        if new == 0 || state.unread {
             return None;
         }
-        state.reported |= new;
+        let bit = 1 << new.trailing_zeros();
+        let information = match bit {
+            warning::SPARE => event::SPARE_BELOW_THRESHOLD,
+            warning::TEMPERATURE => event::TEMPERATURE_THRESHOLD,
+            _ => event::RELIABILITY,
+        };
         let cid = state.event_requests.pop_front()?;
-        // Type 1, SMART: information 2, spare below threshold, or 0, reliability; see log page 2.
-        let information = if new & 1 == 1 { 2u64 } else { 0 };
-        Some((cid, 1 | information << 8 | u64::from(lid::SMART) << 16))
+        state.reported |= bit;
+        state.unread = true;
+        Some((cid, event::SMART | information << 8 | u64::from(lid::SMART) << 16))
     }
 }

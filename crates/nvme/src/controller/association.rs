@@ -5,11 +5,12 @@
 //! Absent: connections (`tcp`).
 
 use super::bus::Transport;
-use super::features::Features;
+use super::connect::ConnectRefusal;
+use super::features::{Features, keep_alive_granted};
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 use crate::spec::command::Sqe;
-use crate::spec::fabrics::{Cap, Cc, ConnectCdw11, ConnectData, Csts, DISCOVERY_NQN, property};
+use crate::spec::fabrics::{Cap, Cc, ConnectCdw11, ConnectData, Crto, Csts, DISCOVERY_NQN, property};
 use crate::spec::join;
 use crate::spec::log::ErrorEntry;
 use crate::spec::status::Status;
@@ -21,6 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(super) const ERRORS: usize = 64;
 /// Asynchronous event requests outstanding.
 pub(super) const EVENTS_MAX: usize = 4;
+/// How long it may take to be ready. It is at once.
+const READY_HALF_SECONDS: u8 = 20;
 /// Version 2.0.
 pub(super) const VERSION: u32 = 0x0002_0000;
 
@@ -33,28 +36,38 @@ pub(super) struct State {
     pub(super) features: Features,
     /// Identifiers of asynchronous event requests that wait.
     pub(super) event_requests: VecDeque<u16>,
-    /// Warnings that have been reported.
+    /// Warnings that have been reported and go on.
     pub(super) reported: u8,
+    /// Has SMART not been read since the last report? There is no other until then.
+    pub(super) unread: bool,
     pub(super) errors: VecDeque<ErrorEntry>,
     pub(super) error_count: u64,
+    /// I/O queues that are connected, by bits.
     pub(super) queues: u64,
+    /// Has there been an I/O queue since the last reset?
+    pub(super) queues_made: bool,
+    /// Resets so far.
+    pub(super) generation: u64,
 }
 
 impl State {
     /// Of a controller that has not been enabled yet, for a host heard of at `now`.
-    pub(super) fn new(subsystem: &Subsystem, keep_alive_ms: u32, now: u64) -> Self {
+    pub(super) fn new(subsystem: &Subsystem, transport: Transport, keep_alive_ms: u32, now: u64) -> Self {
         Self {
             cc: Cc::new(),
             csts: Csts::new(),
-            keep_alive_ms,
+            keep_alive_ms: keep_alive_granted(keep_alive_ms),
             heard_ns: now,
             closed: false,
-            features: Features::new(subsystem.volatile_cache()),
+            features: Features::new(subsystem.volatile_cache(), transport),
             event_requests: VecDeque::new(),
             reported: 0,
+            unread: false,
             errors: VecDeque::new(),
             error_count: 0,
             queues: 0,
+            queues_made: false,
+            generation: 0,
         }
     }
 }
@@ -72,6 +85,12 @@ pub struct Association {
     pub(super) state: Mutex<State>,
 }
 
+impl Drop for Association {
+    fn drop(&mut self) {
+        self.subsystem.release_cntlid(self.cntlid);
+    }
+}
+
 /// Text of a fixed field; `None` if it does not end or is no text.
 fn name(field: &[u8; 256]) -> Option<&str> {
     let len = field.iter().position(|byte| *byte == 0)?;
@@ -79,41 +98,61 @@ fn name(field: &[u8; 256]) -> Option<&str> {
 }
 
 /// Checks what every Connect must say; its queue and data.
-fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), Status> {
+fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> {
     // Record format 0 in bits 15:0 of dword 10, the queue in 31:16.
     let (format, qid) = (sqe.cdw10 as u16, (sqe.cdw10 >> 16) as u16);
     let sqsize_z = ConnectCdw11::from_bits(sqe.cdw11).sqsize_z();
     if format != 0 {
-        return Err(Status::CONNECT_FORMAT);
+        return Err(ConnectRefusal::FORMAT);
     }
-    if !(1..QUEUE_ENTRIES_MAX).contains(&sqsize_z) || name(&data.hostnqn).is_none() {
-        return Err(Status::CONNECT_INVALID);
+    if !(1..QUEUE_ENTRIES_MAX).contains(&sqsize_z) {
+        return Err(ConnectRefusal::QUEUE_SIZE);
+    }
+    if name(&data.hostnqn).is_none() {
+        return Err(ConnectRefusal::HOST_NAME);
     }
     Ok((qid, sqsize_z + 1))
+}
+
+/// An I/O queue of a controller, until the controller is reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its number.
+    pub qid: u16,
+    /// Its entries.
+    pub entries: u16,
+    /// How often the controller had been reset.
+    generation: u64,
 }
 
 impl Association {
     /// Connect on an admin queue: a new controller and the entries of the queue.
     ///
     /// # Errors
-    /// The status to answer.
+    /// What to answer.
     pub fn connect(
         subsystem: &Arc<Subsystem>,
         sqe: &Sqe,
         data: &ConnectData,
         address: SocketAddr,
         now: u64,
-    ) -> Result<(Arc<Self>, u16), Status> {
+    ) -> Result<(Arc<Self>, u16), ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
-        let wanted = name(&data.subnqn).ok_or(Status::CONNECT_INVALID)?;
+        let wanted = name(&data.subnqn).ok_or(ConnectRefusal::SUBSYSTEM)?;
         let discovery = wanted == DISCOVERY_NQN;
-        if qid != 0 || data.cntlid != 0xffff || !(discovery || wanted == subsystem.nqn()) {
-            return Err(Status::CONNECT_INVALID);
+        if qid != 0 {
+            return Err(ConnectRefusal::QUEUE);
         }
-        let state = State::new(subsystem, sqe.cdw12, now);
+        if data.cntlid != 0xffff {
+            return Err(ConnectRefusal::CONTROLLER);
+        }
+        if !(discovery || wanted == subsystem.nqn()) {
+            return Err(ConnectRefusal::SUBSYSTEM);
+        }
+        let state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
         let association = Self {
             subsystem: subsystem.clone(),
-            cntlid: subsystem.new_cntlid(),
+            cntlid: subsystem.take_cntlid().ok_or(ConnectRefusal::BUSY)?,
             discovery,
             transport: Transport::Fabrics,
             address,
@@ -124,34 +163,46 @@ impl Association {
         Ok((Arc::new(association), entries))
     }
 
-    /// Connect on an I/O queue: its number and entries.
+    /// Connect on an I/O queue.
     ///
     /// # Errors
-    /// The status to answer.
-    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), Status> {
+    /// What to answer.
+    pub fn join(&self, sqe: &Sqe, data: &ConnectData) -> Result<Joined, ConnectRefusal> {
         let (qid, entries) = checked(sqe, data)?;
-        let same_host = data.hostid == self.hostid && name(&data.hostnqn) == Some(&self.hostnqn);
-        if data.cntlid != self.cntlid || !same_host || name(&data.subnqn) != Some(self.subsystem.nqn()) {
-            return Err(Status::CONNECT_INVALID);
+        if data.cntlid != self.cntlid {
+            return Err(ConnectRefusal::CONTROLLER);
+        }
+        if name(&data.subnqn) != Some(self.subsystem.nqn()) {
+            return Err(ConnectRefusal::SUBSYSTEM);
+        }
+        if data.hostid != self.hostid || name(&data.hostnqn) != Some(&self.hostnqn) {
+            return Err(ConnectRefusal::OTHER_HOST);
         }
         let mut state = self.state();
         if !state.cc.en() || state.closed {
-            return Err(Status::SEQUENCE);
+            return Err(ConnectRefusal::NOT_ENABLED);
         }
         if self.discovery || qid == 0 || qid > IO_QUEUES_MAX.min(state.features.queues()) {
-            return Err(Status::CONNECT_INVALID);
+            return Err(ConnectRefusal::QUEUE);
         }
         if state.queues >> (qid - 1) & 1 == 1 {
-            return Err(Status::SEQUENCE);
+            return Err(ConnectRefusal::QUEUE_IN_USE);
         }
         state.queues |= 1 << (qid - 1);
-        Ok((qid, entries))
+        state.queues_made = true;
+        Ok(Joined { qid, entries, generation: state.generation })
+    }
+
+    /// Is an I/O queue still there? A reset takes them all.
+    pub fn has(&self, queue: &Joined) -> bool {
+        self.state().generation == queue.generation
     }
 
     /// An I/O queue's connection has ended.
-    pub fn leave(&self, qid: u16) {
-        if (1..=IO_QUEUES_MAX).contains(&qid) {
-            self.state().queues &= !(1 << (qid - 1));
+    pub fn leave(&self, queue: &Joined) {
+        let mut state = self.state();
+        if state.generation == queue.generation {
+            state.queues &= !(1 << (queue.qid - 1));
         }
     }
 
@@ -183,6 +234,11 @@ impl Association {
         self.state().features.cache_enabled()
     }
 
+    /// Does an asynchronous event request of this identifier wait?
+    pub fn has_event_request(&self, cid: u16) -> bool {
+        self.state().event_requests.contains(&cid)
+    }
+
     /// Something was heard from the host.
     pub fn heard(&self, now: u64) {
         self.state().heard_ns = now;
@@ -190,8 +246,7 @@ impl Association {
     /// Has nothing been heard for too long, or has its admin queue ended?
     pub fn is_dead(&self, now: u64) -> bool {
         let state = self.state();
-        // Hosts are given as much again, for what lies between us.
-        let silence_max = u64::from(state.keep_alive_ms) * 2_000_000;
+        let silence_max = u64::from(state.keep_alive_ms) * 1_000_000;
         state.closed || (silence_max > 0 && now.saturating_sub(state.heard_ns) > silence_max)
     }
     /// The admin queue's connection has ended: so does everything else.
@@ -208,9 +263,10 @@ impl Association {
         let state = self.state();
         match (sqe.cdw11, wide) {
             (property::CAP, true) => {
-                let cap = Cap::new().with_mqes_z(QUEUE_ENTRIES_MAX - 1).with_cqr(true).with_to(20).with_css_nvm(true);
-                Ok(cap.into_bits())
+                let cap = Cap::new().with_mqes_z(QUEUE_ENTRIES_MAX - 1).with_cqr(true).with_css_nvm(true);
+                Ok(cap.with_to(READY_HALF_SECONDS).with_crms_with_media(true).into_bits())
             }
+            (property::CRTO, false) => Ok(Crto::new().with_with_media(READY_HALF_SECONDS.into()).into_bits().into()),
             (property::VS, false) => Ok(VERSION.into()),
             (property::CC, false) => Ok(state.cc.into_bits().into()),
             (property::CSTS, false) => Ok(state.csts.into_bits().into()),
@@ -236,9 +292,12 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
         if state.cc.en() && !cc.en() {
-            // A reset: what the host had asked for is gone.
+            // A reset: what the host had asked for is gone, and so are its I/O queues.
+            (state.queues, state.queues_made) = (0, false);
+            state.generation += 1;
             state.event_requests.clear();
-            state.features = Features::new(self.subsystem.volatile_cache());
+            state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
+            (state.reported, state.unread) = (0, false);
         }
         state.cc = cc;
         state.csts.set_rdy(cc.en());

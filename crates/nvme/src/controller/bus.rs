@@ -25,10 +25,10 @@ pub(super) enum Transport {
 impl Association {
     /// A new controller for the host on whose bus it is.
     pub fn on_bus(subsystem: &Arc<Subsystem>) -> Self {
-        let state = State::new(subsystem, 0, 0);
+        let state = State::new(subsystem, Transport::Bus, 0, 0);
         Self {
             subsystem: subsystem.clone(),
-            cntlid: subsystem.new_cntlid(),
+            cntlid: subsystem.take_cntlid().expect("fewer functions than numbers"),
             discovery: false,
             transport: Transport::Bus,
             address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -69,6 +69,11 @@ impl Association {
         self.state().csts.set_cfs(true);
     }
 
+    /// The host has made an I/O queue: from now on it can have no other number of them.
+    pub fn queue_made(&self) {
+        self.state().queues_made = true;
+    }
+
     /// I/O queues that the host may have.
     pub fn io_queues(&self) -> u16 {
         self.state().features.queues().min(super::IO_QUEUES_MAX)
@@ -83,7 +88,8 @@ impl Association {
             return Ok((IoRequest::Flush, Transfer::None));
         }
         let namespace = self.subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        let request = IoRequest::parse(sqe, namespace, self.subsystem.namespaces().len() > 1)?;
+        let formats = if sqe.head().opcode() == io::COPY { self.state().features.copy_formats() } else { 0 };
+        let request = IoRequest::parse(sqe, namespace, formats)?;
         let transfer = request.transfer(namespace.lba_shift);
         Ok((request, transfer))
     }

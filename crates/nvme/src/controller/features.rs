@@ -1,7 +1,13 @@
-//! Features (Base 2.0 §5.27): what a host may set, for as long as its controller lives.
+//! Features (Base 2.0 §5.27): what a host may set, for as long as its controller is not reset.
+//!
+//! Invariant: nothing is saved; Error Recovery is a namespace's, all others are the controller's. Absent: what they bring
+//! about, except which temperatures are worth a warning.
 
-use super::IO_QUEUES_MAX;
-use crate::spec::command::{FeatureCdw10, Sqe};
+use super::bus::Transport;
+use super::subsystem::Subsystem;
+use super::{COPY_FORMAT_NAMESPACES, IO_QUEUES_MAX};
+use crate::spec::command::{FeatureCdw10, Sqe, TemperatureCdw11};
+use crate::spec::log::features;
 use crate::spec::status::Status;
 use std::collections::BTreeMap;
 
@@ -20,31 +26,63 @@ mod fid {
 
 /// Bytes that Host Behavior Support moves.
 pub(super) const HOST_BEHAVIOR_BYTES: u32 = 512;
+/// Where it says which formats of Copy's descriptors the host uses (CDFE), 2 bytes.
+const COPY_FORMATS_AT: usize = 4;
+/// For all namespaces, or for none.
+const ALL: u32 = 0xffff_ffff;
+/// Keep-alive times are multiples of this: KAS, in milliseconds.
+pub(super) const KEEP_ALIVE_STEP_MS: u32 = 1000;
+/// Error Recovery: errors for reads of deallocated blocks, which there are none.
+const DEALLOCATED_BLOCK_ERROR: u32 = 1 << 16;
+/// Over this, in kelvin, a host that has said nothing is warned: WCTEMP.
+pub(super) const WARNING_TEMPERATURE_K: u16 = 343;
+
+/// A keep-alive time as it is granted: rounded up to what Identify says; 0 is none.
+pub(super) fn keep_alive_granted(ms: u32) -> u32 {
+    ms.div_ceil(KEEP_ALIVE_STEP_MS).min(u32::MAX / KEEP_ALIVE_STEP_MS) * KEEP_ALIVE_STEP_MS
+}
+
+/// What setting a feature depends on beside the command.
+pub(super) struct Setting<'a> {
+    pub subsystem: &'a Subsystem,
+    pub keep_alive_ms: &'a mut u32,
+    /// Has there been an I/O queue since the last reset?
+    pub queues_made: bool,
+}
 
 /// Values now.
 pub(super) struct Features {
     values: BTreeMap<u8, u32>,
     defaults: BTreeMap<u8, u32>,
+    /// Composite temperatures, in kelvin, from which and up to which there is a warning.
+    over: u16,
+    under: u16,
+    /// Error Recovery of namespaces that have been set.
+    error_recovery: BTreeMap<u32, u32>,
     host_behavior: [u8; HOST_BEHAVIOR_BYTES as usize],
 }
 
 impl Features {
-    pub fn new(volatile_cache: bool) -> Self {
+    pub fn new(volatile_cache: bool, transport: Transport) -> Self {
         let queues = u32::from(IO_QUEUES_MAX - 1);
         let mut defaults = BTreeMap::from([
             (fid::ARBITRATION, 7),
             (fid::POWER, 0),
-            (fid::TEMPERATURE, 0x0157), // 343 K, over the warning threshold
+            (fid::TEMPERATURE, WARNING_TEMPERATURE_K.into()),
             (fid::ERROR_RECOVERY, 0),
             (fid::QUEUES, queues | queues << 16),
             (fid::WRITE_ATOMICITY, 0),
             (fid::EVENTS, 0),
-            (fid::KEEP_ALIVE, 0),
         ]);
         if volatile_cache {
             defaults.insert(fid::WRITE_CACHE, 1);
         }
-        Self { values: defaults.clone(), defaults, host_behavior: [0; 512] }
+        if transport == Transport::Fabrics {
+            defaults.insert(fid::KEEP_ALIVE, 0);
+        }
+        let values = defaults.clone();
+        let (over, under) = (WARNING_TEMPERATURE_K, 0);
+        Self { values, defaults, over, under, error_recovery: BTreeMap::new(), host_behavior: [0; 512] }
     }
 
     fn value(&self, fid: u8) -> u32 {
@@ -61,6 +99,14 @@ impl Features {
     pub fn queues(&self) -> u16 {
         (self.value(fid::QUEUES) as u16).saturating_add(1)
     }
+    /// Is such a temperature, in kelvin, worth a warning?
+    pub fn warns_at(&self, temperature: u16) -> bool {
+        temperature >= self.over || temperature <= self.under
+    }
+    /// Formats of Copy's descriptors that the host has enabled, by bits; 0 always is.
+    pub fn copy_formats(&self) -> u16 {
+        1 | u16::from_le_bytes([self.host_behavior[COPY_FORMATS_AT], self.host_behavior[COPY_FORMATS_AT + 1]])
+    }
 
     /// Bytes that Get or Set of a feature moves.
     pub fn data_bytes(sqe: &Sqe) -> u32 {
@@ -68,38 +114,97 @@ impl Features {
         if known { HOST_BEHAVIOR_BYTES } else { 0 }
     }
 
+    /// The log page of what is supported, and of what setting it concerns.
+    pub fn supported(&self) -> Vec<u8> {
+        let mut page = vec![0; 1024];
+        for fid in self.values.keys().copied().chain([fid::HOST_BEHAVIOR]) {
+            let scope = if fid == fid::ERROR_RECOVERY { features::NAMESPACE } else { features::CONTROLLER };
+            let at = usize::from(fid) * 4;
+            page[at..at + 4].copy_from_slice(&(features::SUPPORTED | scope).to_le_bytes());
+        }
+        page
+    }
+
     /// Get Features.
-    pub fn get(&self, sqe: &Sqe, keep_alive_ms: u32, out: &mut Vec<u8>) -> Result<u64, Status> {
+    pub fn get(&self, sqe: &Sqe, subsystem: &Subsystem, keep_alive_ms: u32, out: &mut Vec<u8>) -> Result<u64, Status> {
         let cdw10 = FeatureCdw10::from_bits(sqe.cdw10);
         if cdw10.fid() == fid::HOST_BEHAVIOR {
             out.extend_from_slice(&self.host_behavior);
             return Ok(0);
         }
-        let now = *self.values.get(&cdw10.fid()).ok_or(Status::INVALID_FIELD)?;
+        let default = *self.defaults.get(&cdw10.fid()).ok_or(Status::INVALID_FIELD)?;
+        let (now, default) = match cdw10.fid() {
+            fid::TEMPERATURE => self.threshold(sqe)?,
+            fid::ERROR_RECOVERY => {
+                subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+                (self.error_recovery.get(&sqe.nsid).copied().unwrap_or(default), default)
+            }
+            fid::KEEP_ALIVE => (keep_alive_ms, default),
+            fid => (self.value(fid), default),
+        };
         match cdw10.sel() {
-            0 if cdw10.fid() == fid::KEEP_ALIVE => Ok(keep_alive_ms.into()),
             0 => Ok(now.into()),
             // Nothing is saved, so "saved" is the default.
-            1 | 2 => Ok(self.defaults[&cdw10.fid()].into()),
-            // Changeable, not saveable, not by namespace.
-            3 => Ok(1 << 2),
+            1 | 2 => Ok(default.into()),
+            // Changeable, not saveable; by namespace, in bit 1.
+            3 => Ok(1 << 2 | u64::from(cdw10.fid() == fid::ERROR_RECOVERY) << 1),
             _ => Err(Status::INVALID_FIELD),
         }
     }
 
+    /// The threshold that a command names, now and by default. There is one sensor, the composite one.
+    fn threshold(&self, sqe: &Sqe) -> Result<(u32, u32), Status> {
+        let cdw11 = TemperatureCdw11::from_bits(sqe.cdw11);
+        match (cdw11.tmpsel(), cdw11.thsel()) {
+            (0, 0) => Ok((self.over.into(), WARNING_TEMPERATURE_K.into())),
+            (0, 1) => Ok((self.under.into(), 0)),
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    fn set_threshold(&mut self, sqe: &Sqe) -> Result<(), Status> {
+        let cdw11 = TemperatureCdw11::from_bits(sqe.cdw11);
+        // The composite temperature, or all sensors.
+        match (cdw11.tmpsel(), cdw11.thsel()) {
+            (0 | 0xf, 0) => self.over = cdw11.tmpth(),
+            (0 | 0xf, 1) => self.under = cdw11.tmpth(),
+            _ => return Err(Status::INVALID_FIELD),
+        }
+        Ok(())
+    }
+
     /// Set Features.
-    pub fn set(&mut self, sqe: &Sqe, keep_alive_ms: &mut u32, data: &[u8]) -> Result<u64, Status> {
+    pub fn set(&mut self, sqe: &Sqe, with: Setting<'_>, data: &[u8]) -> Result<u64, Status> {
         let cdw10 = FeatureCdw10::from_bits(sqe.cdw10);
         if cdw10.sv() {
             return Err(Status::NOT_SAVEABLE);
         }
+        if cdw10.fid() != fid::HOST_BEHAVIOR && !self.values.contains_key(&cdw10.fid()) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let namespaces = with.subsystem.namespaces();
+        if sqe.nsid != 0 && sqe.nsid != ALL {
+            with.subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+            if cdw10.fid() != fid::ERROR_RECOVERY {
+                return Err(Status::NOT_NAMESPACE_SPECIFIC);
+            }
+        }
+
         let value = sqe.cdw11;
         match cdw10.fid() {
             fid::HOST_BEHAVIOR => {
-                self.host_behavior = data.try_into().map_err(|_| Status::SGL_LENGTH)?;
-                return Ok(0);
+                let data: [u8; HOST_BEHAVIOR_BYTES as usize] = data.try_into().map_err(|_| Status::SGL_LENGTH)?;
+                let formats = u16::from_le_bytes([data[COPY_FORMATS_AT], data[COPY_FORMATS_AT + 1]]);
+                let possible = if namespaces.len() > 1 { 1 << COPY_FORMAT_NAMESPACES } else { 0 };
+                if formats & !possible != 0 {
+                    return Err(Status::INVALID_FIELD);
+                }
+                self.host_behavior = data;
             }
             fid::QUEUES => {
+                if with.queues_made {
+                    return Err(Status::SEQUENCE);
+                }
                 if value & 0xffff == 0xffff || value >> 16 == 0xffff {
                     return Err(Status::INVALID_FIELD);
                 }
@@ -108,12 +213,16 @@ impl Features {
                 self.values.insert(fid::QUEUES, granted);
                 return Ok(granted.into());
             }
-            fid::KEEP_ALIVE => *keep_alive_ms = value,
+            fid::TEMPERATURE => self.set_threshold(sqe)?,
+            fid::ERROR_RECOVERY => match sqe.nsid {
+                _ if value & DEALLOCATED_BLOCK_ERROR != 0 => return Err(Status::INVALID_FIELD),
+                0 => return Err(Status::INVALID_NAMESPACE),
+                ALL => self.error_recovery = namespaces.iter().map(|namespace| (namespace.nsid, value)).collect(),
+                nsid => drop(self.error_recovery.insert(nsid, value)),
+            },
+            fid::KEEP_ALIVE => *with.keep_alive_ms = keep_alive_granted(value),
             fid::POWER if value & 0x1f != 0 => return Err(Status::INVALID_FIELD),
-            fid if self.values.contains_key(&fid) => {
-                self.values.insert(fid, value);
-            }
-            _ => return Err(Status::INVALID_FIELD),
+            fid => drop(self.values.insert(fid, value)),
         }
         Ok(0)
     }

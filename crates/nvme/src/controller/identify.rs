@@ -2,21 +2,23 @@
 
 use super::association::{Association, ERRORS, EVENTS_MAX, VERSION};
 use super::bus::Transport;
+use super::features::{KEEP_ALIVE_STEP_MS, WARNING_TEMPERATURE_K};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
-use super::{COPY_BLOCKS_MAX, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX};
+use super::{
+    COPY_BLOCKS_MAX, COPY_FORMAT_NAMESPACES, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, IN_CAPSULE_BYTES, MDTS,
+    QUEUE_ENTRIES_MAX,
+};
 use crate::spec::command::{IdentifyCdw10, Sqe};
 use crate::spec::fabrics::DISCOVERY_NQN;
 use crate::spec::identify::{
-    Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController, blank, cns, nidt, oncs,
-    text,
+    Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController, blank, cns, ctratt,
+    nidt, oncs, sgls, text,
 };
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
 
 /// Bytes of every structure.
 pub(super) const IDENTIFY_BYTES: usize = 4096;
-/// For all namespaces.
-const ALL: u32 = 0xffff_ffff;
 
 impl Association {
     /// Identify.
@@ -36,11 +38,7 @@ impl Association {
         let command_set = || if csi == 0 { Ok(()) } else { Err(Status::INVALID_FIELD) };
         let start = out.len();
         match wanted {
-            cns::NAMESPACE if sqe.nsid == ALL => {
-                let mut common: IdentifyNamespace = blank();
-                formats(&mut common, PAGE_SHIFT);
-                out.extend_from_slice(common.as_bytes());
-            }
+            // Nor of all namespaces at once: what they have in common is for those who make namespaces.
             cns::NAMESPACE => out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes()),
             cns::ACTIVE_NAMESPACES => active(subsystem, sqe.nsid, out)?,
             cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, namespace()?, out),
@@ -90,19 +88,21 @@ impl Association {
         // Effects log, extended Get Log Page.
         id.lpa = 1 << 1 | 1 << 2;
         id.elpe_z = ERRORS as u8 - 1;
-        (id.wctemp, id.cctemp) = (343, 353);
+        (id.wctemp, id.cctemp) = (WARNING_TEMPERATURE_K, WARNING_TEMPERATURE_K + 10);
         id.tnvmcap = u128::from(subsystem.capacity_bytes()).to_le_bytes();
         id.maxcmd = QUEUE_ENTRIES_MAX;
         let nqn = if self.discovery { DISCOVERY_NQN } else { subsystem.nqn() };
         id.subnqn[..nqn.len()].copy_from_slice(nqn.as_bytes());
         if self.transport == Transport::Fabrics {
-            // Keep alive in steps of 1 s.
-            id.kas = 10;
-            // SGLs, longer than the data if the host likes, and offsets in capsules.
-            id.sgls = 1 | 1 << 18 | 1 << 20;
+            // In units of 100 ms.
+            id.kas = (KEEP_ALIVE_STEP_MS / 100) as u16;
+            id.ctratt = ctratt::TRAFFIC_KEEPS_ALIVE;
+            id.sgls = sgls::SUPPORTED | sgls::LONGER | sgls::OFFSETS;
             id.ioccsz = (64 + IN_CAPSULE_BYTES) / 16;
             id.iorcsz = 1;
             id.msdbd = 1;
+            // Disconnect.
+            id.ofcs = 1;
         }
         if self.discovery {
             return id;
@@ -120,7 +120,7 @@ impl Association {
         id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
         // A page is old or new, whatever fails: one block, 0's based. More are not promised.
         (id.awun_z, id.awupf_z) = (0, 0);
-        id.ocfs = if id.nn > 1 { 1 | 1 << 2 } else { 1 };
+        id.ocfs = if id.nn > 1 { 1 | 1 << COPY_FORMAT_NAMESPACES } else { 1 };
         id
     }
 }
@@ -167,6 +167,17 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
     (nguid, eui64)
 }
 
+/// A UUID of the same (RFC 9562, version 8): their FNV-1a hash, in 128 bits.
+fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let bytes = subsystem.nqn().bytes().chain([0]).chain(namespace.nsid.to_be_bytes());
+    let mut uuid = bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)).to_be_bytes();
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
 fn active(subsystem: &Subsystem, after: u32, out: &mut Vec<u8>) -> Result<(), Status> {
     if after >= 0xffff_fffe {
         return Err(Status::INVALID_NAMESPACE);
@@ -184,5 +195,6 @@ fn descriptors(subsystem: &Subsystem, namespace: &Namespace, out: &mut Vec<u8>) 
     };
     put(nidt::EUI64, &eui64);
     put(nidt::NGUID, &nguid);
+    put(nidt::UUID, &uuid(subsystem, namespace));
     put(nidt::CSI, &[0]);
 }

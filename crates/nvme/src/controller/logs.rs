@@ -8,7 +8,7 @@ use crate::spec::command::{LogCdw10, Sqe};
 use crate::spec::fabrics::DiscoveryEntry;
 use crate::spec::identify::{blank, text};
 use crate::spec::join;
-use crate::spec::log::{ErrorEntry, Smart, effects, lid};
+use crate::spec::log::{ErrorEntry, Smart, effects, lid, warning};
 use crate::spec::opcode::{admin, io};
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
@@ -28,16 +28,23 @@ pub(super) fn bytes_wanted(sqe: &Sqe) -> u64 {
 impl Association {
     /// Get Log Page.
     pub(super) fn log_page(&self, sqe: &Sqe, out: &mut Vec<u8>) -> Result<(), Status> {
-        let wanted = LogCdw10::from_bits(sqe.cdw10).lid();
+        let cdw10 = LogCdw10::from_bits(sqe.cdw10);
+        let wanted = cdw10.lid();
         let (bytes, offset) = (bytes_wanted(sqe) as usize, join(sqe.cdw12, sqe.cdw13));
         if !offset.is_multiple_of(4) {
             return Err(Status::INVALID_FIELD);
         }
         let page = match (wanted, self.discovery) {
             (lid::DISCOVERY, true) => self.discovery_page(),
-            (lid::SUPPORTED, false) => supported(),
+            (lid::SUPPORTED, _) => supported(self.discovery),
             (lid::ERROR, _) => self.error_page(),
-            (lid::SMART, false) => smart(&self.subsystem, self.state().error_count).as_bytes().to_vec(),
+            (lid::SMART, false) => {
+                self.whole_controller(sqe.nsid)?;
+                self.smart().as_bytes().to_vec()
+            }
+            (lid::FEATURES, _) => self.state().features.supported(),
+            // No management interface, no command of it.
+            (lid::MANAGEMENT, false) => vec![0; 4096],
             (lid::FIRMWARE, false) => firmware(),
             (lid::CHANGED_NAMESPACES, false) => vec![0; 4096],
             (lid::EFFECTS, false) => command_effects(self.transport),
@@ -52,7 +59,32 @@ impl Association {
         out.extend_from_slice(&rest[..rest.len().min(bytes)]);
         // Behind the end of a page there are zeroes.
         out.resize(start + bytes, 0);
+        if wanted == lid::SMART && !cdw10.rae() {
+            self.state().unread = false;
+        }
         Ok(())
+    }
+
+    /// SMART is the controller's, and no namespace's (LPA bit 0).
+    fn whole_controller(&self, nsid: u32) -> Result<(), Status> {
+        match nsid {
+            0 | 0xffff_ffff => Ok(()),
+            nsid if self.subsystem.namespace(nsid).is_some() => Err(Status::INVALID_FIELD),
+            _ => Err(Status::INVALID_NAMESPACE),
+        }
+    }
+
+    /// SMART, with the warnings that this host has asked for.
+    pub(super) fn smart(&self) -> Smart {
+        let (errors, too_warm) = {
+            let state = self.state();
+            (state.error_count, state.features.warns_at(TEMPERATURE_K))
+        };
+        let mut smart = smart(&self.subsystem, errors);
+        if too_warm {
+            smart.critical_warning |= warning::TEMPERATURE;
+        }
+        smart
     }
 
     fn error_page(&self) -> Vec<u8> {
@@ -73,13 +105,23 @@ impl Association {
     }
 }
 
-fn supported() -> Vec<u8> {
+fn supported(discovery: bool) -> Vec<u8> {
+    let ours: &[u8] = match discovery {
+        true => &[lid::SUPPORTED, lid::ERROR, lid::FEATURES, lid::DISCOVERY],
+        false => &[
+            lid::SUPPORTED,
+            lid::ERROR,
+            lid::SMART,
+            lid::FIRMWARE,
+            lid::CHANGED_NAMESPACES,
+            lid::EFFECTS,
+            lid::FEATURES,
+            lid::MANAGEMENT,
+            lid::STATISTICS,
+        ],
+    };
     let mut page = vec![0; 1024];
-    for lid in
-        [lid::SUPPORTED, lid::ERROR, lid::SMART, lid::FIRMWARE, lid::CHANGED_NAMESPACES, lid::EFFECTS, lid::STATISTICS]
-    {
-        page[usize::from(lid) * 4] = 1;
-    }
+    ours.iter().for_each(|lid| page[usize::from(*lid) * 4] = 1);
     page
 }
 
@@ -100,14 +142,15 @@ fn command_effects(transport: Transport) -> Vec<u8> {
         admin::SET_FEATURES,
         admin::GET_FEATURES,
         admin::ASYNC_EVENT,
-        admin::KEEP_ALIVE,
     ] {
         put(usize::from(opcode), effects::SUPPORTED);
     }
-    if transport == Transport::Bus {
-        for opcode in [admin::DELETE_SQ, admin::CREATE_SQ, admin::DELETE_CQ, admin::CREATE_CQ] {
-            put(usize::from(opcode), effects::SUPPORTED);
-        }
+    let of_transport: &[u8] = match transport {
+        Transport::Fabrics => &[admin::KEEP_ALIVE],
+        Transport::Bus => &[admin::DELETE_SQ, admin::CREATE_SQ, admin::DELETE_CQ, admin::CREATE_CQ],
+    };
+    for opcode in of_transport {
+        put(usize::from(*opcode), effects::SUPPORTED);
     }
     for opcode in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::FS_MAP, io::FS_RESET] {
         put(256 + usize::from(opcode), effects::SUPPORTED);
@@ -119,7 +162,7 @@ fn command_effects(transport: Transport) -> Vec<u8> {
 }
 
 /// SMART, from the wear of the flash and what was counted.
-pub(super) fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
+fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let health = subsystem.health();
     let device = subsystem.device();
     let (config, ftl) = (device.config(), device.ftl());
@@ -133,9 +176,9 @@ pub(super) fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let spare_blocks = (spare_pages / config.geometry.pages_per_block()).max(1);
     let spare = 100u32.saturating_sub(bad * 100 / spare_blocks) as u8;
     let mut smart: Smart = blank();
-    let low_spare = u8::from(spare < SPARE_THRESHOLD);
-    let read_only = u8::from(ftl.media().broken().is_some() || ftl.is_read_only()) << 3;
-    smart.critical_warning = low_spare | read_only;
+    let low_spare = if spare < SPARE_THRESHOLD { warning::SPARE } else { 0 };
+    let is_read_only = ftl.media().broken().is_some() || ftl.is_read_only();
+    smart.critical_warning = low_spare | if is_read_only { warning::READ_ONLY } else { 0 };
     smart.composite_temperature = TEMPERATURE_K;
     (smart.available_spare, smart.available_spare_threshold) = (spare, SPARE_THRESHOLD);
     smart.percentage_used = used;

@@ -9,6 +9,7 @@
 //! gate        the way in for services that may have to let go of the device
 //! record      what the device was asked, for traces
 //! association one host's controller: registers, features, events; admin commands in `admin`
+//! connect     why a host is refused one
 //! ```
 //! Invariants: what a host sends is checked in `request` or refused there; nothing it sends can reach past its
 //! namespace or make anything here panic. Absent: sockets, queues in memory, and time, which is an argument.
@@ -16,6 +17,7 @@
 mod admin;
 mod association;
 mod bus;
+mod connect;
 mod data;
 mod features;
 mod gate;
@@ -28,7 +30,8 @@ pub mod statistics;
 mod subsystem;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
-pub use association::Association;
+pub use association::{Association, Joined};
+pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
 pub use gate::Gate;
 pub use io::{Job, Outcome};
@@ -46,6 +49,8 @@ pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Data that may come in a command capsule.
 pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
+/// The format of Copy's descriptors that names the source's namespace.
+pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
 /// Ranges of one Copy.
 pub const COPY_RANGES_MAX: u32 = 256;
 /// Blocks of one range of Copy.

@@ -1,7 +1,7 @@
 //! I/O commands, parsed once: what they ask for, in bounds, or the status that says why not.
 
 use super::subsystem::Namespace;
-use super::{COPY_BLOCKS_MAX, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, TRANSFER_BYTES_MAX};
+use super::{COPY_BLOCKS_MAX, COPY_FORMAT_NAMESPACES, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, TRANSFER_BYTES_MAX};
 use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe};
 use crate::spec::join;
 use crate::spec::opcode::io;
@@ -48,11 +48,12 @@ pub enum IoRequest {
 }
 
 impl IoRequest {
-    /// Checks a command against its namespace.
+    /// Checks a command against its namespace, and against the formats of Copy's descriptors that its host has enabled, by
+    /// bits.
     ///
     /// # Errors
     /// The status to answer.
-    pub fn parse(sqe: &Sqe, namespace: &Namespace, several_namespaces: bool) -> Result<Self, Status> {
+    pub fn parse(sqe: &Sqe, namespace: &Namespace, copy_formats: u16) -> Result<Self, Status> {
         let head = sqe.head();
         if head.fuse() != 0 {
             return Err(Status::INVALID_FIELD);
@@ -86,13 +87,19 @@ impl IoRequest {
             },
             io::COPY => {
                 let copy = CopyCdw12::from_bits(sqe.cdw12);
-                let known = copy.format() == 0 || (copy.format() == 2 && several_namespaces);
+                let known =
+                    matches!(copy.format(), 0 | COPY_FORMAT_NAMESPACES) && copy_formats >> copy.format() & 1 == 1;
                 if !known || copy.prinfor() != 0 || copy.prinfow() != 0 {
                     return Err(Status::INVALID_FIELD);
                 }
                 blocks(1)?;
                 let ranges = u32::from(copy.nr_z()) + 1;
-                Self::Copy { target: slba, ranges, with_namespaces: copy.format() == 2, fua: copy.fua() }
+                Self::Copy {
+                    target: slba,
+                    ranges,
+                    with_namespaces: copy.format() == COPY_FORMAT_NAMESPACES,
+                    fua: copy.fua(),
+                }
             }
             io::REMAP => {
                 let remap = RemapCdw12::from_bits(sqe.cdw12);

@@ -8,7 +8,8 @@ use super::request::Blocks;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// log2 of a flash page.
@@ -99,6 +100,16 @@ pub(super) struct Counters {
 #[error("{0}")]
 pub struct SubsystemError(String);
 
+/// Controllers' numbers: 0 reads like "none", and from 0xfff0 on they are reserved.
+const CNTLID_FIRST: u16 = 1;
+const CNTLID_END: u16 = 0xfff0;
+
+/// Which of them are taken.
+struct Cntlids {
+    next: u16,
+    taken: BTreeSet<u16>,
+}
+
 /// An NVM subsystem.
 pub struct Subsystem {
     device: Mutex<Device>,
@@ -109,7 +120,7 @@ pub struct Subsystem {
     volatile_cache: bool,
     before: Health,
     pub(super) counters: Counters,
-    next_cntlid: AtomicU16,
+    cntlids: Mutex<Cntlids>,
     capacity_bytes: u64,
     recorder: Option<Box<dyn Recorder>>,
 }
@@ -168,7 +179,7 @@ impl Subsystem {
             volatile_cache,
             before: health,
             counters: Counters::default(),
-            next_cntlid: AtomicU16::new(1),
+            cntlids: Mutex::new(Cntlids { next: CNTLID_FIRST, taken: BTreeSet::new() }),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
         })
@@ -207,14 +218,21 @@ impl Subsystem {
     pub fn namespace(&self, nsid: u32) -> Option<&Namespace> {
         self.namespaces.get((nsid as usize).checked_sub(1)?)
     }
-    pub(super) fn new_cntlid(&self) -> u16 {
-        loop {
-            let id = self.next_cntlid.fetch_add(1, Ordering::Relaxed);
-            // 0 reads like "none", and from 0xfff0 on numbers are reserved.
-            if (1..0xfff0).contains(&id) {
-                return id;
-            }
-        }
+    /// A controller's number that no other controller has; `None` if all are taken. `release_cntlid` gives it back.
+    pub(super) fn take_cntlid(&self) -> Option<u16> {
+        let mut cntlids = self.cntlids();
+        let Cntlids { next, taken } = &mut *cntlids;
+        // The next in turn, so that a number does not mean another controller right after its own has gone.
+        let free = (*next..CNTLID_END).chain(CNTLID_FIRST..*next).find(|cntlid| !taken.contains(cntlid))?;
+        *next = if free + 1 == CNTLID_END { CNTLID_FIRST } else { free + 1 };
+        taken.insert(free);
+        Some(free)
+    }
+    pub(super) fn release_cntlid(&self, cntlid: u16) {
+        self.cntlids().taken.remove(&cntlid);
+    }
+    fn cntlids(&self) -> MutexGuard<'_, Cntlids> {
+        self.cntlids.lock().expect("nothing under this lock can fail")
     }
 
     /// The device, for one thread at a time. A firmware that has failed an assertion serves nobody any more.

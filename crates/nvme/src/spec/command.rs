@@ -266,3 +266,18 @@ pub struct FeatureCdw10 {
     /// Set: save.
     pub sv: bool,
 }
+
+/// Dword 11 of Get and Set Features, Temperature Threshold (Base 2.0 §5.27.1.3).
+#[bitfield(u32)]
+pub struct TemperatureCdw11 {
+    /// Kelvin.
+    pub tmpth: u16,
+    /// Sensor: 0 is the composite temperature, 15 are all.
+    #[bits(4)]
+    pub tmpsel: u8,
+    /// 0 over, 1 under.
+    #[bits(2)]
+    pub thsel: u8,
+    #[bits(10)]
+    __: u16,
+}

@@ -25,6 +25,8 @@ pub mod property {
     pub const CC: u32 = 0x14;
     /// Status.
     pub const CSTS: u32 = 0x1c;
+    /// Ready time-outs.
+    pub const CRTO: u32 = 0x68;
 }
 
 /// The discovery service (Fabrics 1.1 §5).
@@ -96,8 +98,23 @@ pub struct Cap {
     pub css_iocs: bool,
     /// Admin only.
     pub css_admin: bool,
-    #[bits(19)]
+    #[bits(14)]
     __: u32,
+    /// Ready as a whole once it is ready (CRMS.CRWMS).
+    pub crms_with_media: bool,
+    /// Ready before its media are (CRMS.CRIMS).
+    pub crms_independent: bool,
+    #[bits(3)]
+    __: u8,
+}
+
+/// Ready time-outs (Base 2.0 §3.1.3.23).
+#[bitfield(u32)]
+pub struct Crto {
+    /// Time to become ready with media, in half seconds.
+    pub with_media: u16,
+    /// Time to become ready without, in half seconds.
+    pub independent: u16,
 }
 
 /// Controller configuration (Base 2.0 §3.1.3.5).

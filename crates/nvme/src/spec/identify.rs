@@ -128,6 +128,22 @@ pub mod oncs {
     pub const COPY: u16 = 1 << 8;
 }
 
+/// Attributes (`ctratt`).
+pub mod ctratt {
+    /// Any command keeps the host's controller alive.
+    pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
+}
+
+/// SGLs (`sgls`).
+pub mod sgls {
+    /// Supported, without alignment.
+    pub const SUPPORTED: u32 = 1 << 0;
+    /// They may be longer than the data.
+    pub const LONGER: u32 = 1 << 18;
+    /// Addresses are offsets: in the capsule.
+    pub const OFFSETS: u32 = 1 << 20;
+}
+
 /// An LBA format.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -245,6 +261,8 @@ pub mod nidt {
     pub const EUI64: u8 = 1;
     /// NGUID.
     pub const NGUID: u8 = 2;
+    /// UUID.
+    pub const UUID: u8 = 3;
     /// Command set.
     pub const CSI: u8 = 4;
 }

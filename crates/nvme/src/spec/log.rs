@@ -16,6 +16,10 @@ pub mod lid {
     pub const CHANGED_NAMESPACES: u8 = 0x04;
     /// Commands supported and effects.
     pub const EFFECTS: u8 = 0x05;
+    /// Features supported and effects.
+    pub const FEATURES: u8 = 0x12;
+    /// Commands of the management interface supported and effects.
+    pub const MANAGEMENT: u8 = 0x13;
     /// Discovery.
     pub const DISCOVERY: u8 = 0x70;
     /// Vendor: statistics of the translation layer.
@@ -77,4 +81,36 @@ pub mod effects {
     pub const SUPPORTED: u32 = 1 << 0;
     /// Changes logical blocks.
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
+}
+
+/// Effects of a feature.
+pub mod features {
+    /// Supported.
+    pub const SUPPORTED: u32 = 1 << 0;
+    /// It is a namespace's.
+    pub const NAMESPACE: u32 = 1 << 20;
+    /// It is the controller's.
+    pub const CONTROLLER: u32 = 1 << 21;
+}
+
+/// Critical warnings of SMART.
+pub mod warning {
+    /// Spare blocks are below their threshold.
+    pub const SPARE: u8 = 1 << 0;
+    /// A temperature is past its threshold.
+    pub const TEMPERATURE: u8 = 1 << 1;
+    /// The media are read-only.
+    pub const READ_ONLY: u8 = 1 << 3;
+}
+
+/// Asynchronous events (Base 2.0 §5.2.1).
+pub mod event {
+    /// Type: SMART.
+    pub const SMART: u64 = 1;
+    /// Of SMART: reliability.
+    pub const RELIABILITY: u64 = 0;
+    /// Of SMART: a temperature.
+    pub const TEMPERATURE_THRESHOLD: u64 = 1;
+    /// Of SMART: spare blocks.
+    pub const SPARE_BELOW_THRESHOLD: u64 = 2;
 }

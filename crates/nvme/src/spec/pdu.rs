@@ -122,6 +122,31 @@ pub const DIGEST_BYTES: usize = 4;
 /// Header bytes of a termination request.
 pub const TERM_HEADER_BYTES: usize = 24;
 
+/// Bytes of a PDU's header that a termination request returns.
+pub const TERM_DATA_MAX: usize = 128;
+
+/// Where fields begin in a PDU: what a termination request names as the field in error.
+pub mod offset {
+    /// Type.
+    pub const KIND: u32 = 0;
+    /// Flags.
+    pub const FLAGS: u32 = 1;
+    /// Header bytes.
+    pub const HLEN: u32 = 2;
+    /// Where the data begin.
+    pub const PDO: u32 = 3;
+    /// All bytes.
+    pub const PLEN: u32 = 4;
+    /// ICReq: version.
+    pub const PFV: u32 = 8;
+    /// ICReq: alignment.
+    pub const HPDA: u32 = 10;
+    /// H2CData: command.
+    pub const CID: u32 = 8;
+    /// H2CData: transfer tag.
+    pub const TTAG: u32 = 10;
+}
+
 /// Fatal errors of a termination request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]

@@ -56,6 +56,10 @@ impl Status {
     pub const SGL_TYPE: Self = generic(0x11);
     /// PRP Offset Invalid.
     pub const PRP_OFFSET: Self = generic(0x13);
+    /// SGL Offset Invalid.
+    pub const SGL_OFFSET: Self = generic(0x16);
+    /// Transient Transport Error: the data were damaged on their way; a retry may help.
+    pub const TRANSIENT_TRANSPORT: Self = generic(0x22).with_dnr(false);
     /// Keep Alive Timeout Invalid.
     pub const KEEP_ALIVE_INVALID: Self = generic(0x18);
     /// LBA Out of Range.
@@ -80,6 +84,8 @@ impl Status {
     pub const NOT_SAVEABLE: Self = specific(0x0d);
     /// Feature Not Changeable.
     pub const NOT_CHANGEABLE: Self = specific(0x0e);
+    /// Feature Not Namespace Specific.
+    pub const NOT_NAMESPACE_SPECIFIC: Self = specific(0x0f);
     /// Fabrics: Incompatible Format.
     pub const CONNECT_FORMAT: Self = specific(0x80);
     /// Fabrics: Controller Busy.
@@ -88,6 +94,8 @@ impl Status {
     pub const CONNECT_INVALID: Self = specific(0x82);
     /// Fabrics: Connect Invalid Host.
     pub const CONNECT_HOST: Self = specific(0x84);
+    /// Fabrics: Invalid Queue Type.
+    pub const QUEUE_TYPE: Self = specific(0x85);
     /// NVM: Command Size Limit Exceeded (Copy).
     pub const SIZE_LIMIT: Self = specific(0x83);
     /// Vendor: the device cannot make commands atomic, or not this large.

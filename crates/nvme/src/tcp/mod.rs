@@ -5,11 +5,13 @@
 //! wire    bytes to PDUs and back, digests
 //! target  one connection's state machine: bytes in, bytes out, no socket
 //! server  sockets, threads, the clock
+//! notice  how often a line is worth writing that peers can cause
 //! client  the other end
 //! ```
 
 mod buffer;
 pub mod client;
+pub mod notice;
 pub mod server;
 pub mod target;
 pub mod wire;

@@ -6,7 +6,9 @@
 //! dropped; the number of connections is bounded, and the oldest that have not connected make room for new ones.
 
 use super::buffer::Buffer;
-use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port};
+use super::notice::{Notices, more};
+use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port, Refused, canonical};
+use crate::Escaped;
 use crate::controller::Latency;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
@@ -26,10 +28,12 @@ const SPIN_NS: u64 = if cfg!(target_os = "linux") { 8_000 } else { 60_000 };
 /// Buffer of a connection without a queue: ICReq and Connect.
 const SMALL_BUFFER: usize = 4096;
 
-/// What a server tells of itself.
+/// What a server tells of itself. What peers name is escaped, and lines that peers can cause at will are few (`notice`).
 pub trait Log: Send + Sync + 'static {
     /// One line about a connection.
     fn connection(&self, peer: SocketAddr, text: &str);
+    /// One line about the server itself.
+    fn server(&self, text: &str);
 }
 
 /// What peers may take of the server.
@@ -66,6 +70,7 @@ struct Shared {
     port: Arc<Port>,
     limits: Limits,
     log: Box<dyn Log>,
+    notices: Notices,
     stop: AtomicBool,
     epoch: Instant,
     connected: AtomicUsize,
@@ -117,6 +122,7 @@ impl Server {
             port: Arc::new(port),
             limits,
             log,
+            notices: Notices::default(),
             stop: AtomicBool::new(false),
             epoch,
             connected: AtomicUsize::new(0),
@@ -157,28 +163,21 @@ impl Server {
     pub fn run(self) -> io::Result<()> {
         let mut number = 0;
         while !self.shared.stop.load(Ordering::SeqCst) {
-            let Ok((stream, peer)) = self.listener.accept() else {
-                // Out of descriptors, say: the listener is not at fault.
-                std::thread::sleep(Duration::from_millis(50));
-                continue;
+            let (stream, peer) = match self.listener.accept() {
+                Ok((stream, peer)) => (stream, canonical(peer)),
+                Err(error) => {
+                    // Out of descriptors, say: the listener is not at fault.
+                    self.shared.cannot_accept(&error);
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
             };
             if self.shared.stop.load(Ordering::SeqCst) {
                 break;
             }
             number += 1;
             if self.shared.admit(&stream, peer, number) {
-                let shared = self.shared.clone();
-                shared.threads.fetch_add(1, Ordering::SeqCst);
-                let spawned = std::thread::Builder::new().name(format!("nvme {peer}")).stack_size(512 << 10).spawn({
-                    let shared = shared.clone();
-                    move || {
-                        let _one = Counted(&shared.threads);
-                        shared.serve(stream, peer, number);
-                    }
-                });
-                if spawned.is_err() {
-                    shared.threads.fetch_sub(1, Ordering::SeqCst);
-                }
+                self.shared.start(stream, peer, number);
             }
             if self.shared.port.subsystem().is_broken() {
                 break;
@@ -210,19 +209,63 @@ impl Shared {
         self.epoch.elapsed().as_nanos() as u64
     }
 
+    /// A line that peers can cause at will, unless there were many of its kind.
+    fn notice(&self, kind: &'static str, peer: SocketAddr, text: &str) {
+        if let Some(left_out) = self.notices.admit(kind, self.now()) {
+            self.log.connection(peer, &format!("{text}{}", more(left_out)));
+        }
+    }
+
+    fn cannot_accept(&self, error: &io::Error) {
+        if let Some(left_out) = self.notices.admit("accept", self.now()) {
+            self.log.server(&format!("a connection could not be accepted: {error}{}", more(left_out)));
+        }
+    }
+
     fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
-        if !self.port.allowed().address(peer.ip()) || self.connected.load(Ordering::SeqCst) >= self.limits.connected {
+        if !self.port.allowed().address(peer.ip()) {
+            self.notice("address", peer, "refused: this address is not allowed");
             return false;
         }
-        let Ok(handle) = stream.try_clone() else { return false };
+        let connected = self.connected.load(Ordering::SeqCst);
+        if connected >= self.limits.connected {
+            self.notice("limit", peer, &format!("refused: {connected} queues are connected, and there may be no more"));
+            return false;
+        }
+        let handle = match stream.try_clone() {
+            Ok(handle) => handle,
+            Err(error) => {
+                self.cannot_accept(&error);
+                return false;
+            }
+        };
         let mut half_open = self.half_open.lock().expect("nothing under this lock can fail");
         half_open.push_back((number, handle));
         if half_open.len() > self.limits.half_open
             && let Some((_, oldest)) = half_open.pop_front()
         {
             let _ = oldest.shutdown(Shutdown::Both);
+            drop(half_open);
+            self.notice("half open", peer, "it takes the place of the oldest that has connected no queue");
         }
         true
+    }
+
+    /// Gives a connection a thread of its own.
+    fn start(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, number: u64) {
+        self.threads.fetch_add(1, Ordering::SeqCst);
+        let spawned = std::thread::Builder::new().name(format!("nvme {peer}")).stack_size(512 << 10).spawn({
+            let shared = self.clone();
+            move || {
+                let _one = Counted(&shared.threads);
+                shared.serve(stream, peer, number);
+            }
+        });
+        if let Err(error) = spawned {
+            self.threads.fetch_sub(1, Ordering::SeqCst);
+            self.no_longer_half_open(number);
+            self.cannot_accept(&error);
+        }
     }
 
     fn no_longer_half_open(&self, number: u64) {
@@ -232,20 +275,34 @@ impl Shared {
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64) {
         let began = Instant::now();
-        let result = self.converse(stream, peer, number);
+        let local = stream.local_addr().map_or(peer, canonical);
+        let mut connection = Connection::new(self.port.clone(), peer, local);
+        let result = self.converse(stream, peer, number, &mut connection);
         self.no_longer_half_open(number);
-        match result {
-            Ok(Some((queue, why))) => {
+        let queue = connection.connected().map(|(association, qid)| {
+            let kind = if association.is_discovery() { "discovery" } else { "queue" };
+            format!("{kind} {qid} of {}", Escaped::name(association.hostnqn()))
+        });
+        match (queue, connection.refused(), result) {
+            (_, Some(refused), _) => self.notice("connect", peer, &refusal(refused)),
+            (Some(queue), None, result) => {
                 let seconds = began.elapsed().as_secs_f64();
-                self.log.connection(peer, &format!("queue {queue} ended after {seconds:.1} s: {why}"));
+                let why = result.unwrap_or_else(|error| format!("dropped: {error}"));
+                self.log.connection(peer, &format!("{queue} ended after {seconds:.1} s: {why}"));
             }
-            Ok(None) => {}
-            Err(error) => self.log.connection(peer, &format!("dropped: {error}")),
+            (None, None, Ok(why)) => self.notice("unconnected", peer, &format!("ended without a queue: {why}")),
+            (None, None, Err(error)) => self.notice("dropped", peer, &format!("dropped: {error}")),
         }
     }
 
-    /// Until either end has had enough; the queue it was and why it ended, if it had been connected.
-    fn converse(&self, mut stream: TcpStream, peer: SocketAddr, number: u64) -> io::Result<Option<(u16, String)>> {
+    /// Until either end has had enough; why it ended.
+    fn converse(
+        &self,
+        mut stream: TcpStream,
+        peer: SocketAddr,
+        number: u64,
+        connection: &mut Connection,
+    ) -> io::Result<String> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(self.limits.send_within))?;
         stream.set_read_timeout(Some(TICK))?;
@@ -253,8 +310,6 @@ impl Shared {
         if emulated {
             wake_me_in_time();
         }
-        let local = stream.local_addr()?;
-        let mut connection = Connection::new(self.port.clone(), peer, local);
         let mut counted = None;
         let mut buffer = Buffer::new(SMALL_BUFFER);
         let mut out = Output::default();
@@ -265,12 +320,14 @@ impl Shared {
             let now = self.now();
             connection.due(now, &mut out);
             if now >= next_tick {
+                // Who was not listened to, since this thread waited for something else, was not silent.
+                let listened = now - next_tick < TICK.as_nanos() as u64;
                 next_tick = now + TICK.as_nanos() as u64;
-                if connection.tick(now, &mut out).is_err() {
-                    return Ok(ended(&connection, "nothing was heard from its host"));
+                if listened && let Err(end) = connection.tick(now, &mut out) {
+                    return Ok(why(end));
                 }
                 if self.port.subsystem().is_broken() {
-                    return Ok(ended(&connection, "the device has failed"));
+                    return Ok("the device has failed".into());
                 }
                 if connection.connected().is_none() && began.elapsed() > self.limits.connect_within {
                     return Err(io::Error::other("no queue was connected in time"));
@@ -285,7 +342,7 @@ impl Shared {
                 Ok(consumed) => consumed,
                 Err(end) => {
                     let _ = stream.shutdown(Shutdown::Both);
-                    return Ok(ended(&connection, &why(end)));
+                    return Ok(why(end));
                 }
             };
             buffer.consume(consumed);
@@ -297,7 +354,8 @@ impl Shared {
                 self.no_longer_half_open(number);
                 buffer.grow(2 * PDU_BYTES_MAX);
                 let kind = if association.is_discovery() { "discovery" } else { "queue" };
-                self.log.connection(peer, &format!("{kind} {qid} connected by {}", association.hostnqn()));
+                let host = Escaped::name(association.hostnqn());
+                self.log.connection(peer, &format!("{kind} {qid} connected by {host}"));
             }
             if (consumed > 0 || sent) && buffer.has_more() {
                 // There may have been more than was to be answered at once.
@@ -306,7 +364,7 @@ impl Shared {
             if self.stop.load(Ordering::Relaxed) {
                 let until = *stopping.get_or_insert_with(|| Instant::now() + FINISH_WITHIN);
                 if connection.is_idle() || Instant::now() > until {
-                    return Ok(ended(&connection, "the service ends"));
+                    return Ok("the service ends".into());
                 }
             }
             if buffer.is_full() {
@@ -314,13 +372,13 @@ impl Shared {
                 if connection.next_deadline().is_none() {
                     return Err(io::Error::other("a PDU that does not end"));
                 }
-                self.sleep(&stream, &connection, false);
+                self.sleep(&stream, connection, false);
                 continue;
             }
             // With nothing to be sent later the socket itself is waited for.
-            if connection.next_deadline().is_none() || self.sleep(&stream, &connection, true) {
+            if connection.next_deadline().is_none() || self.sleep(&stream, connection, true) {
                 match buffer.read(&mut stream) {
-                    Ok(0) => return Ok(ended(&connection, "its host closed the connection")),
+                    Ok(0) => return Ok("its host closed the connection".into()),
                     Ok(_) => {}
                     Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                     Err(error) => return Err(error),
@@ -355,13 +413,18 @@ fn wake_me_in_time() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-fn ended(connection: &Connection, why: &str) -> Option<(u16, String)> {
-    connection.connected().map(|(_, qid)| (qid, why.to_owned()))
-}
-
 fn why(end: End) -> String {
     match end {
         End::Closed => "closed".into(),
-        End::Fatal(error) => format!("protocol error: {error:?}"),
+        End::Refused => "refused".into(),
+        End::Reset => "its controller was reset".into(),
+        End::Dead => "nothing was heard from its host".into(),
+        End::Fatal(fault) => format!("protocol error: {:?} at byte {}", fault.error, fault.at),
     }
+}
+
+fn refusal(refused: &Refused) -> String {
+    let Refused { qid, host, subsystem, refusal } = refused;
+    let (host, subsystem) = (Escaped::name(host), Escaped::name(subsystem));
+    format!("refused: queue {qid} of {subsystem} for {host}: {}", refusal.why)
 }

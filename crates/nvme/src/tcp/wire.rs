@@ -1,11 +1,11 @@
 //! PDUs as bytes: cut out of a stream after their headers were checked, and written with their digests.
 //!
-//! Invariant: a PDU that `cut` returns lies within the limits given, its digests fit, and its data are as long as its
-//! header says. Absent: what PDUs mean.
+//! Invariant: a PDU that `cut` returns lies within the limits given, its header's digest fits, and its data are as long as
+//! its header says; whether their digest fits is said. Absent: what PDUs mean.
 
 use crate::spec::pdu::{
-    COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic, TERM_HEADER_BYTES,
-    kind,
+    COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic, TERM_DATA_MAX,
+    TERM_HEADER_BYTES, kind, offset,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -40,6 +40,34 @@ pub struct Pdu<'a> {
     pub header: &'a [u8],
     /// Data.
     pub data: &'a [u8],
+    /// Does the digest of the data not fit? Their command fails, and the connection goes on (TCP 1.0 §3.4.1).
+    pub damaged: bool,
+}
+
+/// A PDU that ends its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong.
+    pub error: FatalError,
+    /// Where the field in error begins, if it is one.
+    pub at: u32,
+}
+
+impl Fault {
+    /// A field of the header that cannot be.
+    pub fn field(at: u32) -> Self {
+        Self { error: FatalError::HeaderField, at }
+    }
+    /// A parameter that is not supported.
+    pub fn unsupported(at: u32) -> Self {
+        Self { error: FatalError::Unsupported, at }
+    }
+}
+
+impl From<FatalError> for Fault {
+    fn from(error: FatalError) -> Self {
+        Self { error, at: 0 }
+    }
 }
 
 impl Pdu<'_> {
@@ -66,52 +94,59 @@ fn shape(kind: u8) -> Option<(usize, bool)> {
 /// data are accepted.
 ///
 /// # Errors
-/// A header that cannot be, or a digest that does not fit.
-pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(Pdu<'_>, usize)>, FatalError> {
+/// A header that cannot be, or whose digest does not fit.
+pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(Pdu<'_>, usize)>, Fault> {
     let Some(head) = bytes.get(..COMMON_BYTES) else { return Ok(None) };
-    let common = Common::read_from_bytes(head).map_err(|_| FatalError::HeaderField)?;
-    let (hlen, may_have_data) = shape(common.kind).ok_or(FatalError::HeaderField)?;
+    let common = Common::read_from_bytes(head).map_err(|_| Fault::field(offset::KIND))?;
+    let (hlen, may_have_data) = shape(common.kind).ok_or(Fault::field(offset::KIND))?;
     if usize::from(common.hlen) != hlen {
-        return Err(FatalError::HeaderField);
+        return Err(Fault::field(offset::HLEN));
     }
     let is_ic = matches!(common.kind, kind::IC_REQ | kind::IC_RESP);
     let is_term = matches!(common.kind, kind::H2C_TERM | kind::C2H_TERM);
     let plain = is_ic || is_term;
     let header_end = hlen + if plain { 0 } else { agreed.header_digest_bytes() };
     let plen = common.plen as usize;
+
     // Digests are there exactly if they were agreed on.
     if !plain && common.flags.hdgst() != agreed.hdgst {
-        return Err(FatalError::HeaderField);
+        return Err(Fault::field(offset::FLAGS));
     }
     let (data_start, data_end) = if plen == header_end {
         (header_end, header_end)
     } else {
         let start = if is_term { hlen } else { usize::from(common.pdo) };
         let tail = if common.flags.ddgst() && !plain { DIGEST_BYTES } else { 0 };
-        let end = plen.checked_sub(tail).ok_or(FatalError::HeaderField)?;
-        if !may_have_data || start < header_end || end <= start || start - header_end > 256 {
-            return Err(FatalError::HeaderField);
+        let end = plen.checked_sub(tail).ok_or(Fault::field(offset::PLEN))?;
+        if !may_have_data || plen < header_end {
+            return Err(Fault::field(offset::PLEN));
+        }
+        if start < header_end || start - header_end > 256 {
+            return Err(Fault::field(offset::PDO));
+        }
+        if end <= start {
+            return Err(Fault::field(offset::PLEN));
         }
         if !plain && common.flags.ddgst() != agreed.ddgst {
-            return Err(FatalError::HeaderField);
+            return Err(Fault::field(offset::FLAGS));
         }
-        if end - start > if is_term { 152 } else { data_max } {
-            return Err(FatalError::LimitExceeded);
+        if end - start > if is_term { TERM_DATA_MAX } else { data_max } {
+            return Err(FatalError::LimitExceeded.into());
         }
         (start, end)
     };
     if bytes.len() < plen {
         return Ok(None);
     }
+
     let digest_at = |at: usize| bytes[at..].first_chunk::<4>().map(|digest| u32::from_le_bytes(*digest));
     if !plain && agreed.hdgst && digest_at(hlen) != Some(crc32c::crc32c(&bytes[..hlen])) {
-        return Err(FatalError::HeaderDigest);
+        return Err(FatalError::HeaderDigest.into());
     }
     let data = &bytes[data_start..data_end];
-    if !plain && agreed.ddgst && !data.is_empty() && digest_at(data_end) != Some(crc32c::crc32c(data)) {
-        return Err(FatalError::OutOfRange);
-    }
-    Ok(Some((Pdu { common, header: &bytes[COMMON_BYTES..hlen], data }, plen)))
+    let digested = !plain && agreed.ddgst && !data.is_empty();
+    let damaged = digested && digest_at(data_end) != Some(crc32c::crc32c(data));
+    Ok(Some((Pdu { common, header: &bytes[COMMON_BYTES..hlen], data, damaged }, plen)))
 }
 
 /// Appends a PDU without data.
@@ -182,13 +217,23 @@ pub struct Term {
 
 const _: () = assert!(COMMON_BYTES + size_of::<Term>() == TERM_HEADER_BYTES);
 
-/// Appends a termination request.
-pub fn put_term(out: &mut Vec<u8>, kind: u8, error: FatalError) {
-    let term = Term { fes: error as u16, fei: [0; 4], reserved: [0; 10] };
-    put(out, kind, Flags::new(), &term, Agreement::default());
+/// Appends a termination request for a fault in a PDU that begins with `pdu`: its header is returned with it.
+pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
+    let term = Term { fes: fault.error as u16, fei: fault.at.to_le_bytes(), reserved: [0; 10] };
+    let hlen = pdu.get(offset::HLEN as usize).copied().map_or(0, usize::from);
+    let header = &pdu[..hlen.clamp(COMMON_BYTES, TERM_DATA_MAX).min(pdu.len())];
+
+    let plen = (TERM_HEADER_BYTES + header.len()) as u32;
+    let common = Common { kind, flags: Flags::new(), hlen: TERM_HEADER_BYTES as u8, pdo: 0, plen };
+    out.extend_from_slice(common.as_bytes());
+    out.extend_from_slice(term.as_bytes());
+    out.extend_from_slice(header);
 }
 
 /// The data header of a PDU.
-pub fn data_header(pdu: &Pdu<'_>) -> Result<Data, FatalError> {
-    pdu.parse().ok_or(FatalError::HeaderField)
+///
+/// # Errors
+/// It has another one.
+pub fn data_header(pdu: &Pdu<'_>) -> Result<Data, Fault> {
+    pdu.parse().ok_or(Fault::field(offset::HLEN))
 }

@@ -24,6 +24,9 @@ impl Log for Lines {
     fn connection(&self, _: SocketAddr, text: &str) {
         self.0.lock().expect("nothing fails here").push(text.into());
     }
+    fn server(&self, text: &str) {
+        self.0.lock().expect("nothing fails here").push(text.into());
+    }
 }
 
 pub struct Rig {

@@ -33,6 +33,7 @@ struct Quiet;
 
 impl Log for Quiet {
     fn connection(&self, _: SocketAddr, _: &str) {}
+    fn server(&self, _: &str) {}
 }
 
 /// A served device.

@@ -166,6 +166,9 @@ impl Queue {
                 self.read()?;
                 continue;
             };
+            if pdu.damaged {
+                return Err(broken("data were damaged on their way"));
+            }
             match pdu.common.kind {
                 kind::CAPSULE_RESP => {
                     let cqe: Cqe = pdu.parse().ok_or(broken("a response"))?;

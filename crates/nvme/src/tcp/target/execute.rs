@@ -2,9 +2,9 @@
 //!
 //! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
 
-use super::{Connection, End, Queue, Turn, Want};
+use super::{Connection, End, Queue, Refused, Turn, Want};
 use crate::controller::{
-    AdminOutcome, Association, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
+    AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
@@ -107,7 +107,7 @@ impl Connection {
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
         }
         match emulated {
-            true => self.later.put(outcome.done_at, to),
+            true => self.later.put(outcome.done_at, sqe.head().cid(), to),
             false => *turn.out.open() = to,
         }
     }
@@ -120,7 +120,7 @@ impl Connection {
             Latency::Emulated => {
                 let mut held = turn.out.spare();
                 self.respond(cid, outcome.status, outcome.result, &mut held);
-                self.later.put(outcome.done_at, held);
+                self.later.put(outcome.done_at, cid, held);
             }
             Latency::None => self.respond(cid, outcome.status, outcome.result, turn.out.open()),
         }
@@ -166,37 +166,47 @@ impl Connection {
                 self.respond(cid, Status::SUCCESS, cntlid.into(), turn.out.open());
                 Ok(())
             }
-            Err(status) => {
-                self.respond(cid, status, 0, turn.out.open());
-                Err(End::Closed)
+            Err(refusal) => {
+                self.respond(cid, refusal.status, refusal.result, turn.out.open());
+                let data = ConnectData::read_from_bytes(data).ok();
+                let (host, subsystem) = data.map(|data| (said(&data.hostnqn), said(&data.subnqn))).unwrap_or_default();
+                self.refused = Some(Refused { qid: (sqe.cdw10 >> 16) as u16, host, subsystem, refusal });
+                Err(End::Refused)
             }
         }
     }
 
-    fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, Status> {
+    fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, ConnectRefusal> {
         if self.queue.is_some() {
-            return Err(Status::SEQUENCE);
+            return Err(ConnectRefusal::AGAIN);
         }
-        let data = ConnectData::read_from_bytes(data).map_err(|_| Status::CONNECT_INVALID)?;
+        let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
         let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
         let admin = (sqe.cdw10 >> 16) == 0;
         let allowed = |association: &Association| {
             let allowed = self.port.allowed.host(self.peer.ip(), association.hostnqn());
-            if allowed { Ok(()) } else { Err(Status::CONNECT_HOST) }
+            if allowed { Ok(()) } else { Err(ConnectRefusal::NOT_ALLOWED) }
         };
-        let (association, qid, entries) = if admin {
+        let (association, joined, entries) = if admin {
             let address = self.port.address(self.local);
             let (association, entries) = Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
             allowed(&association)?;
             self.port.enter(&association);
-            (association, 0, entries)
+            (association, None, entries)
         } else {
-            let association = self.port.find(data.cntlid).ok_or(Status::CONNECT_INVALID)?;
+            let association = self.port.find(data.cntlid).ok_or(ConnectRefusal::CONTROLLER)?;
             allowed(&association)?;
-            let (qid, entries) = association.join(sqe, &data)?;
-            (association, qid, entries)
+            let joined = association.join(sqe, &data)?;
+            (association, Some(joined), joined.entries)
         };
+        let qid = joined.map_or(0, |joined| joined.qid);
         // Connect itself was the first entry.
-        Ok(Queue { association, qid, entries, head: 1 % entries, no_flow_control })
+        Ok(Queue { association, qid, joined, entries, head: 1 % entries, no_flow_control })
     }
+}
+
+/// What a host put into a field for a name.
+fn said(field: &[u8; 256]) -> String {
+    let len = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..len]).into_owned()
 }

@@ -8,6 +8,7 @@
 //! image; memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the queue's size,
 //! output up to `OUT_BYTES_MAX` before the caller must send it. Absent: sockets and clocks.
 
+mod cids;
 mod execute;
 mod later;
 mod output;
@@ -15,16 +16,16 @@ mod port;
 mod transfers;
 
 pub use output::Output;
-pub use port::{Advertised, Allowed, Port};
+pub use port::{Advertised, Allowed, Port, canonical};
 
-use super::wire::{self, Agreement, Pdu};
+use super::wire::{self, Agreement, Fault, Pdu};
 use crate::controller::{
-    Association, IN_CAPSULE_BYTES, IoRequest, QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer,
-    admin_transfer, fabrics_kind,
+    Association, ConnectRefusal, IN_CAPSULE_BYTES, IoRequest, Joined, Outcome, QUEUE_ENTRIES_MAX, Subsystem,
+    TRANSFER_BYTES_MAX, Transfer, admin_transfer, fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
-use crate::spec::pdu::{FatalError, Flags, Ic, kind};
+use crate::spec::pdu::{FatalError, Flags, Ic, kind, offset};
 use crate::spec::status::Status;
 use later::Later;
 use remap_ssd_device::Device;
@@ -34,6 +35,8 @@ use transfers::{Arrived, Transfers};
 
 /// Data of one H2CData that we accept.
 pub const H2C_BYTES_MAX: u32 = 128 << 10;
+/// PSDT of commands on networks: data by an SGL, metadata by an address (Fabrics 1.1 §2.1).
+const PSDT_SGL: u8 = 1;
 /// Completions that are not due yet, after which no more is executed.
 const LATER_BYTES_MAX: usize = 16 << 20;
 /// Output after which no more is executed before it is sent.
@@ -46,6 +49,8 @@ pub const PDU_BYTES_MAX: usize =
 struct Queue {
     association: Arc<Association>,
     qid: u16,
+    /// Of an I/O queue: as the association knows it.
+    joined: Option<Joined>,
     entries: u16,
     head: u16,
     /// The host does not look at the queue head.
@@ -63,9 +68,34 @@ enum Want {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The host broke the protocol; a termination request has been put out.
-    Fatal(FatalError),
-    /// The host said so, or its association is dead.
+    Fatal(Fault),
+    /// Its Connect was refused; see `Connection::refused`.
+    Refused,
+    /// The host said so.
     Closed,
+    /// Its controller was reset: all I/O queues are gone.
+    Reset,
+    /// Its association is dead.
+    Dead,
+}
+
+/// A Connect that was refused, as the host put it.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The queue it asked for.
+    pub qid: u16,
+    /// The name it gave itself: bytes that are no text are replaced, and nothing else.
+    pub host: String,
+    /// The subsystem it asked for.
+    pub subsystem: String,
+    /// Why.
+    pub refusal: ConnectRefusal,
+}
+
+impl From<Fault> for End {
+    fn from(fault: Fault) -> Self {
+        Self::Fatal(fault)
+    }
 }
 
 /// What one call of `receive` works with.
@@ -87,6 +117,7 @@ pub struct Connection {
     transfers: Transfers,
     later: Later,
     event_requests: usize,
+    refused: Option<Refused>,
 }
 
 impl Connection {
@@ -101,7 +132,13 @@ impl Connection {
             transfers: Transfers::default(),
             later: Later::default(),
             event_requests: 0,
+            refused: None,
         }
+    }
+
+    /// The Connect that was refused, if that is why it ended.
+    pub fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref()
     }
 
     /// The association and queue, once connected.
@@ -131,11 +168,14 @@ impl Connection {
     /// Looks after what depends on time alone: keep-alive and events.
     ///
     /// # Errors
-    /// The association is dead.
+    /// The association is dead, or has been reset.
     pub fn tick(&mut self, now: u64, out: &mut Output) -> Result<(), End> {
         let Some(queue) = &self.queue else { return Ok(()) };
         if queue.association.is_dead(now) {
-            return Err(End::Closed);
+            return Err(End::Dead);
+        }
+        if queue.joined.is_some_and(|joined| !queue.association.has(&joined)) {
+            return Err(End::Reset);
         }
         if queue.qid == 0
             && let Some((cid, result)) = queue.association.event()
@@ -155,7 +195,10 @@ impl Connection {
         let port = self.port.clone();
         let mut turn = Turn { now, subsystem: &port.subsystem, device: None, out };
         let mut at = 0;
+        // Where the PDU begins that is looked at.
+        let mut start;
         let result = loop {
+            start = at;
             if turn.out.len() >= OUT_BYTES_MAX || self.later.bytes() >= LATER_BYTES_MAX {
                 break Ok(());
             }
@@ -168,7 +211,7 @@ impl Connection {
                         break Err(end);
                     }
                 }
-                Err(error) => break Err(End::Fatal(error)),
+                Err(fault) => break Err(End::Fatal(fault)),
             }
         };
         drop(turn);
@@ -177,8 +220,8 @@ impl Connection {
         {
             queue.association.heard(now);
         }
-        if let Err(End::Fatal(error)) = result {
-            wire::put_term(out.open(), kind::C2H_TERM, error);
+        if let Err(End::Fatal(fault)) = result {
+            wire::put_term(out.open(), kind::C2H_TERM, fault, &input[start..]);
         }
         result.map(|()| at)
     }
@@ -189,14 +232,17 @@ impl Connection {
             (kind::CAPSULE_CMD, Some(_)) => self.command(pdu, turn),
             (kind::H2C_DATA, Some(_)) => self.data(pdu, turn),
             (kind::H2C_TERM, Some(_)) => Err(End::Closed),
-            _ => Err(End::Fatal(FatalError::Sequence)),
+            _ => Err(End::Fatal(FatalError::Sequence.into())),
         }
     }
 
     fn initialize(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
-        let ic: Ic = pdu.parse().ok_or(End::Fatal(FatalError::HeaderField))?;
-        if ic.pfv != 0 || ic.pda > 31 {
-            return Err(End::Fatal(FatalError::Unsupported));
+        let ic: Ic = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
+        if ic.pfv != 0 {
+            return Err(Fault::unsupported(offset::PFV).into());
+        }
+        if ic.pda > 31 {
+            return Err(Fault::field(offset::HPDA).into());
         }
         let digest = ic.digest & 3;
         self.agreed = Some(Agreement::new(digest, ic.pda));
@@ -206,10 +252,11 @@ impl Connection {
     }
 
     fn command(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
-        let sqe: Sqe = pdu.parse().ok_or(End::Fatal(FatalError::HeaderField))?;
+        let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
         let under_way = self.transfers.len() + self.later.len() + self.event_requests;
         if under_way >= usize::from(self.queue.as_ref().map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries)) {
-            return Err(End::Fatal(FatalError::LimitExceeded));
+            // The host takes no part in flow control, or does not keep to it: there is no place for this command.
+            return Err(Fault::from(FatalError::Sequence).into());
         }
         let cid = sqe.head().cid();
         if self.queue.is_none() && fabrics_kind(&sqe) != Some(fabrics::CONNECT) {
@@ -218,6 +265,18 @@ impl Connection {
         }
         if let Some(queue) = &mut self.queue {
             queue.head = (queue.head + 1) % queue.entries;
+            if queue.joined.is_some_and(|joined| !queue.association.has(&joined)) {
+                return Err(End::Reset);
+            }
+        }
+        if self.is_under_way(cid) {
+            return self.refuse(&sqe, Status::ID_CONFLICT, turn);
+        }
+        if pdu.damaged {
+            return self.refuse(&sqe, Status::TRANSIENT_TRANSPORT, turn);
+        }
+        if fabrics_kind(&sqe) == Some(fabrics::DISCONNECT) {
+            return self.disconnect(&sqe, turn);
         }
         let (want, transfer) = match self.check(&sqe) {
             Ok(checked) => checked,
@@ -256,31 +315,49 @@ impl Connection {
         if length > TRANSFER_BYTES_MAX {
             return Err(Status::INVALID_FIELD);
         }
-        if identifier == Sgl::IN_CAPSULE && (address != 0 || in_capsule != length as usize) {
+        if identifier == Sgl::IN_CAPSULE && address != 0 {
+            return Err(Status::SGL_OFFSET);
+        }
+        if identifier == Sgl::IN_CAPSULE && in_capsule != length as usize {
             return Err(Status::DATA_TRANSFER);
         }
         Ok(if from_host { needed as usize } else { 0 })
     }
 
+    /// Is a command of this identifier under way?
+    fn is_under_way(&self, cid: u16) -> bool {
+        let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
+        self.transfers.has(cid) || self.later.has(cid) || self.queue.as_ref().is_some_and(event)
+    }
+
     /// What a command wants, and the data it moves.
     fn check(&self, sqe: &Sqe) -> Result<(Want, Transfer), Status> {
+        if sqe.head().psdt() != PSDT_SGL {
+            return Err(Status::INVALID_FIELD);
+        }
         match &self.queue {
-            Some(queue) if queue.qid > 0 => {
-                if !queue.association.is_enabled() {
-                    return Err(Status::SEQUENCE);
-                }
-                let subsystem = queue.association.subsystem();
-                let flush_all = sqe.head().opcode() == crate::spec::opcode::io::FLUSH && sqe.nsid == u32::MAX;
-                if flush_all {
-                    return Ok((Want::Io(IoRequest::Flush), Transfer::None));
-                }
-                let namespace = subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
-                let request = IoRequest::parse(sqe, namespace, subsystem.namespaces().len() > 1)?;
-                let transfer = request.transfer(namespace.lba_shift);
+            Some(queue) if queue.qid > 0 && fabrics_kind(sqe) != Some(fabrics::CONNECT) => {
+                let (request, transfer) = queue.association.io_request(sqe)?;
                 Ok((Want::Io(request), transfer))
             }
             _ => Ok((Want::Admin, admin_transfer(sqe)?)),
         }
+    }
+
+    /// Disconnect: an I/O queue ends after this answer (Base 2.0 §6.4).
+    fn disconnect(&mut self, sqe: &Sqe, turn: &mut Turn<'_>) -> Result<(), End> {
+        let on_io_queue = self.queue.as_ref().is_some_and(|queue| queue.qid > 0);
+        // The record format is in bits 15:0 of dword 10.
+        let status = match (on_io_queue, sqe.cdw10 as u16) {
+            (false, _) => Status::QUEUE_TYPE,
+            (true, 0) => Status::SUCCESS,
+            (true, _) => Status::CONNECT_FORMAT,
+        };
+        if !status.is_success() {
+            return self.refuse(sqe, status, turn);
+        }
+        self.respond(sqe.head().cid(), status, 0, turn.out.open());
+        Err(End::Closed)
     }
 
     fn refuse(&self, sqe: &Sqe, status: Status, turn: &mut Turn<'_>) -> Result<(), End> {
@@ -293,8 +370,11 @@ impl Connection {
 
     /// Data that were asked for. Whole pages of a write go to the device at once; all else waits for the rest.
     fn data(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
-        let Arrived { tag, last } = self.transfers.arrive(pdu).map_err(End::Fatal)?;
+        let Arrived { tag, last } = self.transfers.arrive(pdu)?;
         let Some(incoming) = self.transfers.get(tag) else { return Ok(()) };
+        if incoming.damaged {
+            return self.damaged(tag, last, turn);
+        }
         let (sqe, want, before) = (incoming.sqe, incoming.want, incoming.outcome);
         let at = incoming.executed() - pdu.data.len() as u32;
         let part = match (incoming.gathered.is_empty(), want) {
@@ -333,6 +413,21 @@ impl Connection {
         Ok(())
     }
 
+    /// Data of a command of which some were damaged on their way: once all have come the command fails, for the host to
+    /// send it again.
+    fn damaged(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
+        let Some(incoming) = self.transfers.get(tag) else { return Ok(()) };
+        incoming.gathered = Vec::new();
+        if !last {
+            return Ok(());
+        }
+        let Some(incoming) = self.transfers.finish(tag) else { return Ok(()) };
+        let outcome = Outcome { status: Status::TRANSIENT_TRANSPORT, result: 0, done_at: turn.now };
+        self.complete(&incoming.sqe, &outcome, turn);
+        self.transfers.grant(self.agreed.unwrap_or_default(), turn.out.open());
+        Ok(())
+    }
+
     fn respond(&self, cid: u16, status: Status, result: u64, out: &mut Vec<u8>) {
         let agreed = self.agreed.unwrap_or_default();
         let status = status.into_bits() << 1;
@@ -350,9 +445,9 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(queue) = &self.queue {
-            match queue.qid {
-                0 => queue.association.close(),
-                qid => queue.association.leave(qid),
+            match &queue.joined {
+                None => queue.association.close(),
+                Some(joined) => queue.association.leave(joined),
             }
         }
     }

@@ -21,10 +21,14 @@ pub struct Allowed {
 impl Allowed {
     /// May this address even talk to us?
     pub fn address(&self, address: IpAddr) -> bool {
-        self.anybody || !self.names.is_empty() || self.addresses.contains(&address)
+        self.anybody || !self.names.is_empty() || self.lists(address)
     }
     pub(super) fn host(&self, address: IpAddr, name: &str) -> bool {
-        self.anybody || self.addresses.contains(&address) || self.names.iter().any(|known| known == name)
+        self.anybody || self.lists(address) || self.names.iter().any(|known| known == name)
+    }
+    /// An IPv4 address that reached a socket of IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
+    fn lists(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|known| known.to_canonical() == address.to_canonical())
     }
 }
 
@@ -35,6 +39,11 @@ pub struct Advertised {
     pub address: IpAddr,
     /// Port; the one they reached us at if not given.
     pub port: Option<u16>,
+}
+
+/// The address as its host knows it: IPv4 where IPv4 came by way of a socket of IPv6.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// What all connections know.
@@ -59,7 +68,7 @@ impl Port {
     pub(super) fn address(&self, local: SocketAddr) -> SocketAddr {
         match self.advertised {
             Some(Advertised { address, port }) => SocketAddr::new(address, port.unwrap_or(local.port())),
-            None => local,
+            None => canonical(local),
         }
     }
     /// The subsystem.

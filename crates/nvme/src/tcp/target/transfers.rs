@@ -4,10 +4,11 @@
 //! Absent: what becomes of them.
 
 use super::Want;
+use super::cids::Cids;
 use crate::controller::Outcome;
 use crate::spec::command::Sqe;
-use crate::spec::pdu::{Data, FatalError, Flags, kind};
-use crate::tcp::wire::{self, Agreement, Pdu};
+use crate::spec::pdu::{Data, FatalError, Flags, kind, offset};
+use crate::tcp::wire::{self, Agreement, Fault, Pdu};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Data that hosts may be sending at once on one connection.
@@ -25,6 +26,8 @@ pub(super) struct Incoming {
     pub gathered: Vec<u8>,
     /// How its first parts ended, if some were executed as they arrived.
     pub outcome: Option<Outcome>,
+    /// Has data come whose digest did not fit? Then none is executed any more.
+    pub damaged: bool,
 }
 
 impl Incoming {
@@ -46,6 +49,7 @@ pub(super) struct Arrived {
 #[derive(Default)]
 pub(super) struct Transfers {
     incoming: BTreeMap<u16, Incoming>,
+    cids: Cids,
     next_tag: u16,
     granted_bytes: u64,
     /// Those that wait to be granted.
@@ -57,6 +61,11 @@ impl Transfers {
         self.incoming.len()
     }
 
+    /// Does this command wait for data?
+    pub fn has(&self, cid: u16) -> bool {
+        self.cids.contains(cid)
+    }
+
     /// A command whose data are to be asked for when memory allows.
     pub fn add(&mut self, sqe: Sqe, want: Want, total: u32) {
         while self.incoming.contains_key(&self.next_tag) {
@@ -65,7 +74,9 @@ impl Transfers {
         let tag = self.next_tag;
         self.next_tag = tag.wrapping_add(1);
         let (gathered, outcome) = (Vec::new(), None);
-        self.incoming.insert(tag, Incoming { sqe, want, total, received: 0, granted: false, gathered, outcome });
+        let (received, granted, damaged) = (0, false, false);
+        self.cids.insert(sqe.head().cid());
+        self.incoming.insert(tag, Incoming { sqe, want, total, received, granted, gathered, outcome, damaged });
         self.waiting.push_back(tag);
     }
 
@@ -84,21 +95,23 @@ impl Transfers {
     }
 
     /// Checks that data belong to a transfer and are its next; they count as received from now on.
-    pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, FatalError> {
+    pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, Fault> {
         let header = wire::data_header(pdu)?;
         let incoming = self.incoming.get_mut(&header.ttag).filter(|incoming| incoming.granted);
-        let incoming = incoming.ok_or(FatalError::HeaderField)?;
-        let fits = header.cid == incoming.sqe.head().cid()
-            && header.offset == incoming.received
-            && header.length as usize == pdu.data.len()
-            && !pdu.data.is_empty();
-        if !fits || pdu.data.len() > (incoming.total - incoming.received) as usize {
-            return Err(FatalError::OutOfRange);
+        let incoming = incoming.ok_or(Fault::field(offset::TTAG))?;
+        if header.cid != incoming.sqe.head().cid() {
+            return Err(Fault::field(offset::CID));
         }
+        let fits = header.offset == incoming.received && header.length as usize == pdu.data.len();
+        if !fits || pdu.data.is_empty() || pdu.data.len() > (incoming.total - incoming.received) as usize {
+            return Err(FatalError::OutOfRange.into());
+        }
+
         incoming.received += header.length;
+        incoming.damaged |= pdu.damaged;
         let last = incoming.received == incoming.total;
         if last != pdu.common.flags.last() {
-            return Err(FatalError::HeaderField);
+            return Err(Fault::field(offset::FLAGS));
         }
         // The caller gathers or executes them.
         Ok(Arrived { tag: header.ttag, last })
@@ -111,6 +124,7 @@ impl Transfers {
     /// A transfer is complete.
     pub fn finish(&mut self, tag: u16) -> Option<Incoming> {
         let incoming = self.incoming.remove(&tag)?;
+        self.cids.remove(incoming.sqe.head().cid());
         self.granted_bytes -= u64::from(incoming.total);
         Some(incoming)
     }

@@ -1,0 +1,59 @@
+//! Why a Connect is refused, as hosts are told: a status, and in dword 0 where the offending parameter is.
+//!
+//! (Base 2.0 §6.3: IPO is the offset of the first byte in error, IATTR says of what.) Linux names the field from it.
+
+use crate::spec::fabrics::ConnectData;
+use crate::spec::status::Status;
+use std::mem::offset_of;
+
+/// A Connect that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectRefusal {
+    /// Status.
+    pub status: Status,
+    /// Dword 0 of the completion.
+    pub result: u64,
+    /// The reason in words, for the log.
+    pub why: &'static str,
+}
+
+/// The parameter is in the data, not in the submission queue entry (IATTR).
+const IN_DATA: u64 = 1 << 16;
+
+const fn in_entry(offset: u64, why: &'static str) -> ConnectRefusal {
+    ConnectRefusal { status: Status::CONNECT_INVALID, result: offset, why }
+}
+
+const fn in_data(offset: usize, why: &'static str) -> ConnectRefusal {
+    ConnectRefusal { status: Status::CONNECT_INVALID, result: offset as u64 | IN_DATA, why }
+}
+
+impl ConnectRefusal {
+    pub(super) const FORMAT: Self =
+        Self { status: Status::CONNECT_FORMAT, result: 0, why: "a record format that there is not" };
+    /// Queue identifier: bytes 43:42 of the entry.
+    pub(super) const QUEUE: Self = in_entry(42, "no such queue");
+    /// Queue size: bytes 45:44.
+    pub(super) const QUEUE_SIZE: Self = in_entry(44, "a queue of an impossible size");
+    pub(crate) const CONTROLLER: Self = in_data(offset_of!(ConnectData, cntlid), "no such controller");
+    pub(super) const SUBSYSTEM: Self = in_data(offset_of!(ConnectData, subnqn), "no such subsystem");
+    pub(super) const HOST_NAME: Self = in_data(offset_of!(ConnectData, hostnqn), "a host name that is none");
+    pub(super) const OTHER_HOST: Self = in_data(offset_of!(ConnectData, hostnqn), "another host's controller");
+    /// It is not on the list.
+    pub const NOT_ALLOWED: Self = Self {
+        status: Status::CONNECT_HOST,
+        result: offset_of!(ConnectData, hostnqn) as u64 | IN_DATA,
+        why: "this host is not allowed",
+    };
+    /// All numbers of controllers are in use.
+    pub(super) const BUSY: Self =
+        Self { status: Status::CONNECT_BUSY, result: 0, why: "there are as many controllers as there can be" };
+    pub(super) const NOT_ENABLED: Self =
+        Self { status: Status::SEQUENCE, result: 0, why: "its controller is not enabled" };
+    pub(super) const QUEUE_IN_USE: Self =
+        Self { status: Status::SEQUENCE, result: 0, why: "the queue is connected already" };
+    pub(crate) const AGAIN: Self =
+        Self { status: Status::SEQUENCE, result: 0, why: "a second Connect on one connection" };
+    /// Fewer data than Connect has.
+    pub(crate) const NO_DATA: Self = in_data(0, "data that are no Connect's");
+}
