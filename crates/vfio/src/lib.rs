@@ -7,12 +7,14 @@
 //! queues      submission and completion queues in guest memory
 //! function    registers, doorbells, interrupts; the thread that does the work
 //! socket      vfio-user: the virtual machine monitor's requests
+//! hush        panics of the vfio-user library
 //! ```
 //! Invariants: whatever a guest writes to registers, queues or lists, nothing here panics and no byte outside its memory is
 //! read or written; what is read from its memory is copied before it is looked at, since it may change meanwhile.
 //! Absent: what commands do (`nvme`'s controller).
 
 mod function;
+mod hush;
 mod memory;
 mod pci;
 mod prp;

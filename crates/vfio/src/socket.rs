@@ -2,14 +2,20 @@
 //!
 //! One monitor at a time; when it goes, the function is reset and the next one may come. Invariants: a message that
 //! makes no sense is answered with an error or ends the connection, nothing else; a socket that a killed server left is
-//! taken away, one that is served is not. Absent: who may connect: the file's permissions say that.
+//! taken away, one that is served is not; only its owner may connect, unless the owner gives the file other permissions.
 
 use crate::function::Function;
+use crate::hush;
 use crate::pci::{BAR_BYTES, CONFIG_BYTES, VECTORS};
+use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::controller::Subsystem;
+use remap_ssd_nvme::tcp::notice::{Notices, more};
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -57,17 +63,13 @@ impl Service {
     /// Why it cannot be, and what to do.
     pub fn start(subsystem: &Arc<Subsystem>, path: &Path, epoch: Instant, log: Log) -> Result<Self, ServiceError> {
         make_way(path)?;
-        let server = Server::new(path, true, interrupts(), regions()).map_err(|error| match error {
-            vfio_user::Error::SocketPathExists => ServiceError::Busy,
-            vfio_user::Error::SocketBind(error) => ServiceError::Io(error),
-            error => ServiceError::Io(io::Error::other(error)),
-        })?;
+        let server = Server::from_owned_fd(private_listener(path)?, true, interrupts(), regions());
         let function = Function::start(subsystem, epoch)?;
         let stop = Arc::new(AtomicBool::new(false));
         // It waits in the library for messages and cannot be called back: ended, it finds a closed function.
         std::thread::Builder::new().name("vfio-user".into()).spawn({
             let (mut backend, stop) = (Backend(function.handle()), stop.clone());
-            move || listen(&server, &mut backend, &stop, &log)
+            move || listen(&server, &mut backend, &stop, &log, epoch)
         })?;
         Ok(Self { function, stop, path: path.into() })
     }
@@ -98,24 +100,50 @@ impl Drop for Service {
     }
 }
 
-fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log) {
+fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, epoch: Instant) {
+    let notices = Notices::default();
+    let notice = |kind: &'static str, text: &str| {
+        if let Some(left_out) = notices.admit(kind, epoch.elapsed().as_nanos() as u64) {
+            log(&format!("{text}{}", more(left_out)));
+        }
+    };
     while !stop.load(Ordering::SeqCst) {
         // The library trusts its peer to send well-formed messages: if not, this connection ends.
-        let ended = catch_unwind(AssertUnwindSafe(|| server.run(backend)));
+        let ended = catch_unwind(AssertUnwindSafe(|| hush::library(|| server.run(backend))));
+        let was_library = hush::was_library();
         if stop.load(Ordering::SeqCst) {
             return;
         }
         backend.gone();
         match ended {
-            Ok(Ok(())) => log("the virtual machine has gone"),
+            Ok(Ok(())) => notice("gone", "the virtual machine has gone"),
             Ok(Err(vfio_user::Error::SocketAccept(error))) => {
                 log(&format!("nobody can connect any more: {error}"));
                 return;
             }
-            Ok(Err(error)) => log(&format!("dropped: {error}")),
-            Err(_) => log("dropped: a malformed message"),
+            Ok(Err(error)) => notice("dropped", &format!("dropped: {}", Escaped::text(&error.to_string()))),
+            Err(_) if was_library => notice("malformed", "dropped: a malformed message"),
+            Err(_) => notice("failed", "dropped: this program has failed at a message, see above"),
         }
     }
+}
+
+/// A socket that listens, and that nobody but its owner can connect to, from the first moment on.
+fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
+    let owner = Mode::RUSR | Mode::WUSR;
+    let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let socket = made.map_err(io::Error::from)?;
+    // 1. Linux gives the file the socket's own mode, less the process's mask.
+    let _ = fchmod(&socket, owner);
+    let address = SocketAddrUnix::new(path).map_err(io::Error::from)?;
+    bind(&socket, &address).map_err(|error| match io::Error::from(error) {
+        error if error.kind() == ErrorKind::AddrInUse => ServiceError::Busy,
+        error => ServiceError::Io(error),
+    })?;
+    // 2. Where it does not, this does, before anybody is listened to.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(owner.bits()))?;
+    rustix::net::listen(&socket, 16).map_err(io::Error::from)?;
+    Ok(socket)
 }
 
 /// Takes away a socket that nobody serves.
@@ -174,20 +202,20 @@ impl Backend {
 
 impl ServerBackend for Backend {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        match region {
+        hush::ours(|| match region {
             VFIO_PCI_CONFIG_REGION_INDEX => self.0.config_read(offset, data),
             VFIO_PCI_BAR0_REGION_INDEX => self.0.bar_read(offset, data),
             _ => data.fill(0),
-        }
+        });
         Ok(())
     }
 
     fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
-        match region {
+        hush::ours(|| match region {
             VFIO_PCI_CONFIG_REGION_INDEX => self.0.config_write(offset, data),
             VFIO_PCI_BAR0_REGION_INDEX => self.0.bar_write(offset, data),
             _ => {}
-        }
+        });
         Ok(())
     }
 
@@ -200,20 +228,20 @@ impl ServerBackend for Backend {
         fd: Option<File>,
     ) -> io::Result<()> {
         // Memory without a file cannot be shared: the device does without it.
-        match fd {
+        hush::ours(|| match fd {
             Some(file) => self.0.map(address, size, file, offset, flags.contains(DmaMapFlags::WRITE)),
             None => Ok(()),
-        }
+        })
     }
 
     fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> io::Result<()> {
         let all = flags.contains(DmaUnmapFlags::UNMAP_ALL);
-        self.0.unmap(if all { None } else { Some((address, size)) });
+        hush::ours(|| self.0.unmap(if all { None } else { Some((address, size)) }));
         Ok(())
     }
 
     fn reset(&mut self) -> io::Result<()> {
-        self.0.reset();
+        hush::ours(|| self.0.reset());
         Ok(())
     }
 
@@ -222,15 +250,17 @@ impl ServerBackend for Backend {
             // There are no other interrupts, and masks are the monitor's.
             return Ok(());
         }
-        if count == 0 {
-            self.0.clear_vectors();
-        } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
-            let count = count.min(VECTORS.into()) as usize;
-            let files = fds.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-            self.0.set_vectors(start, files.take(count));
-        } else if flags & VFIO_IRQ_SET_DATA_NONE != 0 {
-            self.0.trigger(start, count);
-        }
+        hush::ours(|| {
+            if count == 0 {
+                self.0.clear_vectors();
+            } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
+                let count = count.min(VECTORS.into()) as usize;
+                let files = fds.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+                self.0.set_vectors(start, files.take(count));
+            } else if flags & VFIO_IRQ_SET_DATA_NONE != 0 {
+                self.0.trigger(start, count);
+            }
+        });
         Ok(())
     }
 }
