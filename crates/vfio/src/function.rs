@@ -5,6 +5,7 @@
 //! is reset has no queue, and nothing that was under way is completed to its successor; closed, the device is given
 //! back. Absent: vfio-user's messages (`socket`).
 
+use crate::later::{Due, Later};
 use crate::memory::{Access, Memory, OutOfReach};
 use crate::pci::{BAR_BYTES, Config, VECTORS};
 use crate::prp::{GuestData, PAGE, segments};
@@ -18,8 +19,6 @@ use remap_ssd_nvme::spec::command::Sqe;
 use remap_ssd_nvme::spec::fabrics::{Cc, property};
 use remap_ssd_nvme::spec::opcode::admin;
 use remap_ssd_nvme::spec::status::Status;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -35,17 +34,6 @@ const TICK: Duration = Duration::from_millis(250);
 const SPIN: Duration = Duration::from_micros(60);
 const DOORBELLS: usize = 2 * (IO_QUEUES_MAX as usize + 1);
 
-/// A completion that is not due yet.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    at: u64,
-    order: u64,
-    sqid: u16,
-    cid: u16,
-    status: u16,
-    result: u64,
-}
-
 struct State {
     association: Association,
     memory: Memory,
@@ -55,8 +43,7 @@ struct State {
     asq: u64,
     acq: u64,
     vectors: Vec<Option<File>>,
-    later: BinaryHeap<Reverse<Due>>,
-    order: u64,
+    later: Later,
 }
 
 /// What the thread and the socket share.
@@ -90,8 +77,7 @@ impl Function {
             asq: 0,
             acq: 0,
             vectors: (0..VECTORS).map(|_| None).collect(),
-            later: BinaryHeap::new(),
-            order: 0,
+            later: Later::default(),
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(Some(state)),
@@ -337,7 +323,7 @@ impl Shared {
             for vector in queues.interrupts() {
                 vectors.get(usize::from(vector)).into_iter().flatten().for_each(interrupt);
             }
-            let due = state.later.peek().map(|Reverse(due)| self.epoch + Duration::from_nanos(due.at));
+            let due = state.later.next().map(|at| self.epoch + Duration::from_nanos(at));
             drop(guard);
             if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
                 return;
@@ -362,10 +348,7 @@ impl Shared {
     fn burst(&self, state: &mut State) -> Result<bool, OutOfReach> {
         let now = self.now();
         let mut worked = false;
-        while let Some(Reverse(due)) = state.later.peek().copied()
-            && due.at <= now
-        {
-            state.later.pop();
+        while let Some(due) = state.later.take(now) {
             state.queues.complete(due.sqid, due.cid, Status::from_bits(due.status), due.result, &state.memory)?;
             worked = true;
         }
@@ -396,7 +379,10 @@ impl Shared {
 
     fn command(&self, state: &mut State, sqid: u16, sqe: &Sqe) -> Result<(), OutOfReach> {
         let cid = sqe.head().cid();
-        let outcome = if sqe.head().psdt() != 0 {
+        let in_use = state.later.has(sqid, cid) || (sqid == 0 && state.association.has_event_request(cid));
+        let outcome = if in_use {
+            Some((Status::ID_CONFLICT, 0, 0))
+        } else if sqe.head().psdt() != 0 {
             // PRPs alone: Identify says that there are no SGLs.
             Some((Status::INVALID_FIELD, 0, 0))
         } else if sqid == 0 {
@@ -409,9 +395,7 @@ impl Shared {
             state.association.log_error(sqid, sqe, status);
         }
         if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
-            state.order += 1;
-            let due = Due { at: done_at, order: state.order, sqid, cid, status: status.into_bits(), result };
-            state.later.push(Reverse(due));
+            state.later.put(Due::new(done_at, (sqid, cid), status.into_bits(), result));
             return Ok(());
         }
         state.queues.complete(sqid, cid, status, result, &state.memory)
@@ -497,15 +481,10 @@ impl Shared {
     /// Completes at once what of a queue that goes is not due yet.
     fn complete_all(&self, state: &mut State, sqe: &Sqe) {
         let qid = remap_ssd_nvme::spec::bus::QueueCdw10::from_bits(sqe.cdw10).qid();
-        let waiting = std::mem::take(&mut state.later).into_sorted_vec();
-        for Reverse(due) in waiting.into_iter().rev() {
-            if due.sqid == qid {
-                let status = Status::from_bits(due.status);
-                // Out of reach shows at the next command, too.
-                let _ = state.queues.complete(due.sqid, due.cid, status, due.result, &state.memory);
-            } else {
-                state.later.push(Reverse(due));
-            }
+        for due in state.later.take_queue(qid) {
+            let status = Status::from_bits(due.status);
+            // Out of reach shows at the next command, too.
+            let _ = state.queues.complete(due.sqid, due.cid, status, due.result, &state.memory);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! pci         configuration space
 //! queues      submission and completion queues in guest memory
 //! function    registers, doorbells, interrupts; the thread that does the work
+//! later       completions that are not due yet
 //! socket      vfio-user: the virtual machine monitor's requests
 //! hush        panics of the vfio-user library
 //! ```
@@ -15,6 +16,7 @@
 
 mod function;
 mod hush;
+mod later;
 mod memory;
 mod pci;
 mod prp;

@@ -213,11 +213,16 @@ fn a_driver_finds_the_controller_and_its_data_come_back() {
     assert_eq!(config[9..12], [0x02, 0x08, 0x01], "NVM Express");
     assert_eq!(guest.read(0x08), 0x0002_0000, "version 2.0");
     assert_eq!(guest.read(0) & 0x1_ffff, 0x1_0000 | 1023, "contiguous queues of 1024");
+    assert_eq!(guest.read(4) >> 27 & 3, 1, "CAP.CRMS: ready with media");
+    assert!(guest.read(0x68) >= guest.read(0) >> 24, "CRTO.CRWMT is not less than CAP.TO");
     assert_eq!(guest.enable(), 1, "ready");
     assert_eq!(guest.admin(command(admin::IDENTIFY, [1, 0, 0], [DATA + 0x100, DATA + 0x1000])).0, Status::SUCCESS);
     assert_eq!(&guest.get(DATA + 0x100 + 24, 9), b"remap-ssd");
     assert_eq!(guest.get(DATA + 0x100 + 536, 4), [0; 4], "no SGLs are promised");
+    let queues = Sqe { nsid: 0, ..command(admin::SET_FEATURES, [7, 0x0003_0003, 0], [0; 2]) };
+    assert_eq!(guest.admin(queues), (Status::SUCCESS, 0x0003_0003));
     guest.create_queues();
+    assert_eq!(guest.admin(queues).0, Status::SEQUENCE, "there are queues now");
     let list = scattered(&guest, 64);
     for of in 0..64 {
         guest.put(DATA + of * 0x2000, &page(of, 1));
@@ -317,6 +322,31 @@ fn completions_come_when_flash_would_have_done_it() {
     assert_eq!(guest.io(command(io::READ, [0, 0, 0], [DATA, 0])), Status::SUCCESS);
     let least = Duration::from_nanos(rig.subsystem.device().config().latencies().flash_read_ns);
     assert!(began.elapsed() >= least, "not before a page is read");
+    rig.stop();
+}
+
+#[test]
+fn an_identifier_that_is_in_use_is_refused() {
+    let rig = Rig::new(Latency::Emulated);
+    let mut guest = rig.guest();
+    guest.enable();
+    guest.create_queues();
+    let write = command(io::WRITE, [0, 0, 0], [DATA, 0]);
+    // An event request, and another command by its name.
+    guest.submit(0, command(admin::ASYNC_EVENT, [0; 3], [0; 2]));
+    guest.cid -= 1;
+    assert_eq!(guest.admin(command(admin::GET_FEATURES, [7, 0, 0], [0; 2])).0, Status::ID_CONFLICT);
+    // Two writes of one name, rung for together: the flash is not done with the first when the second is looked at.
+    let named = Sqe { cdw0: write.cdw0 | 40 << 16, ..write };
+    [IO_SQ, IO_SQ + 64].iter().for_each(|at| guest.put(*at, named.as_bytes()));
+    guest.queues[1].tail = 2;
+    guest.write(0x1008, 2);
+    let first = guest.completion(1).expect("it completes");
+    let second = guest.completion(1).expect("it completes");
+    assert_eq!((first.status(), second.status()), (Status::ID_CONFLICT, Status::SUCCESS));
+    guest.cid = 39;
+    assert_eq!(guest.io(write), Status::SUCCESS, "it is free again");
+    drop(guest);
     rig.stop();
 }
 

@@ -4,10 +4,14 @@ use crate::kit::{Ran, run};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 pub struct Served {
     child: Child,
     address: String,
+    /// What it has said since it serves.
+    lines: Arc<Mutex<Vec<String>>>,
 }
 
 /// Starts a server on a free port and waits until it says that it serves.
@@ -27,8 +31,12 @@ pub fn serve(args: &[&str]) -> Served {
         .find_map(|line| Some(line["fields"]["address"].as_str()?.to_owned()))
         .expect("it serves");
     // Somebody must read what it says.
-    std::thread::spawn(move || lines.for_each(drop));
-    Served { child, address }
+    let said = Arc::new(Mutex::new(Vec::new()));
+    std::thread::spawn({
+        let said = said.clone();
+        move || lines.map_while(Result::ok).for_each(|line| said.lock().expect("nothing fails here").push(line))
+    });
+    Served { child, address, lines: said }
 }
 
 impl Served {
@@ -97,6 +105,33 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
     run(&["inspect", image, "--json"]).ok().json();
     let served = serve(&["--image", image]);
     assert_eq!(served.stat("remaps"), 0, "counters are since power-on");
+    served.stop();
+}
+
+#[test]
+fn who_is_refused_is_logged_with_its_name_and_the_reason() {
+    let served = serve(&["--memory", "32MiB", "--allow", "nqn.2026-11.test:friend"]);
+    served.io(&["--hostnqn", "nqn.2026-11.test:friend", "id"]).ok();
+    let stranger = "nqn.2026-11.test:stranger\n{\"forged\": true}";
+    served.io(&["--hostnqn", stranger, "id"]).fails_in_one_line(1, &["not allowed"]);
+    let until = Instant::now() + Duration::from_secs(10);
+    let messages = loop {
+        let lines = served.lines.lock().expect("nothing fails here").clone();
+        let parsed = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON, each line"));
+        let messages: Vec<String> =
+            parsed.map(|line| line["fields"]["message"].as_str().unwrap_or_default().to_owned()).collect();
+        if messages.iter().any(|message| message.contains("stranger")) {
+            break messages;
+        }
+        assert!(Instant::now() < until, "{messages:#?}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let refused = messages.iter().find(|message| message.contains("stranger")).expect("found");
+    let name = r#"nqn.2026-11.test:stranger\n{\"forged\":\u{20}true}"#;
+    assert!(refused.starts_with("refused: ") && refused.contains(name), "{refused}");
+    assert!(refused.ends_with("this host is not allowed"), "{refused}");
+    let ended = |message: &String| message.starts_with("discovery 0 of nqn.2026-11.test:friend ended");
+    assert!(messages.iter().any(ended), "{messages:#?}");
     served.stop();
 }
 

@@ -1,0 +1,74 @@
+//! Completions that are not due yet, and whose they are.
+//!
+//! Invariant: those due at one time leave in the order in which they were put. Absent: the clock.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// A completion that is not due yet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Due {
+    pub at: u64,
+    order: u64,
+    pub sqid: u16,
+    pub cid: u16,
+    pub status: u16,
+    pub result: u64,
+}
+
+impl Due {
+    pub fn new(at: u64, (sqid, cid): (u16, u16), status: u16, result: u64) -> Self {
+        Self { at, order: 0, sqid, cid, status, result }
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Later {
+    held: BinaryHeap<Reverse<Due>>,
+    commands: BTreeSet<(u16, u16)>,
+    order: u64,
+}
+
+impl Later {
+    /// Is this command's completion held?
+    pub fn has(&self, sqid: u16, cid: u16) -> bool {
+        self.commands.contains(&(sqid, cid))
+    }
+
+    /// When the next one is due.
+    pub fn next(&self) -> Option<u64> {
+        self.held.peek().map(|Reverse(due)| due.at)
+    }
+
+    pub fn put(&mut self, due: Due) {
+        self.order += 1;
+        self.commands.insert((due.sqid, due.cid));
+        self.held.push(Reverse(Due { order: self.order, ..due }));
+    }
+
+    /// One that is due.
+    pub fn take(&mut self, now: u64) -> Option<Due> {
+        if self.next()? > now {
+            return None;
+        }
+        let Reverse(due) = self.held.pop()?;
+        self.commands.remove(&(due.sqid, due.cid));
+        Some(due)
+    }
+
+    /// All of a queue's, in the order in which they are due.
+    pub fn take_queue(&mut self, sqid: u16) -> Vec<Due> {
+        self.commands.retain(|(other, _)| *other != sqid);
+        let all = std::mem::take(&mut self.held).into_sorted_vec();
+        let (taken, kept) = all.into_iter().rev().partition(|Reverse(due)| due.sqid == sqid);
+        self.held = BinaryHeap::from(kept);
+        let taken: Vec<Reverse<Due>> = taken;
+        taken.into_iter().map(|Reverse(due)| due).collect()
+    }
+
+    pub fn clear(&mut self) {
+        self.held.clear();
+        self.commands.clear();
+    }
+}
