@@ -74,6 +74,8 @@ fn commands() -> Vec<(Sqe, Vec<u8>)> {
         (across, CopyRange::new(0, 0).of_namespace(1).as_bytes().to_vec()),
         (remap, vec![]),
         (trim, trims.as_bytes().to_vec()),
+        // As Linux sends it: a page, whatever the number of ranges.
+        (trim, [trims.as_bytes(), &[0xff; 4096 - 32][..]].concat()),
         (blocks(io::WRITE_ZEROES, 2, 5, 30), vec![]),
         (file, page(9, 1)),
         (list, vec![]),
@@ -116,18 +118,23 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
         let sqe = Sqe { cdw10: cns.into(), ..entry(admin::IDENTIFY, 1) };
         capsule(&mut out, sqe, cid as u16, &[], 4096, agreed);
     }
-    for (cid, lid) in [0u32, 1, 2, 3, 4, 5, 0xc0].into_iter().enumerate() {
+    for (cid, lid) in [0u32, 1, 2, 3, 4, 5, 0x12, 0x13, 0xc0].into_iter().enumerate() {
         let sqe = Sqe { cdw10: lid | 127 << 16, ..entry(admin::GET_LOG_PAGE, u32::MAX) };
         capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
     }
     for (cid, feature) in [1u32, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16].into_iter().enumerate() {
-        let sqe = Sqe { cdw10: feature, ..entry(admin::GET_FEATURES, 0) };
+        let sqe = Sqe { cdw10: feature, ..entry(admin::GET_FEATURES, 1) };
         capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
     }
     let queues = Sqe { cdw10: 7, cdw11: 3 | 3 << 16, ..entry(admin::SET_FEATURES, 0) };
     capsule(&mut out, queues, 1, &[], 0, agreed);
     let behavior = Sqe { cdw10: 0x16, ..entry(admin::SET_FEATURES, 0) };
-    capsule(&mut out, behavior, 2, &[0; 512], 0, agreed);
+    // Copy's format 2 is used below.
+    let mut formats = [0; 512];
+    formats[4] = 1 << 2;
+    capsule(&mut out, behavior, 2, &formats, 0, agreed);
+    let threshold = Sqe { cdw10: 4, cdw11: 1 << 20 | 310, ..entry(admin::SET_FEATURES, 0) };
+    capsule(&mut out, threshold, 3, &[], 0, agreed);
     for opcode in [admin::ASYNC_EVENT, admin::ABORT, admin::KEEP_ALIVE] {
         capsule(&mut out, entry(opcode, 0), u16::from(opcode), &[], 0, agreed);
     }
