@@ -9,7 +9,7 @@
 use crate::atomic;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
 use crate::core::Core;
-use crate::dedup::Fingerprint;
+use crate::dedup::{Fingerprint, Pages};
 use crate::ftl::Ftl;
 use crate::gc::LOST;
 use crate::guard::Guard;
@@ -126,9 +126,21 @@ impl Ftl {
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
         let Some(mapping) = self.core.map.get(lpn) else { return Ok(None) };
-        self.core.media.begin_read(mapping.ppn, Purpose::Host).map_err(|_| Refusal::MediaError)?;
+        if self.core.media.begin_read(mapping.ppn, Purpose::Host).is_err() {
+            self.forget_content(mapping.ppn);
+            return Err(Refusal::MediaError);
+        }
+
         let is_lost = !self.unreadable.is_empty() && self.unreadable.contains(&lpn);
         if is_lost || self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
+    }
+
+    /// A page cannot be read: no write is to be deduplicated onto it.
+    #[cold]
+    fn forget_content(&mut self, ppn: Ppn) {
+        if let Some(dedup) = &mut self.dedup {
+            dedup.forget(&self.core.media, ppn);
+        }
     }
 
     /// What `find` found, where it is.
@@ -154,12 +166,13 @@ impl Ftl {
     pub fn write_more(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
-        let Some(dedup) = &self.dedup else {
+        let Some(dedup) = &mut self.dedup else {
             return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
         };
-        let fingerprint = Fingerprint::of(payload, self.core.config.fingerprint);
-        if let Some(ppn) = dedup.find(&fingerprint, &self.core.media, &self.core.counts)
-            && (self.core.config.fingerprint.is_trusted() || self.is_verified(ppn, payload))
+        let kind = self.core.config.fingerprint;
+        let fingerprint = Fingerprint::of(payload, kind);
+        if let Some(ppn) = dedup.find(&fingerprint, Pages { media: &self.core.media, counts: &self.core.counts })
+            && ((kind.is_trusted() && !dedup.is_recalled(ppn)) || self.is_verified(ppn, payload))
         {
             if self.core.map.get(lpn).is_some_and(|mapping| mapping.ppn == ppn) {
                 self.no_effect(ppn);
@@ -191,17 +204,24 @@ impl Ftl {
         }
     }
 
-    /// Does the page that an untrusted fingerprint nominates hold this content? It is read to find out.
+    /// Does the page that an untrusted fingerprint nominates, or one from a file, hold this content? It is read to find out.
     #[inline(never)]
     fn is_verified(&mut self, ppn: Ppn, payload: &Payload<'_>) -> bool {
         self.core.stats.verified += 1;
-        let is_read = self.core.media.begin_read(ppn, Purpose::Host).is_ok();
+        if self.core.media.begin_read(ppn, Purpose::Host).is_err() {
+            self.forget_content(ppn);
+            return false;
+        }
         let is_same = match (self.core.media.view(ppn), payload) {
-            (PageView::Identity(stored), Payload::Identity(wanted)) => is_read && stored == *wanted,
-            (PageView::Bytes(stored), Payload::Bytes(wanted)) => is_read && stored == *wanted,
+            (PageView::Identity(stored), Payload::Identity(wanted)) => stored == *wanted,
+            (PageView::Bytes(stored), Payload::Bytes(wanted)) => stored == *wanted,
             _ => false,
         };
-        self.core.stats.collisions += u64::from(!is_same);
+        match self.dedup.as_mut().filter(|dedup| dedup.is_recalled(ppn)) {
+            Some(dedup) if is_same => dedup.confirm(ppn),
+            Some(dedup) => dedup.forget(&self.core.media, ppn),
+            None => self.core.stats.collisions += u64::from(!is_same),
+        }
         is_same
     }
 
@@ -480,6 +500,7 @@ impl Ftl {
             let oob = taken.oob(lpn, wsn);
             self.core.stats.host_programs += 1;
             let media = &mut self.core.media;
+            let mut copied = None;
             let programmed = match &origin {
                 Origin::Payload(payload) => media.program_payload(taken.slot, oob, payload, Purpose::Host, after),
                 Origin::For(payload, home) => {
@@ -488,6 +509,7 @@ impl Ftl {
                 }
                 Origin::Copy(source) => {
                     let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
+                    copied = Some(from);
                     media.copy(from, taken.slot, oob, LOST, Purpose::Host, after)
                 }
             };
@@ -497,8 +519,13 @@ impl Ftl {
             }
             self.core.programmed(ppn, Purpose::Host);
             self.core.relink(lpn, ppn, false);
-            if let (Some(dedup), Some(fingerprint)) = (&mut self.dedup, fingerprint) {
-                dedup.insert(fingerprint, ppn);
+            if let Some(dedup) = &mut self.dedup {
+                let pages = Pages { media: &self.core.media, counts: &self.core.counts };
+                match (fingerprint, copied) {
+                    (Some(fingerprint), _) => dedup.insert(fingerprint, ppn, pages),
+                    (None, Some(from)) => dedup.copied(from, ppn, pages),
+                    (None, None) => {}
+                }
             }
             return Ok(ppn);
         }

@@ -6,7 +6,7 @@
 use crate::config::{Config, ConfigError};
 use crate::core::{Core, WSN_READ_ONLY};
 use crate::dealloc::DeallocLog;
-use crate::dedup::{Dedup, Fingerprint};
+use crate::dedup::{Dedup, Fingerprint, Pages};
 use crate::files::Files;
 use crate::gc::Gc;
 use crate::life::{Life, LifeRecord};
@@ -54,7 +54,10 @@ impl Ftl {
         }
         let scheme = crate::scheme::build(&config, &geometry);
         let dedup = (config.dedup && scheme.remaps() && !config.scheme.uses_hints())
-            .then(|| Dedup::new(geometry.pages(), media.mode()))
+            .then(|| {
+                let is_exact = config.scheme == crate::scheme::SchemeKind::Opt;
+                Dedup::new(geometry.pages(), media.mode(), is_exact, config.count_max.into())
+            })
             .flatten();
         Ok(Self {
             gc_start: config.gc_start(&geometry),
@@ -123,6 +126,7 @@ impl Ftl {
     pub fn stats(&self) -> Stats {
         let blocks = &self.core.blocks;
         Stats {
+            dedup_missed: self.dedup.as_ref().map_or(0, Dedup::missed),
             meta_programs: self.core.stats.meta_programs + blocks.meta_programs,
             blocks_retired: blocks.blocks_retired,
             blocks_worn: blocks.blocks_worn,
@@ -223,8 +227,9 @@ impl Ftl {
                 core.ended.prefetch(core.geometry.superblock(old.ppn), lpn);
             }
         }
+        let pages = Pages { media: &core.media, counts: &core.counts };
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
-            && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), &core.media, &core.counts)
+            && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), pages)
         {
             self.scheme.look_ahead(core, ppn);
         }

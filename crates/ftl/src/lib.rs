@@ -28,7 +28,7 @@ mod survival;
 
 pub use command::{Refusal, Remap};
 pub use config::{Config, ConfigError, EntrySize};
-pub use dedup::FingerprintKind;
+pub use dedup::{FingerprintKind, UnknownPage};
 pub use files::{FileBlock, FilePage, FileStatus};
 pub use ftl::Ftl;
 pub use guard::{Guard, Guards};

@@ -43,9 +43,11 @@ counters! {
     remaps,
     /// Writes whose content was on flash already.
     dedup_hits,
-    /// Hits of an untrusted fingerprint that were read to compare the contents.
+    /// Writes whose content was on flash in a page that the fingerprint store had no room for.
+    dedup_missed,
+    /// Hits that were read to compare the contents: of an untrusted fingerprint, or of one that was read from a file.
     verified,
-    /// Of those, contents that differed: the fingerprint collided.
+    /// Of the untrusted ones, contents that differed: the fingerprint collided.
     collisions,
     /// Writes and remaps that changed nothing: the page was there already.
     no_effect,

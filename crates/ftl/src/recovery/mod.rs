@@ -198,6 +198,7 @@ impl Ftl {
         if self.core.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
+        self.relearn_identities();
         Ok((self, report))
     }
 

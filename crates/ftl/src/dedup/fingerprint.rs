@@ -1,0 +1,76 @@
+//! What a page's content is recognised by.
+//!
+//! With identities it is the identity itself, with real bytes their BLAKE3 digest: no collision can turn into wrong data.
+//! A MurmurHash3 digest proves nothing: the core compares the contents as well.
+//! Absent: the hash unit's time (the device's).
+
+use crate::murmur3::murmur3;
+use remap_ssd_media::Payload;
+use serde::{Deserialize, Serialize};
+
+/// How a page's content is recognised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FingerprintKind {
+    /// 256 bits that nobody can make collide: equal digests are equal contents.
+    #[default]
+    #[serde(rename = "blake3")]
+    Blake3,
+    /// 128 bits that are quick to compute and easy to make collide (Coldmap): each hit is verified by a read.
+    #[serde(rename = "murmur3")]
+    Murmur3,
+}
+
+impl FingerprintKind {
+    /// Need hits not be verified?
+    #[inline]
+    pub fn is_trusted(self) -> bool {
+        self == Self::Blake3
+    }
+
+    /// The digest of a page's bytes.
+    pub fn digest(self, bytes: &[u8]) -> [u8; 32] {
+        match self {
+            Self::Blake3 => *blake3::hash(bytes).as_bytes(),
+            Self::Murmur3 => {
+                let mut digest = [0; 32];
+                let (parts, _) = digest.as_chunks_mut::<8>();
+                for (part, half) in parts.iter_mut().zip(murmur3(bytes, 0)) {
+                    *part = half.to_le_bytes();
+                }
+                digest
+            }
+        }
+    }
+}
+
+/// A content's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fingerprint {
+    /// The identity of the content.
+    Identity(u64),
+    /// Digest of its bytes.
+    Digest([u8; 32]),
+}
+
+impl Fingerprint {
+    /// The fingerprint of a payload.
+    #[inline]
+    pub fn of(payload: &Payload<'_>, kind: FingerprintKind) -> Self {
+        match payload {
+            Payload::Identity(identity) => Self::Identity(*identity),
+            Payload::Bytes(bytes) => Self::Digest(kind.digest(&bytes[..])),
+        }
+    }
+
+    /// 64 bits that differ where fingerprints do, as far as 64 bits can.
+    #[inline]
+    pub(super) fn spread(&self) -> u64 {
+        match self {
+            Self::Identity(identity) => {
+                let x = (identity ^ (identity >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            }
+            Self::Digest(digest) => u64::from_le_bytes(digest[..8].try_into().expect("8 bytes of 32")),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How the fingerprint store comes back after power-on.
+//!
+//! - Identities: recovery goes over all live pages once. A simulation has the store at once, as if nothing had happened;
+//!   no read is charged, and no time passes.
+//! - Real bytes, after a shutdown in good order: whoever keeps the device saves `known_digests` and gives them back
+//!   (`recall`). Such a digest is believed only after it has been compared with the page, at its first hit: a file that
+//!   does not belong to this device, or not any more, costs a read and a program, and never maps a write to other data.
+//! - Real bytes, after any other end: pages are read and hashed piece by piece (`unknown_pages`, `learn_page`) while
+//!   hosts go on. The reading is the caller's, outside of the firmware, so that nobody waits for it.
+//!
+//! Invariants: a page that cannot be read is not entered; a digest that comes late is entered only if the superblock has
+//! not been erased since the page was listed, since what a page holds does not change in between.
+//! Absent: files, threads, and when to do it (the device's and the service's).
+
+use super::{Fingerprint, Pages, UNKNOWN};
+use crate::ftl::Ftl;
+use remap_ssd_media::{ContentMode, Ppn};
+
+/// Pages whose lines are asked for at once.
+const AHEAD: usize = 16;
+/// Pages looked at in one call, at most: some tens of microseconds.
+const LOOKED_AT: u32 = 64 << 10;
+
+/// A page with data of which the store knows nothing, at the time it was listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownPage {
+    /// Where it is.
+    pub ppn: Ppn,
+    incarnation: u32,
+}
+
+impl Ftl {
+    /// Enters all live pages, with identities.
+    pub(crate) fn relearn_identities(&mut self) {
+        let core = &self.core;
+        let Some(dedup) = self.dedup.as_mut().filter(|_| core.media.mode() == ContentMode::Identity) else { return };
+        let pages = Pages { media: &core.media, counts: &core.counts };
+        let mut live = Vec::new();
+        for (sb, _) in core.blocks.iter().filter(|(sb, _)| core.blocks.owners(*sb).live > 0) {
+            live.clear();
+            let first = core.geometry.page(sb, 0);
+            core.counts.each_owned(first, core.geometry.pages_per_superblock(), |index, _| {
+                let ppn = Ppn(first.0 + index);
+                let is_data = !core.media.is_meta(ppn) && core.media.is_readable(ppn);
+                live.extend(core.media.identity(ppn).filter(|_| is_data).map(|identity| (ppn, identity)));
+            });
+            for (index, (ppn, identity)) in live.iter().enumerate() {
+                if let Some((_, ahead)) = live.get(index + AHEAD) {
+                    dedup.prefetch_line(&Fingerprint::Identity(*ahead));
+                }
+                dedup.learn(&Fingerprint::Identity(*identity), *ppn, pages);
+            }
+        }
+    }
+
+    /// Live data pages from `from` on whose digests are not known, at most `max`, and where to go on; `None` at the end,
+    /// and at once where nothing is known by digests.
+    pub fn unknown_pages(&self, from: Ppn, max: usize) -> (Vec<UnknownPage>, Option<Ppn>) {
+        let core = &self.core;
+        let Some(dedup) = self.dedup.as_ref().filter(|dedup| !dedup.digests.is_empty()) else {
+            return (Vec::new(), None);
+        };
+        let end = core.geometry.pages().min(from.0.saturating_add(LOOKED_AT));
+        let is_unknown = |ppn: &Ppn| {
+            !core.counts.is_zero(*ppn) && dedup.digests[ppn.0 as usize] == UNKNOWN && !core.media.is_meta(*ppn)
+        };
+        let incarnation = |ppn| core.blocks.get(core.geometry.superblock(ppn)).life.incarnation();
+        let listed = (from.0..end).map(Ppn).filter(is_unknown).take(max);
+        let listed: Vec<UnknownPage> = listed.map(|ppn| UnknownPage { ppn, incarnation: incarnation(ppn) }).collect();
+        let next = match listed.last() {
+            Some(last) if listed.len() == max => last.ppn.0 + 1,
+            _ => end,
+        };
+        (listed, (next < core.geometry.pages()).then_some(Ppn(next)))
+    }
+
+    /// A listed page has been read, and this is the digest of its bytes. `false` if it is not the page that it was.
+    pub fn learn_page(&mut self, page: UnknownPage, digest: [u8; 32]) -> bool {
+        let sb = self.core.geometry.superblock(page.ppn);
+        self.core.blocks.get(sb).life.incarnation() == page.incarnation && self.enter(page.ppn, digest, false)
+    }
+
+    /// Reads and enters all live pages of a device with real bytes, at once. No read is charged.
+    pub fn relearn_bytes(&mut self) {
+        let mut from = Some(Ppn(0));
+        while let Some(first) = from {
+            let (unknown, next) = self.unknown_pages(first, usize::MAX);
+            for page in unknown {
+                if let remap_ssd_media::PageView::Bytes(bytes) = self.core.media.view(page.ppn) {
+                    let digest = self.core.config.fingerprint.digest(bytes);
+                    self.learn_page(page, digest);
+                }
+            }
+            from = next;
+        }
+    }
+
+    /// The live pages whose digests are known, in ascending order: what to save at a shutdown.
+    pub fn known_digests(&self) -> impl Iterator<Item = (Ppn, &[u8; 32])> {
+        let digests = self.dedup.iter().flat_map(|dedup| &dedup.digests);
+        let pages = (0..).map(Ppn).zip(digests);
+        pages.filter(|(ppn, digest)| **digest != UNKNOWN && !self.core.counts.is_zero(*ppn))
+    }
+
+    /// A saved digest comes back. `false` if the page holds no data, or is known already.
+    pub fn recall(&mut self, ppn: Ppn, digest: [u8; 32]) -> bool {
+        ppn.0 < self.core.geometry.pages() && self.enter(ppn, digest, true)
+    }
+
+    fn enter(&mut self, ppn: Ppn, digest: [u8; 32], is_recalled: bool) -> bool {
+        let core = &self.core;
+        let Some(dedup) = self.dedup.as_mut().filter(|dedup| !dedup.digests.is_empty()) else { return false };
+        let is_data = !core.counts.is_zero(ppn) && !core.media.is_meta(ppn) && core.media.is_readable(ppn);
+        if !is_data || dedup.digests[ppn.0 as usize] != UNKNOWN {
+            return false;
+        }
+        let fingerprint = Fingerprint::Digest(digest);
+        dedup.learn(&fingerprint, ppn, Pages { media: &core.media, counts: &core.counts });
+        dedup.note_digest(&fingerprint, ppn, is_recalled);
+        true
+    }
+}
