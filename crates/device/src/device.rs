@@ -7,11 +7,13 @@
 //! command is done as well, at the time of its answer. Absent: the host's queue, and the wall clock.
 
 use crate::config::{DeviceConfig, DeviceConfigError};
+use crate::fingerprints::Fingerprints;
 use crate::saved::OpenError;
 use crate::timing::{Command, Timing};
 use remap_ssd_ftl::{FileBlock, FilePage, FileStatus, Ftl, RecoveryReport, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Page, PageView, Payload};
+use std::path::PathBuf;
 
 /// What the host asks of one logical page, or of a range if it is a remap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,9 @@ pub struct Device {
     config: DeviceConfig,
     hashes: bool,
     timed: bool,
+    /// The folder that it is in.
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) fingerprints: Fingerprints,
 }
 
 impl Device {
@@ -156,7 +161,7 @@ impl Device {
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
         let hashes = ftl.deduplicates();
-        Self { ftl, timing, config, hashes, timed: true }
+        Self { ftl, timing, config, hashes, timed: true, dir: None, fingerprints: Fingerprints::NotSaved }
     }
 
     /// Whether to say when commands are done, which is the default; if not, no time is modelled, and times mean nothing.
@@ -172,6 +177,10 @@ impl Device {
     /// The firmware.
     pub fn ftl(&self) -> &Ftl {
         &self.ftl
+    }
+    /// What became of the fingerprints that an earlier shutdown saved, for a device in a folder.
+    pub fn fingerprints(&self) -> &Fingerprints {
+        &self.fingerprints
     }
     /// The timing model.
     pub fn timing(&self) -> &Timing {

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! device.toml   the configuration; written last, so that a folder without it was never finished
+//! fingerprints  what deduplication knew at the last shutdown
 //! ...           the media's files
 //! ```
 //! Absent: the files' format and the order in which they become durable (the media's).
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
+use crate::fingerprints::SavedFingerprints;
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
 use remap_ssd_media::image_file::ImageError;
@@ -58,6 +60,7 @@ impl Device {
         let ftl = Ftl::format(media, config.firmware.clone())
             .map_err(|error| crate::config::DeviceConfigError(error.to_string()))?;
         let mut device = Self::assemble(ftl, config);
+        device.dir = Some(dir.to_owned());
         device.sync().map_err(ImageError::from)?;
         write_config(dir, &device.config().to_toml()).map_err(ImageError::from)?;
         Ok(device)
@@ -69,8 +72,12 @@ impl Device {
     /// The folder holds no device, one in use, or one that cannot be recovered.
     pub fn open_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
         let config = read_config(dir)?;
-        let (media, _) = Media::open_folder(dir)?;
-        Self::recover(media, config)
+        let (media, replayed) = Media::open_folder(dir)?;
+        let (mut device, report) = Self::recover(media, config)?;
+        device.dir = Some(dir.to_owned());
+        // Records mean that no shutdown came after this state: what was saved with it is older than the device.
+        device.recall_fingerprints(dir, (replayed.records == 0).then_some(replayed.generation));
+        Ok((device, report))
     }
 
     /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done with it.
@@ -100,12 +107,14 @@ impl Device {
         Media::contents_file(dir)
     }
 
-    /// Powers off in good order.
+    /// Powers off in good order. Whether the fingerprints could be saved is said, and no error: pages can be read instead.
     ///
     /// # Errors
     /// As `sync`.
-    pub fn close(mut self) -> io::Result<()> {
-        self.untimed(|ftl| ftl.media_mut().tidy())
+    pub fn close(mut self) -> io::Result<SavedFingerprints> {
+        // 1. the last state  2. the fingerprints, with that state's generation. Cut before 2: there are none.
+        self.untimed(|ftl| ftl.media_mut().tidy())?;
+        Ok(self.save_fingerprints())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::device::Device;
-use remap_ssd_ftl::{RecoveryError, RecoveryReport};
+use remap_ssd_ftl::{Ftl, RecoveryError, RecoveryReport};
 use remap_ssd_media::Media;
 use remap_ssd_media::image_file::{self, ImageError};
 use std::path::Path;
@@ -65,7 +65,8 @@ impl Device {
         let (image, config) = image_file::load(path)?;
         let text = String::from_utf8(config).map_err(|_| OpenError::NotText)?;
         let config = DeviceConfig::from_toml(&text)?;
-        let (device, report) = Self::recover(Media::from_image(&image), config)?;
+        let (mut device, report) = Self::recover(Media::from_image(&image), config)?;
+        device.untimed(Ftl::relearn_bytes);
         device.ftl().check().map_err(OpenError::Contradiction)?;
         Ok((device, report))
     }

@@ -12,6 +12,10 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/media/src/folder/journal.rs", &[]),
     ("crates/media/src/folder/state.rs", &["const MAGIC", "const VERSION", "struct Header", "fn write", "fn kinds"]),
     ("crates/media/src/folder/pages.rs", &["fn page"]),
+    (
+        "crates/device/src/fingerprints.rs",
+        &["const MAGIC", "const VERSION", "struct Header", "struct Record", "fn number", "fn write_fingerprints"],
+    ),
     ("crates/media/src/geometry.rs", &["const PAGE_BYTES", "fn page", "fn block"]),
     ("crates/ftl/src/layout.rs", &[]),
     ("crates/ftl/src/life.rs", &["struct Life", "struct LifeRecord"]),

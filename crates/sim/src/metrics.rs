@@ -212,6 +212,7 @@ impl Meters {
             metadata_pages: stats.meta_programs,
             lost_references: stats.lost_references,
             dedup_hits: stats.dedup_hits,
+            dedup_missed: stats.dedup_missed,
             latency_cdf: self.writes.cdf(),
             samples: self.samples(),
             nvram_bytes_written,

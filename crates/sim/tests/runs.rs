@@ -2,7 +2,7 @@
 
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_media::Page;
+use remap_ssd_media::{Media, Page};
 use remap_ssd_sim::aging::{AgingError, AgingOptions, Fill, age};
 use remap_ssd_sim::run::{RunError, RunOptions, run};
 use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
@@ -346,4 +346,40 @@ fn overwriting_makes_the_state_steady() {
     let options = AgingOptions { overwrite: 0.5, ..AgingOptions::default() };
     let report = age(&mut device, &mut fill, &options).unwrap();
     assert_eq!(report.overwritten, u64::from(device.config().addressable_lpns()) / 2);
+}
+
+// What a comparison from a saved device is for: it shows what a comparison shows that ages the device itself.
+#[test]
+fn a_run_from_a_saved_device_shows_what_a_run_without_the_saving_shows() {
+    for (scheme, content) in [
+        (SchemeKind::RemapSsd, PAPERS),
+        (SchemeKind::RemapSsd, ContentModel::Papers { duplicate_ratio: 0.1, exponent: 0.2 }),
+        (SchemeKind::NLog, PAPERS),
+    ] {
+        let mut aged = device(scheme);
+        let mut source = workload(&aged, content, 5);
+        age(&mut aged, &mut source, &AgingOptions::default()).unwrap();
+        let (mut loaded, _) =
+            Device::recover(Media::from_image(&aged.ftl().media().to_image()), aged.config().clone()).unwrap();
+        let [direct, saved] = [&mut aged, &mut loaded].map(|device| {
+            let mut source = workload(device, content, 77);
+            go(device, &mut source, &options(200_000, 32)).unwrap()
+        });
+        let alike = |name: &str, a: f64, b: f64| {
+            assert!((a / b - 1.0).abs() < 0.02, "{scheme}, {content}: {name} is {a} and {b}");
+        };
+        assert!(direct.dedup_hits > 50_000, "{}", direct.dedup_hits);
+        alike("bandwidth", direct.bandwidth_mib_s, saved.bandwidth_mib_s);
+        alike("duplicates found", direct.dedup_hits as f64, saved.dedup_hits as f64);
+        alike("flash programs", direct.flash_pages as f64, saved.flash_pages as f64);
+        println!(
+            "{} {} {} {} {} {}",
+            direct.bandwidth_mib_s,
+            saved.bandwidth_mib_s,
+            direct.dedup_hits,
+            saved.dedup_hits,
+            direct.dedup_missed,
+            saved.dedup_missed
+        );
+    }
 }

@@ -5,5 +5,6 @@ pub mod image;
 pub mod io;
 pub mod kept;
 mod recording;
+mod relearn;
 pub mod serve;
 pub mod writeback;

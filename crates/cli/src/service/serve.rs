@@ -7,6 +7,7 @@ use super::fronts::Fronts;
 use super::image::Shape;
 use super::kept::{Kept, Service};
 use super::recording::Recording;
+use super::relearn::{self, Relearn};
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
@@ -157,6 +158,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => Ok(()),
     };
     let writeback = args.image.as_ref().map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem))).transpose()?;
+    let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
     let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
     keep(false)?;
@@ -165,12 +167,12 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let _ = keep(false);
         recording.iter().for_each(Recording::flush);
     });
-    drop(writeback);
+    drop((writeback, relearn));
     recording.iter().for_each(Recording::flush);
     served?;
     keep(true)?;
     if let Some(device) = Arc::into_inner(subsystem).and_then(Subsystem::into_device) {
-        device.close().map_err(Failure::failed)?;
+        relearn::tell_saved(&device.close().map_err(Failure::failed)?);
     }
     tracing::info!("ended in good order");
     Ok(())
@@ -203,5 +205,6 @@ fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
         clean = kept.clean,
         "recovered"
     );
+    relearn::tell_recalled(&device);
     Ok((device, service, kept))
 }

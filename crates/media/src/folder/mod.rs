@@ -264,6 +264,11 @@ impl Media {
         self.folder.as_ref()?.broken.as_deref()
     }
 
+    /// Generation of the state that the folder's journal goes on from: no state that is written later has it.
+    pub fn generation(&self) -> Option<u64> {
+        self.folder.as_ref().map(|folder| folder.header.generation)
+    }
+
     /// How often this machine was asked to make everything durable.
     pub fn syncs(&self) -> u64 {
         self.folder.as_ref().map_or(0, |folder| folder.syncs)

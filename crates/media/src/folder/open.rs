@@ -40,6 +40,8 @@ pub struct ReplayReport {
     pub records: u64,
     /// Records of the journal whose contents were not durable, and all after the first such.
     pub dropped: u64,
+    /// Generation of the state that they go on from.
+    pub generation: u64,
 }
 
 /// A folder that has been read, and in which nothing has been changed.
@@ -177,7 +179,7 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     };
     let mut journals = [map(0)?, map(1)?];
     let Headers { newest, begun } = weigh_headers(&mut journals, &header, &states, &mut findings)?;
-    let mut report = ReplayReport::default();
+    let mut report = ReplayReport { generation: header.generation, ..ReplayReport::default() };
     if begun {
         let journal = &mut journals[slot(header.generation)];
         report = Replay { journal, header: &header, nand: &mut nand, nvram: &mut nvram, suspects: &mut suspects }
@@ -321,7 +323,7 @@ impl Replay<'_> {
                 }
             }
         }
-        let mut report = ReplayReport::default();
+        let mut report = ReplayReport { generation: self.header.generation, ..ReplayReport::default() };
         for (index, at) in offsets.iter().enumerate() {
             let record = self.journal.record(*at, &mut values).expect("it made sense a moment ago");
             let durable = synced.is_some_and(|synced| index <= synced);

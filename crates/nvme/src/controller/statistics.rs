@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"RMPSTATS";
 const VERSION: u32 = 1;
 
 /// Names in the order of the page, as `compare --json` has them where it has them.
-pub const NAMES: [&str; 26] = [
+pub const NAMES: [&str; 27] = [
     "host_pages",
     "flash_pages",
     "data_pages",
@@ -40,6 +40,7 @@ pub const NAMES: [&str; 26] = [
     "nvram_used_bytes",
     "nvram_valid_bytes",
     "nvram_bytes_written",
+    "dedup_missed",
 ];
 
 /// Values in the order of `NAMES`; counters are since power-on.
@@ -73,6 +74,7 @@ pub fn read(device: &Device) -> [u64; NAMES.len()] {
         usage.used_bytes,
         usage.valid_bytes,
         media.nv_bytes_written,
+        stats.dedup_missed,
     ]
 }
 

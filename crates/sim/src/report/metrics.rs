@@ -198,6 +198,7 @@ fn flash_programs(run: &RunSummary) -> Section {
             ("metadata", exact(run.metadata_pages)),
             ("all programs", exact(run.flash_pages)),
             ("writes saved by deduplication", exact(run.dedup_hits)),
+            ("duplicates missed: no room for fingerprints", exact(run.dedup_missed)),
             ("superblocks reclaimed", exact(run.gc_runs)),
         ],
     }

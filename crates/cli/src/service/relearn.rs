@@ -1,0 +1,101 @@
+//! After a shutdown that was not in good order deduplication learns again what the pages hold, while hosts are served.
+//!
+//! Pages are read and hashed outside of the device, a slice at a time; the device is asked which pages, and told what they
+//! hold, for some tens of microseconds each. As fast as the machine goes while hosts do nothing, with pauses while they
+//! do something. Invariant: nothing depends on it but what deduplication finds. Absent: which pages (the device's).
+
+use crate::failure::Failure;
+use remap_ssd_device::{Device, Fingerprints, Relearner, SavedFingerprints};
+use remap_ssd_nvme::controller::Subsystem;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Between two slices of 1 MiB while hosts read or write: about 100 MiB/s.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Ends when dropped.
+pub struct Relearn {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relearn {
+    /// Begins, if the device is in a folder and deduplicates.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn start_if_needed(dir: Option<&Path>, subsystem: &Arc<Subsystem>) -> Result<Option<Self>, Failure> {
+        let Some(dir) = dir.filter(|_| subsystem.device().ftl().deduplicates()) else { return Ok(None) };
+        let relearner = Relearner::new(dir, &subsystem.device());
+        let relearner = relearner.map_err(|error| Failure::about(dir.display(), error))?;
+        Self::start(relearner, Arc::downgrade(subsystem)).map(Some)
+    }
+
+    fn start(mut relearner: Relearner, again: Weak<Subsystem>) -> Result<Self, Failure> {
+        let (stop, stopped) = channel::<()>();
+        let began = Instant::now();
+        let run = move || {
+            let (mut pause, mut last) = (Duration::ZERO, None);
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                match again.upgrade().map(|subsystem| slice(&mut relearner, &subsystem)) {
+                    Some(Ok(Some(activity))) => {
+                        let is_idle = last.replace(activity) == Some(activity);
+                        pause = if is_idle { Duration::ZERO } else { PAUSE };
+                    }
+                    Some(Ok(None)) if relearner.entered() > 0 => {
+                        let (pages, seconds) = (relearner.entered(), began.elapsed().as_secs_f64());
+                        return tracing::info!(pages, seconds, "fingerprints of all pages are known again");
+                    }
+                    Some(Err(error)) => {
+                        return tracing::warn!(%error, "fingerprints are not read from pages any more");
+                    }
+                    Some(Ok(None)) | None => return,
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("relearn".into()).spawn(run).map_err(Failure::failed)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// Reads some pages; what hosts have done so far, or `None` when there is nothing left to read.
+fn slice(relearner: &mut Relearner, subsystem: &Subsystem) -> std::io::Result<Option<(u64, u64)>> {
+    if subsystem.is_broken() {
+        return Ok(None);
+    }
+    let Some(pages) = relearner.list(&subsystem.device()) else { return Ok(None) };
+    if !pages.is_empty() {
+        let digests = relearner.read(&pages)?;
+        relearner.enter(&mut subsystem.device(), digests);
+    }
+    let health = subsystem.health();
+    Ok(Some((health.sectors_read, health.sectors_written)))
+}
+
+impl Drop for Relearn {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Logs what became of the fingerprints that the last shutdown saved.
+pub fn tell_recalled(device: &Device) {
+    match device.fingerprints() {
+        Fingerprints::NotSaved => {}
+        Fingerprints::Recalled(pages) => tracing::info!(pages, "fingerprints are known from the last shutdown"),
+        Fingerprints::Ignored(reason) => tracing::info!(%reason, "fingerprints are read from the pages again"),
+    }
+}
+
+/// Logs whether this shutdown has saved them.
+pub fn tell_saved(saved: &SavedFingerprints) {
+    match saved {
+        SavedFingerprints::None => {}
+        SavedFingerprints::Saved(pages) => tracing::info!(pages, "fingerprints saved"),
+        SavedFingerprints::Failed(error) => tracing::warn!(%error, "fingerprints not saved: pages will be read again"),
+    }
+}

@@ -1,0 +1,271 @@
+//! What deduplication knew, kept over a shutdown; and what it does not know, read from the pages.
+//!
+//! ```text
+//! header   32 bytes
+//! records  36 bytes each: flash page (4), digest of what it holds (32)
+//! hash     32 bytes: BLAKE3 of all before
+//! ```
+//! The file `fingerprints` is written at a shutdown in good order, after the state it belongs to, and names that state's
+//! generation. Opening a folder begins a new generation before anything changes, and removes the file.
+//!
+//! 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is opened: a state of the next
+//! generation, durable  5. anything changes. Cut before 3: there is no file of this generation, and whatever is there is
+//! ignored. Between 3 and 4: state and file are those of the shutdown. After 4: no state that can be found has the file's
+//! generation, so that a file that was not removed is ignored.
+//!
+//! Should a file be believed all the same that does not belong to the contents (a folder put together from two copies):
+//! the firmware compares a page with its saved digest at the first hit, before it maps anything to it.
+//!
+//! Invariant: the device is the same with the file and without it, but for what it finds. Absent: when pages are read,
+//! and by which thread (the service's).
+
+use crate::device::Device;
+use remap_ssd_ftl::{FingerprintKind, UnknownPage};
+use remap_ssd_media::Ppn;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, little_endian as le};
+
+const NAME: &str = "fingerprints";
+const MAGIC: [u8; 8] = *b"RMPFPRNT";
+const VERSION: u32 = 1;
+const BUFFER_BYTES: usize = 1 << 20;
+/// Pages that are listed, read and entered at once.
+const SLICE: usize = 256;
+/// Passes over the device, at most: pages that collection moves behind a pass are found by the next one.
+const PASSES: u32 = 8;
+
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    version: le::U32,
+    /// 0 BLAKE3, 1 MurmurHash3.
+    kind: le::U32,
+    /// Of the state that the contents belong to.
+    generation: le::U64,
+    records: le::U64,
+}
+
+const _: () = assert!(size_of::<Header>() == 32);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Record {
+    page: le::U32,
+    digest: [u8; 32],
+}
+
+const _: () = assert!(size_of::<Record>() == 36);
+
+fn number(kind: FingerprintKind) -> u32 {
+    match kind {
+        FingerprintKind::Blake3 => 0,
+        FingerprintKind::Murmur3 => 1,
+    }
+}
+
+/// What became of the fingerprints that a shutdown saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fingerprints {
+    /// The device does not deduplicate, is new, or is not in a folder.
+    NotSaved,
+    /// Those of so many pages are known again.
+    Recalled(u64),
+    /// They are not to be had, for this reason: pages must be read.
+    Ignored(String),
+}
+
+/// Whether a shutdown saved the fingerprints.
+#[derive(Debug)]
+pub enum SavedFingerprints {
+    /// The device does not deduplicate, or is not in a folder.
+    None,
+    /// Those of so many pages.
+    Saved(u64),
+    /// The system's reason why not.
+    Failed(io::Error),
+}
+
+impl Device {
+    /// Reads what the shutdown saved that wrote the state of this generation. The file is removed, whatever it holds.
+    pub(crate) fn recall_fingerprints(&mut self, dir: &Path, generation: Option<u64>) {
+        if self.ftl().deduplicates() {
+            self.fingerprints = match self.recall_from(&dir.join(NAME), generation) {
+                Ok(pages) => Fingerprints::Recalled(pages),
+                Err(why) => Fingerprints::Ignored(why),
+            };
+        }
+        // Not needed for safety: after power-on no state has the file's generation any more.
+        let _ = std::fs::remove_file(dir.join(NAME));
+        let _ = std::fs::remove_file(aside(dir));
+    }
+
+    fn recall_from(&mut self, path: &Path, generation: Option<u64>) -> Result<u64, String> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err("the last shutdown has not saved them".into());
+            }
+            file => file.map_err(|error| error.to_string())?,
+        };
+        let mut source = BufReader::with_capacity(BUFFER_BYTES, file);
+        let header: Header = read(&mut source).map_err(|error| error.to_string())?;
+        if header.magic != MAGIC || header.version != VERSION {
+            return Err("the file holds none of this version".into());
+        }
+        if generation != Some(header.generation.get()) {
+            return Err("the file belongs to an earlier state of the device".into());
+        }
+        if header.kind != number(self.config().firmware.fingerprint) {
+            return Err("the file holds digests of another kind".into());
+        }
+
+        // Nothing of a damaged file is used: it is read twice.
+        if !is_whole(&mut source, &header).map_err(|error| error.to_string())? {
+            return Err("the file does not have its hash".into());
+        }
+        let mut source = source.into_inner();
+        io::Seek::rewind(&mut source).map_err(|error| error.to_string())?;
+        let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
+        let header: Header = read(&mut source).map_err(|error| error.to_string())?;
+        let mut recalled = 0;
+        for _ in 0..header.records.get() {
+            let record: Record = read(&mut source).map_err(|error| error.to_string())?;
+            recalled += u64::from(self.untimed(|ftl| ftl.recall(Ppn(record.page.get()), record.digest)));
+        }
+        Ok(recalled)
+    }
+
+    /// Saves what is known of the contents, which the state on disk describes already.
+    pub(crate) fn save_fingerprints(&self) -> SavedFingerprints {
+        let (Some(dir), Some(generation)) = (&self.dir, self.ftl().media().generation()) else {
+            return SavedFingerprints::None;
+        };
+        if !self.ftl().deduplicates() {
+            return SavedFingerprints::None;
+        }
+        let aside = aside(dir);
+        match self.write_fingerprints(dir, &aside, generation) {
+            Ok(pages) => SavedFingerprints::Saved(pages),
+            Err(error) => {
+                let _ = std::fs::remove_file(aside);
+                SavedFingerprints::Failed(error)
+            }
+        }
+    }
+
+    fn write_fingerprints(&self, dir: &Path, aside: &Path, generation: u64) -> io::Result<u64> {
+        let records = self.ftl().known_digests().count() as u64;
+        let kind = number(self.config().firmware.fingerprint).into();
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION.into(),
+            kind,
+            generation: generation.into(),
+            records: records.into(),
+        };
+        let mut hash = blake3::Hasher::new();
+        let mut sink = BufWriter::with_capacity(BUFFER_BYTES, File::create(aside)?);
+        let mut put = |sink: &mut BufWriter<File>, bytes: &[u8]| {
+            hash.update(bytes);
+            sink.write_all(bytes)
+        };
+        put(&mut sink, header.as_bytes())?;
+        for (ppn, digest) in self.ftl().known_digests() {
+            put(&mut sink, Record { page: ppn.0.into(), digest: *digest }.as_bytes())?;
+        }
+        sink.write_all(hash.finalize().as_bytes())?;
+        sink.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        std::fs::rename(aside, dir.join(NAME))?;
+        File::open(dir)?.sync_all()?;
+        Ok(records)
+    }
+}
+
+fn aside(dir: &Path) -> PathBuf {
+    dir.join(format!("{NAME}.part"))
+}
+
+fn read<T: FromBytes + IntoBytes>(source: &mut impl Read) -> io::Result<T> {
+    let mut value = T::new_zeroed();
+    source.read_exact(value.as_mut_bytes())?;
+    Ok(value)
+}
+
+/// Does what follows a header end with the hash of all before?
+fn is_whole(source: &mut impl Read, header: &Header) -> io::Result<bool> {
+    let mut hash = blake3::Hasher::new();
+    hash.update(header.as_bytes());
+    let Some(bytes) = header.records.get().checked_mul(size_of::<Record>() as u64) else { return Ok(false) };
+    io::copy(&mut source.take(bytes), &mut hash)?;
+    let mut kept = [0; 32];
+    source.read_exact(&mut kept)?;
+    Ok(hash.finalize() == kept)
+}
+
+/// Pages of a device in a folder whose content is not known, read and hashed in slices while the device is in use:
+/// `list` and `enter` have the device for some tens of microseconds each, `read` needs it not at all.
+pub struct Relearner {
+    contents: File,
+    kind: FingerprintKind,
+    from: Ppn,
+    passes: u32,
+    entered_in_pass: u64,
+    entered: u64,
+}
+
+impl Relearner {
+    /// Begins, for the device in this folder.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn new(dir: &Path, device: &Device) -> io::Result<Self> {
+        let (contents, kind) = (Device::contents_file(dir)?, device.config().firmware.fingerprint);
+        Ok(Self { contents, kind, from: Ppn(0), passes: 0, entered_in_pass: 0, entered: 0 })
+    }
+
+    /// Pages entered so far.
+    pub fn entered(&self) -> u64 {
+        self.entered
+    }
+
+    /// The next pages to be read, perhaps none; `None` when nothing is left to do.
+    pub fn list(&mut self, device: &Device) -> Option<Vec<UnknownPage>> {
+        if self.passes == PASSES {
+            return None;
+        }
+        let (pages, next) = device.ftl().unknown_pages(self.from, SLICE);
+        self.from = next.unwrap_or(Ppn(0));
+        if next.is_none() {
+            self.passes = if self.entered_in_pass == 0 && pages.is_empty() { PASSES } else { self.passes + 1 };
+            self.entered_in_pass = 0;
+        }
+        Some(pages)
+    }
+
+    /// Reads and hashes pages. What they hold stays as it is until their superblock is erased, and `enter` notices that.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn read(&self, pages: &[UnknownPage]) -> io::Result<Vec<(UnknownPage, [u8; 32])>> {
+        let mut bytes = [0; PAGE_BYTES];
+        let digest = |page: &UnknownPage| {
+            self.contents.read_exact_at(&mut bytes, u64::from(page.ppn.0) * PAGE_BYTES as u64)?;
+            Ok((*page, self.kind.digest(&bytes)))
+        };
+        pages.iter().map(digest).collect()
+    }
+
+    /// Enters what was read.
+    pub fn enter(&mut self, device: &mut Device, digests: Vec<(UnknownPage, [u8; 32])>) {
+        let entered = device.untimed(|ftl| {
+            let enter = |(page, digest): (UnknownPage, [u8; 32])| u64::from(ftl.learn_page(page, digest));
+            digests.into_iter().map(enter).sum::<u64>()
+        });
+        self.entered_in_pass += entered;
+        self.entered += entered;
+    }
+}
