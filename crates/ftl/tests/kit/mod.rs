@@ -37,6 +37,12 @@ pub fn content(identity: u64) -> Payload<'static> {
     Payload::Identity(identity)
 }
 
+/// Writes a page; apart, since each place where `Ftl::write` is called takes long to compile.
+#[inline(never)]
+pub fn put(ftl: &mut Ftl, lpn: u32, identity: u64) {
+    ftl.write(lpn, &content(identity)).expect("there is room");
+}
+
 /// A generator good enough for scripts, the same everywhere.
 pub struct Random(pub u64);
 
