@@ -1,0 +1,90 @@
+//! Atomic commands that are cut off one after the other: the numbers that do not count become many.
+
+mod kit;
+
+use kit::{device, put, small_config, small_geometry};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
+use remap_ssd_media::{Media, Outcome, Page};
+
+/// Power fails with everything durable but the last operation: the commit.
+fn without_commit(ftl: &Ftl) -> Result<Ftl, String> {
+    let last = ftl.media().pending() - 1;
+    let mut ops = 0..;
+    let image = ftl.media().cut(|| if ops.next() == Some(last) { Outcome::Absent } else { Outcome::Whole });
+    let found = Ftl::recover(Media::from_image(&image), ftl.config().clone());
+    found.map(|(ftl, _)| ftl).map_err(|error| error.to_string())
+}
+
+/// `count` atomic commands that are all cut off, with sources below `sources`.
+fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
+    let firmware = small_config(scheme);
+    let config = Config {
+        entry: EntrySize::Bytes24,
+        dedup: false,
+        dealloc_slots: 512,
+        log_bytes: firmware.log_bytes + (56 << 10),
+        ..firmware
+    };
+    let mut ftl = device(small_geometry(), &config);
+    let written = if sources == 600 { 600 } else { sources };
+    (0..written).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    let before = |lpn: u32| if lpn < written { Page::Identity(u64::from(lpn) + 1) } else { Page::Zeroes };
+    for nth in 0..count {
+        ftl.media_mut().ops.clear();
+        ftl.media_mut().attach_rail();
+        let (target, source) = (400 + nth % 150, nth % (sources.min(300) - 1));
+        ftl.remap(&Remap { target, source, len: 2, relocate, atomic: true }).unwrap();
+        let found = without_commit(&ftl);
+        ftl = found.unwrap_or_else(|error| panic!("{scheme}, relocating {relocate}: cut {nth}: {error}"));
+        ftl.check().unwrap();
+        for lpn in [target, target + 1, source, source + 1] {
+            assert_eq!(ftl.read(lpn), Ok(before(lpn)), "{scheme}, cut {nth}: LPN {lpn}");
+        }
+    }
+    // All is as if none of them had been, also when collection has been everywhere.
+    assert!((0..600).all(|lpn| ftl.read(lpn) == Ok(before(lpn))), "{scheme}");
+    (0..4000u32).for_each(|step| put(&mut ftl, 100 + step % 300, u64::from(step) + 5000));
+    ftl.check().unwrap();
+    let config = ftl.config().clone();
+    let (mut ftl, _) = Ftl::recover(Media::from_image(&ftl.media().to_image()), config).expect("recovers");
+    let spared = (0..100).chain(400..600);
+    assert!(spared.into_iter().all(|lpn| ftl.read(lpn) == Ok(before(lpn))), "{scheme}, in the end");
+}
+
+fn durable() -> impl Iterator<Item = SchemeKind> {
+    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable() && !scheme.uses_hints())
+}
+
+/// The superblocks that the commands' entries and copies are in can be collected.
+#[test]
+fn as_many_commands_may_be_cut_off_as_power_fails() {
+    for scheme in durable() {
+        cut_off(scheme, (600, false), 150);
+    }
+}
+
+/// All witnesses are in the superblock that is being filled, where they stay: their numbers are kept.
+#[test]
+fn more_numbers_than_half_the_list_are_kept() {
+    for scheme in durable() {
+        cut_off(scheme, (20, false), 60);
+    }
+}
+
+/// Records of deallocations stay until they are flushed.
+#[test]
+#[ignore = "recovery keeps no more than 64 numbers yet"]
+fn relocations_may_be_cut_off_as_often_as_power_fails() {
+    for scheme in durable() {
+        cut_off(scheme, (600, true), 150);
+    }
+}
+
+/// And whatever the place of the witnesses.
+#[test]
+#[ignore = "recovery keeps no more than 64 numbers yet"]
+fn commands_on_new_pages_may_be_cut_off_as_often_as_power_fails() {
+    for scheme in durable() {
+        cut_off(scheme, (20, false), 150);
+    }
+}

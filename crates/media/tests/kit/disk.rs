@@ -1,0 +1,198 @@
+//! The disk under a folder: what a machine that dies leaves of its files.
+//!
+//! In a test program that has this module, `fdatasync`, `fsync` and `msync` of the C library are the ones below: nothing
+//! is written out, but it is noted which bytes the caller may rely on from then on. Whatever else a sector has held since
+//! it was last made durable may be what is found after a crash, sector by sector; and a file whose name was not made
+//! durable may be missing. So a call that is left out shows, in whatever code it was.
+//!
+//! One folder a thread. Absent: reads that fail, and disks that lie.
+
+#![allow(dead_code)]
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const SECTOR: usize = 512;
+/// What `msync` works on.
+const PAGE: usize = 4096;
+/// Asks `msync` to wait.
+const MS_SYNC: c_int = 4;
+
+/// What each sector may be found to hold, the newest last.
+type Sectors = Vec<Vec<Box<[u8]>>>;
+
+struct Disk {
+    dir: PathBuf,
+    files: BTreeMap<String, Sectors>,
+    /// By inode, since files are renamed.
+    names: BTreeMap<u64, String>,
+    named: BTreeSet<String>,
+    syncs: u64,
+    fails: bool,
+}
+
+thread_local! {
+    static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
+}
+
+/// From now on this thread's folder is this one; what is in it is durable.
+pub fn attach(dir: &Path) {
+    let dir = dir.canonicalize().expect("the folder is there");
+    let mut disk =
+        Disk { dir, files: BTreeMap::new(), names: BTreeMap::new(), named: BTreeSet::new(), syncs: 0, fails: false };
+    disk.look();
+    disk.named = disk.files.keys().cloned().collect();
+    let names: Vec<String> = disk.files.keys().cloned().collect();
+    names.iter().for_each(|name| disk.is_durable(name, 0..usize::MAX));
+    DISK.set(Some(disk));
+}
+
+/// Notes what the files hold now. Between two calls a sector should change once at most.
+pub fn look() {
+    DISK.with_borrow_mut(|disk| disk.as_mut().expect("attached").look());
+}
+
+/// How often something was made durable.
+pub fn syncs() -> u64 {
+    DISK.with_borrow(|disk| disk.as_ref().expect("attached").syncs)
+}
+
+/// From now on the disk writes nothing any more, or does again.
+pub fn fail(fails: bool) {
+    DISK.with_borrow_mut(|disk| disk.as_mut().expect("attached").fails = fails);
+}
+
+/// The machine dies now: what is left goes to another folder. `below(n)` draws a number below n.
+pub fn crash(to: &Path, mut below: impl FnMut(u64) -> u64) {
+    look();
+    DISK.with_borrow(|disk| {
+        let disk = disk.as_ref().expect("attached");
+        for (name, sectors) in &disk.files {
+            if !disk.named.contains(name) && below(2) == 0 {
+                continue;
+            }
+            let left = sectors.iter().flat_map(|held| held[below(held.len() as u64) as usize].iter().copied());
+            std::fs::write(to.join(name), left.collect::<Vec<u8>>()).expect("there is room");
+        }
+    });
+}
+
+impl Disk {
+    fn look(&mut self) {
+        for entry in std::fs::read_dir(&self.dir).expect("the folder is there") {
+            let entry = entry.expect("it can be read");
+            let name = entry.file_name().into_string().expect("our names");
+            if name == "lock" || !entry.file_type().expect("it has one").is_file() {
+                continue;
+            }
+            let inode = entry.metadata().expect("it has some").ino();
+            if let Some(before) = self.names.insert(inode, name.clone()).filter(|before| *before != name)
+                && let Some(sectors) = self.files.remove(&before)
+            {
+                self.files.insert(name.clone(), sectors);
+            }
+            let bytes = std::fs::read(entry.path()).expect("it can be read");
+            let sectors = self.files.entry(name).or_default();
+            sectors.truncate(bytes.len().div_ceil(SECTOR));
+            for (at, sector) in bytes.chunks(SECTOR).enumerate() {
+                match sectors.get_mut(at) {
+                    // A file that has just been given its length is zeroes.
+                    None => sectors.push(match sector.iter().all(|byte| *byte == 0) {
+                        true => vec![sector.into()],
+                        false => vec![vec![0; sector.len()].into(), sector.into()],
+                    }),
+                    Some(held) if **held.last().expect("never empty") != *sector => held.push(sector.into()),
+                    Some(_) => {}
+                }
+            }
+        }
+        let exists = |name: &String| self.dir.join(name).exists();
+        self.files.retain(|name, _| exists(name));
+    }
+
+    fn is_durable(&mut self, name: &str, bytes: Range<usize>) {
+        let Some(sectors) = self.files.get_mut(name) else { return };
+        let end = bytes.end.div_ceil(SECTOR).min(sectors.len());
+        for held in &mut sectors[(bytes.start / SECTOR).min(end)..end] {
+            held.drain(..held.len() - 1);
+        }
+    }
+
+    /// The name of a file of the folder; empty for the folder itself.
+    fn name_of(&self, path: &Path) -> Option<String> {
+        if path == self.dir {
+            return Some(String::new());
+        }
+        let name = path.strip_prefix(&self.dir).ok()?;
+        Some(name.to_str()?.to_owned())
+    }
+
+    fn sync(&mut self, path: &Path, bytes: Range<usize>) -> c_int {
+        let Some(name) = self.name_of(path) else { return 0 };
+        if self.fails {
+            return -1;
+        }
+        self.syncs += 1;
+        self.look();
+        if name.is_empty() {
+            self.named = self.files.keys().cloned().collect();
+        } else {
+            self.is_durable(&name, bytes);
+        }
+        0
+    }
+}
+
+/// Nothing to do where no folder is attached: tests do not outlive a crash of the machine.
+fn sync(path: Option<PathBuf>, bytes: Range<usize>) -> c_int {
+    let (Some(path), Ok(is_attached)) = (path, DISK.try_with(|disk| disk.borrow().is_some())) else { return 0 };
+    match is_attached {
+        true => DISK.with_borrow_mut(|disk| disk.as_mut().map_or(0, |disk| disk.sync(&path, bytes))),
+        false => 0,
+    }
+}
+
+/// The file behind an address, and where in the file that is.
+fn mapped_at(address: usize) -> Option<(PathBuf, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (begin, end) = fields.next()?.split_once('-')?;
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        let (begin, end, offset) = (number(begin)?, number(end)?, number(fields.nth(1)?)?);
+        let path = fields.nth(2)?;
+        (begin..end).contains(&address).then(|| (PathBuf::from(path), address - begin + offset))
+    })
+}
+
+fn file_of(fd: c_int) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()
+}
+
+// SAFETY: these take the place of the C library's functions of the same names and types for the whole program. They read
+// no memory of the caller's, and promise less than the originals where no folder is attached, which no test relies on.
+#[unsafe(no_mangle)]
+extern "C" fn fdatasync(fd: c_int) -> c_int {
+    sync(file_of(fd), 0..usize::MAX)
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn fsync(fd: c_int) -> c_int {
+    sync(file_of(fd), 0..usize::MAX)
+}
+
+// SAFETY: as above; the address is looked up and not followed.
+#[unsafe(no_mangle)]
+extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
+    match mapped_at(address.addr()) {
+        Some((path, at)) if flags & MS_SYNC != 0 => {
+            sync(Some(path), at / PAGE * PAGE..(at + len).next_multiple_of(PAGE))
+        }
+        _ => 0,
+    }
+}
