@@ -12,6 +12,7 @@ use crate::device::Device;
 use crate::fingerprints::SavedFingerprints;
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
+use remap_ssd_media::folder::{Commit, Position};
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Media};
 use std::fs::File;
@@ -96,6 +97,33 @@ impl Device {
     /// The system could not write: nothing may be acknowledged any more.
     pub fn sync(&mut self) -> io::Result<()> {
         self.untimed(|ftl| ftl.media_mut().sync())
+    }
+
+    /// Begins to make everything acknowledged durable while the device goes on (`remap_ssd_media::folder::Commit` says how);
+    /// `None` for a device in memory.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn begin_commit(&mut self) -> io::Result<Option<Commit>> {
+        self.untimed(|ftl| ftl.media_mut().begin_commit())
+    }
+
+    /// The middle of a commit, when its contents are written.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn vouch(&mut self, commit: &mut Commit) -> io::Result<()> {
+        self.untimed(|ftl| ftl.media_mut().vouch(commit))
+    }
+
+    /// The end of a commit, with what has become durable.
+    pub fn finish_commit(&mut self, until: Position) {
+        self.untimed(|ftl| ftl.media_mut().finish_commit(until));
+    }
+
+    /// A commit could not write: nothing may be acknowledged any more.
+    pub fn commit_failed(&mut self, error: &io::Error) {
+        self.untimed(|ftl| ftl.media_mut().commit_failed(error));
     }
 
     /// The file of pages' contents in a folder: who writes it out early (`File::sync_data`) spares the device a wait before

@@ -1,18 +1,19 @@
 //! A namespace addressed by bytes.
 //!
-//! What does not begin or end with a block is read, changed and written whole, under one lock of the device, so that
-//! neighbours of what is written are never lost.
+//! What does not begin or end with a block is read, changed and written whole, in one turn at the device, so that
+//! neighbours of what is written are never lost. Everything else lets others go first in between.
+//! What is to be durable is waited for after the turn, with all others who wait.
 //! Invariants: an answer says when it is done, in the clock of all services of the device; ranges past the end are cut or
 //! refused here. Absent: the kernel.
 
-use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{
-    COPY_BLOCKS_MAX, COPY_RANGE_BLOCKS_MAX, Gate, InMemory, IoRequest, Job, Latency, Namespace, Subsystem,
+    COPY_RANGE_BLOCKS_MAX, DeviceTurn, Gate, InMemory, IoRequest, Job, Latency, Namespace, Outcome, Subsystem, Weight,
+    copy_blocks_max,
 };
 use remap_ssd_nvme::spec::command::CopyRange;
 use remap_ssd_nvme::spec::status::Status;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 use zerocopy::IntoBytes;
 
@@ -48,13 +49,14 @@ pub struct Disk {
     emulated: bool,
 }
 
-/// The device, locked for one operation of several commands.
+/// The device, for one operation of several commands.
 struct Turn<'a> {
     subsystem: &'a Subsystem,
-    device: MutexGuard<'a, Device>,
+    device: DeviceTurn<'a>,
     namespace: &'a Namespace,
     now: u64,
-    done_at: u64,
+    /// Of all commands together.
+    outcome: Outcome,
 }
 
 impl Turn<'_> {
@@ -63,7 +65,8 @@ impl Turn<'_> {
         let job = Job { nsid: self.namespace.nsid, request, now: self.now, cache_enabled: true };
         let mut data = InMemory { from_host: data, to_host: out };
         let outcome = self.subsystem.execute(&mut self.device, &job, &mut data);
-        self.done_at = self.done_at.max(outcome.done_at);
+        self.outcome.done_at = self.outcome.done_at.max(outcome.done_at);
+        self.outcome.owes = self.outcome.owes.max(outcome.owes);
         if outcome.status.is_success() { Ok(()) } else { Err(outcome.status.into()) }
     }
 
@@ -147,12 +150,25 @@ impl Disk {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    fn turn<R>(&self, work: impl FnOnce(&mut Turn<'_>) -> Result<R, DiskError>) -> Result<(R, u64), DiskError> {
+    /// Does something in one turn, which is divided unless its commands belong together.
+    fn turn<R>(
+        &self,
+        together: bool,
+        work: impl FnOnce(&mut Turn<'_>) -> Result<R, DiskError>,
+    ) -> Result<(R, u64), DiskError> {
         let result = self.gate.with(|subsystem| {
-            let device = subsystem.device();
+            let device = subsystem.turn(Weight::Light);
+            let device = if together { device.undivided() } else { device };
             let now = self.now();
-            let mut turn = Turn { subsystem, device, namespace: &self.namespace, now, done_at: now };
-            work(&mut turn).map(|result| (result, turn.done_at))
+            let outcome = Outcome { status: Status::SUCCESS, result: 0, done_at: now, owes: None };
+            let mut turn = Turn { subsystem, device, namespace: &self.namespace, now, outcome };
+            let result = work(&mut turn)?;
+
+            // Others have the device while the disk is waited for.
+            let Turn { device, outcome, .. } = turn;
+            drop(device);
+            let Outcome { status, done_at, .. } = subsystem.settle(outcome);
+            if status.is_success() { Ok((result, done_at)) } else { Err(status.into()) }
         });
         result.unwrap_or(Err(DiskError::Gone))
     }
@@ -172,7 +188,7 @@ impl Disk {
             return Ok((Vec::new(), self.now()));
         }
         let Cover { slba, count, before, .. } = Cover::of(&self.namespace, offset, len);
-        let (mut data, done_at) = self.turn(|turn| turn.read(slba, count))?;
+        let (mut data, done_at) = self.turn(false, |turn| turn.read(slba, count))?;
         if before > 0 {
             data.drain(..before);
         }
@@ -191,7 +207,9 @@ impl Disk {
             (_, 0) => return Err(DiskError::Range),
             _ => {}
         }
-        let ((), done_at) = self.turn(|turn| turn.write_bytes(offset, &data[..len], through))?;
+        let ends = [offset, offset + len as u64];
+        let whole_blocks = ends.iter().all(|end| end.is_multiple_of(1 << self.namespace.lba_shift));
+        let ((), done_at) = self.turn(!whole_blocks, |turn| turn.write_bytes(offset, &data[..len], through))?;
         Ok((len as u32, done_at))
     }
 
@@ -205,10 +223,13 @@ impl Disk {
         let block = 1u64 << self.namespace.lba_shift;
         let (first, last) = (offset.next_multiple_of(block).min(end), (end - end % block).max(offset));
         let parts = if first < last { [(offset, first), (last, end)] } else { [(offset, end), (end, end)] };
-        let ((), done_at) = self.turn(|turn| {
-            for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
-                turn.write_bytes(start, &vec![0; (end - start) as usize], false)?;
-            }
+        let mut done_at = self.now();
+        for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
+            let zeroes = vec![0; (end - start) as usize];
+            let ((), part_done_at) = self.turn(true, |turn| turn.write_bytes(start, &zeroes, false))?;
+            done_at = done_at.max(part_done_at);
+        }
+        let ((), whole_done_at) = self.turn(false, |turn| {
             let mut at = first / block;
             while first < last && at < last / block {
                 let count = (last / block - at).min(1 << 31) as u32;
@@ -218,7 +239,7 @@ impl Disk {
             }
             Ok(())
         })?;
-        Ok(done_at)
+        Ok(done_at.max(whole_done_at))
     }
 
     /// Makes all that was written survive a crash of this machine; when it is done.
@@ -226,7 +247,7 @@ impl Disk {
     /// # Errors
     /// It could not, or the device is gone.
     pub fn flush(&self) -> Result<u64, DiskError> {
-        let ((), done_at) = self.turn(|turn| turn.execute(&IoRequest::Flush, &[], &mut Vec::new()))?;
+        let ((), done_at) = self.turn(false, |turn| turn.execute(&IoRequest::Flush, &[], &mut Vec::new()))?;
         Ok(done_at)
     }
 
@@ -238,7 +259,7 @@ impl Disk {
     pub fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError> {
         let shift = self.namespace.lba_shift;
         let len = self.fitting(offset, from.fitting(from_offset, len));
-        let count = (len >> shift).min(u64::from(COPY_BLOCKS_MAX));
+        let count = (len >> shift).min(u64::from(copy_blocks_max(shift)));
         let blocks = |offset: u64| offset.is_multiple_of(1 << shift).then_some(offset >> shift);
         let (Some(target), Some(source)) = (blocks(offset), blocks(from_offset)) else {
             return Err(DiskError::Alignment);
@@ -253,7 +274,7 @@ impl Disk {
         });
         let ranges: Vec<CopyRange> = ranges.collect();
         let request = IoRequest::Copy { target, ranges: ranges.len() as u32, with_namespaces: true, fua: false };
-        let ((), done_at) = self.turn(|turn| turn.execute(&request, ranges.as_bytes(), &mut Vec::new()))?;
+        let ((), done_at) = self.turn(false, |turn| turn.execute(&request, ranges.as_bytes(), &mut Vec::new()))?;
         Ok((count << shift, done_at))
     }
 }

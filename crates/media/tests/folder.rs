@@ -211,7 +211,10 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
         }
     }
     let enough = shorter > steps / 15 && dropped > steps / 60 && states > steps / 200 && cuts > steps / 50;
-    assert!(enough, "{shorter} shorter prefixes, {dropped} for their contents, {states} new states, {cuts} cuts in syncs");
+    assert!(
+        enough,
+        "{shorter} shorter prefixes, {dropped} for their contents, {states} new states, {cuts} cuts in syncs"
+    );
 }
 
 fn number(name: &str) -> Option<u64> {

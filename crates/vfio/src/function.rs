@@ -11,8 +11,8 @@ use crate::pci::{BAR_BYTES, Config, VECTORS};
 use crate::prp::{GuestData, PAGE, segments};
 use crate::queues::{Place, Queues};
 use remap_ssd_nvme::controller::{
-    AdminOutcome, Association, HostData, IO_QUEUES_MAX, IoRequest, Job, Latency, QUEUE_ENTRIES_MAX, Subsystem,
-    Transfer, admin_transfer,
+    AdminOutcome, Association, HostData, IO_QUEUES_MAX, Job, Latency, Outcome, QUEUE_ENTRIES_MAX, Subsystem, Transfer,
+    admin_transfer,
 };
 use remap_ssd_nvme::spec::bus::{Aqa, register};
 use remap_ssd_nvme::spec::command::Sqe;
@@ -44,6 +44,8 @@ struct State {
     acq: u64,
     vectors: Vec<Option<File>>,
     later: Later,
+    /// Executed, and not completed before they are durable; with the queues they are of.
+    unsettled: Vec<(u16, Sqe, Outcome)>,
 }
 
 /// What the thread and the socket share.
@@ -78,6 +80,7 @@ impl Function {
             acq: 0,
             vectors: (0..VECTORS).map(|_| None).collect(),
             later: Later::default(),
+            unsettled: Vec::new(),
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(Some(state)),
@@ -260,10 +263,6 @@ impl Shared {
         if before.en() && !after.en() {
             return self.disable(state, value);
         }
-        if after.shn() != 0 && before.shn() == 0 && before.en() {
-            // What the guest believes to be kept is kept before it reads that shutdown is complete.
-            let _ = self.execute(state, u32::MAX, &IoRequest::Flush, &mut Nothing);
-        }
         if !before.en() && after.en() {
             let aqa = Aqa::from_bits(state.aqa);
             let place = |base: u64, entries_z: u16| Place { base, entries: entries_z + 1 };
@@ -284,6 +283,7 @@ impl Shared {
         state.association.configure(cc & !1);
         state.queues = Queues::default();
         state.later.clear();
+        state.unsettled.clear();
         self.quiet();
     }
 
@@ -291,21 +291,12 @@ impl Shared {
         self.doorbells.iter().for_each(|doorbell| doorbell.store(0, Ordering::Release));
     }
 
-    fn execute(&self, state: &State, nsid: u32, request: &IoRequest, data: &mut dyn HostData) -> (Status, u64, u64) {
-        let cache_enabled = state.association.cache_enabled();
-        let subsystem = state.association.subsystem();
-        let mut device = subsystem.device();
-        let job = Job { nsid, request, now: self.now(), cache_enabled };
-        let outcome = subsystem.execute(&mut device, &job, data);
-        (outcome.status, outcome.result, outcome.done_at)
-    }
-
     fn run(&self) {
         let mut tick = Instant::now() + TICK;
         loop {
             let mut guard = self.lock();
             let Some(state) = &mut *guard else { return };
-            let mut worked = self.burst(state);
+            let mut worked = self.burst(state).and_then(|worked| self.settle(state).map(|()| worked));
             if Instant::now() >= tick {
                 tick = Instant::now() + TICK;
                 if state.association.subsystem().is_broken() {
@@ -317,6 +308,7 @@ impl Shared {
                 state.association.set_fatal();
                 state.queues = Queues::default();
                 state.later.clear();
+                state.unsettled.clear();
                 false
             });
             let State { queues, vectors, .. } = state;
@@ -379,18 +371,44 @@ impl Shared {
 
     fn command(&self, state: &mut State, sqid: u16, sqe: &Sqe) -> Result<(), OutOfReach> {
         let cid = sqe.head().cid();
-        let in_use = state.later.has(sqid, cid) || (sqid == 0 && state.association.has_event_request(cid));
+        let unsettled = || state.unsettled.iter().any(|(other, sqe, _)| (*other, sqe.head().cid()) == (sqid, cid));
+        let event = || sqid == 0 && state.association.has_event_request(cid);
+        let in_use = state.later.has(sqid, cid) || unsettled() || event();
         let outcome = if in_use {
-            Some((Status::ID_CONFLICT, 0, 0))
+            Some(at_once(Status::ID_CONFLICT, 0))
         } else if sqe.head().psdt() != 0 {
             // PRPs alone: Identify says that there are no SGLs.
-            Some((Status::INVALID_FIELD, 0, 0))
+            Some(at_once(Status::INVALID_FIELD, 0))
         } else if sqid == 0 {
-            self.admin(state, sqe)
+            self.admin(state, sqe).map(|(status, result)| at_once(status, result))
         } else {
             Some(self.io(state, sqe))
         };
-        let Some((status, result, done_at)) = outcome else { return Ok(()) };
+        let Some(outcome) = outcome else { return Ok(()) };
+        if outcome.owes.is_some() {
+            state.unsettled.push((sqid, *sqe, outcome));
+            return Ok(());
+        }
+        self.complete(state, sqid, sqe, outcome)
+    }
+
+    /// Completes what waits until it is durable: all commands of a burst together.
+    fn settle(&self, state: &mut State) -> Result<(), OutOfReach> {
+        let Some(wanted) = state.unsettled.iter().filter_map(|(.., outcome)| outcome.owes).max() else { return Ok(()) };
+        let settled = state.association.subsystem().make_durable(wanted);
+        for (sqid, sqe, outcome) in std::mem::take(&mut state.unsettled) {
+            let outcome = match settled {
+                Ok(()) => outcome,
+                Err(status) => Outcome { status, result: 0, ..outcome },
+            };
+            self.complete(state, sqid, &sqe, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn complete(&self, state: &mut State, sqid: u16, sqe: &Sqe, outcome: Outcome) -> Result<(), OutOfReach> {
+        let cid = sqe.head().cid();
+        let Outcome { status, result, done_at, .. } = outcome;
         if !status.is_success() && sqid > 0 {
             state.association.log_error(sqid, sqe, status);
         }
@@ -401,29 +419,36 @@ impl Shared {
         state.queues.complete(sqid, cid, status, result, &state.memory)
     }
 
-    fn io(&self, state: &State, sqe: &Sqe) -> (Status, u64, u64) {
+    fn io(&self, state: &State, sqe: &Sqe) -> Outcome {
         let checked = state.association.io_request(sqe).and_then(|(request, transfer)| {
             let (len, access) = moved(transfer);
             Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
         });
         let (request, found) = match checked {
             Ok(checked) => checked,
-            Err(status) => return (status, 0, 0),
+            Err(status) => return at_once(status, 0),
         };
         let mut data = GuestData::new(&state.memory, &found);
-        let (status, result, done_at) = self.execute(state, sqe.nsid, &request, &mut data);
-        let status = if status.is_success() && data.failed() { Status::DATA_TRANSFER } else { status };
-        (status, result, done_at)
+        let subsystem = state.association.subsystem();
+        let cache_enabled = state.association.cache_enabled();
+        let job = Job { nsid: sqe.nsid, request: &request, now: self.now(), cache_enabled };
+        let outcome = subsystem.execute(&mut subsystem.device(), &job, &mut data);
+        if outcome.status.is_success() && data.failed() {
+            return Outcome { status: Status::DATA_TRANSFER, ..outcome };
+        }
+        outcome
     }
 
     /// Executes an admin command; `None` if it waits.
-    fn admin(&self, state: &mut State, sqe: &Sqe) -> Option<(Status, u64, u64)> {
+    fn admin(&self, state: &mut State, sqe: &Sqe) -> Option<(Status, u64)> {
         let qids = state.association.io_queues();
         let made = match sqe.head().opcode() {
             admin::CREATE_CQ => Some(state.queues.create_cq(sqe, qids).map(|qid| usize::from(qid) * 2 + 1)),
             admin::CREATE_SQ => Some(state.queues.create_sq(sqe, qids).map(|qid| usize::from(qid) * 2)),
             admin::DELETE_CQ => Some(state.queues.delete_cq(sqe).map(|qid| usize::from(qid) * 2 + 1)),
             admin::DELETE_SQ => {
+                // Out of reach shows at the next command, too.
+                let _ = self.settle(state);
                 self.complete_all(state, sqe);
                 Some(state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2))
             }
@@ -443,7 +468,7 @@ impl Shared {
                     status
                 }
             };
-            return Some((status, 0, 0));
+            return Some((status, 0));
         }
         let transfer = admin_transfer(sqe).and_then(|transfer| {
             let (len, access) = moved(transfer);
@@ -451,13 +476,13 @@ impl Shared {
         });
         let (transfer, len, found) = match transfer {
             Ok(transfer) => transfer,
-            Err(status) => return Some((status, 0, 0)),
+            Err(status) => return Some((status, 0)),
         };
         let mut guest = GuestData::new(&state.memory, &found);
         let mut sent = Vec::new();
         while matches!(transfer, Transfer::FromHost(_)) && sent.len() < len {
             match guest.take(len - sent.len()) {
-                [] => return Some((Status::DATA_TRANSFER, 0, 0)),
+                [] => return Some((Status::DATA_TRANSFER, 0)),
                 taken => sent.extend_from_slice(taken),
             }
         }
@@ -473,7 +498,7 @@ impl Shared {
                     guest.put(&page);
                 }
                 let status = if guest.failed() { Status::DATA_TRANSFER } else { status };
-                Some((status, result, 0))
+                Some((status, result))
             }
         }
     }
@@ -487,6 +512,11 @@ impl Shared {
             let _ = state.queues.complete(due.sqid, due.cid, status, due.result, &state.memory);
         }
     }
+}
+
+/// Done, with nothing to wait for.
+fn at_once(status: Status, result: u64) -> Outcome {
+    Outcome { status, result, done_at: 0, owes: None }
 }
 
 /// How many bytes, and how guest memory is accessed.
@@ -505,17 +535,6 @@ fn sleep(until: Instant) {
     } else {
         std::hint::spin_loop();
     }
-}
-
-/// No data.
-struct Nothing;
-
-impl HostData for Nothing {
-    fn take(&mut self, _: usize) -> &[u8] {
-        &[]
-    }
-    fn put(&mut self, _: &[u8]) {}
-    fn put_zeroes(&mut self, _: usize) {}
 }
 
 const _: () = assert!(QUEUE_ENTRIES_MAX <= 1 << 15, "sums of two queue positions fit in 16 bits");

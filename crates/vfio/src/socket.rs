@@ -9,7 +9,7 @@ use crate::hush;
 use crate::pci::{BAR_BYTES, CONFIG_BYTES, VECTORS};
 use remap_ssd_nvme::Escaped;
 use remap_ssd_nvme::controller::Subsystem;
-use remap_ssd_nvme::tcp::notice::{Notices, more};
+use remap_ssd_nvme::tcp::notice::{Notices, Pace, more};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use std::fs::File;
@@ -103,7 +103,7 @@ impl Drop for Service {
 fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, epoch: Instant) {
     let notices = Notices::default();
     let notice = |kind: &'static str, text: &str| {
-        if let Some(left_out) = notices.admit(kind, epoch.elapsed().as_nanos() as u64) {
+        if let Some(left_out) = notices.admit(kind, Pace::SELDOM, epoch.elapsed().as_nanos() as u64) {
             log(&format!("{text}{}", more(left_out)));
         }
     };

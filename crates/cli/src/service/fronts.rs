@@ -7,7 +7,7 @@ use super::serve::Args;
 use crate::failure::Failure;
 use remap_ssd_fuse::{MountError, Mounted, file_name};
 use remap_ssd_nvme::controller::{Gate, Subsystem};
-use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_vfio::{Service, ServiceError};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -65,7 +65,8 @@ impl Fronts {
         let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
         let listen = args.listen.or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
         let port = Port::new(subsystem.clone(), allowed).advertised(args.advertise);
-        let server = listen.map(|address| bind(epoch, address, port)).transpose()?;
+        let limits = Limits { memory_bytes: args.memory_limit as usize, ..Limits::default() };
+        let server = listen.map(|address| bind(epoch, address, port, limits)).transpose()?;
         let vfio = args.vfio_user.as_deref().map(|path| attach(epoch, path, subsystem)).transpose()?;
         // From here on nothing is left behind: what is mounted must be unmounted.
         let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
@@ -142,8 +143,8 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
     Ok(handle)
 }
 
-fn bind(epoch: Instant, address: SocketAddr, port: Port) -> Result<Server, Failure> {
-    Server::bind_since(epoch, address, port, Box::new(Lines)).map_err(|error| match error.kind() {
+fn bind(epoch: Instant, address: SocketAddr, port: Port, limits: Limits) -> Result<Server, Failure> {
+    Server::bind_since(epoch, address, port, Box::new(Lines), limits).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             Failure::about(address, "the address is in use; stop what listens there, or choose another with --listen")
         }

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
 use remap_ssd_nvme::tcp::target::{Advertised, Allowed};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -57,6 +58,10 @@ pub struct Args {
     /// A host that may connect: its address, or its name (NQN). May be given several times.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
+    /// Memory for what NVMe/TCP connections hold, the device's own not counted; one host may have half of it. Who asks for
+    /// more is told to try again.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory_limit)]
+    pub memory_limit: u64,
     /// One JSON object a line instead of text.
     #[arg(long)]
     pub json_log: bool,
@@ -94,6 +99,14 @@ fn latency(text: &str) -> Result<Latency, String> {
         "none" => Ok(Latency::None),
         "emulated" => Ok(Latency::Emulated),
         _ => Err("none or emulated".into()),
+    }
+}
+
+fn memory_limit(text: &str) -> Result<u64, String> {
+    let bytes = numbers::size(text)?;
+    match usize::try_from(bytes) {
+        Ok(bytes) if bytes >= MEMORY_BYTES_MIN => Ok(bytes as u64),
+        _ => Err(format!("at least {} MiB", MEMORY_BYTES_MIN >> 20)),
     }
 }
 

@@ -13,9 +13,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Blocks of 512 bytes that hosts write between two times of writing out: 4 MiB.
-const SECTORS: u64 = 8 << 10;
-/// How often it is looked, while hosts write and while they do not.
+/// Flash pages programmed, for hosts or for the device itself, between two times of writing out: 4 MiB.
+const PAGES: u64 = 1 << 10;
+/// How often it is looked, while pages are programmed and while they are not.
 const BUSY: Duration = Duration::from_millis(4);
 const IDLE: Duration = Duration::from_millis(50);
 
@@ -35,10 +35,10 @@ impl Writeback {
         let (stop, stopped) = channel::<()>();
         let mut done = 0;
         let mut work = move || {
-            let Some(written) = subsystem.upgrade().map(|subsystem| subsystem.health().sectors_written) else {
+            let Some(written) = subsystem.upgrade().map(|subsystem| subsystem.pages_programmed()) else {
                 return IDLE;
             };
-            if written < done + SECTORS {
+            if written < done + PAGES {
                 return if written == done { IDLE } else { BUSY };
             }
             done = written;

@@ -25,6 +25,9 @@ pub(super) const STORE_WORDS_MAX: usize = 254;
 /// Bytes of the longest record.
 pub(super) const RECORD_BYTES_MAX: usize = 8 + (STORE_WORDS_MAX + 1) * 8;
 
+/// `Synced`, `Ended`, `Vouched` and `Durable`.
+const COMMIT_BYTES: usize = 8 + 8 + 8 + 16;
+
 /// Second word of the header.
 #[bitfield(u64)]
 struct Begun {
@@ -57,6 +60,8 @@ const STORE: u8 = 5;
 const CLEAR: u8 = 6;
 const SYNCED: u8 = 7;
 const ENDED: u8 = 8;
+const VOUCHED: u8 = 9;
+const DURABLE: u8 = 10;
 
 /// What a page holds, in 16 bits: data, or so many bytes of metadata less one, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +104,18 @@ pub(super) enum Record<'a> {
     Synced,
     /// Everything before this record is durable already.
     Ended,
+    /// Contents of every program before this record are durable. Says nothing of records.
+    Vouched,
+    /// Every record before this place in the file is durable already.
+    Durable { until: u64 },
+}
+
+impl Record<'_> {
+    /// Does it change the device? The others only say what is durable.
+    #[inline]
+    pub(super) fn is_operation(&self) -> bool {
+        !matches!(self, Self::Synced | Self::Ended | Self::Vouched | Self::Durable { .. })
+    }
 }
 
 /// What the header of a journal says.
@@ -152,10 +169,10 @@ impl Journal {
         self.map.flush_range(0, self.at)
     }
 
-    /// Is there room for the longest record, and for a `Synced` and an `Ended` after it?
+    /// Is there room for the longest record, and for what a sync or a commit appends after it?
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.at + RECORD_BYTES_MAX + 16 <= self.map.len()
+        self.at + RECORD_BYTES_MAX + COMMIT_BYTES <= self.map.len()
     }
 
     /// Appends a record.
@@ -187,6 +204,11 @@ impl Journal {
             }
             Record::Synced => (SYNCED, 0, &words[..0]),
             Record::Ended => (ENDED, 0, &words[..0]),
+            Record::Vouched => (VOUCHED, 0, &words[..0]),
+            Record::Durable { until } => {
+                words[0] = until;
+                (DURABLE, 0, &words[..1])
+            }
         };
         self.put(kind, page_kind, payload.iter().copied(), payload.len());
     }
@@ -224,14 +246,19 @@ impl Journal {
     }
 
     /// After `read`: the first place behind the end that proves that what is missing at the end was durable once. That is
-    /// `Ended`, or a `Synced` with another record behind it: both were stored after the sync had returned.
+    /// `Ended`, or a `Synced` with another record behind it: both were stored after the sync had returned; or `Durable` with a
+    /// place behind the end.
     pub(super) fn proof_behind(&self) -> Option<usize> {
         self.behind().map(|word| word * 8).find(|at| {
-            // Neither has words: all bits but the CRC's are known, so that few places need a CRC to be computed.
+            // All bits of their heads but the CRC's are known, so that few places need a CRC to be computed.
             let bare = self.head_at(*at).map(|head| head.with_crc(0).into_bits());
-            let is = |kind: u8| bare == Some(RecordHead::new().with_kind(kind).into_bits());
-            let has_sync_behind = || self.end_of(*at).is_some_and(|end| self.end_of(end).is_some());
-            is(ENDED) && self.end_of(*at).is_some() || is(SYNCED) && has_sync_behind()
+            let is = |kind: u8, words: u8| {
+                bare == Some(RecordHead::new().with_kind(kind).with_words(words).into_bits())
+                    && self.end_of(*at).is_some()
+            };
+            let has_record_behind = || self.end_of(*at).is_some_and(|end| self.end_of(end).is_some());
+            let reaches_behind = || self.word_at(*at + 8).is_some_and(|until| until > self.at as u64);
+            is(ENDED, 0) || (is(SYNCED, 0) && has_record_behind()) || (is(DURABLE, 1) && reaches_behind())
         })
     }
 
@@ -261,16 +288,19 @@ impl Journal {
         self.at / 8 + 1..self.map.len() / 8
     }
 
+    fn word_at(&self, at: usize) -> Option<u64> {
+        self.map.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
     fn head_at(&self, at: usize) -> Option<RecordHead> {
-        let bytes = self.map.get(at..)?.first_chunk::<8>()?;
-        Some(RecordHead::from_bits(u64::from_le_bytes(*bytes)))
+        self.word_at(at).map(RecordHead::from_bits)
     }
 
     fn end_of(&self, at: usize) -> Option<usize> {
         let head = self.head_at(at)?;
         let end = at + 8 + usize::from(head.words()) * 8;
         let payload = self.map.get(at + 8..end)?;
-        let fits = (PROGRAM..=ENDED).contains(&head.kind()) && crc(self.generation, at, head, payload) == head.crc();
+        let fits = (PROGRAM..=DURABLE).contains(&head.kind()) && crc(self.generation, at, head, payload) == head.crc();
         fits.then_some(end)
     }
 
@@ -297,6 +327,8 @@ impl Journal {
             (CLEAR, [start, len]) => Record::Clear { start: *start, len: *len },
             (SYNCED, []) => Record::Synced,
             (ENDED, []) => Record::Ended,
+            (VOUCHED, []) => Record::Vouched,
+            (DURABLE, [until]) => Record::Durable { until: *until },
             _ => return None,
         })
     }

@@ -12,6 +12,7 @@
 //!
 //! - *Sync*: 1. contents are durable  2. the record `Synced`  3. the journal is durable  4. the record `Ended`, which waits for
 //!   nobody. What was before 1 survives.
+//! - *Commit* (`commit`): a sync that others need not wait for, with its own argument.
 //! - *Erase*, the only thing that gives pages' contents up to be overwritten: 1. sync, unless nothing has happened since
 //!   the last one  2. the record  3. later programs overwrite. If 3 survives without 2, what it overwrote had been
 //!   replaced before 1, or the firmware would not have erased it.
@@ -28,6 +29,7 @@
 //! Invariant: files have their full size from the beginning, so that no later write needs space.
 //! Absent: what the bytes mean, and when to sync (the device's).
 
+mod commit;
 mod damage;
 mod files;
 mod journal;
@@ -42,6 +44,8 @@ use crate::image_file::ImageError;
 use crate::media::Media;
 use crate::oob::Oob;
 use crate::slab::Slab;
+pub use commit::{Commit, Position};
+use commit::{Files, Unproved};
 pub use damage::Damage;
 use files::{Access, CONTENTS, JOURNALS, Locks, STATES, about};
 use journal::{Journal, PageKind, Record, STORE_WORDS_MAX};
@@ -70,6 +74,12 @@ pub(crate) struct Folder {
     /// Why nothing is written any more.
     broken: Option<String>,
     syncs: u64,
+    /// Where the last operation's record ends. What syncs and commits append behind it changes nothing.
+    operations_end: u64,
+    /// What a commit makes durable while others use the device.
+    files: Files,
+    /// Programs whose contents no `Synced` vouches for.
+    unproved: Unproved,
 }
 
 impl Folder {
@@ -90,16 +100,17 @@ impl Folder {
             Ok([files::create(dir, names[0], bytes)?, files::create(dir, names[1], bytes)?])
         };
         let states = make(STATES, state_bytes)?;
-        let files = make(JOURNALS, header.journal_bytes)?;
-        for file in states.iter().chain(&files).chain([&contents]) {
+        let journal_files = make(JOURNALS, header.journal_bytes)?;
+        for file in states.iter().chain(&journal_files).chain([&contents]) {
             file.sync_all()?;
         }
         let mut nand = NandArray::new(geometry, ContentMode::None);
         nand.contents = Contents::Mapped(pages);
         let nvram = Slab::zeroed(nvram_words);
-        let journals = [map_journal(&files[0], header.journal_bytes, Access::Own)?, map_journal(&files[1], header.journal_bytes, Access::Own)?];
-        let mut folder =
-            Self { _locks: locks, states, journals, header, unsynced: false, broken: None, syncs: 0 };
+        let map = |file: &File| map_journal(file, header.journal_bytes, Access::Own);
+        let journals = [map(&journal_files[0])?, map(&journal_files[1])?];
+        let files = Files::of(&contents, journal_files.each_ref())?;
+        let mut folder = Self::new(locks, states, journals, header, files);
         // Both, so that from the beginning each file holds what was written into it, or is damaged.
         for generation in 0..2 {
             folder.header.generation = generation;
@@ -107,6 +118,21 @@ impl Folder {
         }
         files::sync_dir(dir)?;
         Ok((folder, nand, nvram))
+    }
+
+    fn new(locks: Locks, states: [File; 2], journals: [Journal; 2], header: Header, files: Files) -> Self {
+        Self {
+            _locks: locks,
+            states,
+            journals,
+            header,
+            unsynced: false,
+            broken: None,
+            syncs: 0,
+            operations_end: 0,
+            files,
+            unproved: Unproved::default(),
+        }
     }
 
     fn journal(&mut self) -> &mut Journal {
@@ -121,8 +147,10 @@ impl Folder {
         pages.sync()?;
         state::write(&self.states[of], &self.header, nand, nvram).map_err(|error| about(STATES[of], error))?;
         self.journals[of].begin(generation);
+        self.operations_end = 0;
         self.journals[of].sync().map_err(|error| about(JOURNALS[of], error))?;
         self.unsynced = false;
+        self.unproved.none();
         Ok(())
     }
 
@@ -142,6 +170,7 @@ impl Folder {
         });
         self.syncs += 1;
         self.unsynced = false;
+        self.unproved.none();
         result.inspect_err(|error| self.fail(&error.to_string(), pages))
     }
 
@@ -191,7 +220,11 @@ impl Folder {
     fn append(&mut self, record: &Record<'_>) {
         if self.broken.is_none() {
             self.unsynced |= !matches!(record, Record::Erase { .. } | Record::Spoil { .. });
+            self.unproved.note(record);
             self.journal().append(record);
+            if record.is_operation() {
+                self.operations_end = self.journal().end() as u64;
+            }
         }
     }
 }

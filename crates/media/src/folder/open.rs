@@ -6,7 +6,7 @@
 //! - a journal's header without its CRC. It is one store within one sector: old or new;
 //! - a journal of a generation whose state is not whole: it is begun when the state is durable;
 //! - a record that does not count, with `Ended` behind it, or `Synced` and one record more: both were stored after a sync
-//!   had returned, which made durable all that was before;
+//!   had returned, which made durable all that was before; or with a `Durable` behind it that reaches further (`commit`);
 //! - records that count in a journal whose header is older: it was durable before they were stored;
 //! - a record that counts and makes no sense.
 //!
@@ -19,6 +19,7 @@
 //!
 //! Absent: contents of data pages, whose checksums are verified by reads.
 
+use super::commit::Files;
 use super::damage::{Damage, Findings};
 use super::files::{self, Access, JOURNALS, Locks, STATES, about};
 use super::journal::{HeaderFound, Journal, PageKind, Record};
@@ -189,7 +190,8 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     suspects.retain(|ppn| nand.torn.contains(&ppn.0));
     // The state that was read stays until the new one is whole.
     let next = if slot(newest + 1) == slot(header.generation) { newest + 2 } else { newest + 1 };
-    let folder = Folder { _locks: locks, states, journals, header, unsynced: false, broken: None, syncs: 0 };
+    let files = Files::of(locks.contents(), journal_files.each_ref()).map_err(|error| about(files::CONTENTS, error))?;
+    let folder = Folder::new(locks, states, journals, header, files);
     Ok(FoundFolder { folder, nand, nvram, report, damage: findings.list, suspects, next })
 }
 
@@ -259,7 +261,8 @@ fn weigh_headers(
             Some(generation) if generation > own => {
                 let (records, syncs) = journal.count(generation);
                 let what = format!("no state of generation {generation} is whole, and {name} goes on from it");
-                let lost = format!("all since generation {own}: {records} operations or more, {syncs} flushes among them");
+                let lost =
+                    format!("all since generation {own}: {records} operations or more, {syncs} flushes among them");
                 findings.add(STATES[index], 0, what, lost)?;
             }
             Some(generation) if is_own && generation == own => headers.begun = true,
@@ -278,7 +281,8 @@ fn weigh_headers(
                 headers.begun = true;
             }
             // With an older state that is whole beside it, nothing newer was ever begun there.
-            None if other().is_some_and(|header| header.generation < own && state::is_whole(&states[index], &header)) => {}
+            None if other()
+                .is_some_and(|header| header.generation < own && state::is_whole(&states[index], &header)) => {}
             None => {
                 let lost = format!("what was recorded after generation {own}, if anything was");
                 findings.add(name, 0, "the header does not have its checksum".into(), lost)?;
@@ -304,7 +308,8 @@ impl Replay<'_> {
         let end = self.journal.end();
         if let Some(proof) = self.journal.proof_behind() {
             let (records, syncs) = self.journal.count_behind();
-            let what = format!("a record does not have its checksum, and was durable (byte {proof} was written after it)");
+            let what =
+                format!("a record does not have its checksum, and was durable (byte {proof} was written after it)");
             let lost = format!("{records} operations or more that were recorded behind it, {syncs} flushes among them");
             findings.add(name, end as u64, what, lost)?;
         }
@@ -313,7 +318,7 @@ impl Replay<'_> {
         let mut synced = None;
         for (index, at) in offsets.iter().enumerate() {
             match self.journal.record(*at, &mut values) {
-                Some(Record::Synced) => synced = Some(index),
+                Some(Record::Synced | Record::Vouched) => synced = Some(index),
                 Some(_) => {}
                 None => {
                     let (what, lost) = senseless();
@@ -367,7 +372,8 @@ fn apply(record: &Record<'_>, nand: &mut NandArray, nvram: &mut [u64], suspects:
     match *record {
         Record::Program { ppn, oob, kind, crc } => {
             next(nand, ppn)?;
-            let bytes = if matches!(kind, PageKind::DATA | PageKind::NOTHING) { None } else { Some(kind.meta_bytes()?) };
+            let bytes =
+                if matches!(kind, PageKind::DATA | PageKind::NOTHING) { None } else { Some(kind.meta_bytes()?) };
             nand.put(Ppn(ppn), oob, Stored::Nothing);
             let Contents::Mapped(pages) = &mut nand.contents else { unreachable!("a folder's contents are mapped") };
             if kind != PageKind::NOTHING {
@@ -399,7 +405,7 @@ fn apply(record: &Record<'_>, nand: &mut NandArray, nvram: &mut [u64], suspects:
             let start = usize::try_from(start).ok()?;
             nvram.get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)?.fill(0);
         }
-        Record::Synced | Record::Ended => {}
+        Record::Synced | Record::Ended | Record::Vouched | Record::Durable { .. } => {}
         Record::Erase { .. } | Record::Spoil { .. } => return None,
     }
     Some(())

@@ -1,7 +1,7 @@
 //! One host's controller: made by Connect on an admin queue, joined by Connects of I/O queues.
 //!
 //! Invariants: commands other than fabrics ones are refused until the host has enabled the controller; an association
-//! from which nothing was heard for its keep-alive time is dead, on all its queues.
+//! from which nothing was heard for its keep-alive time is closed by its admin queue, and so ends on all its queues.
 //! Absent: connections (`tcp`).
 
 use super::bus::Transport;
@@ -243,11 +243,20 @@ impl Association {
     pub fn heard(&self, now: u64) {
         self.state().heard_ns = now;
     }
-    /// Has nothing been heard for too long, or has its admin queue ended?
-    pub fn is_dead(&self, now: u64) -> bool {
+    /// Has nothing been heard for too long? What has arrived and was not looked at yet counts too: only whoever serves the
+    /// admin queue can tell.
+    pub fn is_silent(&self, now: u64) -> bool {
         let state = self.state();
         let silence_max = u64::from(state.keep_alive_ms) * 1_000_000;
-        state.closed || (silence_max > 0 && now.saturating_sub(state.heard_ns) > silence_max)
+        silence_max > 0 && now.saturating_sub(state.heard_ns) > silence_max
+    }
+    /// Has its admin queue ended?
+    pub fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+    /// Asynchronous event requests that wait; a reset forgets them.
+    pub fn event_requests(&self) -> usize {
+        self.state().event_requests.len()
     }
     /// The admin queue's connection has ended: so does everything else.
     pub fn close(&self) {
@@ -286,7 +295,17 @@ impl Association {
         // Page size 4 KiB, the NVM command set, entries of 64 and 16 bytes.
         let possible = cc.mps() == 0 && cc.css() == 0 && cc.ams() == 0;
         let sized = self.discovery || (cc.iosqes() == 6 && cc.iocqes() == 4);
+        let shuts_down = {
+            let state = self.state();
+            cc.shn() != 0 && state.cc.shn() == 0 && state.cc.en() && !self.discovery
+        };
+        // What the host believes to be kept is kept before it reads that shutdown is complete.
+        let kept = if shuts_down { self.subsystem.flush_all() } else { Ok(()) };
         let mut state = self.state();
+        if let Err(status) = kept {
+            state.csts.set_cfs(true);
+            return Err(status);
+        }
         if cc.en() && !state.cc.en() && !(possible && sized) {
             state.csts.set_cfs(true);
             return Err(Status::INVALID_FIELD);

@@ -48,6 +48,10 @@ impl ConnectRefusal {
     /// All numbers of controllers are in use.
     pub(super) const BUSY: Self =
         Self { status: Status::CONNECT_BUSY, result: 0, why: "there are as many controllers as there can be" };
+    /// No room for another connection, of this host or at all.
+    pub(crate) const fn full(why: &'static str) -> Self {
+        Self { status: Status::CONNECT_BUSY, result: 0, why }
+    }
     pub(super) const NOT_ENABLED: Self =
         Self { status: Status::SEQUENCE, result: 0, why: "its controller is not enabled" };
     pub(super) const QUEUE_IN_USE: Self =

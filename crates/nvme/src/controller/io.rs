@@ -2,15 +2,20 @@
 //!
 //! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole, so
 //! each page is old or new. Copies between pages are remaps; copies that are not aligned to pages move bytes.
-//! Invariant: ranges have been checked. Absent: where the host's data are (`data`).
+//! Between two pages a long command lets others go first (`turn`): what they do may come in between, since no command but an
+//! atomic remap is atomic beyond a page.
+//! Invariant: ranges have been checked. Absent: where the host's data are (`data`), and waiting until something is durable
+//! (`durable`).
 
 use super::data::{HostData, InMemory, take_all};
 use super::record::{Deed, Notes};
 use super::request::{Blocks, IoRequest, Transfer, copy_ranges, dsm_ranges};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::turn::{DeviceTurn, Step};
 use crate::spec::status::Status;
-use remap_ssd_device::{Completion, Device};
+use remap_ssd_device::Completion;
 use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
+use remap_ssd_media::folder::Position;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{PageView, Payload};
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,13 +42,23 @@ pub struct Outcome {
     pub result: u64,
     /// When the timing model completes it, in the clock of `now`.
     pub done_at: u64,
+    /// What must be durable before it is acknowledged (`Subsystem::settle`).
+    pub owes: Option<Position>,
 }
 
-/// A command under way: when its parts are done.
-struct Run<'a> {
-    device: &'a mut Device,
+/// Pages of one step of a remap: between two of them others may go first.
+const REMAP_PAGES: u32 = 64;
+/// Pages that one deallocation records as one extent, at multiples of it: 32 MiB.
+const DEALLOCATE_PAGES: u32 = 8 << 10;
+/// Bytes that a copy moves at a time, where pages do not match pages.
+const MOVE_BYTES: u32 = 64 << 10;
+
+/// A command under way: when its parts are done, and what it owes.
+struct Run<'a, 't> {
+    device: &'a mut DeviceTurn<'t>,
     now: u64,
     done_at: u64,
+    owes: Option<Position>,
     notes: Option<Notes<'a>>,
 }
 
@@ -79,7 +94,55 @@ fn status_of(refusal: Refusal) -> Status {
     }
 }
 
-impl Run<'_> {
+/// The steps of a remap that is not atomic, in an order in which no source is overwritten before it is read.
+///
+/// Sources that are targets of the same command keep their pages until they get others, so that each page is old or new
+/// between any two steps.
+fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
+    let Remap { target, source, len, .. } = remap;
+    let ascending = target < source;
+    // Of the pages still to do, so many from this end on have sources that are targets too.
+    let shared = len.saturating_sub(target.abs_diff(source));
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let left = len - done;
+        let (count, relocate) = match shared.saturating_sub(done) {
+            0 => (left.min(REMAP_PAGES), remap.relocate),
+            shared => (shared.min(REMAP_PAGES), false),
+        };
+        let first = if ascending { done } else { left - count };
+        done += count;
+        let step = Remap { target: target + first, source: source + first, len: count, relocate, atomic: false };
+        (count > 0).then_some(step)
+    })
+}
+
+/// The whole pages of a range: the first, and how many; and the parts of pages at its ends.
+fn whole_pages(namespace: &Namespace, blocks: Blocks) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
+    let page = PAGE_BYTES as u64;
+    let start = blocks.slba << namespace.lba_shift;
+    let end = start + (u64::from(blocks.count) << namespace.lba_shift);
+    let (first, behind) = (start.div_ceil(page), end / page);
+    let head = start..end.min(first * page);
+    let tail = head.end.max(behind * page)..end;
+    let first_lpn = namespace.first_lpn;
+    let parts = [head, tail].into_iter().filter(|part| !part.is_empty()).map(move |part| Piece {
+        lpn: first_lpn + (part.start / page) as u32,
+        start: (part.start % page) as usize,
+        len: (part.end - part.start) as usize,
+    });
+    ((first_lpn + first as u32, behind.saturating_sub(first) as u32), parts)
+}
+
+impl Run<'_, '_> {
+    /// Lets others go first, if this command has had its slice.
+    fn pause(&mut self) {
+        if self.device.must_pause() {
+            self.end_write();
+            self.device.let_others();
+        }
+    }
+
     fn done(&mut self, completion: Completion) -> Result<(), Status> {
         self.done_at = self.done_at.max(completion.done_at);
         completion.result.map_err(status_of)
@@ -108,6 +171,7 @@ impl Run<'_> {
 
     /// A part of a page for the host.
     fn read(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<(), Status> {
+        self.device.spend(Step::Read);
         self.view(piece.lpn, |page| {
             match page {
                 PageView::Zeroes => data.put_zeroes(piece.len),
@@ -120,6 +184,7 @@ impl Run<'_> {
 
     /// Is a part of a page what the host sent?
     fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
+        self.device.spend(Step::Read);
         let wanted = data.take(piece.len);
         self.view(piece.lpn, |page| match page {
             PageView::Zeroes => Ok(wanted.len() == piece.len && wanted.iter().all(|byte| *byte == 0)),
@@ -134,6 +199,7 @@ impl Run<'_> {
             Some(whole) if piece.len == PAGE_BYTES => return self.write_page(piece.lpn, whole),
             _ => {
                 let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
+                self.device.spend(Step::Read);
                 let mut page = self.view(piece.lpn, |page| match page {
                     PageView::Zeroes => Ok([0; PAGE_BYTES]),
                     PageView::Bytes(bytes) => Ok(*bytes),
@@ -153,6 +219,7 @@ impl Run<'_> {
 
     /// Writes a page; `end_write` must follow.
     fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
+        self.device.spend(Step::Write);
         let completion = self.device.write_more(self.now, lpn, &Payload::Bytes(page));
         self.done(completion)?;
         self.note_write(lpn, page);
@@ -161,6 +228,7 @@ impl Run<'_> {
 
     fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
         let written = pieces(namespace, blocks).try_for_each(|piece| {
+            self.pause();
             let bytes = data.take(piece.len);
             self.write(&piece, bytes)
         });
@@ -169,36 +237,50 @@ impl Run<'_> {
     }
 
     fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
-        pieces(namespace, blocks).try_for_each(|piece| self.read(&piece, data))
+        pieces(namespace, blocks).try_for_each(|piece| {
+            self.pause();
+            self.read(&piece, data)
+        })
     }
 
     /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must read so.
     fn deallocate(&mut self, namespace: &Namespace, blocks: Blocks, must_be_zero: bool) -> Result<(), Status> {
-        let mut whole: Option<(u32, u32)> = None;
-        let mut parts = Vec::new();
-        for piece in pieces(namespace, blocks) {
-            if piece.len < PAGE_BYTES {
-                parts.push(piece);
-            } else {
-                let (_, len) = whole.get_or_insert((piece.lpn, 0));
-                *len += 1;
-            }
-        }
-        if let Some((lpn, len)) = whole {
+        let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
+        let behind = lpn + pages;
+        while lpn < behind {
+            self.pause();
+            let len = (DEALLOCATE_PAGES - lpn % DEALLOCATE_PAGES).min(behind - lpn);
+            self.device.spend(Step::Deallocate(len));
             let completion = self.device.deallocate(self.now, lpn, len);
             self.done(completion)?;
-            self.note(Deed::Deallocate(lpn, len));
+            lpn += len;
         }
-        let written = parts.iter().filter(|_| must_be_zero).try_for_each(|piece| self.write(piece, &[0; PAGE_BYTES]));
+        if pages > 0 {
+            self.note(Deed::Deallocate(behind - pages, pages));
+        }
+        if !must_be_zero {
+            return Ok(());
+        }
+        let written = parts.try_for_each(|piece| self.write(&piece, &[0; PAGE_BYTES]));
         self.end_write();
         written
     }
 
     fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
-        let completion = self.device.remap(self.now, remap);
-        self.done(completion)?;
+        if remap.atomic {
+            self.remap_step(remap)?;
+        } else {
+            remap_steps(*remap).try_for_each(|step| self.remap_step(&step))?;
+        }
         self.note(Deed::Remap(*remap));
         Ok(())
+    }
+
+    fn remap_step(&mut self, remap: &Remap) -> Result<(), Status> {
+        self.pause();
+        self.device.spend(Step::Remap(remap.len));
+        let completion = self.device.remap(self.now, remap);
+        self.done(completion)
     }
 
     /// Copies blocks; a remap where pages match pages.
@@ -217,8 +299,8 @@ impl Run<'_> {
         }
         let mut copied = Vec::new();
         let mut done = 0;
-        // In pieces of at most 1 MiB; the specification leaves open in which order overlapping ranges are copied.
-        let step = (1 << 20) >> from.0.lba_shift;
+        // Piece by piece; the specification leaves open in which order overlapping ranges are copied.
+        let step = MOVE_BYTES >> from.0.lba_shift;
         while done < count {
             let count = (count - done).min(step);
             copied.clear();
@@ -239,6 +321,7 @@ impl Run<'_> {
         page: FilePage,
     ) -> Result<FileStatus, Status> {
         let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
+        self.device.spend(Step::Write);
         let bytes = data.take(PAGE_BYTES).first_chunk::<PAGE_BYTES>().ok_or(Status::DATA_TRANSFER)?;
         let completion = self.device.fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
         self.done(Completion { done_at: completion.done_at, result: Ok(()) })?;
@@ -251,10 +334,12 @@ impl Run<'_> {
     fn fs_list(&mut self, namespace: &Namespace, inode: Option<u32>) -> Result<Vec<[u32; 2]>, Status> {
         let Some(inode) = inode else {
             let (done_at, files) = self.device.fs_files(self.now);
+            self.device.spend(Step::List(files.as_ref().map_or(0, Vec::len)));
             self.done(Completion { done_at, result: Ok(()) })?;
             return Ok(files.map_err(status_of)?.into_iter().map(|inode| [inode, 0]).collect());
         };
         let (done_at, blocks) = self.device.fs_map(self.now, inode);
+        self.device.spend(Step::List(blocks.as_ref().map_or(0, Vec::len)));
         self.done(Completion { done_at, result: Ok(()) })?;
         let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
         let blocks = blocks.map_err(status_of)?.into_iter().filter(|block| own.contains(&block.lpn));
@@ -266,10 +351,11 @@ impl Run<'_> {
         self.done(completion)
     }
 
+    /// All that was executed so far is to be durable when the command is acknowledged.
     fn sync(&mut self) -> Result<(), Status> {
         let completion = self.device.flush(self.now);
         self.done(completion)?;
-        self.device.sync().map_err(|_| Status::WRITE_FAULT)?;
+        self.owes = self.device.ftl().media().position();
         self.note(Deed::Flush);
         Ok(())
     }
@@ -277,17 +363,18 @@ impl Run<'_> {
 
 impl Subsystem {
     /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those before it.
-    pub fn go_on(&self, device: &mut Device, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
+    pub fn go_on(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
         self.counters.write_commands.fetch_sub(1, Relaxed);
         self.execute(device, job, data)
     }
 
     /// Executes a checked command. What it has put is for the host only if it was successful.
     ///
-    /// `device` is this subsystem's, locked by the caller for one command or for a batch of them.
-    pub fn execute(&self, device: &mut Device, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
+    /// `device` is this subsystem's, for one command or for a batch of them; a long command lets others have it in between.
+    /// What the outcome owes, the caller settles before the command is acknowledged, when it has not the device any more.
+    pub fn execute(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
         let notes = self.recorder().map(|recorder| Notes { recorder, deeds: Vec::new() });
-        let mut run = Run { device, now: job.now, done_at: job.now, notes };
+        let mut run = Run { device, now: job.now, done_at: job.now, owes: None, notes };
         let (status, result) = match self.execute_parts(&mut run, job, data) {
             Ok(()) => (Status::SUCCESS, 0),
             Err(failure) => failure,
@@ -302,10 +389,15 @@ impl Subsystem {
         if status.kind() == 2 {
             self.counters.media_errors.fetch_add(1, Relaxed);
         }
-        Outcome { status, result, done_at: run.done_at }
+        Outcome { status, result, done_at: run.done_at, owes: run.owes }
     }
 
-    fn execute_parts(&self, run: &mut Run<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Result<(), (Status, u64)> {
+    fn execute_parts(
+        &self,
+        run: &mut Run<'_, '_>,
+        job: &Job<'_>,
+        data: &mut dyn HostData,
+    ) -> Result<(), (Status, u64)> {
         let Job { nsid, request, cache_enabled, .. } = *job;
         if *request == IoRequest::Flush {
             return run.sync().map_err(plain);
@@ -334,6 +426,7 @@ impl Subsystem {
             IoRequest::Compare { blocks } => {
                 self.counters.read_commands.fetch_add(1, Relaxed);
                 for piece in pieces(namespace, blocks) {
+                    run.pause();
                     if !run.is_same(&piece, data).map_err(plain)? {
                         return Err((Status::COMPARE_FAILURE, 0));
                     }
@@ -342,6 +435,8 @@ impl Subsystem {
             }
             IoRequest::Verify { blocks } => {
                 for piece in pieces(namespace, blocks) {
+                    run.pause();
+                    run.device.spend(Step::Look);
                     run.view(piece.lpn, |_| Ok(())).map_err(plain)?;
                 }
                 false
@@ -408,13 +503,13 @@ impl Subsystem {
     /// Copies the ranges one after the other. If one fails, the result is how many were copied.
     fn copy(
         &self,
-        run: &mut Run<'_>,
+        run: &mut Run<'_, '_>,
         namespace: &Namespace,
         target: u64,
         with_namespaces: bool,
         data: &[u8],
     ) -> Result<(), (Status, u64)> {
-        let ranges = copy_ranges(data).map_err(plain)?;
+        let ranges = copy_ranges(data, namespace.lba_shift).map_err(plain)?;
         let mut to = target;
         let mut checked = Vec::with_capacity(ranges.len());
         for range in &ranges {

@@ -4,6 +4,8 @@
 //! subsystem   the device, its namespaces, everything that connections share
 //! request     a submission queue entry, checked once, as what it asks for
 //! io          I/O commands on the device
+//! turn        who has the device when: slices of long commands, fairly
+//! durable     group commit for those that wait until something is durable
 //! data        their data, wherever the transport has them
 //! bus         what a controller on a bus has instead of connections
 //! gate        the way in for services that may have to let go of the device
@@ -19,6 +21,7 @@ mod association;
 mod bus;
 mod connect;
 mod data;
+mod durable;
 mod features;
 mod gate;
 mod identify;
@@ -28,6 +31,7 @@ mod record;
 mod request;
 pub mod statistics;
 mod subsystem;
+mod turn;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::{Association, Joined};
@@ -38,6 +42,7 @@ pub use io::{Job, Outcome};
 pub use record::{Deed, Fingerprint, Recorder};
 pub use request::{Blocks, IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
+pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
 
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
@@ -55,5 +60,13 @@ pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
 pub const COPY_RANGES_MAX: u32 = 256;
 /// Blocks of one range of Copy.
 pub const COPY_RANGE_BLOCKS_MAX: u16 = u16::MAX;
-/// Blocks of one Copy: 2 GiB of 512-byte blocks, 16 GiB of 4 KiB ones.
-pub const COPY_BLOCKS_MAX: u32 = 1 << 22;
+
+/// Blocks of one Copy: 1 GiB of 4 KiB blocks, which are remapped; 64 MiB of 512-byte ones, which may have to be moved. Either
+/// takes less than 100 ms, unless pages have too many owners to be remapped.
+pub const fn copy_blocks_max(lba_shift: u8) -> u32 {
+    if lba_shift == 9 { 1 << 17 } else { 1 << 18 }
+}
+
+/// Blocks of one range of Dataset Management, and of all its ranges: 4 and 16 GiB, which take less than 100 ms. A host that
+/// does not know these limits is served all the same.
+pub const DEALLOCATE_BYTES_MAX: [u64; 2] = [4 << 30, 16 << 30];

@@ -1,7 +1,7 @@
 //! I/O commands, parsed once: what they ask for, in bounds, or the status that says why not.
 
 use super::subsystem::Namespace;
-use super::{COPY_BLOCKS_MAX, COPY_FORMAT_NAMESPACES, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, TRANSFER_BYTES_MAX};
+use super::{COPY_FORMAT_NAMESPACES, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, TRANSFER_BYTES_MAX, copy_blocks_max};
 use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe};
 use crate::spec::join;
 use crate::spec::opcode::io;
@@ -168,12 +168,12 @@ pub fn dsm_ranges(data: &[u8]) -> impl Iterator<Item = DsmRange> + '_ {
 ///
 /// # Errors
 /// The status to answer.
-pub fn copy_ranges(data: &[u8]) -> Result<Vec<CopyRange>, Status> {
+pub fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status> {
     let ranges: Vec<CopyRange> =
         data.chunks_exact(size_of::<CopyRange>()).filter_map(|bytes| CopyRange::read_from_bytes(bytes).ok()).collect();
     let total: u64 = ranges.iter().map(|range| u64::from(range.nlb_z) + 1).sum();
     let too_long = ranges.iter().any(|range| u32::from(range.nlb_z) + 1 > u32::from(COPY_RANGE_BLOCKS_MAX));
-    if ranges.len() as u32 > COPY_RANGES_MAX || total > u64::from(COPY_BLOCKS_MAX) || too_long {
+    if ranges.len() as u32 > COPY_RANGES_MAX || total > u64::from(copy_blocks_max(lba_shift)) || too_long {
         return Err(Status::SIZE_LIMIT);
     }
     Ok(ranges)

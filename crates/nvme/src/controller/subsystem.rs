@@ -1,15 +1,17 @@
 //! What all connections share: the device, its namespaces, its health.
 //!
-//! Invariants: namespaces do not overlap and lie within the device; whoever holds a `Session` has the device for
-//! itself. Absent: hosts (`association`).
+//! Invariants: namespaces do not overlap and lie within the device; whoever holds a `DeviceTurn` has the device for
+//! itself. Absent: hosts (`association`), whose turn it is (`turn`).
 
+use super::durable::Durable;
 use super::record::Recorder;
 use super::request::Blocks;
+use super::turn::Turnstile;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// log2 of a flash page.
@@ -112,7 +114,13 @@ struct Cntlids {
 
 /// An NVM subsystem.
 pub struct Subsystem {
-    device: Mutex<Device>,
+    /// Locked by whose turn it is, and so without waiting.
+    pub(super) device: Mutex<Device>,
+    pub(super) turnstile: Turnstile,
+    pub(super) durable: Durable,
+    /// What can be known of the device without waiting for a turn.
+    broken: AtomicBool,
+    programs: AtomicU64,
     namespaces: Vec<Namespace>,
     nqn: String,
     serial: String,
@@ -172,6 +180,10 @@ impl Subsystem {
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
         Ok(Self {
             device: Mutex::new(device),
+            turnstile: Turnstile::default(),
+            durable: Durable::default(),
+            broken: AtomicBool::new(false),
+            programs: AtomicU64::new(0),
             namespaces,
             nqn: nqn.into(),
             serial,
@@ -235,14 +247,23 @@ impl Subsystem {
         self.cntlids.lock().expect("nothing under this lock can fail")
     }
 
-    /// The device, for one thread at a time. A firmware that has failed an assertion serves nobody any more.
-    pub fn device(&self) -> MutexGuard<'_, Device> {
-        self.device.lock().expect("the firmware has not failed")
+    /// At the end of a turn: what others want to know without waiting for one.
+    pub(super) fn publish(&self, device: &Device) {
+        let media = device.ftl().media();
+        self.programs.store(media.counts.programs, Ordering::Relaxed);
+        if media.broken().is_some() {
+            self.broken.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Has the firmware failed, or the disk under it?
     pub fn is_broken(&self) -> bool {
-        self.device.lock().map_or(true, |device| device.ftl().media().broken().is_some())
+        self.device.is_poisoned() || self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Flash pages programmed since power-on, as of the last turn.
+    pub fn pages_programmed(&self) -> u64 {
+        self.programs.load(Ordering::Relaxed)
     }
 
     /// Gives the device back.

@@ -62,6 +62,8 @@ impl Status {
     pub const TRANSIENT_TRANSPORT: Self = generic(0x22).with_dnr(false);
     /// Keep Alive Timeout Invalid.
     pub const KEEP_ALIVE_INVALID: Self = generic(0x18);
+    /// Command Interrupted: no memory for it now; the host may try again.
+    pub const INTERRUPTED: Self = generic(0x21).with_dnr(false);
     /// LBA Out of Range.
     pub const LBA_RANGE: Self = generic(0x80);
     /// Namespace is Write Protected: the device is worn out and read-only.

@@ -1,16 +1,27 @@
 //! How often a line is worth writing that peers can cause at will.
 //!
-//! Each kind of line has an allowance: a few at once, then one every few seconds. What is left out is counted, and the
+//! Each kind of line has an allowance: some at once, then one every so often. What is left out is counted, and the
 //! next line of its kind says how much that was, so that a flood neither fills a disk nor goes unseen. Memory is bounded by
 //! the kinds, which the program names and peers cannot. Absent: the clock, and where lines go.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Lines of one kind that may come at once.
-const BURST: u64 = 10;
-/// One more after so long.
-const EVERY_NS: u64 = 5_000_000_000;
+/// How many lines of one kind are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// At once.
+    burst: u64,
+    /// One more after so long.
+    every_ns: u64,
+}
+
+impl Pace {
+    /// Of refusals and failures.
+    pub const SELDOM: Self = Self { burst: 10, every_ns: 5_000_000_000 };
+    /// Of what happens in good order.
+    pub const OFTEN: Self = Self { burst: 400, every_ns: 50_000_000 };
+}
 
 #[derive(Default)]
 struct Allowance {
@@ -27,16 +38,16 @@ pub struct Notices(Mutex<BTreeMap<&'static str, Allowance>>);
 
 impl Notices {
     /// May a line of a kind be written at `now`, in nanoseconds? If so, how many like it were left out before.
-    pub fn admit(&self, kind: &'static str, now: u64) -> Option<u64> {
+    pub fn admit(&self, kind: &'static str, pace: Pace, now: u64) -> Option<u64> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let allowance = kinds.entry(kind).or_insert_with(|| Allowance { since: now, ..Allowance::default() });
 
         // What time has made up for since the last line.
-        let due = (now.saturating_sub(allowance.since) / EVERY_NS).min(allowance.used);
+        let due = (now.saturating_sub(allowance.since) / pace.every_ns).min(allowance.used);
         allowance.used -= due;
-        allowance.since = if allowance.used == 0 { now } else { allowance.since + due * EVERY_NS };
+        allowance.since = if allowance.used == 0 { now } else { allowance.since + due * pace.every_ns };
 
-        if allowance.used == BURST {
+        if allowance.used == pace.burst {
             allowance.left_out += 1;
             return None;
         }
@@ -65,17 +76,21 @@ mod tests {
         let mut left_out = 0;
         for at in 0..100_000u64 {
             // A thousand a second, for 100 s.
-            if let Some(before) = notices.admit("flood", at * 1_000_000) {
+            if let Some(before) = notices.admit("flood", Pace::SELDOM, at * 1_000_000) {
                 written += 1;
                 left_out += before;
             }
-            assert_eq!(notices.admit("other", 0).is_some(), at < BURST, "kinds have allowances of their own");
+            assert_eq!(
+                notices.admit("other", Pace::SELDOM, 0).is_some(),
+                at < Pace::SELDOM.burst,
+                "kinds have allowances of their own"
+            );
         }
         assert!((29..=30).contains(&written), "{written}");
         assert!(left_out > 94_000, "{left_out}");
-        assert!(notices.admit("flood", 500 * second).is_some_and(|before| before > 0));
+        assert!(notices.admit("flood", Pace::SELDOM, 500 * second).is_some_and(|before| before > 0));
         // After a pause there is as much as at first.
-        let again = (0..100).filter(|_| notices.admit("flood", 1000 * second).is_some()).count();
-        assert_eq!(again as u64, BURST);
+        let again = (0..100).filter(|_| notices.admit("flood", Pace::SELDOM, 1000 * second).is_some()).count();
+        assert_eq!(again as u64, Pace::SELDOM.burst);
     }
 }

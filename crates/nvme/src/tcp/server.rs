@@ -2,24 +2,34 @@
 //!
 //! One thread a connection: it reads what is there, has it executed, sends what came of it at once, and sleeps until more
 //! arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins.
-//! Invariants: a host that has not connected a queue holds a small buffer and only so long; a host that does not read is
-//! dropped; the number of connections is bounded, and the oldest that have not connected make room for new ones.
+//! Invariants: a host that has not connected a queue holds a small buffer and only so long; a host that does not read, or does
+//! not finish what it began to send, is dropped; connections and their memory are bounded, for each host and for all, and the
+//! oldest connections without a queue make room for new ones, those of the address that has most of them first. A host is
+//! declared silent only when everything that it has sent was looked at. Whatever is refused or dropped is logged with the
+//! reason, at a bounded pace.
 
 use super::buffer::Buffer;
-use super::notice::{Notices, more};
+use super::notice::{Notices, Pace, more};
+use super::patience::Patient;
+use super::quota::Shares;
 use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port, Refused, canonical};
 use crate::Escaped;
 use crate::controller::Latency;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::VecDeque;
+use rustix::net::sockopt;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often the clock alone is a reason to look.
 const TICK: Duration = Duration::from_millis(250);
+/// Ticks in a row at which a host may have sent something just now, before it is judged all the same.
+const TICKS_SKIPPED_MAX: u32 = 40;
+/// A connection on which nothing arrives is asked after this long whether it is still there, so often, at such intervals.
+const KEEPALIVE: (Duration, u32, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(15));
 /// How long in-flight commands may take when the service ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 /// Sleeping ends this much before a completion is due: about what the system takes to wake a thread, and on Linux it is
@@ -36,26 +46,55 @@ pub trait Log: Send + Sync + 'static {
     fn server(&self, text: &str);
 }
 
+/// Memory for connections, unless said otherwise.
+pub const MEMORY_BYTES_DEFAULT: usize = 512 << 20;
+/// Less would not do for a host with an admin queue, an I/O queue and large commands.
+pub const MEMORY_BYTES_MIN: usize = 16 << 20;
+
 /// What peers may take of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections that have connected a queue.
     pub connected: usize,
-    /// Connections that have not; the oldest of them make room for new ones.
+    /// Those of one host, by its name.
+    pub connected_of_host: usize,
+    /// Those of one address.
+    pub connected_of_address: usize,
+    /// Connections that have not; the oldest of them make room for new ones. One address may have three quarters of them.
     pub half_open: usize,
+    /// Memory for what connections hold: their buffers, answers that are not sent yet, data whose rest has not come. One
+    /// host may have half of it.
+    pub memory_bytes: usize,
     /// How long a connection may take to connect a queue.
     pub connect_within: Duration,
-    /// How long a host may take to read the next bytes of what it asked for.
+    /// How long a host may take to read the next 64 KiB of what it asked for, or the rest.
     pub send_within: Duration,
+    /// How long a host may take to send the data that it was asked for, or the rest of a PDU.
+    pub data_within: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connected: 512,
+            connected_of_host: 192,
+            connected_of_address: 448,
             half_open: 64,
+            memory_bytes: MEMORY_BYTES_DEFAULT,
             connect_within: Duration::from_secs(5),
             send_within: Duration::from_secs(10),
+            data_within: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Limits {
+    fn shares(&self) -> Shares {
+        Shares {
+            connections: self.connected,
+            connections_of_host: self.connected_of_host,
+            connections_of_address: self.connected_of_address,
+            memory_bytes: self.memory_bytes,
         }
     }
 }
@@ -73,9 +112,15 @@ struct Shared {
     notices: Notices,
     stop: AtomicBool,
     epoch: Instant,
-    connected: AtomicUsize,
     threads: AtomicUsize,
-    half_open: Mutex<VecDeque<(u64, TcpStream)>>,
+    half_open: Mutex<VecDeque<HalfOpen>>,
+}
+
+/// A connection without a queue.
+struct HalfOpen {
+    number: u64,
+    peer: SocketAddr,
+    stream: TcpStream,
 }
 
 /// Stops a server.
@@ -100,12 +145,18 @@ impl Server {
         Self::listen(Instant::now(), address, port, log, Limits::default())
     }
 
-    /// As `bind`, with times that count from `epoch`: services of one device have one clock.
+    /// As `bind_with`, with times that count from `epoch`: services of one device have one clock.
     ///
     /// # Errors
     /// As `bind`.
-    pub fn bind_since(epoch: Instant, address: SocketAddr, port: Port, log: Box<dyn Log>) -> io::Result<Self> {
-        Self::listen(epoch, address, port, log, Limits::default())
+    pub fn bind_since(
+        epoch: Instant,
+        address: SocketAddr,
+        port: Port,
+        log: Box<dyn Log>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        Self::listen(epoch, address, port, log, limits)
     }
 
     /// As `bind`, with other limits.
@@ -119,13 +170,12 @@ impl Server {
     fn listen(epoch: Instant, address: SocketAddr, port: Port, log: Box<dyn Log>, limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let shared = Shared {
-            port: Arc::new(port),
+            port: Arc::new(port.shared(limits.shares())),
             limits,
             log,
             notices: Notices::default(),
             stop: AtomicBool::new(false),
             epoch,
-            connected: AtomicUsize::new(0),
             threads: AtomicUsize::new(0),
             half_open: Mutex::default(),
         };
@@ -211,25 +261,33 @@ impl Shared {
 
     /// A line that peers can cause at will, unless there were many of its kind.
     fn notice(&self, kind: &'static str, peer: SocketAddr, text: &str) {
-        if let Some(left_out) = self.notices.admit(kind, self.now()) {
+        self.write(kind, Pace::SELDOM, peer, text);
+    }
+
+    /// A line about a connection in good order: hosts have many queues, and all of them may be of interest.
+    fn ordinary(&self, kind: &'static str, peer: SocketAddr, text: &str) {
+        self.write(kind, Pace::OFTEN, peer, text);
+    }
+
+    fn write(&self, kind: &'static str, pace: Pace, peer: SocketAddr, text: &str) {
+        if let Some(left_out) = self.notices.admit(kind, pace, self.now()) {
             self.log.connection(peer, &format!("{text}{}", more(left_out)));
         }
     }
 
     fn cannot_accept(&self, error: &io::Error) {
-        if let Some(left_out) = self.notices.admit("accept", self.now()) {
+        if let Some(left_out) = self.notices.admit("accept", Pace::SELDOM, self.now()) {
             self.log.server(&format!("a connection could not be accepted: {error}{}", more(left_out)));
         }
+    }
+
+    fn half_open(&self) -> MutexGuard<'_, VecDeque<HalfOpen>> {
+        self.half_open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
         if !self.port.allowed().address(peer.ip()) {
             self.notice("address", peer, "refused: this address is not allowed");
-            return false;
-        }
-        let connected = self.connected.load(Ordering::SeqCst);
-        if connected >= self.limits.connected {
-            self.notice("limit", peer, &format!("refused: {connected} queues are connected, and there may be no more"));
             return false;
         }
         let handle = match stream.try_clone() {
@@ -239,14 +297,14 @@ impl Shared {
                 return false;
             }
         };
-        let mut half_open = self.half_open.lock().expect("nothing under this lock can fail");
-        half_open.push_back((number, handle));
-        if half_open.len() > self.limits.half_open
-            && let Some((_, oldest)) = half_open.pop_front()
-        {
-            let _ = oldest.shutdown(Shutdown::Both);
-            drop(half_open);
-            self.notice("half open", peer, "it takes the place of the oldest that has connected no queue");
+        let displaced = {
+            let mut half_open = self.half_open();
+            half_open.push_back(HalfOpen { number, peer, stream: handle });
+            self.displaced(&mut half_open)
+        };
+        if let Some(HalfOpen { peer, stream, .. }) = displaced {
+            let _ = stream.shutdown(Shutdown::Both);
+            self.notice("half open", peer, "dropped: it had connected no queue, and others wanted its place");
         }
         true
     }
@@ -268,9 +326,22 @@ impl Shared {
         }
     }
 
+    /// The one that makes room, if there are too many: the oldest of the address that has most of them.
+    fn displaced(&self, half_open: &mut VecDeque<HalfOpen>) -> Option<HalfOpen> {
+        let mut of_address = HashMap::<IpAddr, usize>::new();
+        for one in half_open.iter() {
+            *of_address.entry(one.peer.ip()).or_default() += 1;
+        }
+        let (address, most) = of_address.into_iter().max_by_key(|(_, count)| *count)?;
+        if half_open.len() <= self.limits.half_open && most <= (self.limits.half_open * 3).div_ceil(4) {
+            return None;
+        }
+        let oldest = half_open.iter().position(|one| one.peer.ip() == address)?;
+        half_open.remove(oldest)
+    }
+
     fn no_longer_half_open(&self, number: u64) {
-        let mut half_open = self.half_open.lock().expect("nothing under this lock can fail");
-        half_open.retain(|(other, _)| *other != number);
+        self.half_open().retain(|one| one.number != number);
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64) {
@@ -288,7 +359,7 @@ impl Shared {
             (Some(queue), None, result) => {
                 let seconds = began.elapsed().as_secs_f64();
                 let why = result.unwrap_or_else(|error| format!("dropped: {error}"));
-                self.log.connection(peer, &format!("{queue} ended after {seconds:.1} s: {why}"));
+                self.ordinary("ended", peer, &format!("{queue} ended after {seconds:.1} s: {why}"));
             }
             (None, None, Ok(why)) => self.notice("unconnected", peer, &format!("ended without a queue: {why}")),
             (None, None, Err(error)) => self.notice("dropped", peer, &format!("dropped: {error}")),
@@ -303,40 +374,28 @@ impl Shared {
         number: u64,
         connection: &mut Connection,
     ) -> io::Result<String> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(self.limits.send_within))?;
-        stream.set_read_timeout(Some(TICK))?;
-        let emulated = self.port.subsystem().latency() == Latency::Emulated;
-        if emulated {
+        prepare(&stream)?;
+        if self.port.subsystem().latency() == Latency::Emulated {
             wake_me_in_time();
         }
-        let mut counted = None;
+        let mut is_connected = false;
         let mut buffer = Buffer::new(SMALL_BUFFER);
         let mut out = Output::default();
-        let began = Instant::now();
-        let mut next_tick = self.now();
+        let mut waits = Waits::new(self.now());
         let mut stopping: Option<Instant> = None;
         loop {
             let now = self.now();
             connection.due(now, &mut out);
-            if now >= next_tick {
-                // Who was not listened to, since this thread waited for something else, was not silent.
-                let listened = now - next_tick < TICK.as_nanos() as u64;
-                next_tick = now + TICK.as_nanos() as u64;
-                if listened && let Err(end) = connection.tick(now, &mut out) {
-                    return Ok(why(end));
-                }
-                if self.port.subsystem().is_broken() {
-                    return Ok("the device has failed".into());
-                }
-                if connection.connected().is_none() && began.elapsed() > self.limits.connect_within {
-                    return Err(io::Error::other("no queue was connected in time"));
-                }
-            }
             let received = connection.receive(now, buffer.filled(), &mut out);
-            let sent = !out.is_empty();
+            let mut sent = self.send(&mut out, &mut stream)?;
+
+            // Answers that need not wait for the disk have gone.
+            if connection.owes() {
+                connection.settle(&mut out);
+                sent |= self.send(&mut out, &mut stream)?;
+            }
             if sent {
-                out.write_to(&mut stream)?;
+                connection.sent(false, &mut out);
             }
             let consumed = match received {
                 Ok(consumed) => consumed,
@@ -346,16 +405,21 @@ impl Shared {
                 }
             };
             buffer.consume(consumed);
-            if counted.is_none()
-                && let Some((association, qid)) = connection.connected()
-            {
-                self.connected.fetch_add(1, Ordering::SeqCst);
-                counted = Some(Counted(&self.connected));
+            if !is_connected && let Some((association, qid)) = connection.connected() {
+                is_connected = true;
                 self.no_longer_half_open(number);
                 buffer.grow(2 * PDU_BYTES_MAX);
                 let kind = if association.is_discovery() { "discovery" } else { "queue" };
                 let host = Escaped::name(association.hostnqn());
-                self.log.connection(peer, &format!("{kind} {qid} connected by {host}"));
+                self.ordinary("connected", peer, &format!("{kind} {qid} connected by {host}"));
+            }
+
+            let whole = buffer.has_more() && connection.next_deadline().is_some();
+            waits.note(now, consumed > 0 || whole || !buffer.has_more());
+            if now >= waits.next_tick {
+                if let Some(why) = self.tick(connection, &mut waits, &stream, &mut out)? {
+                    return Ok(why);
+                }
             }
             if (consumed > 0 || sent) && buffer.has_more() {
                 // There may have been more than was to be answered at once.
@@ -366,6 +430,9 @@ impl Shared {
                 if connection.is_idle() || Instant::now() > until {
                     return Ok("the service ends".into());
                 }
+            }
+            if !out.is_empty() {
+                continue;
             }
             if buffer.is_full() {
                 // What is there is less than a PDU, or waits for completions to be due.
@@ -380,11 +447,58 @@ impl Shared {
                 match buffer.read(&mut stream) {
                     Ok(0) => return Ok("its host closed the connection".into()),
                     Ok(_) => {}
-                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                        connection.sent(true, &mut out);
+                    }
                     Err(error) => return Err(error),
                 }
             }
         }
+    }
+
+    /// Sends all there is; `false` if there was nothing.
+    fn send(&self, out: &mut Output, stream: &mut TcpStream) -> io::Result<bool> {
+        if out.is_empty() {
+            return Ok(false);
+        }
+        out.write_to(&mut Patient::new(stream, self.limits.send_within))?;
+        Ok(true)
+    }
+
+    /// Now and then: why the connection is to end, if it is. What its host has sent counts as sent in time if it has arrived,
+    /// however late it is read.
+    fn tick(
+        &self,
+        connection: &mut Connection,
+        waits: &mut Waits,
+        stream: &TcpStream,
+        out: &mut Output,
+    ) -> io::Result<Option<String>> {
+        if self.port.subsystem().is_broken() {
+            return Ok(Some("the device has failed".into()));
+        }
+        let now = self.now();
+        waits.next_tick = now + TICK.as_nanos() as u64;
+        if has_arrived(stream) && waits.skipped < TICKS_SKIPPED_MAX {
+            waits.skipped += 1;
+            return Ok(None);
+        }
+
+        let passed = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_nanos();
+        waits.skipped = 0;
+        if let Err(end) = connection.tick(now, out) {
+            return Ok(Some(why(end)));
+        }
+        if connection.connected().is_none() && passed(waits.began, self.limits.connect_within) {
+            return Err(io::Error::other("no queue was connected in time"));
+        }
+        if waits.partial_since.is_some_and(|since| passed(since, self.limits.data_within)) {
+            return Err(io::Error::other("the rest of a PDU did not come in time"));
+        }
+        if connection.waits_for_data_since().is_some_and(|since| passed(since, self.limits.data_within)) {
+            return Err(io::Error::other("data that its host was asked for did not come in time"));
+        }
+        Ok(None)
     }
 
     /// Sleeps until there is input, a completion is due, or it is time to look; `true` if there is input.
@@ -404,6 +518,45 @@ impl Shared {
         }
         false
     }
+}
+
+/// What a connection has been waiting for, and since when.
+struct Waits {
+    began: u64,
+    next_tick: u64,
+    /// Ticks in a row at which something had just arrived.
+    skipped: u32,
+    /// Since when there has been a part of a PDU and no more.
+    partial_since: Option<u64>,
+}
+
+impl Waits {
+    fn new(now: u64) -> Self {
+        Self { began: now, next_tick: now, skipped: 0, partial_since: None }
+    }
+
+    fn note(&mut self, now: u64, goes_on: bool) {
+        self.partial_since = if goes_on { None } else { Some(self.partial_since.unwrap_or(now)) };
+    }
+}
+
+/// No delays, time-outs that let the thread look after other things, and an end if the other machine is gone.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(TICK))?;
+    stream.set_read_timeout(Some(TICK))?;
+    let (after, probes, interval) = KEEPALIVE;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, after)?;
+    sockopt::set_tcp_keepcnt(stream, probes)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    Ok(())
+}
+
+/// Is there something to read?
+fn has_arrived(stream: &TcpStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Asks the system to wake this thread when it wants to be woken, and not up to 50 µs later.

@@ -2,23 +2,29 @@
 //!
 //! Invariant: whatever fails, the answer has no data. Absent: what PDUs may arrive when.
 
-use super::{Connection, End, Queue, Refused, Turn, Want};
+use super::unsettled::Unsettled;
+use super::{Connection, End, PDU_BYTES_MAX, Queue, Refused, Turn, Want};
 use crate::controller::{
-    AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Latency, Outcome, Transfer, fabrics_kind,
+    AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Joined, Latency, Outcome, Transfer,
+    fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
 use crate::spec::pdu::{Data, Flags, kind};
 use crate::spec::status::Status;
 use crate::tcp::wire;
+use std::sync::Arc;
 use zerocopy::FromBytes;
+
+/// Headers, padding and digests of an answer with data, and its response.
+const HEADERS_BYTES_MAX: usize = 512;
 
 impl Connection {
     /// Executes a command whose data have all arrived, and answers it.
     pub(super) fn execute(&mut self, sqe: &Sqe, want: Want, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
         let Want::Io(request) = want else {
             // Admin commands lock the device themselves.
-            turn.device = None;
+            self.weight = turn.device.take().map_or(self.weight, |device| device.weight());
             return self.admin(sqe, data, turn);
         };
         let namespace = turn.subsystem.namespace(sqe.nsid);
@@ -75,7 +81,7 @@ impl Connection {
     ) -> Outcome {
         let cache_enabled = self.queue.as_ref().is_some_and(|queue| queue.association.cache_enabled());
         let job = Job { nsid: sqe.nsid, request, now: turn.now, cache_enabled };
-        let device = turn.device.get_or_insert_with(|| turn.subsystem.device());
+        let device = turn.device.get_or_insert_with(|| turn.subsystem.turn(self.weight));
         match continued {
             false => turn.subsystem.execute(device, &job, &mut data),
             true => turn.subsystem.go_on(device, &job, &mut data),
@@ -87,8 +93,15 @@ impl Connection {
         let agreed = self.agreed.unwrap_or_default();
         let without_response = self.queue.as_ref().is_some_and(|queue| queue.no_flow_control);
         let emulated = turn.subsystem.latency() == Latency::Emulated;
+        if !self.hold_output(bytes as usize + HEADERS_BYTES_MAX, turn.out) {
+            let refused = Outcome { status: Status::INTERRUPTED, result: 0, done_at: turn.now, owes: None };
+            return self.complete(sqe, &refused, turn);
+        }
         let mut to = if emulated { turn.out.spare() } else { std::mem::take(turn.out.open()) };
         let start = to.len();
+        if start == 0 {
+            to.reserve_exact(bytes as usize + HEADERS_BYTES_MAX);
+        }
         let header = Data::new(sqe.head().cid(), 0, 0, bytes);
         let flags = Flags::new().with_last(true).with_success(without_response);
         let outcome = wire::put_data(&mut to, kind::C2H_DATA, flags, &header, agreed, bytes as usize, |to| {
@@ -102,8 +115,18 @@ impl Connection {
         if !outcome.status.is_success() {
             to.truncate(start);
         }
-        if !(outcome.status.is_success() && without_response) {
-            self.note(sqe, &outcome);
+        let data_suffice = outcome.status.is_success() && without_response;
+        if outcome.owes.is_some() {
+            let data = to.split_off(start);
+            self.unsettled.push(Unsettled { sqe: *sqe, outcome, data, data_suffice });
+            match emulated {
+                true => {}
+                false => *turn.out.open() = to,
+            }
+            return;
+        }
+        if !data_suffice {
+            self.note(sqe, outcome.status);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
         }
         match emulated {
@@ -114,7 +137,11 @@ impl Connection {
 
     /// Answers a command without data for the host.
     pub(super) fn complete(&mut self, sqe: &Sqe, outcome: &Outcome, turn: &mut Turn<'_>) {
-        self.note(sqe, outcome);
+        if outcome.owes.is_some() {
+            let unsettled = Unsettled { sqe: *sqe, outcome: *outcome, data: Vec::new(), data_suffice: false };
+            return self.unsettled.push(unsettled);
+        }
+        self.note(sqe, outcome.status);
         let cid = sqe.head().cid();
         match turn.subsystem.latency() {
             Latency::Emulated => {
@@ -126,9 +153,9 @@ impl Connection {
         }
     }
 
-    fn note(&self, sqe: &Sqe, outcome: &Outcome) {
-        if let Some(queue) = self.queue.as_ref().filter(|_| !outcome.status.is_success()) {
-            queue.association.log_error(queue.qid, sqe, outcome.status);
+    pub(super) fn note(&self, sqe: &Sqe, status: Status) {
+        if let Some(queue) = self.queue.as_ref().filter(|_| !status.is_success()) {
+            queue.association.log_error(queue.qid, sqe, status);
         }
     }
 
@@ -140,7 +167,10 @@ impl Connection {
         let Some(queue) = &self.queue else { return Err(End::Closed) };
         let mut page = Vec::new();
         match queue.association.admin(sqe, data, &mut page) {
-            AdminOutcome::Waits => self.event_requests += 1,
+            AdminOutcome::Waits => {}
+            AdminOutcome::Done(..) if !self.hold_output(page.len() + HEADERS_BYTES_MAX, turn.out) => {
+                return self.refuse(sqe, Status::INTERRUPTED, turn);
+            }
             AdminOutcome::Done(status, result) => {
                 let out = turn.out.open();
                 if status.is_success() && !page.is_empty() {
@@ -177,11 +207,33 @@ impl Connection {
     }
 
     fn connected_queue(&self, now: u64, sqe: &Sqe, data: &[u8]) -> Result<Queue, ConnectRefusal> {
+        let (association, joined, entries) = self.join(now, sqe, data)?;
+        let qid = joined.map_or(0, |joined| joined.qid);
+        let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
+        let seat = self.port.seat(association.hostnqn(), self.peer.ip(), 2 * PDU_BYTES_MAX).map_err(|full| {
+            if let Some(joined) = &joined {
+                association.leave(joined);
+            }
+            ConnectRefusal::full(full.reason())
+        })?;
+        if qid == 0 {
+            self.port.enter(&association);
+        }
+        // Connect itself was the first entry.
+        Ok(Queue { association, qid, joined, entries, head: 1 % entries, no_flow_control, seat })
+    }
+
+    /// The association that a Connect makes or joins, and its queue.
+    fn join(
+        &self,
+        now: u64,
+        sqe: &Sqe,
+        data: &[u8],
+    ) -> Result<(Arc<Association>, Option<Joined>, u16), ConnectRefusal> {
         if self.queue.is_some() {
             return Err(ConnectRefusal::AGAIN);
         }
         let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
-        let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
         let admin = (sqe.cdw10 >> 16) == 0;
         let allowed = |association: &Association| {
             let allowed = self.port.allowed.host(self.peer.ip(), association.hostnqn());
@@ -191,7 +243,6 @@ impl Connection {
             let address = self.port.address(self.local);
             let (association, entries) = Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
             allowed(&association)?;
-            self.port.enter(&association);
             (association, None, entries)
         } else {
             let association = self.port.find(data.cntlid).ok_or(ConnectRefusal::CONTROLLER)?;
@@ -199,9 +250,7 @@ impl Connection {
             let joined = association.join(sqe, &data)?;
             (association, Some(joined), joined.entries)
         };
-        let qid = joined.map_or(0, |joined| joined.qid);
-        // Connect itself was the first entry.
-        Ok(Queue { association, qid, joined, entries, head: 1 % entries, no_flow_control })
+        Ok((association, joined, entries))
     }
 }
 

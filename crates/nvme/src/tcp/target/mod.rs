@@ -6,7 +6,8 @@
 //! ```
 //! Invariants: the first PDU is ICReq and the first command Connect; a payload is copied once, between its PDU and the
 //! image; memory is bounded, whatever arrives: transfers are granted up to a limit, commands up to the queue's size,
-//! output up to `OUT_BYTES_MAX` before the caller must send it. Absent: sockets and clocks.
+//! output up to `OUT_BYTES_MAX` before the caller must send it, and all of it is charged to the host (`quota`). One call
+//! executes what fits in a slice of the device, or one command. Absent: sockets and clocks.
 
 mod cids;
 mod execute;
@@ -14,24 +15,26 @@ mod later;
 mod output;
 mod port;
 mod transfers;
+mod unsettled;
 
 pub use output::Output;
 pub use port::{Advertised, Allowed, Port, canonical};
 
+use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
 use crate::controller::{
-    Association, ConnectRefusal, IN_CAPSULE_BYTES, IoRequest, Joined, Outcome, QUEUE_ENTRIES_MAX, Subsystem,
-    TRANSFER_BYTES_MAX, Transfer, admin_transfer, fabrics_kind,
+    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome, QUEUE_ENTRIES_MAX,
+    Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer, fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{FatalError, Flags, Ic, kind, offset};
 use crate::spec::status::Status;
 use later::Later;
-use remap_ssd_device::Device;
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use transfers::{Arrived, Transfers};
+use unsettled::Unsettled;
 
 /// Data of one H2CData that we accept.
 pub const H2C_BYTES_MAX: u32 = 128 << 10;
@@ -39,6 +42,8 @@ pub const H2C_BYTES_MAX: u32 = 128 << 10;
 const PSDT_SGL: u8 = 1;
 /// Completions that are not due yet, after which no more is executed.
 const LATER_BYTES_MAX: usize = 16 << 20;
+/// Output is charged in steps.
+const OUTPUT_STEP: usize = 64 << 10;
 /// Output after which no more is executed before it is sent.
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// Largest PDU that can arrive: its buffer must hold it whole.
@@ -55,6 +60,8 @@ struct Queue {
     head: u16,
     /// The host does not look at the queue head.
     no_flow_control: bool,
+    /// What the connection may hold.
+    seat: Seat,
 }
 
 /// What will be executed.
@@ -102,8 +109,8 @@ impl From<Fault> for End {
 struct Turn<'a> {
     now: u64,
     subsystem: &'a Subsystem,
-    /// Locked from the first I/O command on, until the end of the call or the next admin command.
-    device: Option<MutexGuard<'a, Device>>,
+    /// From the first I/O command on, until the end of the call or the next admin command.
+    device: Option<DeviceTurn<'a>>,
     out: &'a mut Output,
 }
 
@@ -116,8 +123,13 @@ pub struct Connection {
     queue: Option<Queue>,
     transfers: Transfers,
     later: Later,
-    event_requests: usize,
     refused: Option<Refused>,
+    /// Executed, and not acknowledged before they are durable.
+    unsettled: Vec<Unsettled>,
+    /// Bytes charged for what is to be sent.
+    output_bytes: usize,
+    /// What the last turn at the device was like.
+    weight: Weight,
 }
 
 impl Connection {
@@ -131,8 +143,10 @@ impl Connection {
             queue: None,
             transfers: Transfers::default(),
             later: Later::default(),
-            event_requests: 0,
             refused: None,
+            unsettled: Vec::new(),
+            output_bytes: 0,
+            weight: Weight::default(),
         }
     }
 
@@ -153,7 +167,7 @@ impl Connection {
 
     /// Is nothing under way?
     pub fn is_idle(&self) -> bool {
-        self.later.len() == 0 && self.transfers.len() == 0
+        self.later.len() == 0 && self.transfers.len() == 0 && self.unsettled.is_empty()
     }
 
     /// Appends what is due.
@@ -165,13 +179,18 @@ impl Connection {
         }
     }
 
-    /// Looks after what depends on time alone: keep-alive and events.
+    /// Looks after what depends on time alone: keep-alive and events. To be called when all that the host has sent was
+    /// received: what it sent in time counts, however late it is looked at.
     ///
     /// # Errors
     /// The association is dead, or has been reset.
     pub fn tick(&mut self, now: u64, out: &mut Output) -> Result<(), End> {
         let Some(queue) = &self.queue else { return Ok(()) };
-        if queue.association.is_dead(now) {
+        if queue.association.is_closed() {
+            return Err(End::Closed);
+        }
+        // Only the admin queue's thread knows that everything its host sent was looked at.
+        if queue.qid == 0 && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
         if queue.joined.is_some_and(|joined| !queue.association.has(&joined)) {
@@ -180,7 +199,6 @@ impl Connection {
         if queue.qid == 0
             && let Some((cid, result)) = queue.association.event()
         {
-            self.event_requests -= 1;
             self.respond(cid, Status::SUCCESS, result, out.open());
         }
         Ok(())
@@ -199,7 +217,14 @@ impl Connection {
         let mut start;
         let result = loop {
             start = at;
-            if turn.out.len() >= OUT_BYTES_MAX || self.later.bytes() >= LATER_BYTES_MAX {
+            if turn.out.len() >= OUT_BYTES_MAX
+                || self.later.bytes() >= LATER_BYTES_MAX
+                || self.waits_for_memory(turn.out)
+            {
+                break Ok(());
+            }
+            // Others have the device before the next command, and what there is to answer is answered.
+            if turn.device.as_ref().is_some_and(DeviceTurn::is_used_up) {
                 break Ok(());
             }
             let data_max = IN_CAPSULE_BYTES.max(H2C_BYTES_MAX) as usize;
@@ -214,6 +239,9 @@ impl Connection {
                 Err(fault) => break Err(End::Fatal(fault)),
             }
         };
+        if let Some(device) = &turn.device {
+            self.weight = device.weight();
+        }
         drop(turn);
         if at > 0
             && let Some(queue) = &self.queue
@@ -253,7 +281,9 @@ impl Connection {
 
     fn command(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
         let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
-        let under_way = self.transfers.len() + self.later.len() + self.event_requests;
+        let events =
+            self.queue.as_ref().filter(|queue| queue.qid == 0).map_or(0, |queue| queue.association.event_requests());
+        let under_way = self.transfers.len() + self.later.len() + self.unsettled.len() + events;
         if under_way >= usize::from(self.queue.as_ref().map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries)) {
             // The host takes no part in flow control, or does not keep to it: there is no place for this command.
             return Err(Fault::from(FatalError::Sequence).into());
@@ -289,7 +319,7 @@ impl Connection {
         match sqe.sgl.identifier {
             Sgl::TRANSPORT if matches!(transfer, Transfer::FromHost(_)) => {
                 self.transfers.add(sqe, want, bytes as u32);
-                self.transfers.grant(self.agreed.unwrap_or_default(), turn.out.open());
+                self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
                 Ok(())
             }
             _ => self.execute(&sqe, want, pdu.data.get(..bytes).unwrap_or_default(), turn),
@@ -327,7 +357,8 @@ impl Connection {
     /// Is a command of this identifier under way?
     fn is_under_way(&self, cid: u16) -> bool {
         let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
-        self.transfers.has(cid) || self.later.has(cid) || self.queue.as_ref().is_some_and(event)
+        let unsettled = || self.unsettled.iter().any(|one| one.sqe.head().cid() == cid);
+        self.transfers.has(cid) || self.later.has(cid) || unsettled() || self.queue.as_ref().is_some_and(event)
     }
 
     /// What a command wants, and the data it moves.
@@ -375,6 +406,9 @@ impl Connection {
         if incoming.damaged {
             return self.damaged(tag, last, turn);
         }
+        if incoming.refused {
+            return self.pass_over(tag, last, turn);
+        }
         let (sqe, want, before) = (incoming.sqe, incoming.want, incoming.outcome);
         let at = incoming.executed() - pdu.data.len() as u32;
         let part = match (incoming.gathered.is_empty(), want) {
@@ -388,7 +422,13 @@ impl Connection {
             }
         } else if let Some(incoming) = self.transfers.get(tag) {
             if incoming.gathered.is_empty() {
-                incoming.gathered.reserve_exact((incoming.total - at) as usize);
+                let rest = (incoming.total - at) as usize;
+                if !self.queue.as_mut().is_none_or(|queue| queue.seat.hold(rest)) {
+                    incoming.refused = true;
+                    return self.pass_over(tag, last, turn);
+                }
+                incoming.gathered.reserve_exact(rest);
+                incoming.charged = rest;
             }
             incoming.gathered.extend_from_slice(pdu.data);
         }
@@ -396,6 +436,9 @@ impl Connection {
             return Ok(());
         }
         let Some(incoming) = self.transfers.finish(tag) else { return Ok(()) };
+        if let Some(queue) = &mut self.queue {
+            queue.seat.give_back(incoming.charged);
+        }
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
         let rest = match want {
             Want::Io(request) if at > 0 && len > 0 => self.part(&sqe, &request, at, len, true, turn),
@@ -409,7 +452,7 @@ impl Connection {
             }
             (Some(outcome), None) => self.complete(&sqe, &outcome, turn),
         }
-        self.transfers.grant(self.agreed.unwrap_or_default(), turn.out.open());
+        self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
         Ok(())
     }
 
@@ -422,10 +465,55 @@ impl Connection {
             return Ok(());
         }
         let Some(incoming) = self.transfers.finish(tag) else { return Ok(()) };
-        let outcome = Outcome { status: Status::TRANSIENT_TRANSPORT, result: 0, done_at: turn.now };
+        let outcome = Outcome { status: Status::TRANSIENT_TRANSPORT, result: 0, done_at: turn.now, owes: None };
         self.complete(&incoming.sqe, &outcome, turn);
-        self.transfers.grant(self.agreed.unwrap_or_default(), turn.out.open());
+        self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
         Ok(())
+    }
+
+    /// Data for which there is no memory: the command ends with its last, and the host may try again.
+    fn pass_over(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
+        if last && let Some(incoming) = self.transfers.finish(tag) {
+            self.refuse(&incoming.sqe, Status::INTERRUPTED, turn)?;
+            self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+        }
+        Ok(())
+    }
+
+    /// Is something to be sent, and no memory for as much again?
+    fn waits_for_memory(&self, out: &Output) -> bool {
+        let Some(queue) = &self.queue else { return false };
+        let held = out.len() + self.later.bytes();
+        held > 0
+            && held + 2 * TRANSFER_BYTES_MAX as usize > self.output_bytes
+            && !queue.seat.has_room(2 * TRANSFER_BYTES_MAX as usize)
+    }
+
+    /// Charges the room for an answer of so many bytes; `false` if there is none.
+    fn hold_output(&mut self, bytes: usize, out: &Output) -> bool {
+        let Some(queue) = &mut self.queue else { return true };
+        // Buffers that grow are up to twice as large as what is in them.
+        let open = if out.open_is_empty() { bytes } else { 2 * (out.open_len() + bytes) };
+        let wanted = (open + out.whole_bytes() + self.later.bytes()).next_multiple_of(OUTPUT_STEP);
+        if wanted <= self.output_bytes || queue.seat.hold(wanted - self.output_bytes) {
+            self.output_bytes = self.output_bytes.max(wanted);
+            return true;
+        }
+        false
+    }
+
+    /// Everything has been sent: gives back memory that is held for later use, if the connection rests or memory is short.
+    pub fn sent(&mut self, rests: bool, out: &mut Output) {
+        let Some(queue) = &mut self.queue else { return };
+        if self.output_bytes > 0 && (rests || queue.seat.is_pressed()) && self.later.len() == 0 && out.is_empty() {
+            out.release();
+            queue.seat.give_back(std::mem::take(&mut self.output_bytes));
+        }
+    }
+
+    /// When the data that the host was asked for first, and has not sent yet, were asked for.
+    pub fn waits_for_data_since(&self) -> Option<u64> {
+        self.transfers.oldest_grant()
     }
 
     fn respond(&self, cid: u16, status: Status, result: u64, out: &mut Vec<u8>) {

@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
-/// Buffers kept, and how large.
+/// What is left of a buffer that is given back.
+const SHRUNK_BYTES: usize = 4 << 10;
+/// Buffers kept, and how large they are together.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 2 << 20;
 /// Buffers of one write.
@@ -19,6 +21,8 @@ pub struct Output {
     open: Vec<u8>,
     full_bytes: usize,
     spare: Vec<Vec<u8>>,
+    /// Their capacity.
+    spare_bytes: usize,
 }
 
 impl Output {
@@ -31,6 +35,22 @@ impl Output {
         self.len() == 0
     }
 
+    pub(super) fn open_is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+    pub(super) fn open_len(&self) -> usize {
+        self.open.len()
+    }
+    /// Bytes in buffers that are full, or kept for later use.
+    pub(super) fn whole_bytes(&self) -> usize {
+        self.full_bytes + self.spare_bytes
+    }
+    /// Gives back what is kept for later use.
+    pub(super) fn release(&mut self) {
+        (self.spare, self.spare_bytes) = (Vec::new(), 0);
+        self.open.shrink_to(SHRUNK_BYTES);
+    }
+
     /// The buffer that is being filled.
     pub(super) fn open(&mut self) -> &mut Vec<u8> {
         &mut self.open
@@ -38,7 +58,9 @@ impl Output {
 
     /// An empty buffer.
     pub(super) fn spare(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
+        let spare = self.spare.pop().unwrap_or_default();
+        self.spare_bytes -= spare.capacity();
+        spare
     }
 
     /// A whole buffer, behind all that is there.
@@ -91,8 +113,10 @@ impl Output {
     }
 
     fn keep(&mut self, mut bytes: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes.capacity()) {
+        let capacity = bytes.capacity();
+        if self.spare.len() < SPARE_MAX && capacity > 0 && self.spare_bytes + capacity <= SPARE_BYTES_MAX {
             bytes.clear();
+            self.spare_bytes += capacity;
             self.spare.push(bytes);
         }
     }

@@ -3,6 +3,7 @@
 //! Absent: connections.
 
 use crate::controller::{Association, Subsystem};
+use crate::tcp::quota::{Full, Quotas, Seat, Shares};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -52,12 +53,18 @@ pub struct Port {
     pub(super) allowed: Allowed,
     advertised: Option<Advertised>,
     associations: Mutex<HashMap<u16, Weak<Association>>>,
+    quotas: Arc<Quotas>,
 }
 
 impl Port {
     /// A port to a subsystem.
     pub fn new(subsystem: Arc<Subsystem>, allowed: Allowed) -> Self {
-        Self { subsystem, allowed, advertised: None, associations: Mutex::default() }
+        // Without a server around it there is nobody to share with.
+        let all = usize::MAX;
+        let shares =
+            Shares { connections: all, connections_of_host: all, connections_of_address: all, memory_bytes: all };
+        let quotas = Arc::new(Quotas::new(shares));
+        Self { subsystem, allowed, advertised: None, associations: Mutex::default(), quotas }
     }
     /// The same, but discovery names another address.
     pub fn advertised(mut self, advertised: Option<Advertised>) -> Self {
@@ -70,6 +77,14 @@ impl Port {
             Some(Advertised { address, port }) => SocketAddr::new(address, port.unwrap_or(local.port())),
             None => canonical(local),
         }
+    }
+    /// The same, with what hosts may take.
+    pub(in crate::tcp) fn shared(mut self, shares: Shares) -> Self {
+        self.quotas = Arc::new(Quotas::new(shares));
+        self
+    }
+    pub(super) fn seat(&self, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+        self.quotas.seat(host, address, bytes)
     }
     /// The subsystem.
     pub fn subsystem(&self) -> &Arc<Subsystem> {

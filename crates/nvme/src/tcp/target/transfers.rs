@@ -21,7 +21,12 @@ pub(super) struct Incoming {
     /// Bytes asked for, and received.
     pub total: u32,
     received: u32,
-    granted: bool,
+    /// When the host was asked for them.
+    granted: Option<u64>,
+    /// There is no memory for them: they are passed over.
+    pub refused: bool,
+    /// Bytes charged for what is gathered.
+    pub charged: usize,
     /// What has been received and not executed.
     pub gathered: Vec<u8>,
     /// How its first parts ended, if some were executed as they arrived.
@@ -74,21 +79,22 @@ impl Transfers {
         let tag = self.next_tag;
         self.next_tag = tag.wrapping_add(1);
         let (gathered, outcome) = (Vec::new(), None);
-        let (received, granted, damaged) = (0, false, false);
+        let (received, granted, refused, charged, damaged) = (0, None, false, 0, false);
         self.cids.insert(sqe.head().cid());
-        self.incoming.insert(tag, Incoming { sqe, want, total, received, granted, gathered, outcome, damaged });
+        let incoming = Incoming { sqe, want, total, received, granted, refused, charged, gathered, outcome, damaged };
+        self.incoming.insert(tag, incoming);
         self.waiting.push_back(tag);
     }
 
     /// Asks for the data of waiting commands, as far as memory goes.
-    pub fn grant(&mut self, agreed: Agreement, out: &mut Vec<u8>) {
+    pub fn grant(&mut self, agreed: Agreement, now: u64, out: &mut Vec<u8>) {
         while let Some(tag) = self.waiting.front().copied()
             && let Some(incoming) = self.incoming.get_mut(&tag)
             && (self.granted_bytes == 0 || self.granted_bytes + u64::from(incoming.total) <= GRANTED_BYTES_MAX)
         {
             self.waiting.pop_front();
             self.granted_bytes += u64::from(incoming.total);
-            incoming.granted = true;
+            incoming.granted = Some(now);
             let data = Data::new(incoming.sqe.head().cid(), tag, 0, incoming.total);
             wire::put(out, kind::R2T, Flags::new(), &data, agreed);
         }
@@ -97,7 +103,7 @@ impl Transfers {
     /// Checks that data belong to a transfer and are its next; they count as received from now on.
     pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, Fault> {
         let header = wire::data_header(pdu)?;
-        let incoming = self.incoming.get_mut(&header.ttag).filter(|incoming| incoming.granted);
+        let incoming = self.incoming.get_mut(&header.ttag).filter(|incoming| incoming.granted.is_some());
         let incoming = incoming.ok_or(Fault::field(offset::TTAG))?;
         if header.cid != incoming.sqe.head().cid() {
             return Err(Fault::field(offset::CID));
@@ -115,6 +121,11 @@ impl Transfers {
         }
         // The caller gathers or executes them.
         Ok(Arrived { tag: header.ttag, last })
+    }
+
+    /// When the first of those that are not complete was granted.
+    pub fn oldest_grant(&self) -> Option<u64> {
+        self.incoming.values().filter_map(|incoming| incoming.granted).min()
     }
 
     pub fn get(&mut self, tag: u16) -> Option<&mut Incoming> {

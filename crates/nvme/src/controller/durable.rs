@@ -1,0 +1,129 @@
+//! Group commit: whoever waits until something is durable waits together.
+//!
+//! A command that asks for durability is executed like any other; how far the history of the device reached then is what must be
+//! durable before the command is acknowledged (`Outcome::owes`). One of the threads that wait makes it so, and with it all that
+//! was executed before it began: for the others, if they wait for no more than that. The device is not held meanwhile.
+//!
+//! Invariants: one commit at a time; what has been durable once is not asked for again, so that a flush behind which nothing
+//! was written costs nothing. Absent: why it is durable (`remap_ssd_media::folder::Commit`).
+
+use super::io::Outcome;
+use super::subsystem::Subsystem;
+use crate::spec::status::Status;
+use remap_ssd_media::folder::{Commit, Position};
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+#[derive(Default)]
+struct State {
+    /// Everything before it is durable.
+    until: Option<Position>,
+    under_way: bool,
+    /// The disk has failed: nothing will be durable any more.
+    failed: bool,
+    commits: u64,
+}
+
+/// What is durable, and who waits for more.
+#[derive(Default)]
+pub(super) struct Durable {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Durable {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends a commit, one that panicked too: others must not wait for it.
+struct UnderWay<'a> {
+    durable: &'a Durable,
+    until: io::Result<Option<Position>>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.durable.state();
+        state.under_way = false;
+        match &self.until {
+            Ok(until) => state.until = state.until.max(*until),
+            Err(_) => state.failed = true,
+        }
+        self.durable.changed.notify_all();
+    }
+}
+
+impl Subsystem {
+    /// Waits until everything before a position is durable. The caller must not have the device.
+    ///
+    /// # Errors
+    /// Write Fault: the disk has failed, and nothing may be acknowledged any more.
+    pub fn make_durable(&self, wanted: Position) -> Result<(), Status> {
+        let mut state = self.durable.state();
+        loop {
+            if state.failed {
+                return Err(Status::WRITE_FAULT);
+            }
+            if state.until >= Some(wanted) {
+                return Ok(());
+            }
+            if !state.under_way {
+                state.under_way = true;
+                state.commits += 1;
+                drop(state);
+                self.commit();
+                state = self.durable.state();
+                continue;
+            }
+            state = self.durable.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Pays what a command owes before it is acknowledged; the caller must not have the device.
+    pub fn settle(&self, outcome: Outcome) -> Outcome {
+        let Some(wanted) = outcome.owes else { return outcome };
+        match self.make_durable(wanted) {
+            Ok(()) => Outcome { owes: None, ..outcome },
+            // What the command itself said is of no use if it may be forgotten.
+            Err(status) => Outcome { owes: None, status, result: 0, ..outcome },
+        }
+    }
+
+    fn commit(&self) {
+        let failed = || Err(io::Error::other("the commit did not end"));
+        let mut under_way = UnderWay { durable: &self.durable, until: failed() };
+        let begun = self.device().begin_commit();
+        under_way.until = match begun {
+            Ok(None) => Ok(None),
+            Ok(Some(commit)) => self.write(commit).map(Some),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &under_way.until {
+            self.device().commit_failed(error);
+        }
+    }
+
+    fn write(&self, mut commit: Commit) -> io::Result<Position> {
+        commit.write_contents()?;
+        self.device().vouch(&mut commit)?;
+        let until = commit.write_journal()?;
+        self.device().finish_commit(until);
+        Ok(until)
+    }
+
+    /// How often the disk was asked to make everything durable for those that wait.
+    pub fn commits(&self) -> u64 {
+        self.durable.state().commits
+    }
+
+    /// Everything acknowledged so far becomes durable: for a host that shuts its controller down.
+    ///
+    /// # Errors
+    /// As `make_durable`.
+    pub(super) fn flush_all(&self) -> Result<(), Status> {
+        let owed = self.device().ftl().media().position();
+        owed.map_or(Ok(()), |wanted| self.make_durable(wanted))
+    }
+}

@@ -1,0 +1,86 @@
+//! Writing to a peer that may not read.
+//!
+//! The socket gives up waiting every now and then (its send time-out), and here is decided whether to go on. A peer has to take
+//! `STEP_BYTES`, or all there is, within the limit: one that takes a byte now and then is not waited for either.
+//! Absent: what is written.
+
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::time::{Duration, Instant};
+
+const STEP_BYTES: usize = 64 << 10;
+
+/// A socket that is written to while its peer reads.
+pub(super) struct Patient<'a, W> {
+    socket: &'a mut W,
+    within: Duration,
+    /// Since when the next step is waited for, if it is.
+    since: Option<Instant>,
+    taken: usize,
+}
+
+impl<'a, W: Write> Patient<'a, W> {
+    pub fn new(socket: &'a mut W, within: Duration) -> Self {
+        Self { socket, within, since: None, taken: 0 }
+    }
+
+    fn written(&mut self, wanted: usize, mut write: impl FnMut(&mut W) -> io::Result<usize>) -> io::Result<usize> {
+        loop {
+            match write(self.socket) {
+                Ok(written) => {
+                    self.taken += written;
+                    if written < wanted && self.since.is_none_or(|_| self.taken >= STEP_BYTES) {
+                        (self.since, self.taken) = (Some(Instant::now()), 0);
+                    }
+                    return Ok(written);
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if self.since.get_or_insert_with(Instant::now).elapsed() >= self.within {
+                        return Err(io::Error::new(ErrorKind::TimedOut, "its host does not read what it asked for"));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl<W: Write> Write for Patient<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.written(bytes.len(), |socket| socket.write(bytes))
+    }
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let wanted = slices.iter().map(|slice| slice.len()).sum();
+        self.written(wanted, |socket| socket.write_vectored(slices))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes this many bytes, one in a millisecond.
+    struct Trickle(usize);
+
+    impl Write for Trickle {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(1));
+            self.0 = self.0.checked_sub(1).ok_or(ErrorKind::WouldBlock)?;
+            Ok(1)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_waited_for_once_and_no_longer() {
+        let began = Instant::now();
+        let (mut trickle, within) = (Trickle(3), Duration::from_millis(50));
+        let error = Patient::new(&mut trickle, within).write_all(&[0; 100]).expect_err("it stops");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!((within..10 * within).contains(&began.elapsed()), "{:?}", began.elapsed());
+    }
+}

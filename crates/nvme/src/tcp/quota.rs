@@ -1,0 +1,236 @@
+//! What hosts may take of the server: connections and memory, each host by itself and all of them together.
+//!
+//! A host is known by its name (NQN) once it has connected a queue, and names can be invented: so addresses have a share too.
+//! What a connection holds is charged when it grows and given back when it shrinks or ends: its input buffer, answers that are
+//! not sent yet, and data that wait for the rest of theirs. One host may have half of the memory.
+//!
+//! Invariants: no charge passes a limit; whatever ends a connection gives back its seat and its charge. Absent: the device's own
+//! memory, threads' stacks, the system's socket buffers, and connections without a queue, which are few and small (`server`).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Shares of one host or address, and of all.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Shares {
+    pub connections: usize,
+    pub connections_of_host: usize,
+    pub connections_of_address: usize,
+    pub memory_bytes: usize,
+}
+
+/// Why there is no seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tcp) enum Full {
+    /// All connections are taken.
+    Server,
+    /// Those of the host are.
+    Host,
+    /// Those of the address are.
+    Address,
+    /// The memory is.
+    Memory,
+}
+
+impl Full {
+    /// The reason, for a log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Server => "the server has all the connections that it takes",
+            Self::Host => "its host has all the connections that one host may have",
+            Self::Address => "its address has all the connections that one address may have",
+            Self::Memory => "the server's memory for connections is used up",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Seats {
+    all: usize,
+    of_host: HashMap<String, (usize, Arc<AtomicUsize>)>,
+    of_address: HashMap<IpAddr, usize>,
+}
+
+/// All that is taken.
+pub(in crate::tcp) struct Quotas {
+    shares: Shares,
+    seats: Mutex<Seats>,
+    bytes: AtomicUsize,
+}
+
+/// Adds, unless the sum would pass a limit.
+fn charge(account: &AtomicUsize, bytes: usize, limit: usize) -> bool {
+    let add = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= limit);
+    account.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+}
+
+impl Quotas {
+    pub fn new(shares: Shares) -> Self {
+        Self { shares, seats: Mutex::default(), bytes: AtomicUsize::new(0) }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn memory_of_host(&self) -> usize {
+        self.shares.memory_bytes / 2
+    }
+
+    /// A seat for a connection that a queue is connected on, which holds so many bytes from now on.
+    pub fn seat(self: &Arc<Self>, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
+        let mut seats = self.seats();
+        let taken_by_host = seats.of_host.get(host).map_or(0, |(count, _)| *count);
+        let taken_by_address = seats.of_address.get(&address).copied().unwrap_or(0);
+        if seats.all >= self.shares.connections {
+            return Err(Full::Server);
+        }
+        if taken_by_host >= self.shares.connections_of_host {
+            return Err(Full::Host);
+        }
+        if taken_by_address >= self.shares.connections_of_address {
+            return Err(Full::Address);
+        }
+
+        let known = seats.of_host.get(host).map(|(_, bytes)| bytes.clone());
+        let mut seat = Seat {
+            quotas: self.clone(),
+            host: host.to_owned(),
+            of_host: known.unwrap_or_default(),
+            address,
+            bytes: 0,
+            least: 0,
+            seated: false,
+        };
+        if !seat.hold(bytes) {
+            return Err(Full::Memory);
+        }
+        seat.least = bytes;
+
+        seat.seated = true;
+        seats.all += 1;
+        seats.of_host.entry(seat.host.clone()).or_insert_with(|| (0, seat.of_host.clone())).0 += 1;
+        *seats.of_address.entry(address).or_default() += 1;
+        Ok(seat)
+    }
+
+    /// Bytes charged to all connections.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection's place, and what it holds.
+pub(in crate::tcp) struct Seat {
+    quotas: Arc<Quotas>,
+    host: String,
+    of_host: Arc<AtomicUsize>,
+    address: IpAddr,
+    bytes: usize,
+    /// What it holds as long as it exists.
+    least: usize,
+    seated: bool,
+}
+
+impl Seat {
+    /// Charges so many bytes more; `false`, and nothing is charged, if that would be too many.
+    pub fn hold(&mut self, bytes: usize) -> bool {
+        let quotas = &self.quotas;
+        if !charge(&self.of_host, bytes, quotas.memory_of_host()) {
+            return false;
+        }
+        if !charge(&quotas.bytes, bytes, quotas.shares.memory_bytes) {
+            self.of_host.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes += bytes;
+        true
+    }
+
+    /// Would so many bytes more be too many now?
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let fits = |account: &AtomicUsize, limit: usize| account.load(Ordering::Relaxed).saturating_add(bytes) <= limit;
+        fits(&self.of_host, self.quotas.memory_of_host()) && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
+    }
+
+    /// Is memory short, so that what is held for later use is better given back?
+    pub fn is_pressed(&self) -> bool {
+        !self.has_room(self.quotas.memory_of_host() / 2)
+    }
+
+    /// Gives back so many bytes of what was charged.
+    pub fn give_back(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.of_host.fetch_sub(bytes, Ordering::Relaxed);
+        self.quotas.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
+        if !self.seated {
+            return;
+        }
+
+        let mut seats = self.quotas.seats();
+        seats.all -= 1;
+        if let Some((count, _)) = seats.of_host.get_mut(&self.host) {
+            *count -= 1;
+            if *count == 0 {
+                seats.of_host.remove(&self.host);
+            }
+        }
+        if let Some(count) = seats.of_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                seats.of_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn quotas(memory_bytes: usize) -> Arc<Quotas> {
+        let shares = Shares { connections: 6, connections_of_host: 2, connections_of_address: 5, memory_bytes };
+        Arc::new(Quotas::new(shares))
+    }
+
+    #[test]
+    fn a_host_and_an_address_have_their_shares_of_the_connections_and_the_server_its_own() {
+        let quotas = quotas(1000);
+        let seat = |host: &str, address: IpAddr| quotas.seat(host, address, 1);
+        let first = [seat("a", HERE), seat("a", HERE)].map(|seat| seat.ok().expect("within the share"));
+        assert_eq!(seat("a", HERE).err(), Some(Full::Host));
+        let _others = ["b", "c", "d"].map(|host| seat(host, HERE).ok().expect("within the share"));
+        assert_eq!(seat("e", HERE).err(), Some(Full::Address));
+        let _elsewhere = seat("e", IpAddr::from([10, 0, 0, 1])).ok().expect("another address");
+        assert_eq!(seat("f", IpAddr::from([10, 0, 0, 2])).err(), Some(Full::Server));
+        drop(first);
+        assert!(seat("a", HERE).is_ok(), "what has ended counts no more");
+    }
+
+    #[test]
+    fn a_host_has_half_of_the_memory_and_gives_back_what_it_had() {
+        let quotas = quotas(1000);
+        let mut one = quotas.seat("a", HERE, 100).ok().expect("room");
+        let mut two = quotas.seat("a", HERE, 100).ok().expect("room");
+        assert!(one.hold(200) && !two.hold(101) && two.hold(100), "500 for one host");
+        let mut other = quotas.seat("b", HERE, 100).ok().expect("another host has its own");
+        assert!(other.hold(400) && !other.hold(1));
+        assert_eq!(quotas.seat("c", HERE, 1).err(), Some(Full::Memory));
+        one.give_back(200);
+        assert!(two.hold(200));
+        drop((one, two, other));
+        assert_eq!(quotas.bytes(), 0);
+    }
+}

@@ -1,0 +1,47 @@
+//! Commands that were executed and are acknowledged only when they are durable.
+//!
+//! All that were received together are settled together: one commit for a queue full of writes with FUA.
+//! Invariant: if the disk has failed none of them is acknowledged. Absent: the commit (`controller::durable`).
+
+use super::{Connection, Latency, Output};
+use crate::controller::Outcome;
+use crate::spec::command::Sqe;
+
+/// A command that waits until it is durable.
+pub(super) struct Unsettled {
+    pub sqe: Sqe,
+    pub outcome: Outcome,
+    /// Data for the host, as a PDU; empty if there are none.
+    pub data: Vec<u8>,
+    /// The data say that it was successful: no response follows.
+    pub data_suffice: bool,
+}
+
+impl Connection {
+    /// Are there commands that `settle` has to acknowledge?
+    pub fn owes(&self) -> bool {
+        !self.unsettled.is_empty()
+    }
+
+    /// Waits until everything that was executed is durable, and acknowledges it.
+    pub fn settle(&mut self, out: &mut Output) {
+        let Some(wanted) = self.unsettled.iter().filter_map(|one| one.outcome.owes).max() else { return };
+        let port = self.port.clone();
+        let settled = port.subsystem().make_durable(wanted);
+        let emulated = port.subsystem().latency() == Latency::Emulated;
+
+        for Unsettled { sqe, outcome, data, data_suffice } in std::mem::take(&mut self.unsettled) {
+            let status = settled.err().unwrap_or(outcome.status);
+            let result = if settled.is_ok() { outcome.result } else { 0 };
+            let mut answer = if settled.is_ok() { data } else { Vec::new() };
+            if settled.is_err() || !data_suffice {
+                self.note(&sqe, status);
+                self.respond(sqe.head().cid(), status, result, &mut answer);
+            }
+            match emulated {
+                true => self.later.put(outcome.done_at, sqe.head().cid(), answer),
+                false => out.open().extend_from_slice(&answer),
+            }
+        }
+    }
+}
