@@ -32,6 +32,7 @@ impl Log for Lines {
 pub struct Rig {
     pub address: SocketAddr,
     pub lines: Lines,
+    pub subsystem: Arc<Subsystem>,
     stopper: Stopper,
     thread: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -47,13 +48,14 @@ impl Rig {
 
     pub fn limited(device: Device, namespaces: &[NamespaceSpec], latency: Latency, limits: Limits) -> Self {
         let subsystem = Subsystem::new(device, NQN, namespaces, latency, true, Health::default()).expect("possible");
-        let port = Port::new(Arc::new(subsystem), Allowed { anybody: true, ..Allowed::default() });
+        let subsystem = Arc::new(subsystem);
+        let port = Port::new(subsystem.clone(), Allowed { anybody: true, ..Allowed::default() });
         let lines = Lines::default();
         let local = "127.0.0.1:0".parse().expect("an address");
         let server = Server::bind_with(local, port, Box::new(lines.clone()), limits).expect("a free port");
         let (address, stopper) = (server.address().expect("bound"), server.stopper().expect("bound"));
         let thread = Some(std::thread::spawn(|| server.run()));
-        Self { address, lines, stopper, thread }
+        Self { address, lines, subsystem, stopper, thread }
     }
 
     pub fn new() -> Self {

@@ -1,0 +1,173 @@
+//! Long commands of one host, and what others notice of them.
+
+mod kit;
+
+use kit::Rig;
+use remap_ssd_nvme::controller::Latency;
+use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, FeatureCdw10, RwCdw12, Sqe};
+use remap_ssd_nvme::spec::opcode::{admin, io};
+use remap_ssd_nvme::tcp::client::{Call, Client, Options, entry};
+use remap_ssd_nvme::tcp::server::Limits;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+const PAGE: usize = 4096;
+/// Pages of the device, and of what a copy reads and writes.
+const PAGES: u32 = 32 << 10;
+const HALF: u32 = PAGES / 2;
+
+fn rig(limits: Limits) -> Rig {
+    Rig::limited(kit::device(u64::from(PAGES) * PAGE as u64, false), &[], Latency::None, limits)
+}
+
+fn host(rig: &Rig, name: &str) -> Client {
+    let options =
+        Options { hostnqn: format!("nqn.2026-11.test:{name}"), subnqn: Some(kit::NQN.into()), ..Options::default() };
+    Client::connect(rig.address, options).expect("it listens")
+}
+
+/// A Copy of the lower half of the device to the upper one.
+fn copy() -> (Sqe, CopyRange) {
+    let mut sqe = entry(io::COPY, 1);
+    sqe.cdw10 = HALF;
+    sqe.cdw12 = CopyCdw12::new().with_nr_z(0).into_bits();
+    (sqe, CopyRange::new(0, (HALF - 1) as u16))
+}
+
+/// Sends as many commands as a queue takes, again and again; how often another host reads meanwhile.
+fn reads_during(attack: impl Fn(&mut Client) + Sync) -> u32 {
+    let rig = rig(Limits::default());
+    let (mut attacker, mut reader) = (host(&rig, "attacker"), host(&rig, "reader"));
+    // Something to read, and to copy.
+    for first in (0..u64::from(HALF)).step_by(256) {
+        attacker.write(first, &[7; 256 * PAGE]).expect("served");
+    }
+
+    let (over, reads) = (AtomicBool::new(false), AtomicU32::new(0));
+    let slices = rig.subsystem.slices();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            attack(&mut attacker);
+            over.store(true, Ordering::SeqCst);
+        });
+        while !over.load(Ordering::SeqCst) {
+            assert_eq!(reader.read(9, 1).expect("it is not dropped"), vec![7; PAGE]);
+            reads.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    assert!(rig.subsystem.slices() > slices + 50, "long commands are done in slices");
+    drop((attacker, reader));
+    rig.stop();
+    reads.into_inner()
+}
+
+fn together(client: &mut Client, call: Call<'_>, count: usize) {
+    let answers = client.queue(|queue| queue.calls(&vec![call; count])).expect("served");
+    assert!(answers.iter().all(|answer| answer.status.is_success()));
+}
+
+#[test]
+fn others_read_while_one_host_copies() {
+    let (sqe, range) = copy();
+    let reads = reads_during(|client| together(client, Call { sqe, send: range.as_bytes(), receive: 0 }, 100));
+    assert!(reads > 100, "{reads} reads while 100 copies of 64 MiB were made");
+}
+
+#[test]
+fn others_read_while_one_host_verifies() {
+    let mut sqe = entry(io::VERIFY, 1);
+    sqe.cdw12 = RwCdw12::new().with_nlb_z((HALF - 1) as u16).into_bits();
+    let reads = reads_during(|client| {
+        for _ in 0..20 {
+            together(client, Call { sqe, send: &[], receive: 0 }, 100);
+        }
+    });
+    assert!(reads > 100, "{reads} reads while 2,000 times 64 MiB were verified");
+}
+
+#[test]
+fn others_read_while_one_host_deallocates() {
+    let mut sqe = entry(io::WRITE_ZEROES, 1);
+    sqe.cdw10 = HALF;
+    sqe.cdw12 = RwCdw12::new().with_nlb_z((HALF - 1) as u16).into_bits();
+    let reads = reads_during(|client| {
+        for _ in 0..20 {
+            together(client, Call { sqe, send: &[], receive: 0 }, 100);
+        }
+    });
+    assert!(reads > 100, "{reads} reads while 2,000 times 64 MiB were deallocated");
+}
+
+#[test]
+fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
+    let rig = rig(Limits::default());
+    let mut client = host(&rig, "patient");
+    let mut sqe = entry(admin::SET_FEATURES, 0);
+    sqe.cdw10 = FeatureCdw10::new().with_fid(0x0f).into_bits();
+    sqe.cdw11 = 250;
+    client.admin(|queue| queue.call("keep alive of 250 ms", &Call { sqe, send: &[], receive: 0 })).expect("served");
+
+    // Both queues' threads wait for the device; meanwhile the host says every 100 ms that it is there.
+    let smart = Sqe { cdw10: 0x02 | 127 << 16, ..entry(admin::GET_LOG_PAGE, u32::MAX) };
+    let held = rig.subsystem.device();
+    client.admin(|queue| queue.send_only(&Call { sqe: smart, send: &[], receive: 512 })).expect("sent");
+    let read = client.rw(io::READ, 0, 0);
+    client.queue(|queue| queue.send_only(&Call { sqe: read, send: &[], receive: PAGE })).expect("sent");
+    let alive = Call { sqe: entry(admin::KEEP_ALIVE, 0), send: &[], receive: 0 };
+    for _ in 0..20 {
+        client.admin(|queue| queue.send_only(&alive)).expect("sent");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(held);
+
+    std::thread::sleep(Duration::from_millis(100));
+    client.admin(|queue| queue.send_only(&alive)).expect("sent");
+    std::thread::sleep(Duration::from_millis(400));
+    let lines = rig.lines.0.lock().expect("nothing fails here").clone();
+    assert!(!lines.iter().any(|line| line.contains("nothing was heard")), "{lines:?}");
+    drop(client);
+    rig.stop();
+}
+
+#[test]
+fn a_silent_host_is_given_up() {
+    let rig = rig(Limits::default());
+    let mut client = host(&rig, "silent");
+    let mut sqe = entry(admin::SET_FEATURES, 0);
+    sqe.cdw10 = FeatureCdw10::new().with_fid(0x0f).into_bits();
+    sqe.cdw11 = 100;
+    client.admin(|queue| queue.call("keep alive of 100 ms", &Call { sqe, send: &[], receive: 0 })).expect("served");
+    let began = Instant::now();
+    let lines = || rig.lines.0.lock().expect("nothing fails here").clone();
+    while lines().iter().filter(|line| line.contains("ended")).count() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(10), "both of its queues end: {:?}", lines());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(client);
+    rig.stop();
+}
+
+#[test]
+fn a_host_connects_while_the_device_is_busy() {
+    let rig = rig(Limits { connect_within: Duration::from_millis(300), ..Limits::default() });
+    let held = rig.subsystem.device();
+    // All of them have waited for a second when the device is free again.
+    let threads: Vec<_> = (0..4)
+        .map(|index| {
+            let options = Options {
+                hostnqn: format!("nqn.2026-11.test:new-{index}"),
+                subnqn: Some(kit::NQN.into()),
+                ..Options::default()
+            };
+            let address = rig.address;
+            std::thread::spawn(move || Client::connect(address, options).map(|mut client| client.read(0, 1).is_ok()))
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(1));
+    drop(held);
+    for thread in threads {
+        assert!(thread.join().expect("no panic").expect("it is let in"));
+    }
+    rig.stop();
+}

@@ -1,0 +1,317 @@
+//! What a host at queue depth 1 notices of others' long commands, and how fast forced writes are: figures, not verdicts.
+//!
+//! ```sh
+//! cargo test --release -p remap-ssd-nvme --test under_attack -- --ignored --nocapture --test-threads 1
+//! ```
+//! The device is in a folder in the temporary directory, `TMPDIR`. Bounds that hold on any machine are in `fairness.rs`.
+
+mod kit;
+
+use kit::Rig;
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmCdw11, DsmRange, RwCdw12, Sqe};
+use remap_ssd_nvme::spec::opcode::io;
+use remap_ssd_nvme::tcp::client::{Call, Client, Options, Queue, entry};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+const PAGE: usize = 4096;
+const BYTES: u64 = 1 << 30;
+const PAGES: u32 = (BYTES / PAGE as u64) as u32;
+const LASTS: Duration = Duration::from_secs(6);
+
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn rig(dir: &tempfile::TempDir, lba_shift: u8) -> Rig {
+    let config = DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
+    let device = Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
+    Rig::with(device, &[NamespaceSpec { pages: PAGES, lba_shift }], Latency::None)
+}
+
+fn host(rig: &Rig, name: &str) -> Client {
+    let options =
+        Options { hostnqn: format!("nqn.2026-11.test:{name}"), subnqn: Some(kit::NQN.into()), ..Options::default() };
+    Client::connect(rig.address, options).expect("it listens")
+}
+
+/// Commands that one queue sends again and again, so many of them at a time.
+struct Attack {
+    name: &'static str,
+    lba_shift: u8,
+    sqe: Sqe,
+    data: Vec<u8>,
+    depth: usize,
+    connections: u16,
+}
+
+fn attacks() -> Vec<Attack> {
+    let half = PAGES / 2;
+    let whole = (u32::from(u16::MAX) * 2).min(half);
+    let ranges = |first: u64, blocks: u32| -> Vec<CopyRange> {
+        let lengths = (0..blocks).step_by(usize::from(u16::MAX)).map(|at| (blocks - at).min(u32::from(u16::MAX)));
+        lengths
+            .scan(first, |at, len| Some((std::mem::replace(at, *at + u64::from(len)), len)))
+            .map(|(at, len)| CopyRange::new(at, (len - 1) as u16))
+            .collect()
+    };
+    let copy = |target: u32, ranges: &[CopyRange]| {
+        let mut sqe = entry(io::COPY, 1);
+        sqe.cdw10 = target;
+        sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
+        sqe
+    };
+    let (same, crooked) = (ranges(0, whole), ranges(1, u32::from(u16::MAX) * 2));
+    let mut verify = entry(io::VERIFY, 1);
+    verify.cdw12 = RwCdw12::new().with_nlb_z(u16::MAX).into_bits();
+    let mut trim = entry(io::DATASET_MANAGEMENT, 1);
+    trim.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
+    let upper = DsmRange { attributes: 0, blocks: half, slba: half.into() };
+    let copies = |name, connections, depth| Attack {
+        name,
+        lba_shift: 12,
+        sqe: copy(half, &same),
+        data: same.as_bytes().to_vec(),
+        depth,
+        connections,
+    };
+    vec![
+        Attack { name: "nothing", lba_shift: 12, sqe: verify, data: Vec::new(), depth: 0, connections: 0 },
+        copies("Copy of 0.5 GiB from one page", 1, 4),
+        copies("the same on 16 connections", 16, 4),
+        Attack {
+            name: "40 misaligned Copies of 64 MiB, 512-byte blocks",
+            lba_shift: 9,
+            sqe: copy(half * 8, &crooked),
+            data: crooked.as_bytes().to_vec(),
+            depth: 40,
+            connections: 1,
+        },
+        Attack {
+            name: "100 Verifies of 256 MiB",
+            lba_shift: 12,
+            sqe: verify,
+            data: Vec::new(),
+            depth: 100,
+            connections: 1,
+        },
+        Attack {
+            name: "100 trims of 0.5 GiB",
+            lba_shift: 12,
+            sqe: trim,
+            data: upper.as_bytes().to_vec(),
+            depth: 100,
+            connections: 1,
+        },
+    ]
+}
+
+/// Gives the lower half of the device to one page, as far as its counter goes, by doubling.
+fn prepare(rig: &Rig) {
+    let mut client = host(rig, "attacker");
+    let blocks = 1u64 << (12 - client.lba_shift());
+    client.write(0, &[7; PAGE]).expect("served");
+    let mut have = 1;
+    while have < u64::from(PAGES / 2) {
+        client.copy(0, have * blocks, have * blocks).expect("served");
+        have *= 2;
+    }
+}
+
+#[test]
+#[ignore = "prints figures and takes a minute"]
+fn reads_at_depth_1_beside_long_commands() {
+    for attack in attacks() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let rig = rig(&dir, attack.lba_shift);
+        prepare(&rig);
+        let mut reader = host(&rig, "reader");
+        let over = AtomicBool::new(false);
+        let mut took = Vec::new();
+        let mut commands = 0;
+        std::thread::scope(|scope| {
+            let client = host(&rig, "attacker");
+            let threads: Vec<_> = (0..attack.connections)
+                .map(|index| {
+                    let mut queue: Queue = client.another_queue(index + 2).expect("within its share");
+                    let (attack, over) = (&attack, &over);
+                    scope.spawn(move || {
+                        let call = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
+                        let mut commands = 0;
+                        while !over.load(Ordering::SeqCst) {
+                            let Ok(answers) = queue.calls(&vec![call; attack.depth]) else { break };
+                            assert!(answers.iter().all(|answer| answer.status.is_success()));
+                            commands += answers.len();
+                        }
+                        commands
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(200));
+            let (began, mut numbers) = (Instant::now(), Numbers(1));
+            while began.elapsed() < LASTS {
+                let block = numbers.below(u64::from(PAGES)) << (12 - attack.lba_shift);
+                let one = Instant::now();
+                reader.read(block, 1).expect("it is neither dropped nor reset");
+                took.push(one.elapsed());
+            }
+            over.store(true, Ordering::SeqCst);
+            commands = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+            drop(client);
+        });
+        took.sort_unstable();
+        let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+        println!(
+            "{:<50} {commands:>6} commands, {:>7} reads, ms: median {:.3}, 99 % {:.3}, 99.9 % {:.3}, longest {:.3}",
+            attack.name,
+            took.len(),
+            at(0.5),
+            at(0.99),
+            at(0.999),
+            at(1.0),
+        );
+        drop(reader);
+        rig.stop();
+    }
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn how_long_one_command_takes_at_its_limits() {
+    for (name, shift) in [("from one page", 12), ("misaligned", 9)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let rig = rig(&dir, shift);
+        prepare(&rig);
+        let mut client = host(&rig, "one");
+        let attacks = attacks();
+        let attack = attacks.iter().find(|attack| attack.lba_shift == shift && attack.depth > 3).expect("there is one");
+        let call = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
+        for _ in 0..3 {
+            let began = Instant::now();
+            client.queue(|queue| queue.call("copy", &call)).expect("served");
+            println!("Copy {name}: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+        }
+        if shift == 12 {
+            // Pages of their own: what a Copy ordinarily is.
+            for first in (0..u64::from(PAGES / 2)).step_by(256) {
+                let data: Vec<u8> = (0..256 * PAGE).map(|at| (at / PAGE) as u8 ^ first as u8).collect();
+                client.write(first, &data).expect("served");
+            }
+            for _ in 0..3 {
+                let began = Instant::now();
+                client.queue(|queue| queue.call("copy", &call)).expect("served");
+                println!("Copy of pages written one by one: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+            }
+            let range = DsmRange { attributes: 0, blocks: PAGES, slba: 0 };
+            let mut sqe = entry(io::DATASET_MANAGEMENT, 1);
+            sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
+            let began = Instant::now();
+            client
+                .queue(|queue| queue.call("trim", &Call { sqe, send: range.as_bytes(), receive: 0 }))
+                .expect("served");
+            println!("trim of 1 GiB: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+        }
+        drop(client);
+        rig.stop();
+    }
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn forced_writes_a_second() {
+    for (connections, depth) in [(1u16, 32u32), (8, 4), (32, 1), (1, 1)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let rig = rig(&dir, 12);
+        let began = Instant::now();
+        let writes: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..connections)
+                .map(|index| {
+                    let mut client = host(&rig, &format!("host-{index}"));
+                    scope.spawn(move || {
+                        let (data, mut numbers, mut writes) = ([index as u8 | 1; PAGE], Numbers(index.into()), 0);
+                        while began.elapsed() < LASTS / 2 {
+                            let forced = |lba: u64| {
+                                let mut sqe = client.rw(io::WRITE, lba, 0);
+                                sqe.cdw12 = RwCdw12::new().with_fua(true).into_bits();
+                                sqe
+                            };
+                            let sqes: Vec<Sqe> = (0..depth).map(|_| forced(numbers.below(PAGES.into()))).collect();
+                            let calls: Vec<Call<'_>> =
+                                sqes.iter().map(|sqe| Call { sqe: *sqe, send: &data, receive: 0 }).collect();
+                            writes += client.queue(|queue| queue.calls(&calls)).expect("served").len();
+                        }
+                        writes
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        let rate = writes as f64 / began.elapsed().as_secs_f64();
+        println!("{connections} connections, {depth} writes with FUA in flight on each: {rate:.0} a second");
+        rig.stop();
+    }
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn reads_and_writes_a_second() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let rig = rig(&dir, 12);
+    prepare(&rig);
+    let loads = [
+        ("reads 4 KiB", io::READ, 1u32, 32),
+        ("writes 4 KiB", io::WRITE, 1, 32),
+        ("reads 128 KiB", io::READ, 32, 8),
+        ("writes 128 KiB", io::WRITE, 32, 8),
+    ];
+    for round in 0..6 {
+        for (name, opcode, pages, depth) in loads {
+            let began = Instant::now();
+            let commands: usize = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..2u64)
+                    .map(|index| {
+                        let mut client = host(&rig, &format!("host-{index}"));
+                        scope.spawn(move || {
+                            let (mut numbers, mut commands) = (Numbers(index + round), 0);
+                            let mut data = vec![0; pages as usize * PAGE];
+                            while began.elapsed() < Duration::from_millis(700) {
+                                data.iter_mut().step_by(512).for_each(|byte| *byte = numbers.below(256) as u8);
+                                let bytes = data.len();
+                                let (send, receive) =
+                                    if opcode == io::READ { (&[][..], bytes) } else { (&data[..], 0) };
+                                let sqes: Vec<Sqe> = (0..depth)
+                                    .map(|_| {
+                                        client.rw(
+                                            opcode,
+                                            numbers.below((PAGES / pages).into()) * u64::from(pages),
+                                            (pages - 1) as u16,
+                                        )
+                                    })
+                                    .collect();
+                                let calls: Vec<Call<'_>> =
+                                    sqes.iter().map(|sqe| Call { sqe: *sqe, send, receive }).collect();
+                                commands += client.queue(|queue| queue.calls(&calls)).expect("served").len();
+                            }
+                            commands
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+            });
+            println!(
+                "round {round}: {name}: {:.1} thousand a second",
+                commands as f64 / began.elapsed().as_secs_f64() / 1e3
+            );
+        }
+    }
+    rig.stop();
+}
