@@ -89,7 +89,7 @@ fn a_cut_that_undoes_every_erase_leaves_room_to_go_on() {
 
 #[test]
 fn without_the_wait_it_does_not() {
-    for scheme in [SchemeKind::RemapSsd, SchemeKind::FLog, SchemeKind::NLog, SchemeKind::RemapSsdX] {
+    for scheme in [SchemeKind::RemapSsd, SchemeKind::NLog, SchemeKind::RemapSsdX] {
         let guards = Guards::without(Guard::ReserveStaysFree);
         let end = run_all(&Config { dedup: false, guards, ..small_config(scheme) }, 20);
         assert!(end.is_err(), "{scheme:?} gets stuck");

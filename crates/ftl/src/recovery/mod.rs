@@ -7,7 +7,8 @@
 //!    `read_bitmaps`, `read_deallocations`: what was deallocated.
 //! 3. `RemapScheme::replay`: mappings made by remaps.
 //! 4. `count`: RC, live pages and remapped LPNs follow from L2P.
-//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable.
+//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable; or `open_as_it_is`, when the
+//!    sequence numbers are used up.
 //!
 //! For every LPN the newest witness wins; of two with one number, the one in the younger superblock. What this
 //! returns for a command that was never acknowledged becomes the truth.
