@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::{Random, content, device, fullest, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, Refusal, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Guard, Guards, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
@@ -83,11 +83,15 @@ fn cut_before_the_last(ftl: &Ftl, landed: usize) -> Media {
 }
 
 /// The most numbers that were remembered at a time.
-fn run(config: &Config, script: Script, seed: u64) -> usize {
+fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize {
     let mut random = Random(seed);
-    let mut ftl = device(small_geometry(), config);
+    let mut ftl = device(geometry, config);
     let lpns = u64::from(config.lpns);
-    (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    let half_lpns = config.lpns / 2;
+    for lpn in 0..config.lpns {
+        // Pages of the upper half are meant for the lower one, where a scheme asks for such hints.
+        ftl.write_for(lpn, &content(u64::from(lpn) + 1), lpn.checked_sub(half_lpns).unwrap_or(lpn)).unwrap();
+    }
     let (mut next, mut most) = (10_000, 0);
     for number in 0..script.commands {
         for _ in 0..script.writes {
@@ -99,6 +103,8 @@ fn run(config: &Config, script: Script, seed: u64) -> usize {
         let len = 1 + random.below(script.len.into()) as u32;
         let half = lpns / 2 - u64::from(len);
         let (target, source) = (random.below(half) as u32, (lpns / 2 + random.below(half)) as u32);
+        let is_home = config.scheme.uses_hints() && random.below(2) == 0;
+        let target = if is_home { source - half_lpns } else { target };
         let command = Remap { target, source, len, relocate: script.relocate, atomic: true };
         let at = format!("{}, {script:?}, command {number} {command:?}", config.scheme);
         ftl.remap(&command).unwrap_or_else(|refusal| panic!("{at}: {refusal}"));
@@ -137,9 +143,25 @@ fn run(config: &Config, script: Script, seed: u64) -> usize {
 fn hundreds_of_interrupted_commands_leave_a_device_that_takes_more() {
     for scheme in durable() {
         for (seed, script) in (1..).zip(SCRIPTS) {
-            let most = run(&config_of(scheme, script), script, seed);
+            let most = run(small_geometry(), &config_of(scheme, script), script, seed);
             assert!(most <= PLACES / 2 + 2, "{scheme}, {script:?}: {most} numbers remembered at a time");
             println!("{scheme} {script:?}: {most}");
+        }
+    }
+}
+
+/// Whoever fills superblocks, and however many are being filled.
+#[test]
+fn it_does_not_matter_how_superblocks_are_filled() {
+    let script = Script { commands: 120, len: 4, recovery_cut: 3, ..PLAIN };
+    for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::WalSsd] {
+        for (policy, dies) in GcPolicy::ALL.into_iter().flat_map(|policy| [1, 2, 4].map(|dies| (policy, dies))) {
+            let geometry = small_geometry().with_superblock_dies(dies).expect("valid");
+            let gc_joins_host = dies == 2;
+            let config = Config { gc_policy: policy, count_max: 2, gc_joins_host, ..config_of(scheme, script) };
+            let config = Config { lpns: fullest(&geometry, &config).lpns / 2, ..config };
+            let most = run(geometry, &config, script, u64::from(dies));
+            assert!(most <= PLACES / 2 + 2, "{scheme}, {policy}, {dies} dies: {most} numbers remembered at a time");
         }
     }
 }

@@ -213,7 +213,8 @@ impl Ftl {
         if !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }
-        self.unreadable.extend(lost);
+        let lpns = self.core.config.lpns;
+        self.unreadable.extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
         Ok((self, report))
     }
