@@ -1,25 +1,26 @@
 //! A device in a folder: survives the process at any instant, and the machine up to the last `sync`.
 //!
 //! ```text
-//! device.toml   the configuration; written last, so that a folder without it was never finished
+//! device.toml   the configuration and its checksum; written last, so that a folder without it was never finished
 //! fingerprints  what deduplication knew at the last shutdown
 //! ...           the media's files
 //! ```
 //! Absent: the files' format and the order in which they become durable (the media's).
 
-use crate::config::DeviceConfig;
+use crate::check;
+use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::device::Device;
 use crate::fingerprints::SavedFingerprints;
 use crate::saved::OpenError;
 use remap_ssd_ftl::{Ftl, RecoveryReport};
-use remap_ssd_media::folder::{Commit, Position};
+use remap_ssd_media::folder::{Commit, Damage, Position, checksum};
 use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Media};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::path::Path;
 
-const CONFIG: &str = "device.toml";
+pub(crate) const CONFIG: &str = "device.toml";
 
 impl Device {
     /// Makes a new device in a folder that does not exist or is empty, with all the space it will ever need.
@@ -63,17 +64,26 @@ impl Device {
         let mut device = Self::assemble(ftl, config);
         device.dir = Some(dir.to_owned());
         device.sync().map_err(ImageError::from)?;
-        write_config(dir, &device.config().to_toml()).map_err(ImageError::from)?;
+        write_config(dir, device.config()).map_err(|error| ImageError::from(about(error)))?;
         Ok(device)
     }
 
     /// Powers on the device in a folder.
     ///
     /// # Errors
-    /// The folder holds no device, one in use, or one that cannot be recovered.
+    /// The folder holds no device, one in use, a damaged one, or one that cannot be recovered.
     pub fn open_in_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
-        let config = read_config(dir)?;
-        let (media, replayed) = Media::open_folder(dir)?;
+        let config = ConfigFile::read(dir)?.intact()?;
+        let mut found = Media::find_folder(dir, false)?;
+        if !found.suspects().is_empty() {
+            drop(found);
+            if let Some(damage) = check::suspects(dir, &config)?.first() {
+                return Err(ImageError::from(damage).into());
+            }
+            found = Media::find_folder(dir, false)?;
+        }
+
+        let (media, replayed) = found.begin()?;
         let (mut device, report) = Self::recover(media, config)?;
         device.dir = Some(dir.to_owned());
         // Records mean that no shutdown came after this state: what was saved with it is older than the device.
@@ -81,12 +91,20 @@ impl Device {
         Ok((device, report))
     }
 
+    /// The configuration of the device in a folder, whether its file has its checksum or not.
+    ///
+    /// # Errors
+    /// There is no device, or its configuration makes no sense.
+    pub fn folder_config(dir: &Path) -> Result<DeviceConfig, OpenError> {
+        ConfigFile::read(dir)?.parse()
+    }
+
     /// Powers on a copy of the device in a folder: the files stay as they are, whatever is done with it.
     ///
     /// # Errors
     /// As `open_in_folder`.
     pub fn look_into_folder(dir: &Path) -> Result<(Self, RecoveryReport), OpenError> {
-        let config = read_config(dir)?;
+        let config = ConfigFile::read(dir)?.intact()?;
         let (media, _) = Media::look_into_folder(dir)?;
         Self::recover(media, config)
     }
@@ -146,16 +164,71 @@ impl Device {
     }
 }
 
-fn read_config(dir: &Path) -> Result<DeviceConfig, OpenError> {
-    match std::fs::read_to_string(dir.join(CONFIG)) {
-        Ok(text) => Ok(DeviceConfig::from_toml(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ImageError::NotAnImage.into()),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(OpenError::NotText),
-        Err(error) => Err(ImageError::from(error).into()),
+/// The configuration as the file says it.
+pub(crate) struct ConfigFile {
+    text: String,
+    damage: Option<Damage>,
+}
+
+/// Begins the last line, a comment in TOML.
+const SUM: &str = "# crc32c: ";
+
+impl ConfigFile {
+    pub(crate) fn read(dir: &Path) -> Result<Self, OpenError> {
+        let text = match std::fs::read_to_string(dir.join(CONFIG)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ImageError::NotAnImage.into()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let text = format!("{CONFIG}, byte 0: it is not text");
+                return Err(ImageError::Damaged(text).into());
+            }
+            Err(error) => return Err(ImageError::from(about(error)).into()),
+        };
+        let body = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
+        // Earlier versions wrote none.
+        let sum = text[body..].trim_end().strip_prefix(SUM);
+        let is_whole = sum.is_none_or(|sum| sum == sum_of(&text[..body]));
+        let damage = (!is_whole).then(|| Damage {
+            file: CONFIG.into(),
+            offset: 0,
+            what: "it does not have the checksum in its last line; after a change on purpose, remove that line".into(),
+            lost: "nothing, if what it says is what the device was made with".into(),
+        });
+        Ok(Self { text, damage })
+    }
+
+    pub(crate) fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
+    pub(crate) fn intact(&self) -> Result<DeviceConfig, OpenError> {
+        match &self.damage {
+            Some(damage) => Err(ImageError::from(damage).into()),
+            None => self.parse(),
+        }
+    }
+
+    pub(crate) fn parse(&self) -> Result<DeviceConfig, OpenError> {
+        let config = DeviceConfig::from_toml(&self.text);
+        Ok(config.map_err(|error| DeviceConfigError(format!("{CONFIG}: {error}")))?)
     }
 }
 
-fn write_config(dir: &Path, text: &str) -> io::Result<()> {
+fn sum_of(text: &str) -> String {
+    format!("{:08x}", checksum(text.as_bytes()))
+}
+
+fn about(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{CONFIG}: {error}"))
+}
+
+pub(crate) fn write_config(dir: &Path, config: &DeviceConfig) -> io::Result<()> {
+    let mut text = config.to_toml();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let sum = sum_of(&text);
+    text.extend([SUM, &sum, "\n"]);
     let aside = dir.join("device.toml.part");
     let mut file = File::create(&aside)?;
     file.write_all(text.as_bytes())?;

@@ -8,6 +8,7 @@
 //! order of submission alone. Absent: a clock, threads, queues of outstanding commands (the caller's), and
 //! any knowledge of how a remap is persisted.
 
+mod check;
 pub mod config;
 mod device;
 mod disk;
@@ -20,6 +21,7 @@ mod scale;
 mod service;
 pub mod timing;
 
+pub use check::FolderCheck;
 pub use config::{DeviceConfig, DeviceConfigError};
 pub use device::{Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
 pub use disk::{Disk, DiskRemap, LocalDisk, LocalDiskError};

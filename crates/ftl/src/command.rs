@@ -35,6 +35,9 @@ pub enum Refusal {
     /// All sequence numbers are handed out. Everything can still be read.
     #[error("the device is read-only: its 2^42 sequence numbers are used up")]
     NumbersUsedUp,
+    /// A write to the disk under the device has failed. What was read before can be read still.
+    #[error("the disk under the device has failed")]
+    DiskFailed,
     /// More pages than an atomic remap may have here.
     #[error("atomic command too large")]
     AtomicTooLarge,
@@ -87,18 +90,19 @@ struct Losses {
 impl Ftl {
     /// The range of a command that changes something.
     #[inline]
-    fn writable(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
+    pub(crate) fn writable(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
         let range = self.range(lpn, len)?;
         self.may_change()?;
         Ok(range)
     }
 
-    /// Is the device not read-only?
+    /// Is the device neither read-only nor without its disk?
     #[inline]
     fn may_change(&self) -> Result<(), Refusal> {
         match (self.read_only, self.core.is_used_up()) {
             (true, _) => Err(Refusal::ReadOnly),
             (_, true) => Err(Refusal::NumbersUsedUp),
+            _ if self.core.media.broken().is_some() => Err(Refusal::DiskFailed),
             _ => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ use crate::scheme::{GroupInfo, RemapScheme, Usage};
 use crate::stats::Stats;
 use crate::superblock::{Owners, State, Stream, Superblock};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
-use remap_ssd_media::{After, ClearId, Media, SbId};
+use remap_ssd_media::{After, ClearId, Media, Ppn, SbId};
 use std::collections::BTreeSet;
 
 /// A flash translation layer with the remap primitive.
@@ -190,6 +190,11 @@ impl Ftl {
     /// What a scheme with segment groups keeps for a superblock.
     pub fn group(&self, sb: SbId) -> Option<GroupInfo> {
         self.scheme.describe(sb)
+    }
+    /// The flash page that an LPN is mapped to.
+    pub fn place(&self, lpn: u32) -> Option<Ppn> {
+        let known = lpn < self.core.config.lpns;
+        known.then(|| self.core.map.get(lpn)).flatten().map(|mapping| mapping.ppn)
     }
     /// Is the LPN mapped?
     pub fn is_mapped(&self, lpn: u32) -> bool {

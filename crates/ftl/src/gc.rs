@@ -223,7 +223,7 @@ impl Ftl {
     /// One step of collection in idle time; `false` if there is nothing to do.
     pub fn background(&mut self) -> bool {
         self.end_write();
-        if self.is_read_only() {
+        if self.is_read_only() || self.core.media.broken().is_some() {
             return false;
         }
         if self.gc.job.is_none() && (self.core.blocks.free() > self.gc_start || !self.begin_job(false)) {

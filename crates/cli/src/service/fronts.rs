@@ -10,7 +10,7 @@ use remap_ssd_nvme::controller::{Gate, Subsystem};
 use remap_ssd_nvme::tcp::server::{Limits, Log, Server, Stopper};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
 use remap_ssd_vfio::{Service, ServiceError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -28,10 +28,21 @@ const KEEP_TICKS: u32 = 10;
 
 /// What serving waits for.
 enum Event {
-    /// SIGTERM or SIGINT.
+    /// SIGTERM, SIGINT, SIGQUIT or SIGHUP.
     Stop,
+    /// SIGUSR1.
+    Tell,
     /// A way of serving has ended by itself.
     Ended(&'static str),
+}
+
+/// What is to be done now and then while it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// Keep what SMART counts.
+    Keep,
+    /// Log statistics.
+    Tell,
 }
 
 /// All ways in which a device is served.
@@ -75,18 +86,19 @@ impl Fronts {
         Ok(Self { tcp, fuse, vfio, events, signals })
     }
 
-    /// Serves until a signal comes, the last way of serving ends by itself, or the device fails. `keep` is called now and
+    /// Serves until a signal comes, the last way of serving ends by itself, or the device fails. `tick` is called now and
     /// then.
     ///
     /// # Errors
     /// The firmware or the disk under it has failed.
-    pub fn serve(mut self, subsystem: &Subsystem, mut keep: impl FnMut()) -> Result<(), Failure> {
+    pub fn serve(mut self, subsystem: &Subsystem, mut tick: impl FnMut(Tick)) -> Result<(), Failure> {
         let mut ticks = 0;
         let mut open =
             [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()].map(u32::from).iter().sum::<u32>();
         while open > 0 && !subsystem.is_broken() {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Stop) => break,
+                Ok(Event::Tell) => tick(Tick::Tell),
                 Ok(Event::Ended(what)) => {
                     tracing::info!("{what} has ended");
                     open -= 1;
@@ -94,7 +106,7 @@ impl Fronts {
                 Err(_) => {
                     ticks += 1;
                     if ticks % KEEP_TICKS == 0 {
-                        keep();
+                        tick(Tick::Keep);
                     }
                 }
             }
@@ -132,15 +144,32 @@ impl Fronts {
     }
 }
 
+/// Whatever would end the process by default without being meant to cut the power.
 fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])?;
+    // A write beyond the limit of files' sizes fails then, as one to a full disk does.
+    let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
+    if !is_ignored(SIGHUP) {
+        heeded.push(SIGHUP);
+    }
+    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
     let handle = signals.handle();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        if signals.forever().next().is_some() {
-            let _ = events.send(Event::Stop);
+        for signal in signals.forever() {
+            let _ = match signal {
+                SIGUSR1 => events.send(Event::Tell),
+                SIGUSR2 | SIGXFSZ => Ok(()),
+                _ => events.send(Event::Stop),
+            };
         }
     })?;
     Ok(handle)
+}
+
+/// Was a signal ignored when the program began, as `nohup` has it?
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
 fn bind(epoch: Instant, address: SocketAddr, port: Port, limits: Limits) -> Result<Server, Failure> {

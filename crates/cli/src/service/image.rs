@@ -1,16 +1,20 @@
-//! `image create`: a device in a folder, with all the space it will ever need.
+//! `image`: devices in folders. Made with all the space they will ever need, checked, repaired, and given names of their own.
+//!
+//! Invariant: only `repair --accept-loss` gives anything up, and it says what. Absent: what damage is (the media's folder).
 
-use super::kept::Service;
+use super::kept::{SERVICE, Service};
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, pairs};
-use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_device::{Device, DeviceConfig, FolderCheck};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_sim::report::format::bytes;
+use remap_ssd_media::Media;
+use remap_ssd_media::folder::Damage;
+use remap_ssd_sim::report::format::{bytes, exact};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Makes devices that `serve` serves.
+/// Makes devices that `serve` serves, checks and repairs them, and names copies of them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -21,6 +25,51 @@ pub struct Args {
 enum Command {
     /// Makes a new, empty device in a folder; its space is reserved, so that a full disk shows now and never in service.
     Create(Create),
+    /// Looks for damage, reads every page, and changes nothing. Exit code 1 if anything is damaged.
+    Check(Check),
+    /// Goes on without what is damaged. Says what would be lost, and does nothing, unless told to accept it.
+    Repair(Repair),
+    /// Gives a copy of an image a name and a serial number of its own, so that hosts can tell it from the original.
+    Adopt(Adopt),
+}
+
+/// What to check.
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// The folder.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to repair.
+#[derive(Debug, clap::Args)]
+pub struct Repair {
+    /// The folder.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Do it. Files that are replaced are kept in a new folder `before-repair-N` in DIR.
+    #[arg(long)]
+    pub accept_loss: bool,
+    /// Print what was found and done as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which image to adopt.
+#[derive(Debug, clap::Args)]
+pub struct Adopt {
+    /// The folder.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Its NVMe qualified name from now on; a new one unless given.
+    #[arg(long, value_name = "NQN", conflicts_with = "keep_name")]
+    pub nqn: Option<String>,
+    /// It has been moved, and there is no other one of this name: it keeps it.
+    #[arg(long)]
+    pub keep_name: bool,
 }
 
 /// What to make.
@@ -50,27 +99,27 @@ pub struct Shape {
     /// Size of the device, as hosts see it.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub size: Option<u64>,
-    /// How remaps survive a power cut.
-    #[arg(long, default_value = "remap-ssd")]
-    pub scheme: SchemeKind,
-    /// Deduplicate writes in the device.
-    #[arg(long, value_name = "on|off", default_value = "off", value_parser = on_off, action = clap::ArgAction::Set)]
-    pub dedup: bool,
+    /// How remaps survive a power cut; `remap-ssd` unless given.
+    #[arg(long)]
+    pub scheme: Option<SchemeKind>,
+    /// Deduplicate writes in the device; off unless given.
+    #[arg(long, value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set)]
+    pub dedup: Option<bool>,
     /// Bytes of NVRAM or of the log, for remaps; half a percent of the size unless given.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     pub log_size: Option<u64>,
     /// Files of the file map that vendor commands use; none unless given.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "fs_blocks")]
-    pub fs_files: u32,
+    #[arg(long, value_name = "N", requires = "fs_blocks")]
+    pub fs_files: Option<u32>,
     /// Pages that all files' lists hold together.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub fs_blocks: u32,
-    /// Bytes of a logical block.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)))]
-    pub block: u32,
-    /// Namespaces of equal size.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub namespaces: u32,
+    #[arg(long, value_name = "N")]
+    pub fs_blocks: Option<u32>,
+    /// Bytes of a logical block; 4096 unless given.
+    #[arg(long, value_name = "BYTES", value_parser = clap::builder::PossibleValuesParser::new(["512", "4096"]).map(|text| text.parse::<u32>().unwrap_or(4096)))]
+    pub block: Option<u32>,
+    /// Namespaces of equal size; one unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub namespaces: Option<u32>,
     /// NVMe qualified name; a new one of its own unless given.
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
@@ -92,9 +141,11 @@ impl Shape {
     /// # Errors
     /// It cannot be.
     pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
-        let config = DeviceConfig::for_service_with_log(size, self.scheme, self.dedup, self.log_size);
+        let (scheme, dedup) = (self.scheme.unwrap_or(SchemeKind::RemapSsd), self.dedup.unwrap_or(false));
+        let config = DeviceConfig::for_service_with_log(size, scheme, dedup, self.log_size);
         let mut config = config.map_err(Failure::usage)?;
-        (config.firmware.fs_files, config.firmware.fs_blocks) = (self.fs_files, self.fs_blocks);
+        let firmware = &mut config.firmware;
+        (firmware.fs_files, firmware.fs_blocks) = (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
         config.check().map_err(Failure::usage)?;
         Ok(config)
     }
@@ -102,7 +153,39 @@ impl Shape {
     /// Its name and namespaces.
     pub fn service(&self, config: &DeviceConfig) -> Service {
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
-        Service::new(nqn, config.firmware.lpns, self.namespaces, self.block)
+        Service::new(nqn, config.firmware.lpns, self.namespaces.unwrap_or(1), self.block.unwrap_or(4096))
+    }
+
+    /// An image is what it was made as: what was asked for must be that.
+    ///
+    /// # Errors
+    /// It is not, in a sentence that says what the image is.
+    pub fn must_be(&self, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
+        let firmware = &config.firmware;
+        let size = u64::from(firmware.lpns) * 4096;
+        let block = service.namespaces.first().map_or(4096, |share| share.block_bytes);
+        let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let asked = [
+            ("--size", self.size.map(|asked| asked.next_multiple_of(4096) == size), bytes(size)),
+            ("--scheme", self.scheme.map(|asked| asked == firmware.scheme), firmware.scheme.to_string()),
+            ("--dedup", self.dedup.map(|asked| asked == firmware.dedup), on(firmware.dedup)),
+            ("--log-size", self.log_size.map(|asked| asked == firmware.log_bytes), bytes(firmware.log_bytes)),
+            ("--fs-files", self.fs_files.map(|asked| asked == firmware.fs_files), firmware.fs_files.to_string()),
+            ("--fs-blocks", self.fs_blocks.map(|asked| asked == firmware.fs_blocks), firmware.fs_blocks.to_string()),
+            ("--block", self.block.map(|asked| asked == block), block.to_string()),
+            (
+                "--namespaces",
+                self.namespaces.map(|asked| asked as usize == service.namespaces.len()),
+                service.namespaces.len().to_string(),
+            ),
+            ("--nqn", self.nqn.as_ref().map(|asked| *asked == service.nqn), service.nqn.clone()),
+        ];
+        match asked.iter().find(|(_, is_so, _)| *is_so == Some(false)) {
+            None => Ok(()),
+            Some((option, _, is)) => Err(Failure::usage(format_args!(
+                "{option}: the image was made with {is}, and that cannot be changed; leave the option out, or make another image"
+            ))),
+        }
     }
 }
 
@@ -119,9 +202,17 @@ fn new_nqn() -> String {
 /// Runs `image`.
 ///
 /// # Errors
-/// Why there is no new device; nothing is left behind then.
+/// Why there is no new device, and nothing is left behind then; or what is damaged.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let Command::Create(args) = &args.command;
+    match &args.command {
+        Command::Create(args) => create(args),
+        Command::Check(args) => check(args),
+        Command::Repair(args) => repair(args),
+        Command::Adopt(args) => adopt(args),
+    }
+}
+
+fn create(args: &Create) -> Result<(), Failure> {
     let Some(size) = args.shape.size else {
         return Err(Failure::usage("how large shall it be? For example: --size 2GiB"));
     };
@@ -133,6 +224,124 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     service.save(dir)?;
     device.close().map_err(|error| about(&error))?;
     show(args, dir, &config, &service)
+}
+
+/// What is damaged, `service.json` among it.
+fn look(dir: &Path) -> Result<FolderCheck, Failure> {
+    let mut found = Device::check_folder(dir).map_err(|error| Failure::about(dir.display(), error))?;
+    // Its pages are checked against the device's where that is known.
+    let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
+    if let Err(error) = Service::read(dir, pages) {
+        found.damage.push(Damage {
+            file: SERVICE.into(),
+            offset: 0,
+            what: error.to_string(),
+            lost: "the name and the namespaces, if the file cannot be read: a new name, and one namespace".into(),
+        });
+    }
+    Ok(found)
+}
+
+fn check(args: &Check) -> Result<(), Failure> {
+    let found = look(&args.dir)?;
+    report(&args.dir, &found, args.json, None)?;
+    if found.is_clean() { Ok(()) } else { Err(Failure::Found) }
+}
+
+fn repair(args: &Repair) -> Result<(), Failure> {
+    let dir = &args.dir;
+    let found = look(dir)?;
+    if found.is_clean() {
+        return report(dir, &found, args.json, None);
+    }
+    if !args.accept_loss || found.beyond.is_some() {
+        report(dir, &found, args.json, None)?;
+        return Err(match found.beyond.is_some() {
+            true => Failure::about(dir.display(), "it cannot be repaired; nothing was changed"),
+            false => Failure::about(dir.display(), "nothing was changed; --accept-loss goes on without what is lost"),
+        });
+    }
+    let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
+    let (_, kept) = Device::repair_folder(dir).map_err(|error| about(&error))?;
+    let config = Device::folder_config(dir).map_err(|error| about(&error))?;
+    if Service::read(dir, config.firmware.lpns).is_err() {
+        let file = dir.join(SERVICE);
+        // `repair_folder` keeps a copy, unless nothing else was damaged.
+        if kept.is_none() && file.exists() {
+            std::fs::copy(&file, dir.join(format!("{SERVICE}.damaged"))).map_err(|error| about(&error))?;
+        }
+        Service::unsigned(dir, config.firmware.lpns)
+            .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096))
+            .save(dir)?;
+    }
+    report(dir, &found, args.json, Some(kept.as_deref()))
+}
+
+fn adopt(args: &Adopt) -> Result<(), Failure> {
+    let dir = &args.dir;
+    let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
+    let config = Device::folder_config(dir).map_err(|error| about(&error))?;
+    let _lock = Media::lock_folder(dir).map_err(|error| about(&error))?;
+    let mut service = Service::read(dir, config.firmware.lpns)?;
+    service.nqn = match (&args.nqn, args.keep_name) {
+        (Some(nqn), _) if !nqn.starts_with("nqn.") || nqn.len() > 223 => {
+            return Err(Failure::usage(format_args!(
+                "`{nqn}` is no NQN: it begins with `nqn.` and has at most 223 bytes"
+            )));
+        }
+        (Some(nqn), _) => nqn.clone(),
+        (None, true) => service.nqn.clone(),
+        (None, false) => new_nqn(),
+    };
+    service.save(dir)?;
+    output::text(&pairs(&[("image", dir.display().to_string()), ("name", service.nqn)]))
+}
+
+/// Entries of one kind shown as text, at most.
+const SHOWN: usize = 20;
+
+/// Shows what is damaged; `repaired` says where the replaced files are.
+fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Option<&Path>>) -> Result<(), Failure> {
+    if as_json {
+        let entry = |damage: &Damage| {
+            serde_json::json!({
+                "file": damage.file, "offset": damage.offset, "what": damage.what, "lost": damage.lost,
+            })
+        };
+        return output::json(&serde_json::json!({
+            "image": dir, "clean": found.is_clean(), "damage": found.damage.iter().map(entry).collect::<Vec<_>>(),
+            "beyond_repair": found.beyond, "mapped_pages": found.mapped, "given_up_pages": found.given_up,
+            "pages_without_checksum": found.without_checksum, "repaired": repaired.is_some(),
+            "kept": repaired.flatten(),
+        }));
+    }
+    let mut text = String::new();
+    for damage in found.damage.iter().take(SHOWN) {
+        text +=
+            &format!("{damage}\n    {}: {}\n", if repaired.is_some() { "lost" } else { "would be lost" }, damage.lost);
+    }
+    if found.damage.len() > SHOWN {
+        text += &format!("... and {} more; --json lists all\n", found.damage.len() - SHOWN);
+    }
+    if let Some(why) = &found.beyond {
+        text += &format!("beyond repair: {why}\n");
+    }
+    text += &format!("{} mapped pages read", exact(found.mapped));
+    if found.given_up > 0 {
+        text += &format!(", {} of which were given up before", exact(found.given_up));
+    }
+    if found.without_checksum > 0 {
+        text += &format!(", {} pages have no checksum yet", exact(found.without_checksum));
+    }
+    text += match (found.is_clean(), repaired) {
+        (true, _) => "; nothing is damaged\n",
+        (false, None) => "; the image is damaged\n",
+        (false, Some(_)) => "; repaired\n",
+    };
+    if let Some(Some(kept)) = repaired {
+        text += &format!("the files as they were: {}\n", kept.display());
+    }
+    output::text(&text)
 }
 
 fn show(args: &Create, dir: &Path, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {

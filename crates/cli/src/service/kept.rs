@@ -1,26 +1,34 @@
 //! What a device in a folder is besides flash: its name, its namespaces, and what SMART has counted.
 //!
-//! Invariant: a file is replaced whole or not at all. A machine that dies may lose what was counted in the last seconds,
-//! never a power cycle.
+//! Invariants: a file is replaced whole or not at all. A machine that dies may lose what was counted in the last seconds. The
+//! service does not depend on what is counted: a full disk, or a damaged file of counters, is a warning.
 
 use crate::failure::Failure;
 use remap_ssd_nvme::controller::{Health, NamespaceSpec};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-const SERVICE: &str = "service.json";
+/// Name of the file.
+pub const SERVICE: &str = "service.json";
 const HEALTH: &str = "health.json";
 
-/// Name and namespaces; does not change.
-#[derive(Debug, Serialize, Deserialize)]
+/// Name and namespaces; changes only when an image is adopted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
     /// NVMe qualified name.
     pub nqn: String,
     /// Pages and block sizes.
     pub namespaces: Vec<Share>,
+    /// Inode of the file of pages' contents: a copy of the image has another one. Absent in images of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents_inode: Option<u64>,
+    /// CRC-32C of the rest, in hexadecimal digits. Absent in images of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    crc32c: Option<String>,
 }
 
 /// One namespace.
@@ -47,7 +55,8 @@ impl Service {
     /// `count` namespaces of equal size over `pages`.
     pub fn new(nqn: String, pages: u32, count: u32, block_bytes: u32) -> Self {
         let each = pages / count;
-        Self { nqn, namespaces: vec![Share { pages: each, block_bytes }; count as usize] }
+        let namespaces = vec![Share { pages: each, block_bytes }; count as usize];
+        Self { nqn, namespaces, contents_inode: None, crc32c: None }
     }
 
     /// As the controller wants them.
@@ -56,21 +65,78 @@ impl Service {
         self.namespaces.iter().filter(|share| share.block_bytes > 0).map(spec).collect()
     }
 
-    /// Writes it.
+    /// Writes it for the image in `dir`, with its checksum.
     ///
     /// # Errors
     /// The system's reason.
     pub fn save(&self, dir: &Path) -> Result<(), Failure> {
-        save(dir, SERVICE, self)
+        let mut signed = Self { contents_inode: Some(inode(dir)?), crc32c: None, ..self.clone() };
+        signed.crc32c = Some(signed.sum());
+        save(dir, SERVICE, &signed)
     }
 
-    /// Reads it.
+    /// Reads it. One of an earlier version gets its checksum, if there is room for it.
     ///
     /// # Errors
     /// It is not there, or not what was written.
-    pub fn load(dir: &Path) -> Result<Self, Failure> {
-        load(&dir.join(SERVICE))
+    pub fn load(dir: &Path, pages: u32) -> Result<Self, Failure> {
+        let service = Self::read(dir, pages)?;
+        if service.crc32c.is_none()
+            && let Err(error) = service.save(dir)
+        {
+            tracing::warn!("{error}; the file stays without a checksum");
+        }
+        Ok(service)
     }
+
+    /// Reads it, and changes nothing.
+    ///
+    /// # Errors
+    /// It is not there, or not what was written, or cannot be: `pages` is how many the device has.
+    pub fn read(dir: &Path, pages: u32) -> Result<Self, Failure> {
+        let path = dir.join(SERVICE);
+        let service: Self = load(&path)?;
+        let wrong = |what: &str| Failure::about(path.display(), format_args!("the file is damaged: {what}"));
+        if service.crc32c.as_ref().is_some_and(|sum| *sum != Self { crc32c: None, ..service.clone() }.sum()) {
+            return Err(wrong("it does not have its checksum, from byte 0 on"));
+        }
+        if service.namespaces.is_empty()
+            || service.namespaces.iter().any(|share| ![512, 4096].contains(&share.block_bytes))
+        {
+            return Err(wrong("namespaces have blocks of 512 or 4096 bytes"));
+        }
+        let taken: u64 = service.namespaces.iter().map(|share| u64::from(share.pages)).sum();
+        if taken > u64::from(pages) || service.namespaces.iter().any(|share| share.pages == 0) {
+            return Err(wrong("its namespaces do not fit on the device"));
+        }
+        Ok(service)
+    }
+
+    /// What the file says, whatever its checksum, if that can be.
+    pub fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
+        let service: Self = load(&dir.join(SERVICE)).ok()?;
+        let fits = service.namespaces.iter().map(|share| u64::from(share.pages)).sum::<u64>() <= u64::from(pages);
+        let possible = |share: &Share| share.pages > 0 && [512, 4096].contains(&share.block_bytes);
+        let is_name = service.nqn.starts_with("nqn.") && service.nqn.len() <= 223;
+        let whole = fits && is_name && !service.namespaces.is_empty() && service.namespaces.iter().all(possible);
+        whole.then_some(service)
+    }
+
+    /// Is the image in `dir` another one than this was written for: a copy?
+    pub fn is_of_another(&self, dir: &Path) -> bool {
+        self.contents_inode.is_some_and(|kept| inode(dir).is_ok_and(|inode| inode != kept))
+    }
+
+    fn sum(&self) -> String {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        format!("{:08x}", remap_ssd_media::folder::checksum(text.as_bytes()))
+    }
+}
+
+fn inode(dir: &Path) -> Result<u64, Failure> {
+    let path = dir.join("contents");
+    let about = std::fs::metadata(&path).map_err(|error| Failure::about(path.display(), error))?;
+    Ok(about.ino())
 }
 
 impl Kept {
@@ -82,13 +148,23 @@ impl Kept {
         save(dir, HEALTH, self)
     }
 
-    /// Reads it; nothing was counted yet if there is none.
-    ///
-    /// # Errors
-    /// It is not what was written.
-    pub fn load(dir: &Path) -> Result<Self, Failure> {
+    /// Writes it, or says why that could not be.
+    pub fn try_save(&self, dir: &Path) {
+        if let Err(error) = self.save(dir) {
+            tracing::warn!("{error}; what SMART counts is kept later");
+        }
+    }
+
+    /// Reads it; nothing was counted yet if there is none, or none that is whole.
+    pub fn load(dir: &Path) -> Self {
         let path = dir.join(HEALTH);
-        if path.exists() { load(&path) } else { Ok(Self { clean: true, ..Self::default() }) }
+        if !path.exists() {
+            return Self { clean: true, ..Self::default() };
+        }
+        load(&path).unwrap_or_else(|error| {
+            tracing::warn!("{error}; what SMART counts begins anew");
+            Self::default()
+        })
     }
 }
 
@@ -104,5 +180,9 @@ fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&aside, &path))
         .and_then(|()| File::open(dir)?.sync_all());
-    written.map_err(|error| Failure::about(path.display(), error))
+    written.map_err(|error| {
+        // A part of a file helps nobody, and takes room where there is none.
+        let _ = std::fs::remove_file(&aside);
+        Failure::about(path.display(), error)
+    })
 }

@@ -1,9 +1,10 @@
 //! `serve`: the device for programs that know nothing of it, on the network, as files, and on a bus.
 //!
-//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts on a list; SIGTERM finishes what
-//! is under way and leaves the image in its shortest form; any other end is a power cut, which the image survives.
+//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts on a list; SIGTERM, SIGINT, SIGQUIT and
+//! SIGHUP finish what is under way and leave the image in its shortest form; any other end is a power cut, which the image
+//! survives. It ends in good order only if the device was closed.
 
-use super::fronts::Fronts;
+use super::fronts::{Fronts, Tick};
 use super::image::Shape;
 use super::kept::{Kept, Service};
 use super::recording::Recording;
@@ -11,14 +12,15 @@ use super::relearn::{self, Relearn};
 use super::writeback::Writeback;
 use crate::failure::Failure;
 use crate::numbers;
-use remap_ssd_device::Device;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_device::{Device, OpenError};
+use remap_ssd_media::image_file::ImageError;
+use remap_ssd_nvme::controller::{Health, Latency, Subsystem, statistics};
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
 use remap_ssd_nvme::tcp::target::{Advertised, Allowed};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
@@ -28,6 +30,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// folder, or as a PCI Express function of a virtual machine; any of them at once.
 ///
 /// What is acknowledged survives the end of this process at any instant, and a crash of the machine up to the last flush.
+///
+/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP end the service in good order (SIGHUP does nothing under `nohup`); SIGUSR1 logs
+/// statistics; SIGUSR2 does nothing.
+///
+/// Exit code 0 after an end in good order, 1 if the device or the disk under it has failed, 2 for arguments that cannot be.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -140,6 +147,8 @@ fn start_log(args: &Args) {
     // Ours alone: what libraries log is for those who develop them.
     let ours = filter_fn(|about| about.target().starts_with("remap_ssd"));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    // A log that cannot be written, on a full disk, must not end the service.
+    let lines = lines.log_internal_errors(false);
     let lines = if args.json_log { lines.json().boxed() } else { lines.with_ansi(false).boxed() };
     // Fails only if there is a log already.
     let _ = tracing_subscriber::registry().with(lines.with_filter(LevelFilter::INFO).with_filter(ours)).try_init();
@@ -162,40 +171,86 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => subsystem,
     });
     let began = Instant::now();
-    let keep = |clean: bool| match &args.image {
-        Some(dir) => {
-            let mut health = subsystem.health();
-            health.power_on_seconds += began.elapsed().as_secs();
-            Kept { health, clean }.save(dir)
-        }
-        None => Ok(()),
+    let kept = |clean: bool| {
+        let mut health = subsystem.health();
+        health.power_on_seconds += began.elapsed().as_secs();
+        Kept { health, clean }
     };
+    let keep = |kept: Kept| args.image.iter().for_each(|dir| kept.try_save(dir));
     let writeback = args.image.as_ref().map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem))).transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
     let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
-    keep(false)?;
-    let served = fronts.serve(&subsystem, || {
-        // What SMART counts may be some seconds old after a crash; the next one to ask gets an error, if any.
-        let _ = keep(false);
-        recording.iter().for_each(Recording::flush);
+    keep(kept(false));
+    let served = fronts.serve(&subsystem, |tick| match tick {
+        // What SMART counts may be some seconds old after a crash.
+        Tick::Keep => {
+            keep(kept(false));
+            recording.iter().for_each(Recording::flush);
+        }
+        Tick::Tell => tell(&subsystem),
     });
     drop((writeback, relearn));
     recording.iter().for_each(Recording::flush);
+    let clean = kept(true);
     served?;
-    keep(true)?;
-    if let Some(device) = Arc::into_inner(subsystem).and_then(Subsystem::into_device) {
-        relearn::tell_saved(&device.close().map_err(Failure::failed)?);
-    }
+    close(subsystem)?;
+    // 1. the device is closed  2. that it was. Cut between, the next start counts an unsafe shutdown too many.
+    keep(clean);
     tracing::info!("ended in good order");
+    Ok(())
+}
+
+/// Logs what is counted.
+fn tell(subsystem: &Subsystem) {
+    let health = subsystem.health();
+    let values = statistics::read(&subsystem.device());
+    let counters: Vec<String> =
+        statistics::NAMES.iter().zip(values).map(|(name, value)| format!("{name} {value}")).collect();
+    tracing::info!(
+        sectors_read = health.sectors_read,
+        sectors_written = health.sectors_written,
+        media_errors = health.media_errors,
+        counters = counters.join(", "),
+        "statistics"
+    );
+}
+
+/// How long it is waited for whoever still has the device.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Powers the device off, once nobody has it any more.
+fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
+    let began = Instant::now();
+    let device = loop {
+        match Arc::try_unwrap(subsystem) {
+            Ok(subsystem) => break subsystem.into_device(),
+            Err(_) if began.elapsed() > CLOSING => break None,
+            Err(shared) => {
+                subsystem = shared;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    };
+    let device = device.ok_or_else(|| {
+        Failure::failed(
+            "the device was not closed, since something still uses it; the next start recovers as after a power cut",
+        )
+    })?;
+    relearn::tell_saved(&device.close().map_err(Failure::failed)?);
     Ok(())
 }
 
 fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
     if let Some(dir) = &args.image {
-        return open_image(dir);
+        let opened = open_image(dir)?;
+        args.shape.must_be(opened.0.config(), &opened.1)?;
+        return Ok(opened);
     }
-    let size = args.memory.or(args.shape.size).unwrap_or(0);
+    let size = args.memory.unwrap_or(0);
+    if args.shape.size.is_some_and(|asked| asked != size) {
+        return Err(Failure::usage("--size: the device in memory is as large as --memory says; leave one of them out"));
+    }
     let config = args.shape.config(size)?;
     let service = args.shape.service(&config);
     Ok((Device::in_memory(config).map_err(Failure::failed)?, service, Kept { clean: true, ..Kept::default() }))
@@ -204,10 +259,23 @@ fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
 fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
     let began = Instant::now();
-    let (device, report) = Device::open_in_folder(dir).map_err(|error| about(&error))?;
+    let (device, report) = Device::open_in_folder(dir).map_err(|error| match error {
+        OpenError::Image(ImageError::Damaged(_)) => {
+            about(&format_args!("{error}; nothing was changed, and `remap-ssd image check` says what would be lost"))
+        }
+        error => about(&error),
+    })?;
     device.ftl().check().map_err(|error| about(&error))?;
-    let service = Service::load(dir)?;
-    let mut kept = Kept::load(dir)?;
+    let service = Service::load(dir, device.config().firmware.lpns)?;
+    if service.is_of_another(dir) {
+        tracing::warn!(
+            image = %dir.display(),
+            nqn = %service.nqn,
+            "a copy of another image, with its name and serial number: hosts that reach both take them for one device. \
+             `remap-ssd image adopt` gives it its own, or keeps them (--keep-name) if the other one is gone"
+        );
+    }
+    let mut kept = Kept::load(dir);
     if !kept.clean {
         kept.health.unsafe_shutdowns += 1;
     }

@@ -2,7 +2,7 @@
 //!
 //! Before an erase the device waits until all contents are durable. What this thread has had written out by then is not
 //! waited for. Invariant: it only makes durable earlier what may become so at any time, and nothing depends on it.
-//! Absent: errors; whoever waits for durability meets them too.
+//! Absent: errors; whoever waits for durability meets them too, since the system reports them to each opening of the file.
 
 use crate::failure::Failure;
 use remap_ssd_device::Device;

@@ -258,6 +258,16 @@ impl Ftl {
         Ok(lost.len() as u64)
     }
 
+    /// Gives an LPN a page that reads as a media error, until it is written again: what it had is lost.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `DiskFailed`.
+    pub fn give_up(&mut self, lpn: u32) -> Result<(), crate::Refusal> {
+        self.end_write();
+        self.writable(lpn, 1)?;
+        self.program_lost(lpn, Stored::Meta(LOST.into()))
+    }
+
     /// The list of aborted commands is crowded: what carries their numbers on flash goes, so that the next power-on can
     /// forget them. Words of NVRAM went before.
     ///

@@ -234,6 +234,16 @@ fn slot(generation: u64) -> usize {
     (generation % 2) as usize
 }
 
+/// A folder that nobody else can use.
+pub struct FolderLock {
+    _locks: Locks,
+}
+
+/// The checksum that small files in a folder have: CRC-32C.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
 /// Where a device in a folder comes from, and how it is made durable.
 impl Media {
     /// A new device with real bytes in a folder that exists and holds none. `journal_bytes` is about the size of the
@@ -257,6 +267,14 @@ impl Media {
     /// The system's reason.
     pub fn contents_file(dir: &Path) -> io::Result<File> {
         files::open(dir, CONTENTS, Access::Look)
+    }
+
+    /// Keeps everybody out of a device in a folder, as long as what it returns lives.
+    ///
+    /// # Errors
+    /// It is in use, or there is none.
+    pub fn lock_folder(dir: &Path) -> Result<FolderLock, ImageError> {
+        Ok(FolderLock { _locks: Locks::take(dir, Access::Look)? })
     }
 
     /// Names of the files that `create_folder` makes.
@@ -293,6 +311,7 @@ impl Media {
     }
 
     /// Why nothing may be acknowledged any more, if that is so.
+    #[inline]
     pub fn broken(&self) -> Option<&str> {
         self.folder.as_ref()?.broken.as_deref()
     }

@@ -89,6 +89,7 @@ fn status_of(refusal: Refusal) -> Status {
         Refusal::OutOfRange => Status::LBA_RANGE,
         Refusal::MediaError => Status::UNRECOVERED_READ,
         Refusal::ReadOnly | Refusal::NumbersUsedUp => Status::WRITE_PROTECTED,
+        Refusal::DiskFailed => Status::WRITE_FAULT,
         Refusal::AtomicTooLarge | Refusal::AtomicUnsupported | Refusal::AtomicUnavailable => Status::NOT_ATOMIC,
         Refusal::NoFileMap => Status::NO_FILE_MAP,
     }

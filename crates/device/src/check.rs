@@ -1,0 +1,177 @@
+//! A device in a folder: what of its files is damaged, what that costs, and going on without it.
+//!
+//! Invariants: checking changes nothing; repairing gives up what checking said and nothing else, and keeps a copy of each
+//! file that it replaces, apart from pages' contents, which it never touches. Absent: what damage is (the media's folder).
+
+use crate::config::DeviceConfig;
+use crate::device::Device;
+use crate::folder::{CONFIG, ConfigFile, write_config};
+use crate::saved::OpenError;
+use remap_ssd_ftl::{Ftl, State};
+use remap_ssd_media::folder::{Damage, FoundFolder};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::image_file::ImageError;
+use remap_ssd_media::{Media, Ppn};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What checking a folder found.
+#[derive(Clone, Debug, Default)]
+pub struct FolderCheck {
+    /// What is damaged, in the files' order.
+    pub damage: Vec<Damage>,
+    /// Why the device cannot go on even without what is damaged.
+    pub beyond: Option<String>,
+    /// LPNs that a read of the device finds mapped.
+    pub mapped: u64,
+    /// Among them, those that read as media errors by an earlier decision: their data is lost, and nothing is damaged.
+    pub given_up: u64,
+    /// Flash pages without a checksum, which an earlier version wrote.
+    pub without_checksum: u64,
+    /// LPNs that the damage makes read as media errors.
+    unreadable: Vec<u32>,
+}
+
+impl FolderCheck {
+    /// Is nothing damaged?
+    pub fn is_clean(&self) -> bool {
+        self.damage.is_empty() && self.beyond.is_none()
+    }
+}
+
+impl Device {
+    /// Looks for damage in a folder, reads every mapped page, and changes nothing.
+    ///
+    /// # Errors
+    /// There is no device, or it is in use.
+    pub fn check_folder(dir: &Path) -> Result<FolderCheck, OpenError> {
+        let mut check = FolderCheck::default();
+        match Self::check_into(dir, &mut check) {
+            Err(error @ OpenError::Image(ImageError::InUse | ImageError::NotAnImage | ImageError::Io(_))) => Err(error),
+            Err(error) => {
+                check.beyond = Some(error.to_string());
+                Ok(check)
+            }
+            Ok(()) => Ok(check),
+        }
+    }
+
+    fn check_into(dir: &Path, check: &mut FolderCheck) -> Result<(), OpenError> {
+        let file = ConfigFile::read(dir)?;
+        check.damage.extend(file.damage().cloned());
+        let config = file.parse()?;
+        let found = Media::weigh_folder(dir)?;
+        check.damage.extend(found.damage().iter().cloned());
+        check.without_checksum = found.pages_without_sum();
+        let suspects = found.suspects().to_vec();
+        let (mut device, _) = Self::recover(found.into_copy(), config)?;
+        device.ftl().check().map_err(OpenError::Contradiction)?;
+        check.damage.extend(live(device.ftl(), &suspects).map(metadata));
+        device.untimed(|ftl| read_all(ftl, check));
+        Ok(())
+    }
+
+    /// Goes on without what is damaged: the device is what it was at the newest moment of which all is known, and pages that
+    /// are damaged read as media errors until they are written again. Files that are replaced are kept in a folder, whose
+    /// name is returned.
+    ///
+    /// # Errors
+    /// Nothing is left to go on from, or the system's reason; nothing has changed then.
+    pub fn repair_folder(dir: &Path) -> Result<(FolderCheck, Option<PathBuf>), OpenError> {
+        let check = Self::check_folder(dir)?;
+        if let Some(why) = &check.beyond {
+            return Err(OpenError::Contradiction(why.clone()));
+        }
+        if check.is_clean() {
+            return Ok((check, None));
+        }
+        // 1. copies  2. what takes the originals' place. Cut before 2: all is as it was.
+        let kept = keep_copies(dir).map_err(ImageError::from)?;
+        let file = ConfigFile::read(dir)?;
+        let config = file.parse()?;
+        let (media, _) = Media::find_folder(dir, true)?.begin()?;
+        let (mut device, _) = Self::recover(media, config)?;
+        for lpn in &check.unreadable {
+            device.untimed(|ftl| ftl.give_up(*lpn)).map_err(|error| OpenError::Contradiction(error.to_string()))?;
+        }
+        if file.damage().is_some() {
+            write_config(dir, device.config()).map_err(ImageError::from)?;
+        }
+        device.close().map_err(ImageError::from)?;
+        Ok((check, Some(kept)))
+    }
+}
+
+/// Pages of metadata without their checksum in superblocks that the firmware needs.
+pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<Damage>, OpenError> {
+    let found: FoundFolder = Media::weigh_folder(dir)?;
+    let suspects = found.suspects().to_vec();
+    let (device, _) = match Device::recover(found.into_copy(), config.clone()) {
+        Ok(recovered) => recovered,
+        // Without one of them recovery is impossible.
+        Err(OpenError::Recovery(_)) => return Ok(suspects.into_iter().map(metadata).collect()),
+        Err(error) => return Err(error),
+    };
+    Ok(live(device.ftl(), &suspects).map(metadata).collect())
+}
+
+/// Those that still are what they were, in a superblock that is not free: one that is dead is free after recovery.
+fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
+    let (media, geometry) = (ftl.media(), ftl.media().geometry());
+    let needed = |ppn: &&Ppn| {
+        let sb = geometry.superblock(**ppn);
+        let state = ftl.superblocks().find(|(id, _)| *id == sb).map(|(_, entry)| entry.state);
+        media.is_programmed(**ppn)
+            && !media.is_readable(**ppn)
+            && !matches!(state, Some(State::Free | State::Retired) | None)
+    };
+    suspects.iter().filter(needed).copied().collect::<Vec<_>>().into_iter()
+}
+
+fn metadata(ppn: Ppn) -> Damage {
+    Damage {
+        file: "contents".into(),
+        offset: u64::from(ppn.0) * PAGE_BYTES as u64,
+        what: "a page of metadata does not have its checksum".into(),
+        lost: "what it says of other pages: some may be older than they were, or lost".into(),
+    }
+}
+
+fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
+    for lpn in 0..ftl.config().lpns {
+        let Some(ppn) = ftl.place(lpn) else { continue };
+        check.mapped += 1;
+        if ftl.find(lpn).is_ok() {
+            continue;
+        }
+        if ftl.media().is_meta(ppn) || !ftl.media().is_readable(ppn) {
+            check.given_up += 1;
+            continue;
+        }
+        check.unreadable.push(lpn);
+        check.damage.push(Damage {
+            file: "contents".into(),
+            offset: u64::from(ppn.0) * PAGE_BYTES as u64,
+            what: format!("the page of LPN {lpn} does not have its checksum"),
+            lost: format!("LPN {lpn}: it reads as a media error until it is written again"),
+        });
+    }
+}
+
+/// Copies all files but the contents into a new folder within `dir`.
+fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
+    let name = |number: u32| dir.join(format!("before-repair-{number}"));
+    let free = (1..).map(name).find(|path| !path.exists()).expect("some number is free");
+    std::fs::create_dir(&free)?;
+    for file in [CONFIG, "service.json", "health.json", "state.0", "state.1", "journal.0", "journal.1"] {
+        match std::fs::copy(dir.join(file), free.join(file)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&free);
+                return Err(io::Error::new(error.kind(), format!("{file}: a copy of it cannot be kept: {error}")));
+            }
+            Ok(_) => {}
+        }
+    }
+    Ok(free)
+}
