@@ -5,6 +5,7 @@ mod campaign;
 mod comparison;
 mod experiments;
 mod files;
+mod folders;
 mod images;
 mod kit;
 mod measuring;

@@ -11,7 +11,9 @@ pub struct Served {
     child: Child,
     address: String,
     /// What it has said since it serves.
-    lines: Arc<Mutex<Vec<String>>>,
+    said: Arc<Mutex<Vec<String>>>,
+    /// What it said before.
+    pub opening: Vec<String>,
 }
 
 /// Starts a server on a free port and waits until it says that it serves.
@@ -24,19 +26,19 @@ pub fn serve(args: &[&str]) -> Served {
         .spawn()
         .expect("the program starts");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut opening = Vec::new();
     let address = lines
         .by_ref()
         .map_while(Result::ok)
+        .inspect(|line| opening.push(line.clone()))
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
-        .find_map(|line| Some(line["fields"]["address"].as_str()?.to_owned()))
-        .expect("it serves");
-    // Somebody must read what it says.
+        .find_map(|line| Some(line["fields"]["address"].as_str()?.to_owned()));
+    let address = address.unwrap_or_else(|| panic!("it does not serve: {}", opening.join("\n")));
     let said = Arc::new(Mutex::new(Vec::new()));
-    std::thread::spawn({
-        let said = said.clone();
-        move || lines.map_while(Result::ok).for_each(|line| said.lock().expect("nothing fails here").push(line))
-    });
-    Served { child, address, lines: said }
+    let to = said.clone();
+    // Somebody must read what it says.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| to.lock().expect("whole").push(line)));
+    Served { child, address, said, opening }
 }
 
 impl Served {
@@ -52,10 +54,27 @@ impl Served {
         self.child.wait().expect("it ends");
     }
     /// SIGTERM; it must end well.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        self.stop_with("TERM");
+    }
+    /// A signal that ends it; it must end well.
+    pub fn stop_with(mut self, signal: &str) {
+        self.signal(signal);
+        assert!(self.child.wait().expect("it ends").success(), "SIG{signal}: {:?}", self.said.lock());
+    }
+    pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
-        assert!(self.child.wait().expect("it ends").success());
+        let sent = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+        assert!(sent.expect("kill").success());
+    }
+    /// Waits until it says something.
+    pub fn says(&self, word: &str) {
+        let said = || self.said.lock().expect("whole").iter().any(|line| line.contains(word));
+        let waited = (0..500).find(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            said()
+        });
+        assert!(waited.is_some(), "it never said `{word}`: {:?}", self.said.lock());
     }
 }
 

@@ -1,0 +1,174 @@
+//! Images in folders: damage, copies, options that do not fit, and what signals and a full disk do to a service.
+
+use crate::kit::run;
+use crate::service::serve;
+use std::path::{Path, PathBuf};
+
+fn create(dir: &Path, options: &[&str]) -> (PathBuf, String) {
+    let image = dir.join("disk");
+    let text = image.to_str().expect("text").to_owned();
+    run(&[&["image", "create", &text, "--size", "16MiB"], options].concat()).ok();
+    (image, text)
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).expect("there");
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).expect("room for it");
+}
+
+fn data(dir: &Path, value: u8) -> String {
+    let path = dir.join("data");
+    std::fs::write(&path, [value; 4096]).expect("room for it");
+    path.to_str().expect("text").to_owned()
+}
+
+#[test]
+fn damage_is_refused_checked_and_repaired_only_when_the_loss_is_accepted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    assert_eq!(run(&["image", "check", &text, "--json"]).ok().json()["clean"], true);
+    run(&["image", "repair", &text]).ok();
+    let served = serve(&["--image", &text]);
+    served.io(&["write", "--lba", "5", "--file", &data(dir.path(), 7)]).ok();
+    served.io(&["flush"]).ok();
+    served.kill();
+    // The first record behind the newest state.
+    let generation = |name: &str| std::fs::read(image.join(name)).expect("there")[48];
+    let newest = u8::from(generation("state.1") > generation("state.0"));
+    let journal = format!("journal.{newest}");
+    flip(&image.join(&journal), 16 + 9);
+    let listen = ["--listen", "127.0.0.1:0"];
+    let refused = run(&[&["serve", "--image", &text], &listen[..]].concat());
+    refused.fails(1, &[&format!("{journal}, byte 16"), "nothing was changed", "image check"]);
+    let found = run(&["image", "check", &text, "--json"]).fails(1, &[]).json();
+    assert_eq!((&found["damage"][0]["file"], &found["damage"][0]["offset"]), (&journal.as_str().into(), &16.into()));
+    let before = std::fs::read(image.join(&journal)).expect("there");
+    run(&["image", "repair", &text]).fails(1, &["nothing was changed", "--accept-loss"]);
+    assert!(before == std::fs::read(image.join(&journal)).expect("there"));
+    let repaired = run(&["image", "repair", &text, "--accept-loss"]).ok().out;
+    assert!(repaired.contains("lost: ") && repaired.contains("before-repair-1"), "{repaired}");
+    run(&["image", "check", &text]).ok();
+    serve(&["--image", &text]).stop();
+}
+
+#[test]
+fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    let path = image.join("service.json");
+    let good = std::fs::read_to_string(&path).expect("there");
+    let serve_fails =
+        |words: &[&str]| drop(run(&["serve", "--image", &text, "--listen", "127.0.0.1:0"]).fails(1, words));
+    std::fs::write(&path, good.replace("4096", "512")).expect("room for it");
+    serve_fails(&["service.json", "checksum"]);
+    run(&["image", "check", &text]).fails(1, &[]);
+    for at in 0..good.len() {
+        std::fs::write(&path, &good).expect("room for it");
+        flip(&path, at);
+        if at % 7 == 0 {
+            serve_fails(&["service.json"]);
+        }
+    }
+    run(&["image", "repair", &text, "--accept-loss"]).ok();
+    run(&["image", "check", &text]).ok();
+    std::fs::write(&path, &good).expect("room for it");
+    // Without a checksum, as earlier versions wrote it, what cannot be is found all the same.
+    let value: serde_json::Value = serde_json::from_str(&good).expect("JSON");
+    let old = |block: u32| {
+        serde_json::json!({
+            "nqn": value["nqn"], "namespaces": [{"pages": value["namespaces"][0]["pages"], "block_bytes": block}],
+        })
+    };
+    std::fs::write(&path, old(4095).to_string()).expect("room for it");
+    serve_fails(&["service.json", "512 or 4096"]);
+    std::fs::write(&path, old(4096).to_string()).expect("room for it");
+    serve(&["--image", &text]).stop();
+    assert!(std::fs::read_to_string(&path).expect("there").contains("crc32c"), "it has a checksum from now on");
+    std::fs::write(image.join("health.json"), "{").expect("room for it");
+    serve(&["--image", &text]).stop();
+}
+
+#[test]
+fn options_that_an_image_was_not_made_with_are_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_, text) = create(dir.path(), &["--block", "512", "--dedup", "on"]);
+    for (option, value) in [
+        ("--size", "32MiB"),
+        ("--scheme", "flog"),
+        ("--dedup", "off"),
+        ("--log-size", "1MiB"),
+        ("--block", "4096"),
+        ("--namespaces", "2"),
+        ("--nqn", "nqn.2014-08.org.nvmexpress:uuid:other"),
+    ] {
+        let ran = run(&["serve", "--image", &text, "--listen", "127.0.0.1:0", option, value]);
+        ran.fails(2, &[option, "cannot be changed"]);
+    }
+    serve(&["--image", &text, "--size", "16MiB", "--scheme", "remap-ssd", "--dedup", "on", "--block", "512"]).stop();
+    run(&["serve", "--memory", "16MiB", "--size", "32MiB"]).fails(2, &["--size", "--memory"]);
+}
+
+#[test]
+fn a_copy_is_told_from_its_original_until_it_is_adopted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    let copy = dir.path().join("copy");
+    std::fs::create_dir(&copy).expect("a new folder");
+    for file in std::fs::read_dir(&image).expect("a folder") {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), copy.join(file.file_name())).expect("room for it");
+    }
+    let copy = copy.to_str().expect("text");
+    let warns = |image: &str| {
+        let served = serve(&["--image", image]);
+        let warns = served.opening.iter().any(|line| line.contains("image adopt"));
+        let name = served.io(&["id", "--json"]).ok().json();
+        served.stop();
+        (warns, name["nqn"].to_string(), name["serial"].to_string())
+    };
+    let original = warns(&text);
+    assert!(!original.0);
+    assert_eq!(warns(copy), (true, original.1.clone(), original.2.clone()));
+    let served = serve(&["--image", copy]);
+    run(&["image", "adopt", copy]).fails_in_one_line(1, &["in use"]);
+    served.stop();
+    run(&["image", "adopt", copy, "--keep-name"]).ok();
+    assert_eq!(warns(copy), (false, original.1.clone(), original.2.clone()));
+    run(&["image", "adopt", copy]).ok();
+    let adopted = warns(copy);
+    assert!(!adopted.0 && adopted.1 != original.1 && adopted.2 != original.2, "{adopted:?}");
+}
+
+#[test]
+fn signals_end_the_service_in_good_order_or_not_at_all() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    let is_clean = || {
+        let text = std::fs::read_to_string(image.join("health.json")).expect("there");
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["clean"] == true
+    };
+    for signal in ["TERM", "INT", "HUP", "QUIT"] {
+        let served = serve(&["--image", &text]);
+        served.signal("USR1");
+        served.says("statistics");
+        served.signal("USR2");
+        served.io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)]).ok();
+        assert!(!is_clean());
+        served.stop_with(signal);
+        assert!(is_clean(), "SIG{signal}");
+    }
+}
+
+#[test]
+fn counters_that_cannot_be_written_end_no_service() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    // Nothing can be written under this name, as on a full disk.
+    std::fs::create_dir(image.join("health.json.part")).expect("a new folder");
+    let served = serve(&["--image", &text]);
+    assert!(served.opening.iter().any(|line| line.contains("health.json")), "{:?}", served.opening);
+    served.io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)]).ok();
+    served.io(&["flush"]).ok();
+    served.stop();
+}
