@@ -10,8 +10,10 @@
 use super::io::Outcome;
 use super::subsystem::Subsystem;
 use crate::spec::status::Status;
+use remap_ssd_device::Device;
 use remap_ssd_media::folder::{Commit, Position};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
@@ -29,6 +31,8 @@ struct State {
 pub(super) struct Durable {
     state: Mutex<State>,
     changed: Condvar,
+    /// Pages that were programmed when the last commit began.
+    programs: AtomicU64,
 }
 
 impl Durable {
@@ -94,7 +98,12 @@ impl Subsystem {
     fn commit(&self) {
         let failed = || Err(io::Error::other("the commit did not end"));
         let mut under_way = UnderWay { durable: &self.durable, until: failed() };
-        let begun = self.device().begin_commit();
+        let begun = {
+            let mut device = self.device();
+            let begun = device.begin_commit();
+            self.durable.programs.store(device.ftl().media().counts.programs, Ordering::Relaxed);
+            begun
+        };
         under_way.until = match begun {
             Ok(None) => Ok(None),
             Ok(Some(commit)) => self.write(commit).map(Some),
@@ -111,6 +120,11 @@ impl Subsystem {
         let until = commit.write_journal()?;
         self.device().finish_commit(until);
         Ok(until)
+    }
+
+    /// Pages programmed since the last commit began.
+    pub(super) fn pages_unwritten(&self, device: &Device) -> u64 {
+        device.ftl().media().counts.programs.saturating_sub(self.durable.programs.load(Ordering::Relaxed))
     }
 
     /// How often the disk was asked to make everything durable for those that wait.

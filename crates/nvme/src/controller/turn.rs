@@ -8,7 +8,8 @@
 //! otherwise wait for the system's scheduler between any two.
 //!
 //! Invariants: a thread that waits gets the device after at most `PASSES` turns and those in front of it in its line; nobody
-//! keeps it for more than a slice and one step, which is some pages. Absent: clocks, and what is done in a turn.
+//! keeps it for more than a slice and one step, which is some pages, but for what the firmware does for itself: moving a
+//! stretch of pages, or waiting for the disk before an erase. Absent: clocks, and what is done in a turn.
 
 use super::subsystem::Subsystem;
 use remap_ssd_device::Device;
@@ -24,6 +25,8 @@ pub const SLICE_UNITS: u32 = 500;
 const LIGHT_UNITS: u32 = 150;
 /// Light turns after which a heavy one is due.
 const LIGHT_IN_A_ROW: u32 = 8;
+/// Pages programmed and not made durable, after which a long command has them written: 4 MiB.
+const UNWRITTEN_MAX: u64 = 1 << 10;
 /// Turns that may pass one that has been woken.
 const PASSES: u32 = 4;
 
@@ -255,10 +258,17 @@ impl<'a> DeviceTurn<'a> {
         self.divisible && self.is_used_up()
     }
 
-    /// Waits behind those that wait.
+    /// Waits behind those that wait; and for the disk, if it has much to write. Before an erase the device waits for the disk
+    /// with everybody behind it, and that is to be short: whose command makes the device program so much waits alone.
     pub(super) fn let_others(&mut self) {
-        if self.subsystem.turnstile.is_waited_for() {
+        let behind = self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
+        if self.subsystem.turnstile.is_waited_for() || behind {
+            let position = self.ftl().media().position();
             self.leave();
+            if let Some(position) = position.filter(|_| behind) {
+                // If the disk has failed the command will find that out.
+                let _ = self.subsystem.make_durable(position);
+            }
             self.enter(Weight::Heavy);
         }
         self.slice = 0;
