@@ -3,6 +3,7 @@
 mod arguments;
 mod campaign;
 mod comparison;
+mod deduplication;
 mod experiments;
 mod files;
 mod folders;

@@ -126,14 +126,14 @@ impl Dedup {
         self.missed
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&self, fingerprint: &Fingerprint) -> (usize, u32) {
         let spread = fingerprint.spread();
         let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
         (line as usize, spread as u32)
     }
 
-    #[inline]
+    #[inline(always)]
     fn same(&self, fingerprint: &Fingerprint, media: &Media, ppn: Ppn) -> bool {
         match fingerprint {
             // Pages of metadata have identity 0, which a host's page can have too.
@@ -159,7 +159,7 @@ impl Dedup {
     }
 
     /// The live page that holds this content: one that can have another owner, if there is any.
-    #[inline]
+    #[inline(always)]
     pub fn find(&mut self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
@@ -183,6 +183,7 @@ impl Dedup {
 
     #[cold]
     fn find_spilled(&mut self, at: usize, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
+        self.drop_dead(at, pages);
         let spilled = self.spilled.pages(at).iter().copied();
         let owned = spilled.map(|ppn| (pages.counts.get(ppn), ppn)).filter(|(count, _)| *count > 0);
         let holders = owned.filter(|(_, ppn)| self.same(fingerprint, pages.media, *ppn));
@@ -196,7 +197,7 @@ impl Dedup {
 
     /// Remembers where a content was written. A slot with the same tag goes first (its page is stale, or full of
     /// references), then an empty one or one of a dead page, then the oldest.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
         self.note_digest(fingerprint, ppn, false);
         let (at, tag) = self.place(fingerprint);
@@ -260,24 +261,37 @@ impl Dedup {
 
     /// The slot of another page with the same tag. If that page has another content it spills; if it has the same, only
     /// an exact store goes on looking at it.
-    #[inline]
+    #[inline(always)]
     fn slot_of_tag(&mut self, at: usize, slot: usize, fingerprint: &Fingerprint, pages: Pages<'_>) -> usize {
         if let Some(ppn) = self.lines[at].page(slot)
-            && self.belongs(at, pages, ppn)
-            && (self.exact || !self.same(fingerprint, pages.media, ppn))
+            && !pages.counts.is_zero(ppn)
         {
-            self.spill(at, ppn, pages);
+            self.spill_of_tag(at, ppn, fingerprint, pages);
         }
         slot
     }
 
     #[cold]
+    fn spill_of_tag(&mut self, at: usize, ppn: Ppn, fingerprint: &Fingerprint, pages: Pages<'_>) {
+        if (self.exact || !self.same(fingerprint, pages.media, ppn)) && self.belongs(at, pages, ppn) {
+            self.spill(at, ppn, pages);
+        }
+    }
+
+    #[cold]
     fn spill(&mut self, at: usize, ppn: Ppn, pages: Pages<'_>) {
-        // Those that have died meanwhile go, so that a line's list is as short as what lives.
-        let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
-        spilled.retain(at, |page| self.belongs(at, pages, *page));
-        spilled.add(at, ppn);
-        self.spilled = spilled;
+        self.drop_dead(at, pages);
+        self.spilled.add(at, ppn);
+    }
+
+    /// Whoever looks at what a line has spilled drops what has died: most lines have spilled nothing that lives, and are
+    /// not looked at again.
+    fn drop_dead(&mut self, at: usize, pages: Pages<'_>) {
+        if self.spilled.has(at) {
+            let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
+            spilled.retain(at, |page| self.belongs(at, pages, *page));
+            self.spilled = spilled;
+        }
     }
 
     /// These pages have been erased: what they will hold is not known by its digest.
