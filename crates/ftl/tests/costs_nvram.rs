@@ -103,7 +103,7 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
             entry,
             dedup: false,
             segment_bytes: 192,
-            log_bytes: 192 * 64,
+            log_bytes: 192 * 36,
             dealloc_slots: 4096,
             watermark: 1.0,
             wear_gap: 0,

@@ -4,7 +4,7 @@ mod kit;
 
 use kit::{Random, content, device, put, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, least_worn};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind, State};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Refusal, Remap, SchemeKind, State};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Outcome, Page, Purpose, SbId};
 
@@ -247,6 +247,14 @@ fn wear_is_levelled_from_the_gap_on() {
     let chosen = |erases, mean, gap| least_worn([candidate(erases)].into_iter(), mean, gap).is_some();
     assert!(chosen(10, 14.0, 4) && !chosen(10, 13.9, 4) && !chosen(11, 14.0, 4));
     assert!(!chosen(0, 100.0, 0), "0 is off");
+}
+
+#[test]
+fn zones_begin_where_policies_say() {
+    let zones = |policy: GcPolicy| [1, 2, 3, 4, 15].map(|references| policy.zone(references));
+    assert_eq!(zones(GcPolicy::Greedy), [0; 5]);
+    assert_eq!(zones(GcPolicy::Coldmap), [0, 1, 1, 1, 1]);
+    assert_eq!(zones(GcPolicy::Cagc), [0, 1, 2, 2, 2]);
 }
 
 /// Whatever a command takes, the reserve is there when it has ended.

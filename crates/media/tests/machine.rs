@@ -86,8 +86,12 @@ fn operate(numbers: &mut Numbers, folder: &mut Media, twin: &mut Twin) {
     for media in [folder, &mut twin.media] {
         match kind {
             0..6 if erases => {
+                // Some blocks cannot be erased any more.
+                let fails = value % 5 == 0;
+                media.plant(|faults| faults.erase.extend(fails.then_some(block)));
                 let id = media.name_next();
-                media.erase(block, id, After::NOTHING).expect("no fault is planted");
+                assert_eq!(media.erase(block, id, After::NOTHING).is_err(), fails);
+                media.plant(|faults| faults.erase.clear());
             }
             0..6 => {
                 let ppn = geometry.page(sb, row * geometry.dies() + die);
