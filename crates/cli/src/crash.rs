@@ -39,11 +39,15 @@ pub struct Args {
     #[arg(long, value_name = "POLICY")]
     pub gc: Option<GcPolicy>,
     /// Run the one script that a failure named.
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mutant", "threads"])]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mutant", "media_faults", "threads"])]
     pub replay: Option<Code>,
     /// Switch this guard of the firmware off, to see the campaign notice.
     #[arg(long, value_name = "GUARD")]
     pub mutant: Option<Guard>,
+    /// On media that fail: pages and NVRAM words become unreadable between commands and at cuts. What is damaged may be lost,
+    /// it must not be older.
+    #[arg(long, conflicts_with = "mutant")]
+    pub media_faults: bool,
     /// Threads [default: one per core].
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub threads: u32,
@@ -62,6 +66,7 @@ Examples:
   remap-ssd crash --scheme opt
   remap-ssd crash --scheme nlog --gc coldmap
   remap-ssd crash --mutant entry-after-page
+  remap-ssd crash --media-faults --scheme flog
   remap-ssd crash --replay remap-ssd:3:9f2c41d0";
 
 const SECONDS_DEFAULT: f64 = 10.0;
@@ -107,6 +112,7 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
         threads: args.threads,
         policy: args.gc,
         mutant: args.mutant,
+        media_faults: args.media_faults,
         failures: args.failures.unwrap_or(if expected { 1 } else { 10 }),
         ..Options::new(scheme, args.seed)
     };

@@ -7,10 +7,11 @@
 //! Absent: threads, time, and the choice of scripts (`run`).
 
 use crate::cut::Cutter;
+use crate::damage::{self, Doubts};
 use crate::files::{self, FileModel};
 use crate::line::{Failure, Line};
 use crate::marks::Marks;
-use crate::oracle::{Content, Oracle};
+use crate::oracle::{Content, LOST, Oracle};
 use crate::quiet;
 use crate::script::{Command, Generator};
 use crate::setup::Setup;
@@ -18,7 +19,7 @@ use crate::trail::{Event, Trail};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_ftl::Ftl;
-use remap_ssd_media::{Faults, Image, Media, Outcome};
+use remap_ssd_media::{Faults, Image, Media, Outcome, Ppn};
 
 /// What became of a script.
 #[derive(Default)]
@@ -40,6 +41,7 @@ struct Survivor {
     image: Image,
     faults: Faults,
     oracle: Oracle,
+    doubts: Doubts,
     files: FileModel,
     generator: Generator,
     faults_left: u32,
@@ -149,9 +151,12 @@ impl<'a> Campaign<'a> {
         let image = self.cut(&line.ftl);
         self.end.marks.collect(&line.ftl);
         let faults = line.ftl.media().faults().clone();
-        let Line { oracle, files, generator, faults_left, .. } = line;
-        let line = self.power_on(Survivor { image, faults, oracle, files, generator, faults_left })?;
-        self.end.marks.collect(&line.ftl);
+        let Line { oracle, doubts, files, generator, faults_left, .. } = line;
+        match self.power_on(Survivor { image, faults, oracle, doubts, files, generator, faults_left }) {
+            Ok(line) => self.end.marks.collect(&line.ftl),
+            Err(failure) if failure.is_refusal => {}
+            Err(failure) => return Err(failure),
+        }
         Ok(())
     }
 
@@ -182,6 +187,7 @@ impl<'a> Campaign<'a> {
         line.ftl.media_mut().settle_all();
         for (id, _) in line.in_flight.drain(..) {
             line.oracle.acknowledge(id);
+            line.doubts.acknowledge(id);
             line.files.acknowledge(id);
         }
         self.trail.push(Event::CaughtUp);
@@ -214,8 +220,48 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
+    /// Damage that appears now, on a device at rest: what is under way may yet be undone.
+    fn damage(&mut self, line: &mut Line) {
+        if !self.setup.media_faults || !self.chance(30) {
+            return;
+        }
+        self.catch_up(line);
+        let media = line.ftl.media();
+        let page = damage::page(media, &self.setup.config, &mut self.random);
+        let word = self.random.random_ratio(1, 4).then(|| damage::word(media, &mut self.random));
+        line.ftl.media_mut().plant(|faults| self.add_damage(faults, page, word));
+        line.doubts.damaged();
+    }
+
+    /// Damage that is noticed after a cut.
+    fn damage_left(&mut self, survivor: &mut Survivor) {
+        if !self.setup.media_faults || !self.chance(2) {
+            return;
+        }
+        let mut media = Media::from_image(&survivor.image);
+        media.plant(|faults| *faults = survivor.faults.clone());
+        let page = damage::page(&media, &self.setup.config, &mut self.random);
+        let word = self.random.random_ratio(1, 2).then(|| damage::word(&media, &mut self.random));
+        self.add_damage(&mut survivor.faults, page, word);
+        survivor.doubts.damaged();
+    }
+
+    fn add_damage(&mut self, faults: &mut Faults, page: Option<Ppn>, word: Option<(usize, u64)>) {
+        if let Some(page) = page {
+            self.end.marks.pages_damaged += 1;
+            self.trail.push(Event::PageDamaged(page.0));
+            faults.read.insert(page);
+        }
+        if let Some((word, bits)) = word {
+            self.end.marks.words_damaged += 1;
+            self.trail.push(Event::WordDamaged(word as u32));
+            faults.flips.insert(word, bits);
+        }
+    }
+
     /// Faults that appear now.
     fn plant(&mut self, line: &mut Line) {
+        self.damage(line);
         let geometry = self.setup.geometry;
         if line.faults_left > 0 && self.chance(30) {
             line.faults_left -= 1;
@@ -254,7 +300,20 @@ impl<'a> Campaign<'a> {
                 continue;
             }
             seen.push(digest);
-            let fork = self.fork(&line, image)?;
+            let fork = match self.fork(&line, image) {
+                Ok(fork) => fork,
+                Err(failure) if failure.is_refusal => {
+                    // That device is lost. The main line's is repaired, or none of its cuts could be recovered from.
+                    self.end.marks.refusals += 1;
+                    self.trail.rewind(mark);
+                    line.ftl.media_mut().plant(|faults| {
+                        faults.read.clear();
+                        faults.flips.clear();
+                    });
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
             if self.chance(30) {
                 self.end.marks.forks_adopted += 1;
                 self.end.marks.collect(&line.ftl);
@@ -291,6 +350,7 @@ impl<'a> Campaign<'a> {
             image,
             faults: line.ftl.media().faults().clone(),
             oracle: line.oracle.clone(),
+            doubts: line.doubts.clone(),
             files: line.files.clone(),
             generator,
             faults_left: line.faults_left,
@@ -311,15 +371,16 @@ impl<'a> Campaign<'a> {
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
             let faults = fork.ftl.media().faults().clone();
-            let Line { oracle, files, generator, faults_left, .. } = fork;
-            fork = self.power_on(Survivor { image, faults, oracle, files, generator, faults_left })?;
+            let Line { oracle, doubts, files, generator, faults_left, .. } = fork;
+            fork = self.power_on(Survivor { image, faults, oracle, doubts, files, generator, faults_left })?;
         }
         Ok(fork)
     }
 
     /// Recovers, perhaps with cuts on the way, looks at everything, and lets the oracle judge.
-    fn power_on(&mut self, survivor: Survivor) -> Result<Line, Failure> {
-        let Survivor { mut image, mut faults, oracle, files, generator, faults_left } = survivor;
+    fn power_on(&mut self, mut survivor: Survivor) -> Result<Line, Failure> {
+        self.damage_left(&mut survivor);
+        let Survivor { mut image, mut faults, oracle, doubts, files, generator, faults_left } = survivor;
         let mut cuts_left = if self.chance(4) { self.random.random_range(1..=3) } else { 0 };
         let mut ftl = self.recover(&image, faults)?;
         while cuts_left > 0 && ftl.media().pending() > 0 {
@@ -331,13 +392,14 @@ impl<'a> Campaign<'a> {
         }
         // The host is served once recovery's own operations have ended: what it sees then is there to stay.
         ftl.media_mut().settle_all();
-        let mut line = Line { ftl, oracle, files, generator, in_flight: Vec::new(), faults_left, read_only: false };
+        let in_flight = Vec::new();
+        let mut line = Line { ftl, oracle, doubts, files, generator, in_flight, faults_left, read_only: false };
         line.check_tables()?;
         line.observe(&mut self.read)?;
         let verdict = line
             .oracle
             .judge(&self.read)
-            .map_err(|misread| Failure { text: format!("after a cut, {misread}"), lpn: Some(misread.lpn) })?;
+            .map_err(|misread| Failure::of_lpn(format!("after a cut, {misread}"), misread.lpn))?;
         let listed = files::observe(&mut line.ftl).map_err(Failure::new)?;
         let of_files = line
             .files
@@ -351,7 +413,9 @@ impl<'a> Campaign<'a> {
         self.end.marks.atomic_committed += verdict.committed;
         self.end.marks.atomic_aborted += verdict.aborted;
         self.trail.push(Event::Seen);
+        self.end.marks.lost_pages_read += self.read.iter().filter(|read| **read == LOST).count() as u64;
         line.oracle.adopt(&self.read);
+        line.doubts.adopt();
         Ok(line)
     }
 
@@ -359,10 +423,12 @@ impl<'a> Campaign<'a> {
         self.trail.push(Event::Recovering);
         self.end.image = Some(image.clone());
         let mut media = Media::from_image(image);
-        media.plant(|planted| *planted = faults);
+        media.plant(|planted| *planted = faults.clone());
         media.attach_rail();
-        let (mut ftl, _) = Ftl::recover(media, self.setup.config.clone())
-            .map_err(|error| Failure::new(format!("recovery fails: {error}")))?;
+        let (mut ftl, _) = Ftl::recover(media, self.setup.config.clone()).map_err(|error| Failure {
+            is_refusal: self.setup.media_faults && damage::is_documented(&error, &faults),
+            ..Failure::new(format!("recovery fails: {error}"))
+        })?;
         self.end.recoveries += 1;
         ftl.media_mut().ops.clear();
         Ok(ftl)

@@ -6,12 +6,14 @@
 //! expected what it reads. Every failure has a [`Code`] that runs it again; with a
 //! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a failure is what must be found ([`hunt`]).
 //!
-//! Absent: uncorrectable reads of flash pages. A page that recovery cannot read is a page that was being
-//! programmed, as far as anyone can tell, so a campaign that planted them could not tell right from wrong.
+//! Media that fail besides are setups of their own ([`damage`], [`Options::media_faults`]): what is damaged may be lost, but
+//! it is never older. Absent from them: unreadable pages of superblocks without a tail. A page that recovery cannot read
+//! there is one that was being programmed, as far as anyone can tell.
 
 pub mod campaign;
 pub mod code;
 pub mod cut;
+pub mod damage;
 pub mod files;
 pub mod line;
 pub mod marks;

@@ -3,8 +3,9 @@
 //! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what their
 //! acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
 
+use crate::damage::Doubts;
 use crate::files::{self, FileModel};
-use crate::oracle::{CommandId, Content, Oracle, ZEROES};
+use crate::oracle::{CommandId, Content, LOST, Oracle, ZEROES};
 use crate::script::{Command, Generator, content_of_many};
 use crate::setup::Setup;
 use crate::trail::{Event, Trail};
@@ -19,12 +20,19 @@ pub struct Failure {
     pub text: String,
     /// The LPN it is about.
     pub lpn: Option<u32>,
+    /// Recovery was refused because of damage for which it may be: no finding at all.
+    pub is_refusal: bool,
 }
 
 impl Failure {
     /// About the whole device.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), lpn: None }
+        Self { text: text.into(), lpn: None, is_refusal: false }
+    }
+
+    /// About one LPN.
+    pub fn of_lpn(text: impl Into<String>, lpn: u32) -> Self {
+        Self { lpn: Some(lpn), ..Self::new(text) }
     }
 }
 
@@ -34,6 +42,8 @@ pub struct Line {
     pub ftl: Ftl,
     /// The model.
     pub oracle: Oracle,
+    /// Which LPNs may be media errors.
+    pub doubts: Doubts,
     /// The model of the file map.
     pub files: FileModel,
     /// What the host does next.
@@ -63,6 +73,7 @@ impl Line {
         Ok(Self {
             ftl,
             oracle: Oracle::new(setup.config.lpns),
+            doubts: Doubts::new(setup.config.lpns),
             files: FileModel::default(),
             generator: Generator::new(
                 seed,
@@ -92,6 +103,7 @@ impl Line {
         let status = result.map_err(|refusal| Failure::new(format!("the firmware refuses '{command}': {refusal}")))?;
         if !matches!(command, Command::Background { .. }) {
             let id = self.oracle.submit(&command);
+            self.doubts.submit(id, &command);
             trail.push(Event::Submitted(id, command));
             match (command, status) {
                 (Command::FileWrite { lpn, page, .. }, Some(status)) => {
@@ -168,6 +180,7 @@ impl Line {
         let (id, ack) = self.in_flight.swap_remove(at);
         self.ftl.media_mut().settle(&ack);
         self.oracle.acknowledge(id);
+        self.doubts.acknowledge(id);
         self.files.acknowledge(id);
         trail.push(Event::Acknowledged(id));
     }
@@ -185,12 +198,13 @@ impl Line {
     pub fn observe(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         read.clear();
         for lpn in 0..self.oracle.live().len() as u32 {
-            let page = self
-                .ftl
-                .read(lpn)
-                .map_err(|refusal| Failure { text: format!("LPN {lpn} cannot be read: {refusal}"), lpn: Some(lpn) })?;
-            let content = content(&page)
-                .ok_or_else(|| Failure { text: format!("LPN {lpn} reads what nobody wrote"), lpn: Some(lpn) })?;
+            let content = match self.ftl.read(lpn) {
+                Ok(page) => {
+                    content(&page).ok_or_else(|| Failure::of_lpn(format!("LPN {lpn} reads what nobody wrote"), lpn))?
+                }
+                Err(Refusal::MediaError) if self.doubts.may_be_lost(lpn) => LOST,
+                Err(refusal) => return Err(Failure::of_lpn(format!("LPN {lpn} cannot be read: {refusal}"), lpn)),
+            };
             read.push(content);
         }
         self.ftl.media_mut().ops.clear();
@@ -208,11 +222,12 @@ impl Line {
             return Err(Failure::new(format!("power is on, the file map lists {listed:?} and not {live:?}")));
         }
         self.observe(read)?;
-        let wrong = self.oracle.live().iter().zip(read.iter()).position(|(live, read)| live != read);
+        let wrong =
+            self.oracle.live().iter().zip(read.iter()).position(|(live, read)| !self.oracle.reads(*live, *read));
         wrong.map_or(Ok(()), |lpn| {
             let (live, read) = (self.oracle.live()[lpn], read[lpn]);
             let (read, live) = (crate::oracle::name(read), crate::oracle::name(live));
-            Err(Failure { text: format!("power is on, LPN {lpn} reads {read} and not {live}"), lpn: Some(lpn as u32) })
+            Err(Failure::of_lpn(format!("power is on, LPN {lpn} reads {read} and not {live}"), lpn as u32))
         })
     }
 

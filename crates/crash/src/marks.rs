@@ -75,6 +75,14 @@ marks! {
     worn_out,
     /// Faults planted.
     faults_planted,
+    /// Flash pages that could not be read any more.
+    pages_damaged,
+    /// NVRAM words with more flips than can be corrected.
+    words_damaged,
+    /// Pages that were media errors after a cut.
+    lost_pages_read,
+    /// Recoveries that were refused because of damage.
+    refusals,
     }
 }
 

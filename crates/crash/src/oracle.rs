@@ -19,6 +19,17 @@ pub type Content = u64;
 /// A page that is not mapped reads as zeroes.
 pub const ZEROES: Content = 0;
 
+/// What is read of a page that is lost: a media error.
+pub const LOST: Content = Content::MAX;
+
+/// From here on contents are not known: what a lost page held is one of a list.
+const UNKNOWN: Content = 1 << 62;
+
+/// Is this a content that a host can write again?
+pub fn is_known(content: Content) -> bool {
+    content != ZEROES && content < UNKNOWN
+}
+
 /// A host command's number, in order of submission.
 pub type CommandId = u32;
 
@@ -59,6 +70,8 @@ pub struct Oracle {
     base_id: Vec<CommandId>,
     pending: Vec<Arc<Effects>>,
     next_id: CommandId,
+    /// What a content from `UNKNOWN` on may be.
+    unknown: Vec<Arc<[Content]>>,
 }
 
 impl Oracle {
@@ -71,6 +84,7 @@ impl Oracle {
             base_id: vec![0; lpns],
             pending: Vec::new(),
             next_id: 1,
+            unknown: Vec::new(),
         }
     }
 
@@ -139,13 +153,39 @@ impl Oracle {
         (self.base_id[at] >= id && self.base[at] == content) || self.pending.iter().any(|effects| shows(effects))
     }
 
+    /// Does a page that holds `held` read like this? One that is lost may be found again, and is what it was.
+    pub fn reads(&self, held: Content, read: Content) -> bool {
+        held == read || read == LOST || held >= UNKNOWN && self.unknown[(held - UNKNOWN) as usize].contains(&read)
+    }
+
     /// What was read after a recovery becomes the truth.
     pub fn adopt(&mut self, read: &[Content]) {
-        self.live.copy_from_slice(read);
-        self.base.copy_from_slice(read);
+        let mut truth = read.to_vec();
+        for lpn in (0..).zip(read).filter(|(_, read)| **read == LOST).map(|(lpn, _)| lpn) {
+            truth[lpn as usize] = self.lost(lpn);
+        }
+        self.live.copy_from_slice(&truth);
+        self.base.copy_from_slice(&truth);
         self.base_id.fill(self.next_id);
         self.next_id += 1;
         self.pending.clear();
+    }
+
+    /// The content of a page that is lost: any that the LPN may have now.
+    fn lost(&mut self, lpn: u32) -> Content {
+        let of_lpn =
+            |effects: &Arc<Effects>| effects.pages.iter().filter(|page| page.0 == lpn).map(|page| page.1).last();
+        let mut all: Vec<Content> = self.pending.iter().filter_map(of_lpn).collect();
+        all.push(self.base[lpn as usize]);
+        let known = |content: Content| match content.checked_sub(UNKNOWN) {
+            None => vec![content],
+            Some(at) => self.unknown[at as usize].to_vec(),
+        };
+        let mut all: Vec<Content> = all.into_iter().flat_map(known).collect();
+        all.sort_unstable();
+        all.dedup();
+        self.unknown.push(all.into());
+        UNKNOWN + self.unknown.len() as Content - 1
     }
 
     /// May a cut now, with a recovery after it, leave a device that reads like this?
@@ -157,7 +197,7 @@ impl Oracle {
         let mut choice = choices.iter().peekable();
         for (lpn, read) in read.iter().enumerate() {
             let open = choice.next_if(|choice| choice.lpn as usize == lpn);
-            let allowed = open.map_or(*read == self.base[lpn], |choice| !choice.shown.is_empty());
+            let allowed = open.map_or(self.reads(self.base[lpn], *read), |choice| !choice.shown.is_empty());
             if !allowed {
                 let values = open.map_or_else(|| vec![(self.base_id[lpn], self.base[lpn])], |open| open.values.clone());
                 return Err(Misread { lpn: lpn as u32, read: *read, rule: None, allowed: values });
@@ -183,7 +223,7 @@ impl Oracle {
                 let lpn = group[0].0;
                 let mut values = vec![(self.base_id[lpn as usize], self.base[lpn as usize])];
                 values.extend(group.iter().map(|(_, id, content)| (*id, *content)));
-                let shows = |value: &&(CommandId, Content)| value.1 == read[lpn as usize];
+                let shows = |value: &&(CommandId, Content)| self.reads(value.1, read[lpn as usize]);
                 let shown = values.iter().filter(shows).map(|(id, _)| *id).collect();
                 Choices { lpn, values, shown }
             })
@@ -332,7 +372,12 @@ pub struct Misread {
 
 /// A content in words.
 pub fn name(content: Content) -> String {
-    if content == ZEROES { "zeroes".to_owned() } else { format!("content {content}") }
+    match content {
+        ZEROES => "zeroes".to_owned(),
+        LOST => "a media error".to_owned(),
+        UNKNOWN.. => "what was lost".to_owned(),
+        content => format!("content {content}"),
+    }
 }
 
 impl std::fmt::Display for Misread {

@@ -34,6 +34,8 @@ pub struct Options {
     pub threads: u32,
     /// A guard to switch off.
     pub mutant: Option<Guard>,
+    /// Setups on media that fail instead of the others.
+    pub media_faults: bool,
     /// Stop after so many failures.
     pub failures: u32,
 }
@@ -50,6 +52,7 @@ impl Options {
             cuts: None,
             threads: 1,
             mutant: None,
+            media_faults: false,
             failures: 10,
         }
     }
@@ -116,6 +119,7 @@ impl Scripts {
             |at: &u32| options.mutant.is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard));
         let setups = match options.setup {
             Some(setup) => vec![setup],
+            None if options.media_faults => Setup::FAILING.collect(),
             None => (0..Setup::COUNT).filter(useful).collect(),
         };
         Self { scheme: options.scheme, policy: options.policy, seed: options.seed, mutant: options.mutant, setups }

@@ -6,7 +6,7 @@
 //! Invariants: one seed, one script; no command reaches past the last LPN unless it is meant to be refused.
 //! Absent: what the commands do (the oracle's).
 
-use crate::oracle::{Content, ZEROES};
+use crate::oracle::{Content, ZEROES, is_known};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_ftl::{FilePage, Refusal};
@@ -86,7 +86,7 @@ pub enum Command {
 /// What page `at` of `WriteMany` is to hold.
 pub fn content_of_many(live: &[Content], source: Option<u32>, fresh: Content, at: u32) -> Content {
     let repeated = source.map_or(ZEROES, |source| live[(source + at) as usize]);
-    if repeated == ZEROES { fresh + Content::from(at) } else { repeated }
+    if is_known(repeated) { repeated } else { fresh + Content::from(at) }
 }
 
 impl fmt::Display for Command {
@@ -325,8 +325,8 @@ impl Generator {
         } else if drawn(mix.rewrite) {
             let lpn = self.lpn();
             match live[lpn as usize] {
-                ZEROES => Command::Deallocate { lpn, len: 1 },
-                content => Command::Write { lpn, content },
+                content if is_known(content) => Command::Write { lpn, content },
+                _ => Command::Deallocate { lpn, len: 1 },
             }
         } else if drawn(mix.copy) {
             self.remap(false)
@@ -386,7 +386,7 @@ impl Generator {
         }
         self.stream = Stream { target: lpn + 1, source: source.map(|source| source + 1), left: left - 1 };
         let repeated = source.map_or(ZEROES, |source| live[source as usize]);
-        if repeated == ZEROES {
+        if !is_known(repeated) {
             self.next_unique += 1;
             return Command::Write { lpn, content: self.next_unique };
         }

@@ -10,6 +10,7 @@ use crate::script::Mix;
 use remap_ssd_ftl::{Config, EntrySize, FingerprintKind, GcPolicy, Guard, Guards, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
+use std::ops::Range;
 
 /// One device and what to do with it.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Setup {
     pub bad_blocks: u32,
     /// Are hundreds of commands under way?
     pub deep: bool,
+    /// Do pages and words become unreadable?
+    pub media_faults: bool,
     /// The guard that is off, if one is.
     pub mutant: Option<Guard>,
 }
@@ -224,15 +227,41 @@ const PROFILES: &[Profile] = &[
     Profile { deep: true, shape: (1, 40, 7), segments: 48, mix: Mix::REMAPS, dealloc_slots: 32, steps: 400, ..COMMON },
 ];
 
+/// Devices whose media fail: pages and words become unreadable.
+const FAILING: &[Profile] = &[
+    COMMON,
+    // Entries are what NVRAM holds, and they move often.
+    Profile { segment_bytes: 64, segments: 16, count_max: 9, mix: Mix::REMAPS, ..COMMON },
+    // Whole commands.
+    Profile { entry: EntrySize::Bytes24, segments: 32, count_max: 6, dealloc_slots: 14, mix: Mix::REMAPS, ..COMMON },
+    // Bitmaps, written again and again.
+    Profile { dealloc_slots: 4, mix: Mix::TRIMS, spare_pages: 4, ..COMMON },
+    // Blocks that fail as well.
+    Profile { shape: (3, 20, 8), bad_blocks: 2, count_max: 4, ..COMMON },
+    // Much collection, no deduplication.
+    Profile { dedup: false, mix: Mix::WRITES, spare_pages: 4, ..COMMON },
+    // Real bytes.
+    Profile { mode: ContentMode::Bytes, steps: 120, spare_pages: 2, ..COMMON },
+    // Logs on flash are filled, rewritten and emptied.
+    Profile { shape: (2, 24, 8), segment_bytes: 48, segments: 8, count_max: 4, mix: Mix::REMAPS, ..COMMON },
+    // Runs.
+    Profile { shape: (2, 18, 16), segments: 24, count_max: 6, dealloc_slots: 64, mix: Mix::RUNS, ..COMMON },
+    // Tails of two pages.
+    Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
+];
+
 impl Setup {
-    /// Setups of each scheme.
+    /// Setups of each scheme on media that work, but for blocks that fail and bits that ECC corrects.
     pub const COUNT: u32 = PROFILES.len() as u32;
+    /// The numbers behind them: setups on media that fail.
+    pub const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
 
     /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the one given, whole or
     /// with a guard switched off.
     pub fn new(scheme: SchemeKind, policy: Option<GcPolicy>, index: u32, mutant: Option<Guard>) -> Self {
-        let index = index % Self::COUNT;
-        let profile = &PROFILES[index as usize];
+        let index = index % Self::FAILING.end;
+        let media_faults = Self::FAILING.contains(&index);
+        let profile = PROFILES.iter().chain(FAILING).nth(index as usize).expect("there are as many");
         let pages_per_block = profile.shape.2;
         let mut config = Config {
             lpns: 1,
@@ -272,6 +301,7 @@ impl Setup {
             steps: profile.steps,
             bad_blocks: profile.bad_blocks,
             deep: profile.deep,
+            media_faults,
             mutant,
         }
     }

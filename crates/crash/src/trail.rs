@@ -25,6 +25,10 @@ pub enum Event {
     CaughtUp,
     /// A block of this number will fail from now on: programs from a row on, or erases.
     Planted(u32, Option<u32>),
+    /// This flash page cannot be read from now on.
+    PageDamaged(u32),
+    /// This word of NVRAM cannot be read until it is stored again.
+    WordDamaged(u32),
     /// A power cut, with what became of the operations free to land.
     Cut {
         /// Operations under way.
@@ -83,7 +87,7 @@ impl Trail {
             }
         }
         let recent = self.0.len().saturating_sub(SHOWN);
-        for event in self.0[..recent].iter().filter(|event| matches!(event, Event::Planted(..))) {
+        for event in self.0[..recent].iter().filter(|event| is_damage(event)) {
             let _ = writeln!(text, "  long before: {}", line(event));
         }
         let _ = writeln!(text, "  last events:");
@@ -92,6 +96,10 @@ impl Trail {
         }
         text
     }
+}
+
+fn is_damage(event: &&Event) -> bool {
+    matches!(event, Event::Planted(..) | Event::PageDamaged(_) | Event::WordDamaged(_))
 }
 
 fn touches(command: &Command, at: u32) -> bool {
@@ -115,6 +123,8 @@ fn line(event: &Event) -> String {
         Event::CaughtUp => "everything under way ended and was acknowledged".to_owned(),
         Event::Planted(block, Some(row)) => format!("programs of block {block} fail from row {row} on"),
         Event::Planted(block, None) => format!("erases of block {block} fail"),
+        Event::PageDamaged(page) => format!("flash page {page} cannot be read"),
+        Event::WordDamaged(word) => format!("word {word} of NVRAM cannot be read"),
         Event::Cut { pending, whole, torn } => {
             format!("power cut: of {pending} operations under way {whole} whole, {torn} torn")
         }

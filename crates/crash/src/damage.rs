@@ -1,0 +1,141 @@
+//! Media that fail besides: flash pages that cannot be read any more, and NVRAM words with more flips than ECC corrects.
+//!
+//! What is damaged may be lost: reads are media errors, or recovery is refused where it says so. It is never older, or
+//! another page's. An LPN is in doubt from any damage on until a command that was submitted after it, and that takes
+//! nothing from LPNs in doubt, has been acknowledged: what is rewritten is right.
+//!
+//! Invariants: a page is damaged only where recovery can tell that it was there, in a superblock with its whole tail or in
+//! a full one of a log, and one a superblock at most. Absent: what the firmware makes of it.
+
+use crate::oracle::CommandId;
+use crate::script::Command;
+use rand::Rng;
+use remap_ssd_ftl::{Config, RecoveryError};
+use remap_ssd_media::{Faults, Media, Oob, Ppn, SbId};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// A command that is not acknowledged.
+#[derive(Clone, Debug)]
+struct Pending {
+    id: CommandId,
+    lpns: Vec<Range<u32>>,
+    /// Is what it leaves in none of its LPNs in doubt?
+    is_sound: bool,
+}
+
+/// Which LPNs may be media errors.
+#[derive(Clone, Debug)]
+pub struct Doubts {
+    of: Vec<bool>,
+    pending: Vec<Pending>,
+}
+
+impl Doubts {
+    /// None, on a device of `lpns` pages.
+    pub fn new(lpns: u32) -> Self {
+        Self { of: vec![false; lpns as usize], pending: Vec::new() }
+    }
+
+    /// May this LPN be a media error?
+    pub fn may_be_lost(&self, lpn: u32) -> bool {
+        self.of[lpn as usize]
+    }
+
+    /// Something was damaged.
+    pub fn damaged(&mut self) {
+        self.of.fill(true);
+        self.pending.iter_mut().for_each(|pending| pending.is_sound = false);
+    }
+
+    /// A command was submitted.
+    pub fn submit(&mut self, id: CommandId, command: &Command) {
+        let mut is_sound = true;
+        let lpns = match *command {
+            Command::Write { lpn, .. } | Command::WriteFor { lpn, .. } | Command::FileWrite { lpn, .. } => {
+                vec![lpn..lpn + 1]
+            }
+            Command::WriteMany { lpn, len, .. } | Command::Deallocate { lpn, len } => vec![lpn..lpn + len],
+            Command::Remap { target, source, len, relocate, .. } if target != source => {
+                is_sound = (source..source + len).all(|lpn| !self.of[lpn as usize]);
+                if !is_sound {
+                    self.of[target as usize..(target + len) as usize].fill(true);
+                }
+                let sources = if relocate { source..source + len } else { 0..0 };
+                vec![target..target + len, sources]
+            }
+            Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => return,
+        };
+        self.pending.push(Pending { id, lpns, is_sound });
+    }
+
+    /// The host saw the acknowledgement of a command.
+    pub fn acknowledge(&mut self, id: CommandId) {
+        let Some(at) = self.pending.iter().position(|pending| pending.id == id) else { return };
+        let done = self.pending.remove(at);
+        for lpn in done.lpns.into_iter().flatten().filter(|_| done.is_sound) {
+            let is_touched = |later: &Pending| later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn));
+            if !self.pending.iter().any(is_touched) {
+                self.of[lpn as usize] = false;
+            }
+        }
+    }
+
+    /// What was read after a recovery is the truth: nothing is under way any more.
+    pub fn adopt(&mut self) {
+        self.pending.clear();
+    }
+}
+
+/// Superblocks of which recovery knows what each page was: those with a whole tail, and full ones of a log.
+fn told(media: &Media, config: &Config) -> Vec<SbId> {
+    let geometry = media.geometry();
+    let tail_pages = config.tail_pages(&geometry) as usize;
+    let is_told = |sb: &SbId| {
+        let pages = || (0..geometry.pages_per_superblock()).map(|offset| geometry.page(*sb, offset));
+        let is_readable = |page: &Ppn| media.is_readable(*page);
+        let oobs: Vec<Oob> = pages().filter(is_readable).map(|page| media.oob(page)).collect();
+        let Some(head) = oobs.iter().find(|oob| oob.lpn() == Oob::HEAD) else { return false };
+        let mine = |oob: &&Oob| oob.incarnation() == head.incarnation();
+        let tails = oobs.iter().filter(mine).filter(|oob| oob.lpn() == Oob::TAIL).count();
+        let logs = oobs.iter().filter(mine).filter(|oob| oob.lpn() == Oob::LOG).count();
+        tails == tail_pages || (logs > 0 && logs + 1 == geometry.pages_per_superblock() as usize)
+    };
+    (0..geometry.superblocks()).map(SbId).filter(is_told).collect()
+}
+
+/// A page that can be damaged, if there is one.
+pub fn page(media: &Media, config: &Config, random: &mut impl Rng) -> Option<Ppn> {
+    let geometry = media.geometry();
+    let taken: BTreeSet<SbId> = media.faults().read.iter().map(|page| geometry.superblock(*page)).collect();
+    let mut told = told(media, config);
+    told.retain(|sb| !taken.contains(sb));
+    if told.is_empty() {
+        return None;
+    }
+    let sb = told[random.random_range(0..told.len() as u32) as usize];
+    let page = geometry.page(sb, random.random_range(0..geometry.pages_per_superblock()));
+    media.is_readable(page).then_some(page)
+}
+
+/// A word to be damaged, with the bits that flip: mostly one that says something.
+pub fn word(media: &Media, random: &mut impl Rng) -> (usize, u64) {
+    let words = media.nvram_words() as u32;
+    let draw = |random: &mut _| Rng::random_range(random, 0..words) as usize;
+    let tries = (0..40).map(|_| draw(random)).find(|word| media.peek(*word) != 0);
+    let word = tries.unwrap_or_else(|| draw(random));
+    let (one, other) = (random.random_range(0..64u32), random.random_range(1..64u32));
+    (word, 1 << one | 1 << ((one + other) % 64))
+}
+
+/// May recovery refuse for this reason with these faults on the media? Whatever is not a matter of damage may not.
+pub fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
+    let is_damaged = |word: &usize| faults.flips.get(word).is_some_and(|flips| flips.count_ones() > 1);
+    match error {
+        RecoveryError::Config(_) | RecoveryError::Foreign(_) | RecoveryError::NoSpace => false,
+        // The address of the record or of its word.
+        RecoveryError::NvramDamaged { word } => (*word..word + 3).any(|word| is_damaged(&word)),
+        // A page that moved since has been replaced by one that says so.
+        _ => true,
+    }
+}
