@@ -13,11 +13,25 @@
 //! the list is full and the slot is not given back, and atomic commands are refused until there is space at a power-on.
 //! Absent: which pages the command touches.
 
+use crate::config::EntrySize;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::ABORTED_SLOTS;
+use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Purpose};
 use std::ops::Range;
+
+/// The slot.
+#[bitfield(u64)]
+struct SlotWord {
+    /// Number of the command under way; 0 if there is none. Of an idle slot: the sum of the numbers in the list.
+    #[bits(42)]
+    number: u64,
+    #[bits(21)]
+    __: u32,
+    /// No command is under way, and the sum is there.
+    is_idle: bool,
+}
 
 /// Starts the command with this number.
 pub fn begin(core: &mut Core, wsn: u64) {
@@ -34,21 +48,56 @@ pub fn commit(core: &mut Core) {
     if !core.config.guards.has(Guard::Commit) {
         return;
     }
-    core.media.store(core.layout.atomic, 0, Purpose::Host, After::ALL);
+    core.media.store(core.layout.atomic, idle_word(&core.aborted), Purpose::Host, After::ALL);
     core.media.fence();
 }
 
-/// Numbers that do not count; unreadable words are given by their address.
-pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
+/// A new device: no command is under way, and none has been aborted.
+pub fn format(core: &mut Core) {
+    if core.config.entry == EntrySize::Bytes24 {
+        core.media.store(core.layout.atomic, idle_word(&[]), Purpose::Meta, After::NOTHING);
+    }
+}
+
+/// What the slot says while no command is under way: what the numbers of the list add up to, bit by bit, so that one word
+/// of it may be lost.
+fn idle_word(aborted: &[u64]) -> u64 {
+    SlotWord::new().with_is_idle(true).with_number(aborted.iter().fold(0, |sum, number| sum ^ number)).into_bits()
+}
+
+/// What recovery reads.
+pub struct Aborted {
+    /// Numbers that do not count.
+    pub numbers: Vec<u64>,
+    /// The slot cannot be read: a command may have been under way.
+    pub slot_is_lost: bool,
+}
+
+/// Numbers that do not count. A word of the list that cannot be read is given by its address: any number may be in it.
+/// Where commands cannot be atomic, nothing was ever stored here.
+pub fn read_back(core: &mut Core) -> Result<Aborted, usize> {
     let layout = core.layout;
-    let mut numbers = Vec::new();
-    for word in layout.atomic..layout.aborted + ABORTED_SLOTS {
-        let number = core.media.load(word).map_err(|_| word)?;
-        if number != 0 {
-            numbers.push(number);
+    let is_used = core.config.entry == EntrySize::Bytes24;
+    let mut found = Aborted { numbers: Vec::new(), slot_is_lost: false };
+    let slot = core.media.load(layout.atomic).map(SlotWord::from_bits);
+    found.slot_is_lost = is_used && slot.is_err();
+    let sum = slot.ok().filter(SlotWord::is_idle).map(|slot| slot.number());
+    found.numbers.extend(slot.ok().filter(|slot| !slot.is_idle() && slot.number() != 0).map(|slot| slot.number()));
+    let mut lost = None;
+    for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
+        match core.media.load(word) {
+            Ok(0) => {}
+            Ok(number) => found.numbers.push(number),
+            Err(_) if !is_used => {}
+            Err(_) if lost.is_some() => return Err(word),
+            Err(_) => lost = Some(word),
         }
     }
-    Ok(numbers)
+    if let Some(word) = lost {
+        let number = sum.ok_or(word)? ^ found.numbers.iter().fold(0, |sum, number| sum ^ number);
+        found.numbers.extend((number != 0).then_some(number));
+    }
+    Ok(found)
 }
 
 /// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of some of these.
@@ -72,18 +121,27 @@ pub fn abort(core: &mut Core, wsn: u64) {
 
 /// Lists the numbers that do not count, and empties the slot.
 fn remember(core: &mut Core) {
-    // 1. the list, where what stands there already keeps its place  2. the slot. Cut between: both say it.
+    // 1. the list, where what stands there already keeps its place  2. the slot. Cut between: both say it. A sum that the
+    // slot has goes before the list changes: it would be wrong in between.
     // More than the list holds are there only if nothing could go for long: the slot keeps its number then, and no other
     // command takes it (`is_free`). So there is never one too many.
     if !is_free(core) {
         return;
     }
+    let at = core.layout.atomic;
+    let idle = if core.config.entry == EntrySize::Bytes24 { idle_word(&core.aborted) } else { 0 };
+    let slot = core.media.load(at);
+    if slot != Ok(idle) && slot.is_ok_and(|slot| SlotWord::from_bits(slot).is_idle()) {
+        core.media.store(at, 0, Purpose::Meta, After::NOTHING);
+        core.media.fence();
+    }
+
     if core.config.guards.has(Guard::AbortedStay) {
         store_list(core);
     }
     core.media.fence();
-    if core.media.load(core.layout.atomic) != Ok(0) {
-        core.media.store(core.layout.atomic, 0, Purpose::Meta, After::NOTHING);
+    if core.media.load(at) != Ok(idle) {
+        core.media.store(at, idle, Purpose::Meta, After::NOTHING);
         core.media.fence();
     }
 }
@@ -97,8 +155,8 @@ fn store_list(core: &mut Core) {
     let layout = core.layout;
     let (mut missing, mut places) = (core.aborted.clone(), Vec::new());
     for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
-        let number = core.media.load(word).unwrap_or(0);
-        match missing.iter().position(|wanted| *wanted == number) {
+        let number = core.media.load(word);
+        match missing.iter().position(|wanted| Ok(*wanted) == number) {
             Some(at) => {
                 missing.swap_remove(at);
             }
@@ -107,7 +165,7 @@ fn store_list(core: &mut Core) {
     }
     for (word, number) in places {
         let value = missing.pop().unwrap_or(0);
-        if value != number {
+        if Ok(value) != number {
             core.media.store(word, value, Purpose::Meta, After::NOTHING);
         }
     }

@@ -6,6 +6,7 @@
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ended::Ended;
+use crate::guard::Guard;
 use crate::layout::Layout;
 use crate::map::{Map, Mapping};
 use crate::stats::Stats;
@@ -96,6 +97,12 @@ impl Core {
     #[inline(always)]
     pub fn is_aborted(&self, wsn: u64) -> bool {
         !self.aborted.is_empty() && self.aborted.contains(&wsn)
+    }
+
+    /// What zeroing a damaged word waits for: 1. pages that say which LPNs are in doubt without it  2. zeroes. Cut between: the
+    /// same doubt is found once more, or the pages, which are newer.
+    pub fn after_doubts(&self) -> After {
+        if self.config.guards.has(Guard::MendingWaits) { After::ALL } else { After::NOTHING }
     }
 
     /// Is an entry with this number for this remap to be kept? One of an aborted command may say the same as an older one,

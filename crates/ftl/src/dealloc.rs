@@ -51,6 +51,32 @@ pub struct DeallocLog {
     /// Bitmaps that the records of the active half concern.
     touched: BTreeSet<u32>,
     interrupted: bool,
+    /// Records that recovery could not read.
+    damaged: Vec<usize>,
+}
+
+/// An intact record.
+#[derive(Clone, Copy)]
+pub struct Record {
+    /// First LPN.
+    pub lpn: u32,
+    /// Pages.
+    pub len: u32,
+    /// Sequence number.
+    pub wsn: u64,
+    /// Its first word in NVRAM.
+    pub at: usize,
+}
+
+/// What recovery reads.
+#[derive(Default)]
+pub struct Records {
+    /// Records that can be read.
+    pub intact: Vec<Record>,
+    /// Records whose number cannot be read: first LPN, pages, the numbers of the records before and behind.
+    pub between: Vec<(u32, u32, u64, u64)>,
+    /// Records whose LPNs cannot be read: the word, and the number.
+    pub unknown: Vec<(usize, u64)>,
 }
 
 impl DeallocLog {
@@ -109,24 +135,45 @@ impl DeallocLog {
         bits
     }
 
-    /// Reads the log back: every intact record with its number and its first word, and where to go on. Words that cannot
-    /// be read are reported by their address.
-    pub fn read_back(&mut self, core: &mut Core) -> Result<Vec<(u32, u32, u64, usize)>, usize> {
-        let mut found = Vec::new();
+    /// Reads the log back: what it says, and where to go on.
+    pub fn read_back(&mut self, core: &mut Core) -> Records {
+        let mut found = Records::default();
         let mut used = [0; 2];
         for (half, used) in used.iter_mut().enumerate() {
+            // Numbers ascend within a half.
+            let mut newest = 0;
+            let first_of_half = found.between.len();
             for slot in 0..core.layout.dealloc_slots {
                 let at = Self::word(core, half, slot);
-                let first = core.media.load(at).map_err(|_| at)?;
-                let second = core.media.load(at + 1).map_err(|_| at + 1)?;
-                if first == 0 && second == 0 {
+                let words = [core.media.load(at), core.media.load(at + 1)];
+                if words == [Ok(0), Ok(0)] {
                     continue;
                 }
                 *used = slot + 1;
-                let (when, what) = (DeallocWhen::from_bits(first), DeallocWhat::from_bits(second));
-                let intact = when.torn() && what.torn() || !core.config.guards.has(Guard::TornBits);
-                if intact && u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns) {
-                    found.push((what.lpn(), what.len(), when.wsn(), at));
+                let when = words[0].map(DeallocWhen::from_bits);
+                let what = words[1].map(DeallocWhat::from_bits);
+                if words.iter().any(Result::is_err) {
+                    self.damaged.push(at);
+                }
+
+                let torn_bits = core.config.guards.has(Guard::TornBits);
+                let is_torn = when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
+                let fits =
+                    |what: &DeallocWhat| u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns);
+                if is_torn && torn_bits || what.is_ok_and(|what| !fits(&what)) {
+                    continue;
+                }
+                match (when, what) {
+                    (Ok(when), Ok(what)) => {
+                        newest = when.wsn();
+                        found.intact.push(Record { lpn: what.lpn(), len: what.len(), wsn: newest, at });
+                    }
+                    (Err(_), Ok(what)) => found.between.push((what.lpn(), what.len(), newest, u64::MAX)),
+                    (when, Err(_)) => found.unknown.push((at + 1, when.map_or(u64::MAX, |when| when.wsn()))),
+                }
+                if let Ok(when) = when {
+                    let open = |(_, _, _, to): &&mut (u32, u32, u64, u64)| *to == u64::MAX;
+                    found.between[first_of_half..].iter_mut().filter(open).for_each(|record| record.3 = when.wsn());
                 }
             }
         }
@@ -134,10 +181,17 @@ impl DeallocLog {
         self.half = usize::from(used[1] > used[0]);
         self.used = used[self.half];
         self.interrupted = used[self.half ^ 1] > 0;
-        for &(lpn, len, ..) in found.iter().filter(|(_, len, ..)| *len > 0) {
+        for &Record { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
             self.touched.extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
         }
-        Ok(found)
+        found
+    }
+
+    /// Takes out the records that recovery could not read.
+    pub fn heal(&mut self, core: &mut Core) {
+        for at in std::mem::take(&mut self.damaged) {
+            core.media.store_record(at, &[0; DEALLOC_WORDS], Purpose::Meta, core.after_doubts());
+        }
     }
 
     /// Did a cut interrupt a flush?

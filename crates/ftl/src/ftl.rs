@@ -83,6 +83,7 @@ impl Ftl {
     pub fn format(media: Media, config: Config) -> Result<Self, ConfigError> {
         let mut ftl = Self::assemble(media, config)?;
         ftl.files.format(&mut ftl.core);
+        crate::atomic::format(&mut ftl.core);
         let core = &mut ftl.core;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);

@@ -12,13 +12,14 @@
 
 use crate::command::Refusal;
 use crate::config::EntrySize;
+use crate::dealloc::DeallocLog;
 use crate::dedup::Fingerprint;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::policy::{Candidate, GcPolicy, least_worn};
 use crate::scheme::{OwnerRef, Remapping};
 use crate::superblock::{State, Stream, Taken};
-use remap_ssd_media::{After, Oob, OpKind, Ppn, Purpose, SbId, Second};
+use remap_ssd_media::{After, Oob, OpKind, Ppn, Purpose, SbId, Second, Stored};
 
 /// Pages of a stretch.
 pub const STRETCH: u32 = 256;
@@ -373,6 +374,9 @@ impl Ftl {
             return self.move_shared(sb, page, owners, first);
         }
         assert!(page.owns && self.core.counts.get(from) == 1, "owners found and counted of {from:?}");
+        if page.oob.lpn() >= self.core.config.lpns && !self.core.media.is_readable(from) {
+            return self.renew_bitmap(page.oob.lpn());
+        }
         // A home that the page is meant for goes with it; whether it had come there once does not matter any more.
         let to = self.copy_moved((page.oob.lpn(), page.oob.wsn(), page.oob.second().with_owns(false)), from, 0)?;
         self.core.move_page((sb, from), (to.sb, to.ppn()), page.oob.lpn(), false);
@@ -380,6 +384,28 @@ impl Ftl {
             dedup.moved(&self.core.media, from, to.ppn());
         }
         Ok(())
+    }
+
+    /// A bitmap of deallocations that cannot be read any more: the tables know what it has to say.
+    #[cold]
+    fn renew_bitmap(&mut self, lpn: u32) -> Result<(), Refusal> {
+        loop {
+            let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(0)) else {
+                self.open_for_gc(0)?;
+                continue;
+            };
+            self.core.stats.meta_programs += 1;
+            let bitmap = DeallocLog::bitmap(&self.core, lpn - self.core.config.lpns);
+            let oob = taken.oob(lpn, self.core.tick());
+            // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than a write it knows of.
+            let after = taken.after.and(After::ALL);
+            if self.core.media.program(taken.ppn(), oob, Stored::Meta(bitmap.into()), Purpose::Gc, after).is_ok() {
+                self.core.programmed(taken.ppn(), Purpose::Gc);
+                self.core.relink(lpn, taken.ppn(), false);
+                return Ok(());
+            }
+            self.core.fail_block_of(taken.ppn());
+        }
     }
 
     /// A page with remapped owners.

@@ -37,18 +37,34 @@ pub struct LifeRecord {
     pub failing: u64,
 }
 
+/// A record as far as it can be read.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadedLife {
+    /// Which incarnation counts.
+    pub life: Result<Life, MediaError>,
+    /// Retired blocks.
+    pub bad: Result<u64, MediaError>,
+    /// Blocks to retire at the next erase.
+    pub failing: Result<u64, MediaError>,
+}
+
+impl LoadedLife {
+    /// Can all of it be read?
+    pub fn is_whole(&self) -> bool {
+        self.life.is_ok() && self.masks_are_whole()
+    }
+
+    /// Is it known which blocks are used?
+    pub fn masks_are_whole(&self) -> bool {
+        self.bad.is_ok() && self.failing.is_ok()
+    }
+}
+
 impl LifeRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// `Uncorrectable` if its first word is lost. Lost masks read as empty: a bad block fails again when used.
-    pub fn load(media: &mut Media, sb: SbId) -> Result<Self, MediaError> {
+    /// Reads the words of a record.
+    pub fn load(media: &mut Media, sb: SbId) -> LoadedLife {
         let at = sb.0 as usize * LIFE_WORDS;
-        Ok(Self {
-            life: Life::from_bits(media.load(at)?),
-            bad: media.load(at + 1).unwrap_or(0),
-            failing: media.load(at + 2).unwrap_or(0),
-        })
+        LoadedLife { life: media.load(at).map(Life::from_bits), bad: media.load(at + 1), failing: media.load(at + 2) }
     }
 
     /// Stores the first word.

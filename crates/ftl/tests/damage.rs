@@ -2,9 +2,10 @@
 
 mod kit;
 
-use kit::{content, recovered, small};
-use remap_ssd_ftl::{Ftl, RecoveryError, Refusal, Remap, SchemeKind};
-use remap_ssd_media::{OpKind, Page, Ppn};
+use kit::{Random, content, device, recovered, small, small_config, small_geometry};
+use remap_ssd_ftl::{Config, Ftl, RecoveryError, Refusal, Remap, SchemeKind, State};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{Geometry, Media, Oob, OpKind, Page, Ppn, SbId};
 
 /// The flash page that serves an LPN.
 fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
@@ -181,4 +182,177 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
     assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Ok(Page::Identity(11))));
+}
+
+fn copy(target: u32, source: u32) -> Remap {
+    Remap { target, source, len: 1, relocate: false, atomic: false }
+}
+
+/// Whatever was written after it: only once does a damaged entry leave its LPN in doubt.
+#[test]
+fn an_lpn_that_was_rewritten_is_not_taken_by_the_damaged_entry_again() {
+    let (mut ftl, at) = with_a_remap();
+    ftl.media_mut().plant(|faults| {
+        faults.flips.insert(at, 0b11 << 30);
+    });
+    let (mut ftl, _) = recovered(ftl);
+    assert_eq!(ftl.read(2), Err(Refusal::MediaError));
+    for round in 0..3 {
+        ftl.write(2, &content(33 + round)).unwrap();
+        let (found, report) = recovered(ftl);
+        ftl = found;
+        assert_eq!((ftl.read(2), report.lost), (Ok(Page::Identity(33 + round)), 0));
+    }
+}
+
+/// The head of the next segment bounds the number of the entry.
+#[test]
+fn a_damaged_entry_that_was_superseded_long_ago_leaves_nothing_in_doubt() {
+    let (mut ftl, at) = with_a_remap();
+    for target in 10..40 {
+        ftl.remap(&copy(target, 1)).unwrap();
+        ftl.write(target, &content(u64::from(target))).unwrap();
+    }
+    ftl.write(2, &content(44)).unwrap();
+    ftl.media_mut().plant(|faults| {
+        faults.flips.insert(at, 0b11 << 30);
+    });
+    let (mut ftl, report) = recovered(ftl);
+    assert_eq!((ftl.read(2), report.lost), (Ok(Page::Identity(44)), 0));
+}
+
+/// Nothing was stored there: neither is LPN 0 in doubt, nor anything else.
+#[test]
+fn damage_where_nothing_is_stored_is_of_no_consequence() {
+    let (mut ftl, at) = with_a_remap();
+    ftl.write(0, &content(7)).unwrap();
+    for word in [at + 2, at + 3] {
+        ftl.media_mut().plant(|faults| {
+            faults.flips.insert(word, 0b11 << 30);
+        });
+        let (found, report) = recovered(ftl);
+        ftl = found;
+        assert_eq!((ftl.read(0), ftl.read(2), report.lost), (Ok(Page::Identity(7)), Ok(Page::Identity(11)), 0));
+        assert!(ftl.media().faults().is_empty(), "and it is zeroed");
+    }
+}
+
+/// A block that has been left out for long keeps what it held, a dead head among it.
+#[test]
+fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad() {
+    let (config, geometry) = (Config { dedup: false, ..small_config(SchemeKind::None) }, small_geometry());
+    for word in [0, 1, 2] {
+        let mut ftl = device(geometry, &config);
+        ftl.media_mut().plant(|faults| {
+            faults.program.insert(geometry.block(SbId(0), 0), 5);
+        });
+        let (mut contents, mut random) = (vec![0; 600], Random(7));
+        let is_as_wanted = |ftl: &Ftl| {
+            let sb = ftl.superblocks().next().expect("there are some").1;
+            sb.bad & 1 == 1 && sb.state == State::Closed && ftl.owners(SbId(0)).live > 20
+        };
+        let mut step = 0;
+        while step < 3000 || !is_as_wanted(&ftl) {
+            step += 1;
+            let lpn = random.below(600) as u32;
+            ftl.write(lpn, &content(step)).unwrap();
+            ftl.media_mut().ops.clear();
+            contents[lpn as usize] = step;
+        }
+        ftl.media_mut().plant(|faults| {
+            faults.flips.insert(word, 0b11);
+        });
+        for _ in 0..2 {
+            ftl = recovered(ftl).0;
+            for (lpn, identity) in (0..).zip(&contents) {
+                let expected = if *identity == 0 { Page::Zeroes } else { Page::Identity(*identity) };
+                assert_eq!(ftl.read(lpn), Ok(expected), "word {word}");
+            }
+        }
+    }
+}
+
+/// What any page of a closed superblock of a log held the others and their parity tell.
+#[test]
+fn a_log_page_that_cannot_be_read_loses_no_remap() {
+    for scheme in [SchemeKind::FLog, SchemeKind::LocalFlash, SchemeKind::RemapSsdLh] {
+        let (superblocks, pages_per_block) = if scheme == SchemeKind::FLog { (120, 5) } else { (60, 8) };
+        let geometry = Geometry::new(Shape { channels: 1, dies: 1, superblocks, pages_per_block }).expect("valid");
+        let log_bytes = if scheme == SchemeKind::RemapSsdLh { 1 << 10 } else { 4 << 10 };
+        let config = Config { lpns: 100, dedup: false, cache_pages: 1, log_bytes, ..small_config(scheme) };
+        let mut ftl = device(geometry, &config);
+        let mut contents: Vec<u64> = (1..=100).collect();
+        (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        let (mut random, mut tried) = (Random(3), 0);
+        for round in 0..400 {
+            let (target, source) = (random.below(100) as u32, random.below(100) as u32);
+            ftl.remap(&copy(target, source)).unwrap();
+            contents[target as usize] = contents[source as usize];
+            if round % 20 != 19 {
+                continue;
+            }
+            let closed: Vec<SbId> =
+                ftl.superblocks().filter(|(_, sb)| sb.state == State::Closed).map(|(id, _)| id).collect();
+            let is_of_log = |page: &Ppn| {
+                ftl.media().is_programmed(*page)
+                    && ftl.media().oob(*page).lpn() == Oob::LOG
+                    && closed.contains(&geometry.superblock(*page))
+            };
+            let image = ftl.media().to_image();
+            for page in (0..geometry.pages()).map(Ppn).filter(is_of_log) {
+                let mut media = Media::from_image(&image);
+                media.plant(|faults| {
+                    faults.read.insert(page);
+                });
+                let (mut fork, report) = Ftl::recover(media, config.clone()).expect("one page is made up for");
+                let read = |lpn| fork.read(lpn);
+                let found: Vec<_> = (0..100).map(read).collect();
+                assert!(found.iter().zip(&contents).all(|(read, is)| *read == Ok(Page::Identity(*is))), "{scheme}");
+                assert_eq!(report.lost, 0);
+                tried += 1;
+            }
+        }
+        assert!(tried > 20, "{scheme}: {tried} pages");
+    }
+}
+
+/// DRAM under a capacitor: the tables know what a word of it said, as long as the power is on.
+#[test]
+fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
+    for word in [0, 1] {
+        let mut ftl = device(small_geometry(), &Config { dedup: false, ..small_config(SchemeKind::FLog) });
+        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+        ftl.remap(&copy(2, 1)).unwrap();
+        let at = (0..before.len()).find(|at| ftl.media().peek(*at) != before[*at]).expect("an entry");
+        ftl.media_mut().plant(|faults| {
+            faults.flips.insert(at + word, 0b11 << 20);
+        });
+        (0..200).for_each(|lpn| ftl.remap(&copy(300 + lpn, 100 + lpn)).unwrap());
+        assert!(ftl.media().faults().is_empty(), "the buffer was zeroed");
+        let (mut ftl, report) = recovered(ftl);
+        assert_eq!((ftl.read(2), report.lost), (Ok(Page::Identity(2)), 0));
+    }
+}
+
+#[test]
+fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
+    let (geometry, mut ftl) = (small_geometry(), small(SchemeKind::RemapSsd));
+    (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    (0..40).for_each(|lpn| ftl.deallocate(lpn, 1).unwrap());
+    let oob = |page: &Ppn| ftl.media().oob(*page);
+    let bitmaps =
+        (0..geometry.pages()).map(Ppn).filter(|page| ftl.media().is_programmed(*page) && oob(page).lpn() == 600);
+    let bitmap = bitmaps.max_by_key(|page| oob(page).wsn()).expect("a half of the log was full");
+    ftl.media_mut().plant(|faults| {
+        faults.read.insert(bitmap);
+    });
+    let mut random = Random(9);
+    while !ftl.media().faults().is_empty() {
+        ftl.write(100 + random.below(500) as u32, &content(50_000)).unwrap();
+        ftl.media_mut().ops.clear();
+    }
+    let (mut ftl, _) = recovered(ftl);
+    (0..40).for_each(|lpn| assert_eq!(ftl.read(lpn), Ok(Page::Zeroes)));
+    assert_eq!(ftl.read(41), Ok(Page::Identity(42)));
 }

@@ -108,17 +108,23 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
     }
 }
 
+/// Whether there are others of its save or not.
 #[test]
 fn a_saved_page_that_cannot_be_read_refuses_recovery() {
-    let ftl = with_remaps(&config(), 200);
+    refuses_without_its_page(200, 1);
+    refuses_without_its_page(20, 0);
+}
+
+fn refuses_without_its_page(remaps: u32, at: usize) {
+    let ftl = with_remaps(&config(), remaps);
     let (sb, head) = ftl.superblocks().find(|(_, sb)| sb.stream == Stream::Log).map(|(id, sb)| (id, sb.head)).unwrap();
     let (geometry, config) = (small_geometry(), ftl.config().clone());
     let pages: Vec<Ppn> =
         (0..6).map(|offset| geometry.page(sb, offset)).filter(|page| geometry.offset(*page) != head).collect();
     let mut media = ftl.into_media();
     media.plant(|faults| {
-        faults.read.insert(pages[1]);
+        faults.read.insert(pages[at]);
     });
     let error = Ftl::recover(media, config).err().expect("which LPNs it named nobody knows");
-    assert_eq!(error, RecoveryError::SavedDamaged { page: pages[1].0 });
+    assert_eq!(error, RecoveryError::SavedDamaged { page: pages[at].0 });
 }

@@ -26,7 +26,9 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/ftl/src/files/record.rs", &[]),
     ("crates/ftl/src/gc.rs", &["const LOST"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
-    ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "struct LogEntry"]),
+    ("crates/ftl/src/atomic.rs", &["struct SlotWord", "fn idle_word"]),
+    ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "const UNNUMBERED", "struct LogEntry"]),
+    ("crates/ftl/src/scheme/log_pages.rs", &["const UNIT", "fn program_parity", "fn add"]),
     (
         "crates/ftl/src/scheme/group_log/page.rs",
         &[

@@ -7,11 +7,21 @@ use super::witnesses::{Witnesses, holds_data};
 use crate::command::Refusal;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
-use crate::life::{Life, LifeRecord};
+use crate::life::{Life, LifeRecord, LoadedLife};
 use crate::superblock::{Head, Open, State, Stream, Superblock};
-use remap_ssd_media::{ClearId, Oob, Purpose, SbId, Stored};
-use std::collections::VecDeque;
+use remap_ssd_media::{After, ClearId, Oob, Purpose, SbId, Stored};
+use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;
+
+/// How far beyond all others' a superblock goes on that does not know its incarnation.
+const INCARNATIONS_AHEAD: u32 = 128;
+/// Incarnations have 21 bits.
+const INCARNATION_MAX: u32 = (1 << 21) - 2;
+
+/// Does a head count?
+fn is_alive(head: &Head, life: Life) -> bool {
+    head.magic == Head::MAGIC && head.wsn > life.dead_before() && head.incarnation < 1 << 21
+}
 
 impl Ftl {
     /// Step 1a: what NVRAM says of each superblock.
@@ -23,10 +33,17 @@ impl Ftl {
         let mut blank = true;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
-            // A lost first word: the head, if there is one, speaks for itself.
-            let record =
-                LifeRecord::load(&mut core.media, sb).unwrap_or(LifeRecord { life: Life::new(), bad: 0, failing: 0 });
-            blank &= record.life == Life::new();
+            // Without the first word the head, if there is one, speaks for itself.
+            let loaded = LifeRecord::load(&mut core.media, sb);
+            if !loaded.is_whole() {
+                witnesses.damaged_lives.insert(sb, loaded);
+            }
+            let record = LifeRecord {
+                life: loaded.life.unwrap_or_default(),
+                bad: loaded.bad.unwrap_or_default(),
+                failing: loaded.failing.unwrap_or_default(),
+            };
+            blank &= loaded.life == Ok(Life::new());
             witnesses.saw(record.life.dead_before());
             // Failing blocks are not used either, before the next erase or after it.
             let capacity = core.blocks.capacity(record.bad | record.failing);
@@ -56,21 +73,32 @@ impl Ftl {
             let core = &mut self.core;
             let mut found = *core.blocks.get(sb);
             let dies = core.geometry.dies();
-            let order = (0..dies).map(|step| (index + step) % dies).filter(|die| found.bad >> die & 1 == 0);
+            let bad = found.bad;
+            let order = (0..dies).map(|step| (index + step) % dies).filter(|die| bad >> die & 1 == 0);
+            // Which blocks are good is not known: the head that counts may be behind what a bad one has kept.
+            let is_anywhere = witnesses.damaged_lives.get(&sb).is_some_and(|life| !life.masks_are_whole());
             // The first good block has it; blocks whose head program failed have a torn page there.
-            let (mut head, mut unreadable) = (None, None);
+            let (mut head, mut unreadable, mut passed) = (None, None, 0);
             for die in order {
                 witnesses.report.head_pages += 1;
                 match core.media.read_meta(core.geometry.page(sb, die), Purpose::Meta) {
-                    Ok(None) if found.failing >> die & 1 == 1 => {}
+                    Ok(None) if found.failing >> die & 1 == 1 || is_anywhere => {}
                     Ok(None) => break,
-                    Ok(Some((_, bytes))) => {
-                        head = Head::read_from_bytes(&bytes[..]).ok();
-                        found.head = die;
-                        break;
+                    Ok(Some((oob, bytes))) => {
+                        // A page of metadata behind a head that cannot be read is none.
+                        let read = Head::read_from_bytes(&bytes[..]).ok().filter(|_| oob.lpn() == Oob::HEAD);
+                        if !is_anywhere || read.is_some_and(|head| is_alive(&head, found.life)) {
+                            (head, found.head) = (read, die);
+                            break;
+                        }
                     }
                     Err(_) => unreadable = unreadable.or(Some(die)),
                 }
+                passed |= 1 << die;
+            }
+            if is_anywhere && head.is_some() {
+                // What the head is not in is left out from now on, so that the next power-on finds it.
+                found.bad |= passed;
             }
             if head.is_none() {
                 let Some(die) = unreadable else { continue };
@@ -79,10 +107,7 @@ impl Ftl {
             }
             // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
             found.life.set_clean(false);
-            let alive = head.filter(|head| {
-                head.magic == Head::MAGIC && head.wsn > found.life.dead_before() && head.incarnation < 1 << 21
-            });
-            if let Some(head) = alive {
+            if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
                 if head.superblock != index {
                     return Err(RecoveryError::Foreign(format!(
                         "superblock {index} has the head of {}",
@@ -95,6 +120,9 @@ impl Ftl {
                 found.opened = head.wsn;
                 found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
                 found.life.set_incarnation(head.incarnation);
+                if witnesses.damaged_lives.get(&sb).is_some_and(|life| life.life.is_err()) {
+                    found.life.set_dead_before(head.wsn - 1);
+                }
                 found.state = State::Closed;
                 found.capacity = self.core.blocks.capacity(found.bad | found.failing);
             }
@@ -148,6 +176,9 @@ impl Ftl {
     }
 
     fn read_tails(&mut self, witnesses: &mut Witnesses, sb: SbId) -> bool {
+        if witnesses.damaged_lives.get(&sb).is_some_and(|life| !life.masks_are_whole()) {
+            self.find_left_out(sb);
+        }
         let core = &mut self.core;
         let pages = core.geometry.pages_per_superblock();
         let offsets = core.blocks.tail_offsets(core.blocks.skipped(sb));
@@ -173,6 +204,50 @@ impl Ftl {
             self.tell_page(witnesses, sb, offset as u32, oob);
         }
         true
+    }
+
+    /// Which blocks were left out, as far as it matters to where the tail is: those behind its first page that have none.
+    fn find_left_out(&mut self, sb: SbId) {
+        let core = &mut self.core;
+        let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
+        let wanted = core.config.tail_pages(&geometry);
+        let (mut left_out, mut found) = (0, 0);
+        for offset in (0..geometry.pages_per_superblock()).rev() {
+            let oob = core.media.read_oob(geometry.page(sb, offset), Purpose::Meta).ok().flatten();
+            match oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation) {
+                true => found += 1,
+                false => left_out |= 1 << geometry.die_of_offset(offset),
+            }
+            if found == wanted {
+                core.blocks.get_mut(sb).failing |= left_out;
+                return;
+            }
+        }
+    }
+
+    /// Stores anew what could not be read of lives, as far as it is known again.
+    pub(super) fn heal_lives(&mut self, damaged: &BTreeMap<SbId, LoadedLife>) {
+        let core = &mut self.core;
+        let most = core.blocks.iter().map(|(_, sb)| sb.life.incarnation()).max().unwrap_or(0);
+        for (&sb, loaded) in damaged {
+            let mut found = *core.blocks.get(sb);
+            if loaded.life.is_err() && !holds_data(found.state) {
+                // Nothing in it counts. Its next incarnation must be told from what an erase that was cut has left there,
+                // and from those that logs may still name.
+                let in_use = (0..core.geometry.dies()).map(|die| core.geometry.page(sb, die));
+                let left = in_use.filter_map(|page| core.media.read_oob(page, Purpose::Meta).ok().flatten()).next();
+                let next = (most + INCARNATIONS_AHEAD) & !63 | left.map_or(0, |oob| oob.incarnation());
+                let limit = core.config.pe_limit.checked_sub(2).unwrap_or(u32::MAX).min(INCARNATION_MAX);
+                found.life = Life::new().with_dead_before(core.wsn).with_incarnation(next.min(limit));
+            }
+            LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
+            LifeRecord::store_bad(&mut core.media, sb, found.bad);
+            LifeRecord::store_failing(&mut core.media, sb, found.failing);
+            core.blocks.set(sb, found);
+        }
+        if !damaged.is_empty() {
+            core.media.fence();
+        }
     }
 
     fn read_oobs(&mut self, witnesses: &mut Witnesses, sb: SbId) {
@@ -234,11 +309,17 @@ impl Ftl {
         }
     }
 
+    /// Can a page be programmed, and collection begin after it?
+    pub(super) fn has_room_uncollected(&self) -> bool {
+        let kept_free = 1 + self.core.config.gc_policy.zones() as u32;
+        self.core.blocks.room(Stream::Host) > 1 || self.core.blocks.free() > kept_free
+    }
+
     /// A page that reads as a media error, for an LPN whose data is lost.
-    pub(super) fn program_lost(&mut self, lpn: u32, stored: Stored) -> Result<(), Refusal> {
+    pub(super) fn program_lost(&mut self, lpn: u32, stored: Stored, early: bool) -> Result<(), Refusal> {
         loop {
             // At the end of a device's life nothing can be gained, and this is what the reserve is for.
-            if self.core.blocks.free() <= self.reserve && !self.read_only {
+            if !early && self.core.blocks.free() <= self.reserve && !self.read_only {
                 let _ = self.collect_now();
             }
             let Some(taken) = self.core.blocks.take(Stream::Host) else {

@@ -20,13 +20,14 @@ mod witnesses;
 use crate::atomic;
 use crate::config::{Config, ConfigError};
 use crate::core::WSN_END;
+use crate::dealloc::Record;
 use crate::files::Found;
 use crate::ftl::Ftl;
 use crate::gc::LOST;
 use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::superblock::State;
-use remap_ssd_media::{After, Media, OpKind, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId, Stored};
 use serde::Serialize;
 use std::collections::BTreeSet;
 pub use witnesses::{Hinted, Witnesses};
@@ -84,12 +85,25 @@ pub enum RecoveryError {
         /// Its page.
         page: u32,
     },
+    /// A page of a log cannot be read, and what makes up for one page does not make up for two.
+    #[error("flash page {page}, which held remaps, cannot be read, and nothing else tells what it said")]
+    LogDamaged {
+        /// Its page.
+        page: u32,
+    },
     /// The media does not hold a device that this configuration describes.
     #[error("not a device of this configuration: {0}")]
     Foreign(String),
     /// Recovery needs flash space and there is none left.
     #[error("no flash space left to finish recovery")]
     NoSpace,
+}
+
+/// A bitmap of deallocations that cannot be read.
+struct LostBitmap {
+    chunk: u32,
+    wsn: u64,
+    page: Ppn,
 }
 
 impl Ftl {
@@ -103,12 +117,22 @@ impl Ftl {
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
         ftl.read_lives(&mut witnesses)?;
         let aborted = atomic::read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
-        witnesses.aborted(aborted);
+        witnesses.aborted(aborted.numbers);
         ftl.read_heads(&mut witnesses)?;
         let open = ftl.read_pages(&mut witnesses);
-        ftl.read_bitmaps(&mut witnesses)?;
-        ftl.read_deallocations(&mut witnesses)?;
+        let bitmaps_lost = ftl.read_bitmaps(&mut witnesses);
+        let unknown = ftl.read_deallocations(&mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
+        if aborted.slot_is_lost {
+            witnesses.doubt_newest(&ftl.core);
+        }
+        witnesses.settle_doubts(&mut ftl.core);
+        if let Some(lost) = bitmaps_lost.iter().find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn)) {
+            return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
+        }
+        if let Some((word, _)) = unknown.iter().find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core, *wsn)) {
+            return Err(RecoveryError::NvramDamaged { word: *word });
+        }
         let found = ftl.files.read_back(&mut ftl.core);
         if witnesses.newest() >= WSN_END {
             return Err(RecoveryError::Foreign("a sequence number has more than 42 bits".into()));
@@ -117,17 +141,18 @@ impl Ftl {
         ftl.resume(witnesses, open, &found)
     }
 
-    /// Deallocated LPNs: each set bit of a bitmap is one, as of the bitmap's own number.
-    fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+    /// Deallocated LPNs: each set bit of a bitmap is one, as of the bitmap's own number. The bitmaps that cannot be read.
+    fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Vec<LostBitmap> {
         let core = &mut self.core;
+        let mut lost = Vec::new();
         for chunk in 0..core.config.chunks() {
             let Some(mapping) = core.map.get(core.config.lpns + chunk) else { continue };
             witnesses.report.bitmap_pages += 1;
-            let damaged = RecoveryError::BitmapDamaged { page: mapping.ppn.0 };
-            let Ok(Some((oob, bits))) = core.media.read_meta(mapping.ppn, Purpose::Meta) else { return Err(damaged) };
-            if &bits[..] == LOST {
-                return Err(damaged);
-            }
+            let page = core.media.read_meta(mapping.ppn, Purpose::Meta).ok().flatten();
+            let Some((oob, bits)) = page.filter(|(_, bits)| &bits[..] != LOST) else {
+                lost.push(LostBitmap { chunk, wsn: core.media.oob(mapping.ppn).wsn(), page: mapping.ppn });
+                continue;
+            };
             let first = chunk * crate::config::CHUNK_LPNS;
             for (byte, bits) in bits.iter().enumerate() {
                 let mut bits = *bits;
@@ -140,14 +165,15 @@ impl Ftl {
                 }
             }
         }
-        Ok(())
+        lost
     }
 
-    fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+    /// Records of deallocations. Those whose LPNs cannot be read: their words and numbers.
+    fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
-        let records = self.dealloc.read_back(core).map_err(|word| RecoveryError::NvramDamaged { word })?;
-        for (first, len, wsn, at) in records {
+        let records = self.dealloc.read_back(core);
+        for Record { lpn: first, len, wsn, at } in records.intact {
             if witnesses.is_aborted(wsn) {
                 witnesses.zero(at..at + DEALLOC_WORDS);
                 continue;
@@ -156,7 +182,10 @@ impl Ftl {
                 witnesses.deallocation(core, lpn, wsn);
             }
         }
-        Ok(())
+        for (first, len, from, to) in records.between {
+            witnesses.doubt_deallocation(first, len, from, to);
+        }
+        records.unknown
     }
 
     /// Step 4: everything that follows from L2P.
@@ -184,8 +213,27 @@ impl Ftl {
         if self.core.is_used_up() {
             return self.open_as_it_is(witnesses, files);
         }
-        let Witnesses { mut report, relocated, lost, aborted_seen, aborted_pages, aborted_words, .. } = witnesses;
+        let Witnesses {
+            mut report,
+            mut relocated,
+            mut lost,
+            damaged_lives,
+            aborted_seen,
+            aborted_pages,
+            aborted_words,
+            ..
+        } = witnesses;
         self.resume_streams(&open);
+        self.heal_lives(&damaged_lives);
+        lost.sort_unstable();
+        lost.dedup();
+        lost.retain(|lpn| *lpn < self.core.config.lpns);
+        report.lost = lost.len() as u64;
+        // A record that is made now would be newer than the page that says that the LPN is in doubt.
+        relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
+        // 1. pages that say which LPNs are in doubt  2. whatever takes the damaged words' place, after everything. Cut
+        // between: the words are still damaged, and recovery finds the same doubt, or the page, which is newer.
+        let rest = self.mark_lost(&lost, true).map_err(|_| RecoveryError::NoSpace)?;
         self.files.repair(&mut self.core, files);
         atomic::resume(&mut self.core, aborted_seen, &aborted_words);
         report.aborted = self.core.aborted.len() as u64;
@@ -195,7 +243,8 @@ impl Ftl {
         if !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }
-        report.lost = self.mark_lost(lost).map_err(|_| RecoveryError::NoSpace)?;
+        self.mark_lost(&lost[rest..], false).map_err(|_| RecoveryError::NoSpace)?;
+        self.dealloc.heal(&mut self.core);
         if self.core.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
         }
@@ -210,7 +259,9 @@ impl Ftl {
         self.files.repair(&mut self.core, files);
         atomic::resume(&mut self.core, aborted_seen, &aborted_words);
         report.aborted = self.core.aborted.len() as u64;
-        if !self.scheme.resume(&mut self.core) {
+        // A scheme takes out damaged words when pages on flash say which LPNs are in doubt. There are none here, so that they
+        // stay for the next power-on to find; nothing else of a scheme's is needed to read.
+        if lost.is_empty() && !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }
         let lpns = self.core.config.lpns;
@@ -247,15 +298,16 @@ impl Ftl {
         Ok(())
     }
 
-    /// LPNs that lost their newest witness get a page that says so: never old data.
-    fn mark_lost(&mut self, mut lost: Vec<u32>) -> Result<u64, crate::command::Refusal> {
-        lost.sort_unstable();
-        lost.dedup();
-        lost.retain(|lpn| *lpn < self.core.config.lpns);
-        for &lpn in &lost {
-            self.program_lost(lpn, Stored::Meta(LOST.into()))?;
+    /// LPNs that lost their newest witness get a page that says so: never old data. How many did; `early`, before the
+    /// scheme is ready for collection, as many as there is room for.
+    fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::command::Refusal> {
+        for (done, &lpn) in lost.iter().enumerate() {
+            if early && !self.has_room_uncollected() {
+                return Ok(done);
+            }
+            self.program_lost(lpn, Stored::Meta(LOST.into()), early)?;
         }
-        Ok(lost.len() as u64)
+        Ok(lost.len())
     }
 
     /// Gives an LPN a page that reads as a media error, until it is written again: what it had is lost.
@@ -265,7 +317,7 @@ impl Ftl {
     pub fn give_up(&mut self, lpn: u32) -> Result<(), crate::Refusal> {
         self.end_write();
         self.writable(lpn, 1)?;
-        self.program_lost(lpn, Stored::Meta(LOST.into()))
+        self.program_lost(lpn, Stored::Meta(LOST.into()), false)
     }
 
     /// The list of aborted commands is crowded: what carries their numbers on flash goes, so that the next power-on can

@@ -4,11 +4,13 @@
 //! count. Absent: where witnesses come from.
 
 use super::RecoveryReport;
+use crate::config::CHUNK_LPNS;
 use crate::core::Core;
+use crate::life::LoadedLife;
 use crate::map::Mapping;
 use crate::superblock::State;
 use remap_ssd_media::{Oob, Ppn, SbId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What recovery has heard so far.
@@ -25,9 +27,26 @@ pub struct Witnesses {
     pub(super) aborted_words: Vec<Range<usize>>,
     /// Sources of relocations, with the number of the relocation.
     pub(super) relocated: Vec<(u32, u64)>,
+    /// Lives of which a word cannot be read.
+    pub(super) damaged_lives: BTreeMap<SbId, LoadedLife>,
     pub(super) lost: Vec<u32>,
+    /// LPNs of whose witnesses one cannot be read.
+    doubts: Vec<Doubt>,
     /// Pages that were written for a home: a commit record says which of them came there.
     pub hinted: Vec<Hinted>,
+}
+
+/// A witness that cannot be read, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// The LPNs it is of.
+    first: u32,
+    len: u32,
+    /// Its number is larger than what is below `from`, and not larger than `to`.
+    from: u64,
+    to: u64,
+    /// Did it deallocate them?
+    deallocates: bool,
 }
 
 /// A page that was written under one LPN and names another as its home.
@@ -57,7 +76,9 @@ impl Witnesses {
             aborted_pages: BTreeSet::new(),
             aborted_words: Vec::new(),
             relocated: Vec::new(),
+            damaged_lives: BTreeMap::new(),
             lost: Vec::new(),
+            doubts: Vec::new(),
             hinted: Vec::new(),
         }
     }
@@ -168,9 +189,72 @@ impl Witnesses {
         self.consider(core, lpn, wsn, None);
     }
 
-    /// An entry for this LPN is damaged: whatever else is known of it may be old.
-    pub fn lost(&mut self, lpn: u32) {
-        self.lost.push(lpn);
+    /// Would an entry with this number for this page count?
+    pub fn counts(&self, core: &Core, ppn: Ppn, wsn: u64) -> bool {
+        let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
+        self.is_live(core.geometry.superblock(ppn)) && page_is_older && !self.aborted.contains(&wsn)
+    }
+
+    /// Is a number that of a command that a cut interrupted?
+    pub fn is_aborted_number(&self, wsn: u64) -> bool {
+        self.aborted.contains(&wsn)
+    }
+
+    /// Is the newest witness of an LPN newer than one number and older than another?
+    pub fn is_between(&self, lpn: u32, after: u64, before: u64) -> bool {
+        (after + 1..before).contains(&self.when[lpn as usize])
+    }
+
+    /// An entry for this LPN cannot be read as a whole. Its number is `newest` at most: whatever else is known of the LPN
+    /// may be old, unless it has a number as large.
+    pub fn doubt(&mut self, lpn: u32, newest: u64) {
+        self.doubts.push(Doubt { first: lpn, len: 1, from: 0, to: newest, deallocates: false });
+    }
+
+    /// A deallocation of these LPNs, of which only the numbers are known that it came behind and not after.
+    pub(super) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
+        self.doubts.push(Doubt { first, len, from, to, deallocates: true });
+    }
+
+    /// A deallocation with this number of nobody knows what: may any LPN have been in it?
+    pub(super) fn may_have_been_mapped(&self, core: &Core, wsn: u64) -> bool {
+        (0..core.config.lpns).any(|lpn| {
+            // A bitmap that is younger says that the LPN was mapped then.
+            let bitmap = self.when[(core.config.lpns + lpn / CHUNK_LPNS) as usize];
+            core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn && bitmap < wsn
+        })
+    }
+
+    /// May an LPN have lost its mapping by a bitmap with this number?
+    pub(super) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
+        let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(core.config.lpns);
+        lpns.into_iter().any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
+    }
+
+    /// Whether a command was under way cannot be read. If one was, its witnesses have the newest number of all: nothing
+    /// is written beside it.
+    pub(super) fn doubt_newest(&mut self, core: &Core) {
+        let newest = self.when.iter().copied().max().unwrap_or(0);
+        let newest_of = |lpn: &u32| newest > 0 && self.when[*lpn as usize] == newest;
+        self.lost.extend((0..core.config.lpns).filter(newest_of));
+    }
+
+    /// All witnesses have been heard: which LPNs are in doubt? Those whose newest witness is older than one that cannot be
+    /// read may be. A deallocation that came after all that is known of an LPN is as good as read: it is recorded again.
+    pub(super) fn settle_doubts(&mut self, core: &mut Core) {
+        for doubt in std::mem::take(&mut self.doubts) {
+            for lpn in (doubt.first..doubt.first.saturating_add(doubt.len)).take_while(|lpn| *lpn < core.config.lpns) {
+                let when = self.when[lpn as usize];
+                if !doubt.deallocates {
+                    self.lost.extend((when < doubt.to).then_some(lpn));
+                } else if core.map.get(lpn).is_some() && when <= doubt.from {
+                    core.map.set(lpn, None);
+                    self.relocated.push((lpn, when));
+                } else if core.map.get(lpn).is_some() && when < doubt.to {
+                    self.lost.push(lpn);
+                }
+            }
+        }
     }
 
     /// Relocated sources whose witness is still in force.

@@ -9,6 +9,7 @@
 
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
+use super::log_pages;
 use super::{OwnerRef, RemapScheme, Remapping, Usage};
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
@@ -17,7 +18,7 @@ use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use crate::superblock::{Open, State, Stream};
-use remap_ssd_media::{After, ClearId, Geometry, Oob, OpKind, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, ClearId, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -140,7 +141,13 @@ impl FLog {
     /// Programs the full buffer as a log page and goes on in the other one.
     fn flush(&mut self, core: &mut Core) {
         let at = self.word(self.buffer, 0);
-        let words: Vec<u64> = (at..at + self.buffered * 2).map(|word| core.media.load(word).unwrap_or(0)).collect();
+        let mut words: Vec<u64> = Vec::with_capacity(self.buffered * 2);
+        for at in (at..at + self.buffered * 2).step_by(2) {
+            match [core.media.load(at), core.media.load(at + 1)] {
+                [Ok(first), Ok(second)] => words.extend([first, second]),
+                damaged => words.extend(self.known_of(core, damaged)),
+            }
+        }
         // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
         let page = self.program(core, &words);
         self.clears[self.buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::page(page));
@@ -148,10 +155,24 @@ impl FLog {
         self.buffered = 0;
     }
 
+    /// What the tables know of an entry of the buffer of which a word cannot be read: it, or zeroes if it is not in force
+    /// any more.
+    #[cold]
+    fn known_of(&self, core: &Core, words: [Result<u64, MediaError>; 2]) -> [u64; 2] {
+        let [first, second] = words.map(|word| word.map(|word| LogEntry::from_words([word, word])));
+        let is_it = |known: &Remapping| {
+            first.map_or(true, |first| first.wsn() == known.wsn)
+                && second.map_or(true, |second| (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0))
+                && core.map.is_remapped_at(known.lpn, known.ppn)
+        };
+        let newest = self.index.iter(core.geometry).filter(is_it).max_by_key(|known| known.wsn);
+        newest.map_or([0, 0], |known| LogEntry::of(core, &known).words())
+    }
+
     fn program(&mut self, core: &mut Core, words: &[u64]) -> Ppn {
         loop {
             let Some(taken) = core.blocks.take(Stream::Log) else {
-                core.blocks.close_log();
+                log_pages::close(core);
                 let opened = core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn);
                 assert!(opened, "a superblock for the log was secured");
                 self.superblocks.push(core.blocks.open(Stream::Log).expect("just opened").sb);
@@ -328,22 +349,13 @@ impl RemapScheme for FLog {
         logs.sort_unstable();
         for (_, sb) in logs {
             self.superblocks.push(sb);
-            let incarnation = core.blocks.get(sb).life.incarnation() & 63;
-            for offset in 0..core.geometry.pages_per_superblock() {
-                let page = core.geometry.page(sb, offset);
-                if !core.media.is_programmed(page) {
-                    continue;
-                }
-                witnesses.report.log_pages += 1;
-                let Ok(Some((oob, bytes))) = core.media.read_meta(page, Purpose::Meta) else { continue };
-                // A page of the incarnation before is in a block whose erase was cut: what it says, and which commands of
-                // those it tells of were aborted, nobody keeps any more.
-                let is_present = oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
-                if oob.lpn() != Oob::LOG || !is_present {
-                    continue;
-                }
-                self.pages.push(page);
-                for entry in bytes.chunks_exact(16) {
+            let found = log_pages::read(core, sb, &mut witnesses.report.log_pages);
+            if let Some(page) = found.lost {
+                return Err(RecoveryError::LogDamaged { page: page.0 });
+            }
+            for at in found.pages {
+                self.pages.push(at.page);
+                for entry in at.bytes.chunks_exact(16) {
                     let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
                     let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
                     if !self.tell(core, witnesses, [first, second]) {
@@ -356,7 +368,8 @@ impl RemapScheme for FLog {
         for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
             let words = [core.media.load(word), core.media.load(word + 1)];
             let [Ok(first), Ok(second)] = words else {
-                return Err(RecoveryError::NvramDamaged { word });
+                LogEntry::doubt(core, witnesses, words).map_err(|_| RecoveryError::NvramDamaged { word })?;
+                continue;
             };
             if first | second != 0 {
                 saved.push([first, second]);

@@ -291,12 +291,15 @@ impl RemapScheme for LocalFlash {
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        self.log.replay(core, witnesses);
+        self.log.replay(core, witnesses)?;
         self.free.clear();
         for slot in 0..self.slots {
             let word = self.word(slot);
-            let [Ok(first), Ok(second)] = [core.media.load(word), core.media.load(word + 1)] else {
-                return Err(RecoveryError::NvramDamaged { word });
+            let words = [core.media.load(word), core.media.load(word + 1)];
+            let [Ok(first), Ok(second)] = words else {
+                LogEntry::doubt(core, witnesses, words).map_err(|_| RecoveryError::NvramDamaged { word })?;
+                self.stale.push(slot);
+                continue;
             };
             if first | second == 0 {
                 self.free.push_back((slot, ClearId::default()));
@@ -324,7 +327,7 @@ impl RemapScheme for LocalFlash {
 
     fn resume(&mut self, core: &mut Core) -> bool {
         for slot in std::mem::take(&mut self.stale) {
-            let clear = core.media.clear_capacitor(self.word(slot), SLOT_WORDS, After::NOTHING);
+            let clear = core.media.clear_capacitor(self.word(slot), SLOT_WORDS, core.after_doubts());
             self.free.push_back((slot, clear));
         }
         true

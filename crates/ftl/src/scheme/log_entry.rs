@@ -5,11 +5,17 @@
 
 use super::Remapping;
 use crate::core::Core;
+use crate::guard::Guard;
+use crate::recovery::Witnesses;
+use crate::superblock::{State, Superblock};
 use bitfield_struct::bitfield;
-use remap_ssd_media::Ppn;
+use remap_ssd_media::{MediaError, Ppn, SbId};
 
 /// Entries in a 4 KiB log page.
 pub(super) const ENTRIES_PER_PAGE: usize = 256;
+
+/// First word of a saved entry whose own could not be read: its number, 0, is none.
+pub(super) const UNNUMBERED: u64 = 1;
 
 /// A remap, in a log of the whole device.
 #[bitfield(u128)]
@@ -58,6 +64,33 @@ impl LogEntry {
         Self::from_bits(u128::from(words[0]) | u128::from(words[1]) << 64)
     }
 
+    /// Says what is in doubt without an entry of which one word cannot be read.
+    ///
+    /// # Errors
+    /// Nothing tells whose entry it was, and it may count.
+    pub fn doubt(
+        core: &Core,
+        witnesses: &mut Witnesses,
+        words: [Result<u64, MediaError>; 2],
+    ) -> Result<(), MediaError> {
+        let is_torn = |word: &u64| word & 1 == 0 && core.config.guards.has(Guard::TornBits);
+        match words {
+            // A word that is there and was not stored: the entry does not count, whatever the other one says.
+            [Ok(word), Err(_)] | [Err(_), Ok(word)] if is_torn(&word) => Ok(()),
+            [_, Ok(second)] => {
+                witnesses.doubt(Self::from_words([0, second]).lpn(), u64::MAX);
+                Ok(())
+            }
+            [first, Err(damaged)] => {
+                let first = first.map(|first| Self::from_words([first, 0]));
+                let is_current = |(_, sb): (SbId, &Superblock)| {
+                    holds_entries(sb.state) && first.is_ok_and(|entry| entry.incarnation() == sb.life.incarnation())
+                };
+                if first.is_err() || core.blocks.iter().any(is_current) { Err(damaged) } else { Ok(()) }
+            }
+        }
+    }
+
     pub fn is_intact(self) -> bool {
         self.torn_first() && self.torn_second()
     }
@@ -68,4 +101,8 @@ impl LogEntry {
         self.ppn() < core.geometry.pages()
             && core.blocks.get(core.geometry.superblock(ppn)).life.incarnation() == self.incarnation()
     }
+}
+
+fn holds_entries(state: State) -> bool {
+    matches!(state, State::Open | State::Closed)
 }

@@ -13,6 +13,7 @@ mod index;
 mod l2p_only;
 mod local_flash;
 mod log_entry;
+mod log_pages;
 mod nlog;
 mod none;
 mod opt;

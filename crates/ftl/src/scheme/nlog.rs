@@ -19,7 +19,7 @@ use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Entries of a unit in a log of ordinary size.
@@ -62,6 +62,9 @@ pub(super) struct NLog {
     hopeless_below: u64,
     gone: Vec<u32>,
     hidden: Vec<u32>,
+    /// Units whose heads recovery could not read, and entries that it could not.
+    heads: Vec<(usize, u64)>,
+    damaged: Vec<usize>,
 }
 
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
@@ -94,6 +97,8 @@ impl NLog {
             hopeless_below: 0,
             gone: Vec::new(),
             hidden: Vec::new(),
+            heads: Vec::new(),
+            damaged: Vec::new(),
         }
     }
 
@@ -275,6 +280,9 @@ impl NLog {
         }
         kept.iter().flatten().for_each(|entry| core.map.mark_remapped(entry.lpn()));
         let found: u64 = kept.iter().map(|unit| unit.len() as u64).sum();
+        if found < core.blocks.remapped_total() {
+            self.store_unread(core, &kept);
+        }
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
         for (range, entries) in old.iter().zip(kept) {
             for entry in entries.into_iter().rev() {
@@ -282,16 +290,41 @@ impl NLog {
             }
             self.release(core, range);
         }
-        if found < core.blocks.remapped_total() {
-            // Words that could not be read: write everything the index knows once more.
-            self.index.sort_out(core);
-            let index = std::mem::take(&mut self.index);
-            for remapping in index.iter(core.geometry) {
-                if self.has_slot() || !self.free.is_empty() {
-                    self.store(core, LogEntry::of(core, &remapping).words(), remapping.ppn, Purpose::Gc);
-                }
-            }
-            self.index = index;
+    }
+
+    /// Stores the entries that are in force and cannot be read, which the index knows, before a unit of theirs is zeroed.
+    fn store_unread(&mut self, core: &mut Core, read: &[Vec<LogEntry>]) {
+        let read: BTreeSet<(u32, u32)> = read.iter().flatten().map(|entry| (entry.lpn(), entry.ppn())).collect();
+        self.index.sort_out(core);
+        let index = std::mem::take(&mut self.index);
+        for remapping in index.iter(core.geometry).filter(|known| !read.contains(&(known.lpn, known.ppn.0))) {
+            self.store(core, LogEntry::of(core, &remapping).words(), remapping.ppn, Purpose::Gc);
+        }
+        self.index = index;
+    }
+
+    /// The number of a unit whose head cannot be read: that of the gap which it leaves, or of the last or the first one.
+    fn sequence_of(&self, core: &mut Core, unit: usize, known: &[(u64, usize)]) -> u64 {
+        let gap = known.windows(2).find(|pair| pair[0].0 + 1 < pair[1].0).map(|pair| pair[0].0 + 1);
+        let (Some(first), Some(last)) = (known.first(), known.last()) else { return 1 };
+        let is_newer = self.newest_entry(core, unit) > self.newest_entry(core, last.1);
+        let first = first.0.checked_sub(1).filter(|first| *first > 0 && !is_newer);
+        gap.or(first).unwrap_or(last.0 + 1)
+    }
+
+    fn newest_entry(&self, core: &mut Core, unit: usize) -> u64 {
+        let slots = (1..=self.slots).map(|slot| self.word(unit) + slot * SLOT_WORDS);
+        slots.filter_map(|at| load(core, at)).map(|entry| entry.wsn()).max().unwrap_or(0)
+    }
+
+    /// Takes out what recovery could not read.
+    fn heal(&mut self, core: &mut Core) {
+        for (unit, sequence) in std::mem::take(&mut self.heads) {
+            let head = UnitHead::new().with_torn(true).with_sequence(sequence);
+            core.media.store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
+        }
+        for at in std::mem::take(&mut self.damaged) {
+            core.media.store_record(at, &[0; SLOT_WORDS], Purpose::Meta, core.after_doubts());
         }
     }
 
@@ -399,25 +432,37 @@ impl RemapScheme for NLog {
         let bytes = self.total_units * (self.slots + 1) * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
         core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
-        let mut found = Vec::new();
+        let (mut found, mut headless) = (Vec::new(), None);
         self.free.clear();
         for unit in 0..self.total_units {
             let at = self.word(unit);
-            let word = core.media.load(at).map_err(|_| RecoveryError::NvramDamaged { word: at })?;
-            let head = UnitHead::from_bits(word);
-            if head.sequence() >= SEQUENCE_END {
-                return Err(RecoveryError::Foreign("a unit of the log has a number that none reaches".into()));
-            }
-            if head.torn() {
-                found.push((head.sequence(), unit));
-                continue;
-            }
             let len = (self.slots + 1) * SLOT_WORDS;
+            match core.media.load(at).map(UnitHead::from_bits) {
+                Ok(head) if head.sequence() >= SEQUENCE_END => {
+                    return Err(RecoveryError::Foreign("a unit of the log has a number that none reaches".into()));
+                }
+                Ok(head) if head.torn() => {
+                    found.push((head.sequence(), unit));
+                    continue;
+                }
+                // Entries come after the head: without any, nothing hangs on it.
+                Err(_) if (at + 1..at + len).any(|word| core.media.load(word) != Ok(0)) => {
+                    headless = Some(unit);
+                    continue;
+                }
+                _ => {}
+            }
             let zero = (at..at + len).all(|word| core.media.load(word) == Ok(0));
             let clear = if zero { ClearId::default() } else { core.media.clear(at, len, After::NOTHING) };
             self.free.push_back((unit, clear));
         }
         found.sort_unstable();
+        if let Some(unit) = headless {
+            let sequence = self.sequence_of(core, unit, &found);
+            self.heads.push((unit, sequence));
+            found.push((sequence, unit));
+            found.sort_unstable();
+        }
         self.sequence = found.last().map_or(1, |(sequence, _)| sequence + 1);
         for (_, unit) in found {
             self.used = 0;
@@ -429,8 +474,9 @@ impl RemapScheme for NLog {
                 }
                 self.used = slot + 1;
                 let [Ok(first), Ok(second)] = words else {
-                    let second = words[1].map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
-                    witnesses.lost(LogEntry::from_words([0, second]).lpn());
+                    self.damaged.push(at);
+                    LogEntry::doubt(core, witnesses, words)
+                        .map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
                     continue;
                 };
                 let entry = LogEntry::from_words([first, second]);
@@ -451,6 +497,7 @@ impl RemapScheme for NLog {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
+        self.heal(core);
         self.fullest = core.blocks.remapped_max();
         if self.free.len() < self.reserve() && !self.free.is_empty() {
             self.reclaim(core);

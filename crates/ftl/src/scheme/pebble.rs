@@ -81,6 +81,9 @@ pub(super) struct Pebble {
     degree: usize,
     rooms: Vec<Room>,
     tables: Tables,
+    /// What recovery could not read: slots that hold nothing, and heads of rooms.
+    damaged: Vec<usize>,
+    headless: Vec<SbId>,
 }
 
 /// Bytes of the two tables.
@@ -136,6 +139,8 @@ impl Pebble {
             degree: config.degree as usize,
             rooms: vec![Room::default(); geometry.superblocks() as usize],
             tables: Tables::of(config, geometry),
+            damaged: Vec::new(),
+            headless: Vec::new(),
         }
     }
 
@@ -243,6 +248,19 @@ impl Pebble {
         self.rooms[sb.0 as usize].base.is_some_and(|base| core.wsn + 2 - base >= AGES)
     }
 
+    /// A room whose head cannot be read: its slots tell the LPNs, and not since when.
+    fn doubt_room(&mut self, core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
+        let first = self.slot_word(core.geometry.page(sb, 0));
+        for at in first..first + core.geometry.pages_per_superblock() as usize * self.degree {
+            let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
+            let slot = core.media.load(at).map(Slot::from_bits).unwrap_or_default();
+            if slot.valid() && witnesses.is_live(sb) && core.media.is_programmed(ppn) {
+                witnesses.doubt(slot.lpn(), u64::MAX);
+            }
+        }
+        self.headless.push(sb);
+    }
+
     /// Appends the owners that the slots of one page name, the newest last.
     fn push_page(offset: u32, base: u64, slots: impl Iterator<Item = u64>, out: &mut Vec<OwnerRef>) {
         let first = out.len();
@@ -330,14 +348,16 @@ impl RemapScheme for Pebble {
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         witnesses.report.nvram_bytes += self.tables.p2l;
-        let damaged = |word| RecoveryError::NvramDamaged { word };
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
             let first = self.slots + index as usize * len;
             let at = self.head_word(sb);
             core.media.charge(OpKind::NvRead, 8 * (len as u32 + 1), Purpose::Meta, After::NOTHING);
-            let head = RoomHead::from_bits(core.media.load(at).map_err(|_| damaged(at))?);
+            let Ok(head) = core.media.load(at).map(RoomHead::from_bits) else {
+                self.doubt_room(core, witnesses, sb);
+                continue;
+            };
             let present = head.incarnation() == core.blocks.get(sb).life.incarnation();
             let counts = head.valid() && (present || !core.config.guards.has(Guard::StaleSegments));
             if !counts || !witnesses.is_live(sb) {
@@ -349,9 +369,18 @@ impl RemapScheme for Pebble {
             witnesses.saw(head.base());
             let mut taken = 0;
             for at in first..first + len {
-                let word = core.media.load(at).map_err(|_| damaged(at))?;
-                let slot = Slot::from_bits(word);
                 let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
+                let word = match core.media.load(at) {
+                    Ok(word) => word,
+                    // A page that is not there has no owners; that of any other slot may be any LPN.
+                    Err(_) if core.media.is_programmed(ppn) => return Err(RecoveryError::NvramDamaged { word: at }),
+                    Err(_) => {
+                        self.damaged.push(at);
+                        continue;
+                    }
+                };
+
+                let slot = Slot::from_bits(word);
                 let wsn = head.base() + u64::from(slot.age());
                 if slot.valid() && !witnesses.remap(core, slot.lpn(), ppn, wsn, None) {
                     witnesses.zero(at..at + 1);
@@ -364,7 +393,16 @@ impl RemapScheme for Pebble {
         Ok(())
     }
 
-    fn resume(&mut self, _: &mut Core) -> bool {
+    fn resume(&mut self, core: &mut Core) -> bool {
+        for at in std::mem::take(&mut self.damaged) {
+            core.media.store_record(at, &[0], Purpose::Meta, core.after_doubts());
+        }
+        let len = core.geometry.pages_per_superblock() as usize * self.degree;
+        for sb in std::mem::take(&mut self.headless) {
+            let first = self.slots + sb.0 as usize * len;
+            self.rooms[sb.0 as usize].clear = core.media.clear(first, len, core.after_doubts());
+            core.media.store(self.head_word(sb), 0, Purpose::Meta, After::clear(self.rooms[sb.0 as usize].clear));
+        }
         true
     }
 

@@ -101,6 +101,8 @@ pub(super) struct Wal {
     /// Remaps to be refused before the next look for records that can go, and how many the last look was worth.
     patience: u32,
     patience_next: u32,
+    /// Records that recovery could not read.
+    damaged: Vec<u32>,
 }
 
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
@@ -125,6 +127,7 @@ impl Wal {
             run: None,
             patience: 0,
             patience_next: 1,
+            damaged: Vec::new(),
         }
     }
 
@@ -299,11 +302,18 @@ impl RemapScheme for Wal {
         let mut hinted = std::mem::take(&mut witnesses.hinted);
         hinted.sort_unstable();
         self.free.clear();
-        let mut torn = Vec::new();
+        let (mut torn, mut damaged) = (Vec::new(), Vec::new());
         for slot in 0..self.records.len() as u32 {
             let at = self.word(slot);
-            let first = core.media.load(at).map_err(|_| RecoveryError::NvramDamaged { word: at })?;
-            let second = core.media.load(at + 1).map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
+            let words = [core.media.load(at), core.media.load(at + 1)];
+            let [Ok(first), Ok(second)] = words else {
+                self.damaged.push(slot);
+                let torn_bits = core.config.guards.has(Guard::TornBits);
+                if !(torn_bits && words.iter().flatten().any(|word| word & 1 == 0)) {
+                    damaged.push(words);
+                }
+                continue;
+            };
             if first | second == 0 {
                 self.free.push_back((slot, ClearId::default()));
                 continue;
@@ -325,11 +335,16 @@ impl RemapScheme for Wal {
             self.records[slot as usize] = Some(Record { commit, places: 0 });
         }
         self.release(core, torn);
+        for [first, second] in damaged {
+            let first = first.map(|first| Commit::from_words([first, 0]));
+            doubt(core, witnesses, &hinted, first.ok(), second.ok().map(|second| Commit::from_words([0, second])));
+        }
         Ok(())
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        let mut gone = Vec::new();
+        // Zeroed after everything, so after the pages that say which LPNs are in doubt.
+        let mut gone = std::mem::take(&mut self.damaged);
         for slot in 0..self.records.len() as u32 {
             let Some(record) = &mut self.records[slot as usize] else { continue };
             let mut places: Vec<SbId> = Self::needed_in(core, record.commit).collect();
@@ -399,4 +414,30 @@ fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) 
         false => meant.next(),
     };
     newest.map(|page| page.ppn)
+}
+
+/// A record of which one word cannot be read: the homes that may have come to a page by it. Without the first word they are
+/// those that follow its first one, as far as pages were written for them; without the second one all homes that had a
+/// page waiting at that time.
+fn doubt(core: &Core, witnesses: &mut Witnesses, hinted: &[Hinted], first: Option<Commit>, second: Option<Commit>) {
+    let newest = first.map_or(u64::MAX, |first| first.wsn());
+    if first.is_some_and(|first| witnesses.is_aborted_number(first.wsn())) {
+        return;
+    }
+    for pages in hinted.chunk_by(|a, b| a.lpn == b.lpn) {
+        for page in pages {
+            let is_meant = second.is_none_or(|second| {
+                page.lpn >= second.source()
+                    && page.home.checked_sub(second.target()) == page.lpn.checked_sub(second.source())
+            });
+            // It was the newest page of its home, remapped while the LPN that it was written under still had it.
+            let is_possible = first.is_none_or(|_| {
+                page_meant(core, hinted, page.home, page.lpn, newest) == Some(page.ppn)
+                    && !witnesses.is_between(page.lpn, page.wsn, newest)
+            });
+            if is_meant && is_possible && core.map.get(page.home).is_none_or(|mapping| mapping.ppn != page.ppn) {
+                witnesses.doubt(page.home, newest);
+            }
+        }
+    }
 }

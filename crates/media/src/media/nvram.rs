@@ -105,7 +105,7 @@ impl Media {
             self.folder_store(word, &[value]);
         }
         if self.faulty {
-            self.heal(word);
+            self.heal(word..word + 1);
         }
         if let Some(rail) = &mut self.rail {
             rail.push_change(What::Store { word, value }, record, after, purpose == Purpose::Host);
@@ -128,18 +128,17 @@ impl Media {
     #[cold]
     fn track_store(&mut self, word: usize, value: u64, purpose: Purpose, after: After) {
         if self.faulty {
-            self.heal(word);
+            self.heal(word..word + 1);
         }
         if let Some(rail) = &mut self.rail {
             rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
         }
     }
 
+    /// What is stored anew has no flipped bits.
     #[cold]
-    fn heal(&mut self, word: usize) {
-        self.plant(|faults| {
-            faults.flips.remove(&word);
-        });
+    fn heal(&mut self, words: Range<usize>) {
+        self.plant(|faults| faults.flips.retain(|word, _| !words.contains(word)));
     }
 
     /// Stores words of DRAM that a capacitor saves when power fails: durable like NVRAM, each atomic by itself, at no cost.
@@ -157,6 +156,9 @@ impl Media {
     #[cold]
     fn track_capacitor(&mut self, word: usize, values: &[u64], purpose: Purpose, after: After) {
         self.folder_store(word, values);
+        if self.faulty {
+            self.heal(word..word + values.len());
+        }
         let Some(rail) = &mut self.rail else { return };
         for (index, value) in values.iter().enumerate() {
             let what = What::Store { word: word + index, value: *value };
@@ -184,7 +186,7 @@ impl Media {
         op.clear_id = id;
         self.record(op);
         if self.faulty {
-            self.plant(|faults| faults.flips.retain(|word, _| !(start..start + len).contains(word)));
+            self.heal(start..start + len);
         }
         if let Some(rail) = &mut self.rail {
             rail.push(What::Clear { start, len }, None, after, false, id.0);
@@ -198,6 +200,9 @@ impl Media {
         if self.is_tracked() {
             self.folder_room();
             self.folder_clear(start, len);
+        }
+        if self.faulty {
+            self.heal(start..start + len);
         }
         self.nvram[start..start + len].fill(0);
         let id = self.name_next();

@@ -69,6 +69,12 @@ impl Media {
         bytes.map(|bytes| &bytes[..]).ok_or(MediaError::Uncorrectable)
     }
 
+    /// The bytes of a metadata page that the firmware had in its buffers when it programmed the page; `None` if it holds
+    /// none. Not a read: whether the page is readable does not matter.
+    pub fn meta_written(&self, ppn: Ppn) -> Option<&[u8]> {
+        self.nand.meta.get(&ppn.0).map(|bytes| &bytes[..])
+    }
+
     /// The bytes of a metadata page to be programmed: `fill` gets `len` bytes with anything in them.
     pub fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
         self.nand.meta_bytes(len, fill)

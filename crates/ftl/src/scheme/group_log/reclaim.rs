@@ -13,6 +13,7 @@
 use super::{GroupLog, GroupPage, keep_known, keep_valid};
 use crate::core::Core;
 use crate::guard::Guard;
+use crate::scheme::log_pages;
 use crate::scheme::remap_ssd::find_lost;
 use crate::superblock::Stream;
 use remap_ssd_media::{After, Ppn, Purpose, SbId};
@@ -60,7 +61,7 @@ impl GroupLog {
 
     /// Goes on in another superblock. Those without any page that counts are erased meanwhile.
     pub(super) fn open_next(&mut self, core: &mut Core) -> Option<SbId> {
-        core.blocks.close_log();
+        log_pages::close(core);
         let dead: Vec<SbId> = self.logs.iter().filter(|(_, log)| log.live == 0).map(|(sb, _)| *sb).collect();
         dead.into_iter().for_each(|sb| self.erase(core, sb));
         let opened = core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn);

@@ -47,6 +47,8 @@ pub struct RemapSsd {
     slack: usize,
     /// Active GC gains nothing before so many entries are invalid.
     hopeless_below: u64,
+    /// Entries that recovery could not read as a whole.
+    damaged: Vec<usize>,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
     gone: Vec<u32>,
@@ -87,6 +89,7 @@ impl RemapSsd {
             fullest_segments: 0,
             slack: slack(config),
             hopeless_below: 0,
+            damaged: Vec::new(),
             scratch: Vec::new(),
             kept: Vec::new(),
             gone: Vec::new(),
@@ -209,6 +212,7 @@ impl RemapScheme for RemapSsd {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
+        self.heal(core);
         self.set_fullest(core.blocks.remapped_max());
         self.regain(core);
         true

@@ -5,6 +5,7 @@
 //! superseded their entries is durable. Absent: when to reclaim for whom (`admit` decides).
 
 use super::{RemapSsd, RmmEntry, Second, entry_after};
+use crate::config::ATOMIC_PAGES_MAX;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
@@ -221,56 +222,84 @@ impl RemapSsd {
         }
     }
 
+    /// Takes out what recovery could not read.
+    pub(in crate::scheme) fn heal(&mut self, core: &mut Core) {
+        self.segments.heal(core, std::mem::take(&mut self.damaged));
+    }
+
     /// Step 3 of recovery (FAST'21 §4.5): examines all segments.
     pub(super) fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let chains = self.segments.read_back(core, witnesses)?;
+        let chains = self.segments.read_back(core, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             for segment in 0..chain.segments.len() {
-                let places = self.segments.places(&chain, segment);
-                self.replay_entries(core, witnesses, SbId(index as u32), places)?;
+                let newest = self.segments.newest_in(core, &chain, segment);
+                for at in self.segments.places(&chain, segment) {
+                    self.replay_entry(core, witnesses, SbId(index as u32), at, newest)?;
+                }
             }
             self.entries += u64::from(self.segments.used(&chain));
             self.groups[index] = chain;
         }
+        // Of a segment without owner the LPNs are known, and their numbers.
+        for at in self.segments.orphaned_places() {
+            if let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) {
+                let entry = RmmEntry::from_words(first, second);
+                if entry.is_intact() {
+                    witnesses.doubt(entry.target(), entry.wsn());
+                }
+            }
+        }
         Ok(())
     }
 
-    /// Tells the entries of a segment.
-    fn replay_entries(
-        &self,
+    /// Tells an entry, or what is in doubt without it. Its number is `newest` at most.
+    fn replay_entry(
+        &mut self,
         core: &mut Core,
         witnesses: &mut Witnesses,
         sb: SbId,
-        places: impl Iterator<Item = usize>,
+        at: usize,
+        newest: u64,
     ) -> Result<(), RecoveryError> {
         let entry_words = self.segments.slot_words;
-        for at in places {
-            let mut words = [0; 3];
-            let mut damaged = None;
-            for (index, word) in words[..entry_words].iter_mut().enumerate() {
-                match core.media.load(at + index) {
-                    Ok(value) => *word = value,
-                    Err(_) => damaged = Some(index),
+        let mut words = [0; 3];
+        let mut damaged = None;
+        for (index, word) in words[..entry_words].iter_mut().enumerate() {
+            match core.media.load(at + index) {
+                Ok(value) => *word = value,
+                Err(_) => damaged = Some(index),
+            }
+        }
+        let entry = RmmEntry::from_words(words[0], words[1]);
+        let offset_is_sane = entry.offset() < core.geometry.pages_per_superblock();
+        let ppn = core.geometry.page(sb, if offset_is_sane { entry.offset() } else { 0 });
+        if let Some(index) = damaged {
+            self.damaged.push(at);
+            // A word that is there and was not stored: the entry does not count, whatever the other one says.
+            let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
+            if is_torn || index > 0 && !(offset_is_sane && witnesses.counts(core, ppn, entry.wsn())) {
+                return Ok(());
+            }
+            match index {
+                0 => witnesses.doubt(entry.target(), newest),
+                2 => witnesses.doubt(entry.target(), entry.wsn()),
+                // Whose mapping it was is in the second word, and in the third that of the whole command.
+                _ if entry_words == 2 => return Err(RecoveryError::NvramDamaged { word: at + 1 }),
+                _ => {
+                    let command = CommandWord::from_bits(words[2]);
+                    let pages = command.pages().min(ATOMIC_PAGES_MAX);
+                    (0..pages).for_each(|page| witnesses.doubt(command.start() + page, entry.wsn()));
                 }
             }
-            if let Some(index) = damaged {
-                // Whose mapping it was is in the second word; without it, any page may be the one.
-                let target = (index != 1).then(|| RmmEntry::from_words(0, words[1]).target());
-                let target = target.ok_or(RecoveryError::NvramDamaged { word: at + index })?;
-                witnesses.lost(target);
-                continue;
-            }
-            let entry = RmmEntry::from_words(words[0], words[1]);
-            let intact = entry.is_intact() && (entry_words == 2 || words[2] & 1 == 1);
-            if words == [0; 3] || !intact && core.config.guards.has(Guard::TornBits) {
-                continue;
-            }
-            if entry.offset() < core.geometry.pages_per_superblock() {
-                let ppn = core.geometry.page(sb, entry.offset());
-                if !witnesses.remap(core, entry.target(), ppn, entry.wsn(), entry.relocated_source()) {
-                    witnesses.zero(at..at + entry_words);
-                }
-            }
+            return Ok(());
+        }
+
+        let intact = entry.is_intact() && (entry_words == 2 || words[2] & 1 == 1);
+        if words == [0; 3] || !intact && core.config.guards.has(Guard::TornBits) {
+            return Ok(());
+        }
+        if offset_is_sane && !witnesses.remap(core, entry.target(), ppn, entry.wsn(), entry.relocated_source()) {
+            witnesses.zero(at..at + entry_words);
         }
         Ok(())
     }

@@ -151,11 +151,12 @@ impl RemapScheme for RemapSsdLh {
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        self.flash.replay(core, witnesses);
+        self.flash.replay(core, witnesses)?;
         self.nvram.replay(core, witnesses)
     }
 
-    fn resume(&mut self, _: &mut Core) -> bool {
+    fn resume(&mut self, core: &mut Core) -> bool {
+        self.nvram.heal(core);
         true // Room is made when it is needed.
     }
 

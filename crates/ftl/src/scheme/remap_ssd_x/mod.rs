@@ -70,6 +70,8 @@ pub struct RemapSsdX {
     /// Reclaiming gains nothing before so many covered pages are invalid.
     hopeless_below: u64,
     gathered: Vec<Run>,
+    /// Slots that recovery could not read as a whole.
+    damaged: Vec<usize>,
     scratch: Vec<Extent>,
     sifted: Sifted,
 }
@@ -108,6 +110,7 @@ impl RemapSsdX {
             fullest: 0,
             hopeless_below: 0,
             gathered: Vec::new(),
+            damaged: Vec::new(),
             scratch: Vec::new(),
             sifted: Sifted::default(),
         }
@@ -330,6 +333,7 @@ impl RemapScheme for RemapSsdX {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
+        self.segments.heal(core, std::mem::take(&mut self.damaged));
         self.fullest = core.blocks.remapped_max();
         self.regain(core);
         true

@@ -10,6 +10,7 @@ use super::{Group, RemapSsdX, after_pages};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
+use crate::scheme::entry::First;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,10 +25,13 @@ const TRIES: usize = 4;
 enum Found {
     /// And the words that it is in.
     Extent(Extent, Range<usize>),
-    /// A slot whose first word cannot be read: whatever is known of these LPNs may be old.
-    Lost(Range<u32>),
-    /// A word without which nothing tells which LPNs are concerned.
-    Unknown(usize),
+    /// The slot at this word, whose first word cannot be read: whatever is known of these LPNs may be old.
+    Lost(usize, Range<u32>),
+    /// The slot at this word, whose second word cannot be read: of which pages, since when, and whether an extent before it
+    /// says that it holds its sources.
+    Unknown(usize, First, bool),
+    /// A slot that cannot be read, and does not count.
+    Nothing(usize),
 }
 
 impl RemapSsdX {
@@ -145,8 +149,8 @@ impl RemapSsdX {
         self.scan(core, sb, |_, found| {
             match found {
                 Found::Extent(extent, _) if extent.offset + extent.pages <= pages => out.push(extent),
-                Found::Extent(..) => {}
-                Found::Lost(_) | Found::Unknown(_) => lost = true,
+                Found::Extent(..) | Found::Nothing(_) => {}
+                Found::Lost(..) | Found::Unknown(..) => lost = true,
             }
             Ok(())
         })
@@ -190,8 +194,14 @@ impl RemapSsdX {
                         }
                         None => None,
                     },
-                    (Err(_), Ok(second)) => Some(Found::Lost(lpns_named(second))),
-                    (_, Err(_)) => Some(Found::Unknown(at + 1)),
+                    // A word that is there and was not stored: the entry does not count, whatever the other one says.
+                    (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => Some(Found::Nothing(at)),
+                    (Err(_), Ok(second)) => Some(Found::Lost(at, lpns_named(second))),
+                    (first, Err(_)) => {
+                        let first = First::from_bits(first.unwrap_or(u64::MAX));
+                        let has_sources = waiting.is_some_and(|(extent, _)| extent.wsn == first.wsn());
+                        Some(Found::Unknown(at, first, has_sources))
+                    }
                 };
                 if let Some(before) = waiting.take() {
                     on(core, alone(before))?;
@@ -209,13 +219,14 @@ impl RemapSsdX {
 
     /// Step 3 of recovery: each page of an extent is a witness of its own.
     pub(super) fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let chains = self.segments.read_back(core, witnesses)?;
+        let chains = self.segments.read_back(core, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             let sb = SbId(index as u32);
             let pages = core.geometry.pages_per_superblock();
             self.used += u64::from(self.segments.used(&chain));
             self.groups[index] = Group { chain, may_join: true, ..Group::default() };
-            let mut covered = 0;
+            let (mut covered, mut damaged) = (0, Vec::new());
+            let newest = self.newest_in(core, sb);
             self.scan(core, sb, |core, found| match found {
                 Found::Extent(extent, words) => {
                     let mut counts = true;
@@ -230,16 +241,51 @@ impl RemapSsdX {
                     }
                     Ok(())
                 }
-                Found::Lost(lpns) => {
-                    lpns.for_each(|lpn| witnesses.lost(lpn));
+                Found::Lost(at, lpns) => {
+                    damaged.push(at);
+                    let newest =
+                        newest.iter().find(|(places, _)| places.contains(&at)).map_or(u64::MAX, |(_, wsn)| *wsn);
+                    lpns.for_each(|lpn| witnesses.doubt(lpn, newest));
                     Ok(())
                 }
-                Found::Unknown(word) => Err(RecoveryError::NvramDamaged { word }),
+                Found::Unknown(at, first, has_sources) => {
+                    damaged.push(at);
+                    // Sources are deallocated by a record of their own, which a command that has ended waits for.
+                    let is_sane = first.offset() < pages;
+                    let counts = is_sane && {
+                        let ppn = core.geometry.page(sb, first.offset());
+                        witnesses.counts(core, ppn, first.wsn())
+                    };
+                    if !has_sources && counts { Err(RecoveryError::NvramDamaged { word: at + 1 }) } else { Ok(()) }
+                }
+                Found::Nothing(at) => {
+                    damaged.push(at);
+                    Ok(())
+                }
             })?;
+            self.damaged.extend(damaged);
             self.groups[index].covered = covered;
             self.covered += covered;
         }
+        self.doubt_orphans(core, witnesses);
         Ok(())
+    }
+
+    /// The words of each segment of a group, and the largest number that an entry there can have.
+    fn newest_in(&self, core: &mut Core, sb: SbId) -> Vec<(Range<usize>, u64)> {
+        let chain = &self.groups[sb.0 as usize].chain;
+        let segments = 0..chain.segments.len();
+        segments.map(|at| (self.segments.range(chain, at), self.segments.newest_in(core, chain, at))).collect()
+    }
+
+    /// Of a segment without owner the LPNs are known, and their numbers.
+    fn doubt_orphans(&self, core: &mut Core, witnesses: &mut Witnesses) {
+        for at in self.segments.orphaned_places() {
+            let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else { continue };
+            if let Some(Slot::Extent(extent, _)) = Extent::read(first, second, true) {
+                (0..extent.pages).for_each(|page| witnesses.doubt(extent.lpn + page, extent.wsn_of(page)));
+            }
+        }
     }
 
     pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::recovery::Witnesses;
 use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
@@ -33,6 +33,28 @@ pub(super) struct Segments {
     free: VecDeque<(u32, ClearId)>,
     /// The longest chain so far.
     longest: usize,
+    /// Segments of nobody knows whom: recovery could not read their first word.
+    orphans: Vec<u32>,
+    /// Second words of heads that recovery could not read, and what they said.
+    links: Vec<(usize, SegmentLink)>,
+}
+
+/// Whose a segment is.
+enum Owner {
+    /// The superblock's, with this number, at this time; without number, where that cannot be read.
+    Of(SbId, Option<u32>, u64),
+    /// Free, or of an earlier incarnation.
+    Nobody,
+    /// Somebody's, and it cannot be read whose.
+    Unknown,
+}
+
+/// A segment found.
+struct Found {
+    sequence: Option<u32>,
+    segment: u32,
+    /// When it was allocated.
+    wsn: u64,
 }
 
 /// The segments of one superblock, oldest first.
@@ -81,6 +103,8 @@ impl Segments {
             count,
             free: (0..count).map(|segment| (segment, ClearId::default())).collect(),
             longest: 0,
+            orphans: Vec::new(),
+            links: Vec::new(),
         }
     }
 
@@ -257,16 +281,24 @@ impl Segments {
     }
 
     /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed where it must be.
-    pub fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<Vec<Chain>, RecoveryError> {
+    pub fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Vec<Chain> {
         let bytes = self.capacity_bytes();
         witnesses.report.nvram_bytes += bytes;
         core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
-        let mut found: Vec<Vec<(u32, u32)>> = vec![Vec::new(); core.geometry.superblocks() as usize];
+        let mut found: Vec<Vec<Found>> = Vec::new();
+        found.resize_with(core.geometry.superblocks() as usize, Vec::new);
         self.free.clear();
         for segment in 0..self.count {
-            if let Some((sb, sequence)) = self.owner_of(core, witnesses, segment)? {
-                found[sb.0 as usize].push((sequence, segment));
-                continue;
+            match self.owner_of(core, witnesses, segment) {
+                Owner::Of(sb, sequence, wsn) => {
+                    found[sb.0 as usize].push(Found { sequence, segment, wsn });
+                    continue;
+                }
+                Owner::Unknown => {
+                    self.orphans.push(segment);
+                    continue;
+                }
+                Owner::Nobody => {}
             }
             // Old entries in a free segment would come alive with its next owner.
             let at = self.word(segment);
@@ -277,10 +309,40 @@ impl Segments {
             };
             self.free.push_back((segment, clear));
         }
-        Ok(found.into_iter().map(|segments| self.chain(core, segments)).collect())
+        found.into_iter().map(|segments| self.chain(core, segments)).collect()
     }
 
-    fn chain(&self, core: &mut Core, mut segments: Vec<(u32, u32)>) -> Chain {
+    /// The words of all slots of the segments of which it cannot be read whose they are.
+    pub fn orphaned_places(&self) -> impl Iterator<Item = usize> + use<> {
+        let slots: Vec<usize> = self.orphans.iter().flat_map(|segment| self.all_places(*segment)).collect();
+        slots.into_iter()
+    }
+
+    fn all_places(&self, segment: u32) -> impl Iterator<Item = usize> {
+        (0..self.slots).map(move |slot| self.slot_word(segment, slot))
+    }
+
+    /// No entry of a segment of a chain has a number above this: that of the time when the next one was allocated.
+    pub fn newest_in(&self, core: &mut Core, chain: &Chain, index: usize) -> u64 {
+        let next = chain.segments.get(index + 1).and_then(|next| core.media.load(self.word(*next)).ok());
+        next.map_or(u64::MAX, |word| SegmentHead::from_bits(word).wsn())
+    }
+
+    /// Makes the words that recovery could not read readable: `damaged` are those of slots. Which LPNs are in doubt is on
+    /// flash by now, or on its way.
+    pub fn heal(&mut self, core: &mut Core, damaged: Vec<usize>) {
+        for (word, link) in std::mem::take(&mut self.links) {
+            core.media.store(word, link.into(), Purpose::Meta, After::NOTHING);
+        }
+        for at in damaged {
+            core.media.store_record(at, &vec![0; self.slot_words], Purpose::Meta, core.after_doubts());
+        }
+        let orphans = std::mem::take(&mut self.orphans);
+        self.release(core, &orphans);
+    }
+
+    fn chain(&mut self, core: &mut Core, found: Vec<Found>) -> Chain {
+        let mut segments = self.numbered(core, found);
         segments.sort_unstable();
         let Some(&(sequence, last)) = segments.last() else { return Chain::default() };
         let mut is_used = |slot: u32| {
@@ -292,34 +354,69 @@ impl Segments {
         Chain { segments, used, end: self.slot_word(last, used), sequence: sequence + 1, clear: ClearId::default() }
     }
 
-    /// Whose segment is it? `None` for a free one and for one of an earlier incarnation.
-    fn owner_of(
-        &self,
-        core: &mut Core,
-        witnesses: &mut Witnesses,
-        segment: u32,
-    ) -> Result<Option<(SbId, u32)>, RecoveryError> {
-        let at = self.word(segment);
-        let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
-            return Err(RecoveryError::NvramDamaged { word: at });
+    /// The number of each segment of a chain. One whose number cannot be read is behind the one that links to it, or in the
+    /// gap that it leaves, or the first.
+    fn numbered(&mut self, core: &mut Core, found: Vec<Found>) -> Vec<(u32, u32)> {
+        let known: Vec<(u32, u32)> = found.iter().filter_map(|at| Some((at.sequence?, at.segment))).collect();
+        let Some(lost) = found.iter().find(|at| at.sequence.is_none()) else { return known };
+
+        let links_here = |&(_, segment): &(u32, u32)| {
+            let link = core.media.load(self.word(segment) + 1).map(SegmentLink::from_bits);
+            link.is_ok_and(|link| link.next() == lost.segment + 1)
         };
-        let (head, link) = (SegmentHead::from_bits(first), SegmentLink::from_bits(second));
+        let before = known.iter().copied().find(links_here).map(|(sequence, _)| sequence);
+        let gap = known
+            .iter()
+            .map(|(sequence, _)| sequence + 1)
+            .find(|next| known.iter().any(|at| at.0 > *next) && known.iter().all(|at| at.0 != *next));
+        let first = known.iter().min().map_or(0, |(sequence, _)| *sequence);
+        let is_last = found.iter().all(|at| at.wsn <= lost.wsn);
+        let sequence = match (before, gap) {
+            (Some(before), _) => before + 1,
+            (None, Some(gap)) => gap,
+            (None, None) if first > 0 && !is_last => first - 1,
+            (None, None) => known.iter().max().map_or(0, |(sequence, _)| sequence + 1),
+        };
+        let behind = known.iter().find(|(number, _)| *number == sequence + 1);
+        let link = SegmentLink::of(sequence).with_next(behind.map_or(0, |(_, segment)| segment + 1));
+        self.links.push((self.word(lost.segment) + 1, link));
+        known.into_iter().chain([(sequence, lost.segment)]).collect()
+    }
+
+    /// Whose segment is it? Its slots were stored after its whole head: without any, nothing hangs on it.
+    fn owner_of(&self, core: &mut Core, witnesses: &mut Witnesses, segment: u32) -> Owner {
+        let at = self.word(segment);
+        let head = core.media.load(at).map(SegmentHead::from_bits);
+        let link = core.media.load(at + 1).map(SegmentLink::from_bits);
         let torn_bits = core.config.guards.has(Guard::TornBits);
-        if torn_bits && !(head.torn() && link.torn()) || first == 0 || second == 0 {
-            return Ok(None);
+        let is_torn = head.is_ok_and(|head| !head.torn()) || link.is_ok_and(|link| !link.torn());
+        if torn_bits && is_torn
+            || head.is_ok_and(|head| head.into_bits() == 0)
+            || link.is_ok_and(|link| link.into_bits() == 0)
+        {
+            return Owner::Nobody;
         }
+        if head.is_err() || link.is_err() {
+            let mut words = at + self.slot_words.max(2)..at + self.segment_words;
+            if words.all(|word| core.media.load(word) == Ok(0)) {
+                return Owner::Nobody;
+            }
+        }
+
+        let Ok(head) = head else { return Owner::Unknown };
         witnesses.saw(head.wsn());
         let sb = SbId(head.superblock());
-        let is_sane = sb.0 < core.geometry.superblocks() && link.sequence() < SEQUENCE_END;
+        let is_sane =
+            sb.0 < core.geometry.superblocks() && link.is_ok_and(|link| link.sequence() < SEQUENCE_END) | link.is_err();
         if !is_sane || !witnesses.is_live(sb) {
-            return Ok(None);
+            return Owner::Nobody;
         }
         // A head's WSN is newer than every segment of the incarnations before.
         let stale = head.wsn() < core.blocks.get(sb).opened;
         if stale && core.config.guards.has(Guard::StaleSegments) {
-            return Ok(None);
+            return Owner::Nobody;
         }
-        Ok(Some((sb, link.sequence())))
+        Owner::Of(sb, link.ok().map(|link| link.sequence()), head.wsn())
     }
 
     /// Every segment is in one of these chains or free, and in one place only.

@@ -19,7 +19,7 @@
 
 mod saved;
 
-use super::log_entry::LogEntry;
+use super::log_entry::{LogEntry, UNNUMBERED};
 use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
@@ -63,6 +63,12 @@ impl Tag {
     fn wsn(&self) -> u64 {
         self.place >> 21
     }
+}
+
+/// A page of the reserved flash that cannot be read, and what was saved around it.
+struct Unreadable {
+    page: u32,
+    generation: Option<u64>,
 }
 
 /// Superblocks of stream Log that power-on found.
@@ -313,8 +319,9 @@ impl ShadowOob {
         witnesses: &mut Witnesses,
         sb: SbId,
         pages: &mut BTreeMap<u64, Vec<SavedPage>>,
-        unreadable: &mut Option<u32>,
+        unreadable: &mut Vec<Unreadable>,
     ) -> Option<u64> {
+        let start = unreadable.len();
         let superblock = *core.blocks.get(sb);
         let mut newest = None;
         for offset in 0..core.geometry.pages_per_superblock() {
@@ -332,11 +339,22 @@ impl ShadowOob {
                     }
                 }
                 Ok(None) => {}
-                // A program that failed, an erase that was cut; or what was saved is damaged.
-                Err(_) => *unreadable = Some(page.0),
+                // A program that failed, or an erase that was cut.
+                Err(_) if superblock.failing >> core.geometry.die_of_offset(offset) & 1 == 1 => {}
+                Err(_) if Self::is_spoiled(core, page) => {}
+                Err(_) => unreadable.push(Unreadable { page: page.0, generation: None }),
             }
         }
+        unreadable[start..].iter_mut().for_each(|at| at.generation = newest);
         newest
+    }
+
+    /// Is no page of this page's block readable, to the last one?
+    fn is_spoiled(core: &Core, page: Ppn) -> bool {
+        let geometry = core.geometry;
+        let (sb, die) = (geometry.superblock(page), geometry.die_of_offset(geometry.offset(page)));
+        let mut pages = (0..geometry.pages_per_block()).map(|row| geometry.page(sb, row * geometry.dies() + die));
+        pages.all(|page| core.media.is_programmed(page) && !core.media.is_readable(page))
     }
 }
 
@@ -402,7 +420,7 @@ impl RemapScheme for ShadowOob {
         let is_log = |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
         let logs = core.blocks.iter().filter(|(_, sb)| is_log(sb.stream, sb.state));
         let logs: Vec<SbId> = logs.map(|(id, _)| id).collect();
-        let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), None);
+        let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
         for sb in logs {
             let newest = self.read_saved(core, witnesses, sb, &mut pages, &mut unreadable);
             match newest {
@@ -412,14 +430,14 @@ impl RemapScheme for ShadowOob {
             }
         }
         // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
-        let Some((last, pages)) = pages.pop_last() else { return Ok(()) };
-        witnesses.saw(last);
-        let numbers: BTreeSet<u32> = pages.iter().map(|page| page.place.number()).collect();
-        if let Some(page) =
-            unreadable.filter(|_| pages.iter().any(|saved| numbers.len() < saved.place.pages() as usize))
-        {
-            return Err(RecoveryError::SavedDamaged { page });
+        let newest = pages.pop_last();
+        let last = newest.as_ref().map(|(last, _)| *last);
+        // What cannot be read is of the generation of the pages around it; alone, it may be of the last one.
+        if let Some(at) = unreadable.iter().find(|at| at.generation.is_none() || at.generation == last) {
+            return Err(RecoveryError::SavedDamaged { page: at.page });
         }
+        let Some((last, pages)) = newest else { return Ok(()) };
+        witnesses.saw(last);
         for (generation, sb) in filled {
             let list = if generation == last { &mut self.found.saved } else { &mut self.found.outdated };
             list.push(sb);
@@ -427,7 +445,9 @@ impl RemapScheme for ShadowOob {
         for words in pages.iter().flat_map(|page| &page.entries) {
             let entry = LogEntry::from_words(*words);
             let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if intact && entry.is_current(core) {
+            if words[0] == UNNUMBERED {
+                witnesses.doubt(entry.lpn(), u64::MAX);
+            } else if intact && entry.is_current(core) {
                 let (ppn, lpn, wsn) = (Ppn(entry.ppn()), entry.lpn(), entry.wsn());
                 if !witnesses.remap(core, lpn, ppn, wsn, None) {
                     continue; // It is not armed with again.

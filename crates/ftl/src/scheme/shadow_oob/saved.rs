@@ -11,14 +11,15 @@
 use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
-use crate::life::LifeRecord;
+use crate::life::{Life, LifeRecord};
 use crate::recovery::RecoveryError;
 use crate::scheme::FlashNeed;
-use crate::scheme::log_entry::LogEntry;
+use crate::scheme::log_entry::UNNUMBERED;
+use crate::superblock::Head;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Geometry, Oob, Purpose, SbId, Stored};
 use std::collections::BTreeSet;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Entries of a saved page, beside its header.
 const ENTRIES_MAX: usize = remap_ssd_media::geometry::PAGE_BYTES / 16 - 1;
@@ -138,7 +139,7 @@ impl Reserve {
     /// A word of DRAM that cannot be read.
     pub fn save(&self, core: &mut Core) -> Result<u64, RecoveryError> {
         let ops = core.media.ops.len();
-        let generation = self.load(core, self.base)?;
+        let generation = self.generation(core)?;
         let programmed = if generation == 0 { 0 } else { self.program(core, generation)? };
         core.media.settle_all();
         // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they say the same.
@@ -151,23 +152,40 @@ impl Reserve {
         Ok(programmed)
     }
 
-    fn load(&self, core: &mut Core, word: usize) -> Result<u64, RecoveryError> {
-        core.media.load(word).map_err(|_| RecoveryError::NvramDamaged { word })
+    /// What the device is armed with. If that cannot be read, and nothing is in DRAM, it does not matter.
+    fn generation(&self, core: &mut Core) -> Result<u64, RecoveryError> {
+        let is_empty = (self.base + 1..self.base + self.words()).all(|word| core.media.load(word) == Ok(0));
+        match core.media.load(self.base) {
+            Err(_) if is_empty => Ok(0),
+            generation => generation.map_err(|_| RecoveryError::NvramDamaged { word: self.base }),
+        }
+    }
+
+    /// What is to be saved of a slot. An entry whose number cannot be read has none from now on: its LPN is in doubt.
+    fn entry(&self, core: &mut Core, slot: u32) -> Result<Option<[u64; 2]>, RecoveryError> {
+        let word = self.slot_word(slot);
+        let words = [core.media.load(word), core.media.load(word + 1)];
+        let torn_bits = core.config.guards.has(Guard::TornBits);
+        if words == [Ok(0), Ok(0)] || torn_bits && words.iter().flatten().any(|word| word & 1 == 0) {
+            return Ok(None);
+        }
+        match words {
+            [first, Ok(second)] => Ok(Some([first.unwrap_or(UNNUMBERED), second])),
+            _ => Err(RecoveryError::NvramDamaged { word: word + 1 }),
+        }
     }
 
     fn program(&self, core: &mut Core, generation: u64) -> Result<u64, RecoveryError> {
         let mut entries = Vec::new();
         for slot in 0..self.slots as u32 {
-            let word = self.slot_word(slot);
-            let words = [self.load(core, word)?, self.load(core, word + 1)?];
-            let intact = LogEntry::from_words(words).is_intact() || !core.config.guards.has(Guard::TornBits);
-            if words != [0; 2] && intact {
-                entries.push(words);
-            }
+            entries.extend(self.entry(core, slot)?);
         }
-        let mut area = Vec::new();
+        let (mut area, mut damaged) = (Vec::new(), None);
         for index in 0..self.superblocks_max {
-            let word = self.load(core, self.area_word(index))?;
+            let word = core.media.load(self.area_word(index)).unwrap_or_else(|_| {
+                damaged = Some(self.area_word(index));
+                0
+            });
             area.extend(word.checked_sub(1).map(|sb| SbId(sb as u32)).filter(|sb| sb.0 < core.geometry.superblocks()));
         }
         let there = self.saved_before(core, &area, generation);
@@ -179,7 +197,8 @@ impl Reserve {
             let place = SavedPlace::new().with_number(number).with_pages(pages);
             let bytes = SavedPage { of, place, entries: entries.to_vec() }.encode();
             if !there.contains(&number) && !places.put(core, number, &bytes, &mut energy) {
-                break;
+                // There is room for all, but perhaps where it cannot be read.
+                return damaged.map_or(Ok(places.programmed), |word| Err(RecoveryError::NvramDamaged { word }));
             }
         }
         Ok(places.programmed)
@@ -192,6 +211,14 @@ impl Reserve {
         let saved = readable.filter_map(SavedPage::decode);
         saved.filter(|page| page.of.generation() == generation).map(|page| page.place.number()).collect()
     }
+}
+
+/// What the head of a superblock of the reserved flash tells of its life.
+fn life_by_head(core: &Core, sb: SbId) -> Option<Life> {
+    let pages = (0..core.geometry.dies()).filter_map(|die| core.media.meta_uncharged(core.geometry.page(sb, die)).ok());
+    let heads = pages.filter_map(|bytes| Head::read_from_bytes(bytes).ok());
+    let newest = heads.filter(|head| head.magic == Head::MAGIC).max_by_key(|head| head.wsn)?;
+    Some(Life::new().with_incarnation(newest.incarnation))
 }
 
 /// The pages of the reserved flash, one after the other.
@@ -216,8 +243,11 @@ impl<'a> Places<'a> {
             }
             let (offset, die) = (self.offset, geometry.die_of_offset(self.offset));
             self.offset += 1;
-            // A superblock whose life cannot be read is left out: its pages might not count.
-            let Ok(record) = LifeRecord::load(&mut core.media, sb) else { continue };
+            // Without its life the head tells the incarnation; a block that is not known to be bad fails again.
+            let loaded = LifeRecord::load(&mut core.media, sb);
+            let Some(life) = loaded.life.ok().or_else(|| life_by_head(core, sb)) else { continue };
+            let (bad, failing) = (loaded.bad.unwrap_or(0), loaded.failing.unwrap_or(0));
+            let record = LifeRecord { life, bad, failing };
             let next = core.media.next_row(geometry.block(sb, die));
             if (record.bad | record.failing) >> die & 1 == 1 || next != geometry.row_of_offset(offset) {
                 continue;

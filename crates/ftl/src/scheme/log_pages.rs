@@ -1,0 +1,120 @@
+//! The pages of a superblock of a log on flash, and the page that makes up for one of them.
+//!
+//! The tail's place of a log's superblock, where other superblocks tell of their pages, holds a *parity page*: the bytes of
+//! all log pages before it, each filled up with zeroes, added bit by bit. Which entries a page held nobody else knows; with
+//! the parity page one that cannot be read is what the others and the parity add up to.
+//!
+//! Order: 1. the log pages  2. the parity page. Cut before 2: the superblock is without, like one that is open.
+//! Invariants: the parity page's number is that of the pages that it counts, so that pages that a cut tore before are not
+//! missed. Absent: what is in log pages, and where they belong.
+
+use crate::core::Core;
+use crate::guard::Guard;
+use crate::superblock::Stream;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{After, Oob, Ppn, Purpose, SbId, Stored};
+use std::sync::Arc;
+
+/// Bytes of the unit that log pages are made of: an entry, or a header. No unit that counts is zero.
+const UNIT: usize = 16;
+
+/// A log page.
+pub(super) struct LogPage {
+    pub page: Ppn,
+    pub bytes: Arc<[u8]>,
+}
+
+/// What is in a superblock of a log.
+#[derive(Default)]
+pub(super) struct LogPages {
+    /// In the order of offsets.
+    pub pages: Vec<LogPage>,
+    /// A page that held entries and cannot be made up for.
+    pub lost: Option<Ppn>,
+}
+
+/// Closes the full superblock of a log.
+pub(super) fn close(core: &mut Core) {
+    if let Some(open) = core.blocks.open(Stream::Log) {
+        let (sb, end) = (open.sb, open.end);
+        program_parity(core, sb, end);
+    }
+    core.blocks.close_log();
+}
+
+fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
+    let geometry = core.geometry;
+    let die = geometry.die_of_offset(offset);
+    if offset == 0 || core.media.next_row(geometry.block(sb, die)) != geometry.row_of_offset(offset) {
+        return; // A block failed after its place was chosen: the superblock stays without.
+    }
+    let incarnation = core.blocks.get(sb).life.incarnation();
+    let (mut sum, mut count) = (vec![0; PAGE_BYTES], 0);
+    for page in (0..geometry.pages_per_superblock()).map(|offset| geometry.page(sb, offset)) {
+        let oob = core.media.oob(page);
+        let is_of_log =
+            core.media.is_programmed(page) && oob.lpn() == Oob::LOG && oob.incarnation() == incarnation & 63;
+        if let Some(bytes) = core.media.meta_written(page).filter(|_| is_of_log) {
+            add(&mut sum, bytes);
+            count += 1;
+        }
+    }
+    if count == 0 {
+        return;
+    }
+    core.stats.meta_programs += 1;
+    let (page, oob) = (geometry.page(sb, offset), Oob::new(Oob::PARITY, count, incarnation));
+    let (stored, pages) = (Stored::Meta(sum.into()), u16::try_from(geometry.pages_per_superblock()));
+    let after = pages.map_or(After::ALL, |pages| After::pages(geometry.page(sb, 0), pages));
+    if core.media.program(page, oob, stored, Purpose::Meta, after).is_err() {
+        core.fail_block_of(page);
+    }
+}
+
+fn add(sum: &mut [u8], bytes: &[u8]) {
+    sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+}
+
+/// Reads the pages of a superblock of a log that are of its present incarnation.
+pub(super) fn read(core: &mut Core, sb: SbId, log_pages: &mut u64) -> LogPages {
+    let present = core.blocks.get(sb).life.incarnation() & 63;
+    let head = core.blocks.get(sb).head;
+    let (mut found, mut parity, mut unreadable) = (LogPages::default(), None, None);
+    for offset in 0..core.geometry.pages_per_superblock() {
+        let page = core.geometry.page(sb, offset);
+        if !core.media.is_programmed(page) {
+            continue;
+        }
+        *log_pages += 1;
+        match core.media.read_meta(page, Purpose::Meta) {
+            Ok(Some((oob, bytes))) => {
+                // A page of the incarnation before is in a block whose erase was cut.
+                let is_present = oob.incarnation() == present || !core.config.guards.has(Guard::Incarnations);
+                match oob.lpn() {
+                    Oob::LOG if is_present => found.pages.push(LogPage { page, bytes }),
+                    Oob::PARITY if is_present => parity = Some((oob.wsn(), bytes)),
+                    _ => {}
+                }
+            }
+            Ok(None) => {}
+            Err(_) if offset == head => {}
+            Err(_) => unreadable = Some(page),
+        }
+    }
+
+    let (Some((count, sum)), Some(page)) = (parity, unreadable) else { return found };
+    match count.saturating_sub(found.pages.len() as u64) {
+        0 => {} // The program of what cannot be read was cut, or failed, before.
+        1 => {
+            let mut bytes = sum.to_vec();
+            found.pages.iter().for_each(|other| add(&mut bytes, &other.bytes));
+            let units =
+                bytes.chunks(UNIT).rposition(|unit| unit.iter().any(|byte| *byte != 0)).map_or(0, |last| last + 1);
+            bytes.truncate(units * UNIT);
+            found.pages.push(LogPage { page, bytes: bytes.into() });
+            found.pages.sort_by_key(|page| page.page);
+        }
+        _ => found.lost = Some(page),
+    }
+    found
+}
