@@ -210,13 +210,17 @@ fn superblocks_of_fewer_dies_survive_every_cut() {
         let groups = |index: u32| Setup::new(scheme, None, index, None).geometry.groups();
         let setups: Vec<u32> = (0..Setup::COUNT).filter(|index| groups(*index) > 1).collect();
         assert_eq!(setups.iter().map(|index| groups(*index)).collect::<Vec<_>>(), [4, 2]);
+        let mut all = Marks::default();
         for setup in setups {
             let options = Options { setup: Some(setup), cuts: Some(CUTS / 5), ..Options::new(scheme, 5) };
             let report = run(&options, &mut |_| ());
             let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
             assert!(failures.is_empty(), "{scheme}: {failures:?}");
-            happened(&report.marks, &["gc_runs", "gc_programs", "partial_cuts", "recovery_cuts"]);
+            happened(&report.marks, &["gc_runs", "partial_cuts", "recovery_cuts"]);
+            all.add(&report.marks);
         }
+        // With many blocks bad and many remaps, a victim of the second is mostly empty.
+        happened(&all, &["gc_programs"]);
     }
 }
 

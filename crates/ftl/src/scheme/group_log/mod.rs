@@ -31,7 +31,9 @@ pub(super) use page::ENTRIES_MAX;
 /// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled partly.
 const PAGES_MIN: u64 = 8;
 
-/// Numbers of a group's pages that the host's remaps may use: they grow with every page of an incarnation.
+/// Numbers of a group's pages grow with every page of an incarnation. From here on none is a page's.
+const NUMBERS_END: u32 = u32::MAX - (1 << 25);
+/// And those from here on are not for the host's remaps.
 const NUMBERS_HOSTS: u32 = u32::MAX - (1 << 26);
 
 /// How large a log is.

@@ -5,7 +5,7 @@
 //! written: what is there twice goes with the next superblock that is emptied.
 
 use super::page::{self, Header};
-use super::{GroupLog, GroupPage, LogSuperblock};
+use super::{GroupLog, GroupPage, LogSuperblock, NUMBERS_END};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
@@ -25,7 +25,7 @@ struct Found {
 fn find(core: &mut Core, witnesses: &Witnesses, LogPage { page, bytes }: LogPage, found: &mut [Vec<Found>]) {
     let Some(header) = Header::of(&bytes) else { return };
     let sb = header.sb();
-    if sb.0 >= core.geometry.superblocks() || header.place.number() == u32::MAX {
+    if sb.0 >= core.geometry.superblocks() || header.place.number() >= NUMBERS_END {
         return;
     }
     let same_life = header.owner.incarnation() == core.blocks.get(sb).life.incarnation();
