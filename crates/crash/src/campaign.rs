@@ -228,7 +228,7 @@ impl<'a> Campaign<'a> {
         self.catch_up(line);
         let media = line.ftl.media();
         let page = damage::page(media, &self.setup.config, &mut self.random);
-        let word = self.random.random_ratio(1, 4).then(|| damage::word(media, &mut self.random));
+        let word = self.random.random_ratio(1, 4).then(|| damage::word(media, &mut self.random)).flatten();
         line.ftl.media_mut().plant(|faults| self.add_damage(faults, page, word));
         line.doubts.damaged();
     }
@@ -241,13 +241,16 @@ impl<'a> Campaign<'a> {
         let mut media = Media::from_image(&survivor.image);
         media.plant(|faults| *faults = survivor.faults.clone());
         let page = damage::page(&media, &self.setup.config, &mut self.random);
-        let word = self.random.random_ratio(1, 2).then(|| damage::word(&media, &mut self.random));
+        let word = self.random.random_ratio(1, 2).then(|| damage::word(&media, &mut self.random)).flatten();
         self.add_damage(&mut survivor.faults, page, word);
         survivor.doubts.damaged();
     }
 
     fn add_damage(&mut self, faults: &mut Faults, page: Option<Ppn>, word: Option<(usize, u64)>) {
-        if let Some(page) = page {
+        // A page and a life that are drawn together could be of one superblock.
+        let is_apart =
+            |page: &Ppn| word.is_none_or(|(word, _)| word as u32 / 3 != self.setup.geometry.superblock(*page).0);
+        if let Some(page) = page.filter(is_apart) {
             self.end.marks.pages_damaged += 1;
             self.trail.push(Event::PageDamaged(page.0));
             faults.read.insert(page);
@@ -255,6 +258,7 @@ impl<'a> Campaign<'a> {
         if let Some((word, bits)) = word {
             self.end.marks.words_damaged += 1;
             self.trail.push(Event::WordDamaged(word as u32));
+            faults.flips.retain(|_, bits| bits.count_ones() == 1);
             faults.flips.insert(word, bits);
         }
     }

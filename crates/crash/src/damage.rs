@@ -5,7 +5,8 @@
 //! nothing from LPNs in doubt, has been acknowledged: what is rewritten is right.
 //!
 //! Invariants: a page is damaged only where recovery can tell that it was there, in a superblock with its whole tail or in
-//! a full one of a log, and one a superblock at most. Absent: what the firmware makes of it.
+//! a full one of a log; and of what says the same only one is damaged: one page a superblock or a word of its life, and one
+//! word of NVRAM at a time. Absent: what the firmware makes of it.
 
 use crate::oracle::CommandId;
 use crate::script::Command;
@@ -104,10 +105,21 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
     (0..geometry.superblocks()).map(SbId).filter(is_told).collect()
 }
 
+/// Words of a superblock's life, with which NVRAM begins.
+const LIFE_WORDS: usize = 3;
+
+/// Superblocks of which something is damaged already.
+fn taken(media: &Media) -> BTreeSet<SbId> {
+    let geometry = media.geometry();
+    let of_word = |word: usize| SbId((word / LIFE_WORDS) as u32);
+    let words = media.faults().flips.keys().map(|word| of_word(*word));
+    media.faults().read.iter().map(|page| geometry.superblock(*page)).chain(words).collect()
+}
+
 /// A page that can be damaged, if there is one.
 pub fn page(media: &Media, config: &Config, random: &mut impl Rng) -> Option<Ppn> {
     let geometry = media.geometry();
-    let taken: BTreeSet<SbId> = media.faults().read.iter().map(|page| geometry.superblock(*page)).collect();
+    let taken = taken(media);
     let mut told = told(media, config);
     told.retain(|sb| !taken.contains(sb));
     if told.is_empty() {
@@ -119,13 +131,12 @@ pub fn page(media: &Media, config: &Config, random: &mut impl Rng) -> Option<Ppn
 }
 
 /// A word to be damaged, with the bits that flip: mostly one that says something.
-pub fn word(media: &Media, random: &mut impl Rng) -> (usize, u64) {
-    let words = media.nvram_words() as u32;
-    let draw = |random: &mut _| Rng::random_range(random, 0..words) as usize;
-    let tries = (0..40).map(|_| draw(random)).find(|word| media.peek(*word) != 0);
-    let word = tries.unwrap_or_else(|| draw(random));
+pub fn word(media: &Media, random: &mut impl Rng) -> Option<(usize, u64)> {
+    let (words, taken) = (media.nvram_words() as u32, taken(media));
+    let mut draws = (0..40).map(|_| random.random_range(0..words) as usize);
+    let word = draws.find(|word| media.peek(*word) != 0 && !taken.contains(&SbId((word / LIFE_WORDS) as u32)))?;
     let (one, other) = (random.random_range(0..64u32), random.random_range(1..64u32));
-    (word, 1 << one | 1 << ((one + other) % 64))
+    Some((word, 1 << one | 1 << ((one + other) % 64)))
 }
 
 /// May recovery refuse for this reason with these faults on the media? Whatever is not a matter of damage may not.
