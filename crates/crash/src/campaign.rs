@@ -34,6 +34,8 @@ pub struct ScriptEnd {
     pub failure: Option<String>,
     /// The media that the last cut left: recovering from it shows the failure, if a recovery failed.
     pub image: Option<Image>,
+    /// What was damaged on it.
+    pub faults: Faults,
 }
 
 /// What is left of a device and its host when power is gone.
@@ -426,6 +428,7 @@ impl<'a> Campaign<'a> {
     fn recover(&mut self, image: &Image, faults: Faults) -> Result<Ftl, Failure> {
         self.trail.push(Event::Recovering);
         self.end.image = Some(image.clone());
+        self.end.faults = faults.clone();
         let mut media = Media::from_image(image);
         media.plant(|planted| *planted = faults.clone());
         media.attach_rail();
