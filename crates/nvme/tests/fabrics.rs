@@ -30,6 +30,13 @@ fn refused(rig: &Rig, sqe: Sqe, data: &ConnectData) -> (Status, u64) {
     (answer.cqe.status(), answer.cqe.result)
 }
 
+/// All that a server has logged, once every connection has ended.
+fn said(rig: Rig) -> Vec<String> {
+    let lines = rig.lines.clone();
+    rig.stop();
+    lines.0.lock().expect("nothing fails here").clone()
+}
+
 #[test]
 fn a_refused_connect_names_the_parameter() {
     let rig = Rig::new();
@@ -55,11 +62,10 @@ fn a_refused_connect_names_the_parameter() {
     assert_eq!(refused(&rig, connect(1), &connect_data(cntlid)).0, Status::SEQUENCE, "it is connected");
 
     // The log says who asked for what, and why not.
-    let lines = rig.lines.0.lock().expect("nothing fails here").clone();
+    drop((_admin, _queue));
+    let lines = said(rig);
     let other = "refused: queue 0 of nqn.2026-11.test:other for nqn.2026-11.test:host: no such subsystem";
     assert!(lines.iter().any(|line| line == other), "{lines:#?}");
-    drop((_admin, _queue));
-    rig.stop();
 }
 
 #[test]
@@ -72,9 +78,7 @@ fn a_name_cannot_forge_a_line_of_the_log() {
     drop(peer);
     let data = ConnectData::new([1; 16], 0xffff, forged, forged);
     assert_eq!(refused(&rig, connect(0), &data).0, Status::CONNECT_INVALID);
-    let lines = rig.lines.clone();
-    rig.stop();
-    let lines = lines.0.lock().expect("nothing fails here").clone();
+    let lines = said(rig);
     let about: Vec<_> = lines.iter().filter(|line| line.contains("nqn.2026-11.test:x")).collect();
     assert!(about.iter().all(|line| !line.chars().any(char::is_control)), "{about:#?}");
     for what in ["queue 0 connected by nqn.2026-11.test:x\\n127", "queue 0 of nqn.2026-11.test:x\\n127", "refused: "] {
@@ -90,9 +94,7 @@ fn a_flood_of_refusals_is_a_few_lines() {
     for _ in 0..60 {
         refused(&rig, connect(0), &data);
     }
-    let lines = rig.lines.clone();
-    rig.stop();
-    let count = lines.0.lock().expect("nothing fails here").iter().filter(|line| line.contains("refused")).count();
+    let count = said(rig).iter().filter(|line| line.contains("refused")).count();
     assert!((10..20).contains(&count), "{count}");
 }
 
@@ -285,10 +287,9 @@ fn a_connection_past_the_limit_is_logged() {
     let (first, _) = Peer::admin(rig.address);
     let mut second = Peer::silent(rig.address);
     assert!(second.next().is_none(), "refused");
-    let lines = rig.lines.0.lock().expect("nothing fails here").clone();
-    assert!(lines.iter().any(|line| line.starts_with("refused: 1 queues are connected")), "{lines:#?}");
     drop(first);
-    rig.stop();
+    let lines = said(rig);
+    assert!(lines.iter().any(|line| line.starts_with("refused: 1 queues are connected")), "{lines:#?}");
 }
 
 #[test]
