@@ -26,7 +26,7 @@ pub use fingerprint::{Fingerprint, FingerprintKind};
 pub use relearn::UnknownPage;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{ContentMode, Media, Ppn};
-use spilled::Spilled;
+use spilled::{Spilled, SpilledPage};
 
 const WAYS: usize = 8;
 /// The digest of a page of which nothing is known.
@@ -176,16 +176,17 @@ impl Dedup {
             }
         }
         match self.spilled.has(at) {
-            true => self.find_spilled(at, fingerprint, pages).or(full),
+            true => self.find_spilled((at, tag), fingerprint, pages).or(full),
             false => full,
         }
     }
 
     #[cold]
-    fn find_spilled(&mut self, at: usize, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
-        self.drop_dead(at, pages);
-        let spilled = self.spilled.pages(at).iter().copied();
-        let owned = spilled.map(|ppn| (pages.counts.get(ppn), ppn)).filter(|(count, _)| *count > 0);
+    fn find_spilled(&mut self, (at, tag): (usize, u32), fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
+        // Most lines have spilled nothing that lives still, and need not be looked at again.
+        self.spilled.retain(at, |ppn| !pages.counts.is_zero(ppn));
+        let spilled = self.spilled.pages(at).iter().filter(|page| page.tag == tag);
+        let owned = spilled.map(|page| (pages.counts.get(page.ppn), page.ppn)).filter(|(count, _)| *count > 0);
         let holders = owned.filter(|(_, ppn)| self.same(fingerprint, pages.media, *ppn));
         let (count, found) = holders.min_by_key(|(count, _)| *count)?;
         if self.exact {
@@ -218,7 +219,7 @@ impl Dedup {
                 && (1..self.count_max).contains(&pages.counts.get(known))
         });
         match known {
-            true if self.exact => self.spilled.add(at, ppn),
+            true if self.exact => self.spilled.add(at, SpilledPage { tag, ppn }),
             true => {}
             false => self.insert(fingerprint, ppn, pages),
         }
@@ -280,18 +281,17 @@ impl Dedup {
 
     #[cold]
     fn spill(&mut self, at: usize, ppn: Ppn, pages: Pages<'_>) {
-        self.drop_dead(at, pages);
-        self.spilled.add(at, ppn);
-    }
+        let Some(fingerprint) = self.of_page(pages.media, ppn) else { return };
+        let (_, tag) = self.place(&fingerprint);
+        self.spilled.retain(at, |page| !pages.counts.is_zero(page));
 
-    /// Whoever looks at what a line has spilled drops what has died: most lines have spilled nothing that lives, and are
-    /// not looked at again.
-    fn drop_dead(&mut self, at: usize, pages: Pages<'_>) {
-        if self.spilled.has(at) {
+        // Pages that hold something else by now are found by what they hold, which is seldom worth looking at.
+        if self.spilled.pages(at).len() >= WAYS {
             let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
-            spilled.retain(at, |page| self.belongs(at, pages, *page));
+            spilled.retain(at, |page| self.belongs(at, pages, page));
             self.spilled = spilled;
         }
+        self.spilled.add(at, SpilledPage { tag, ppn });
     }
 
     /// These pages have been erased: what they will hold is not known by its digest.
@@ -358,7 +358,7 @@ impl Dedup {
                 (line.tags[slot], line.pages[slot]) = (0, 0);
             }
         }
-        self.spilled.retain(at, |page| *page != ppn);
+        self.spilled.retain(at, |page| page != ppn);
         if let Some(digest) = self.digests.get_mut(ppn.0 as usize) {
             *digest = UNKNOWN;
         }
@@ -386,12 +386,13 @@ impl Dedup {
     /// Asks for what comparing the nominated page will touch, or entering a new one; where it is, if a page is nominated.
     #[inline]
     pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
-        let (line, tag) = self.place(fingerprint);
-        let line = &self.lines[line];
+        let (at, tag) = self.place(fingerprint);
+        let line = &self.lines[at];
         let ppn = match line.nominated(tag) {
             0 => {
                 // The slot that is likely to be given up.
                 line.page(WAYS - 1).inspect(|oldest| pages.counts.prefetch(*oldest));
+                self.spilled.prefetch(at);
                 return None;
             }
             nominated => line.page(nominated.trailing_zeros() as usize)?,

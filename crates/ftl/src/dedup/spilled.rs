@@ -6,10 +6,18 @@
 //! has no list. Absent: what a page holds, and whether it is live (the store asks).
 
 use remap_ssd_media::Ppn;
+use remap_ssd_media::slab::prefetch;
 use std::collections::BTreeMap;
 
+/// A page and the tag of what it held when it spilled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SpilledPage {
+    pub tag: u32,
+    pub ppn: Ppn,
+}
+
 pub(super) struct Spilled {
-    lists: BTreeMap<usize, Vec<Ppn>>,
+    lists: BTreeMap<usize, Vec<SpilledPage>>,
     /// One bit a line: has it a list? Most have none, and need not ask the tree.
     bits: Vec<u64>,
 }
@@ -25,22 +33,28 @@ impl Spilled {
         self.bits[line / 64] >> (line % 64) & 1 == 1
     }
 
-    pub fn pages(&self, line: usize) -> &[Ppn] {
+    /// Asks for what `has` will look at.
+    #[inline(always)]
+    pub fn prefetch(&self, line: usize) {
+        prefetch(&self.bits, line / 64);
+    }
+
+    /// What a line has spilled.
+    pub fn pages(&self, line: usize) -> &[SpilledPage] {
         self.lists.get(&line).map_or(&[], Vec::as_slice)
     }
 
-    pub fn add(&mut self, line: usize, ppn: Ppn) {
+    pub fn add(&mut self, line: usize, page: SpilledPage) {
         let list = self.lists.entry(line).or_default();
-        if !list.contains(&ppn) {
-            list.push(ppn);
-        }
+        list.retain(|other| other.ppn != page.ppn);
+        list.push(page);
         self.bits[line / 64] |= 1 << (line % 64);
     }
 
     /// Drops the pages of a line that are not to be kept.
-    pub fn retain(&mut self, line: usize, keep: impl FnMut(&Ppn) -> bool) {
+    pub fn retain(&mut self, line: usize, mut keep: impl FnMut(Ppn) -> bool) {
         let Some(list) = self.lists.get_mut(&line) else { return };
-        list.retain(keep);
+        list.retain(|page| keep(page.ppn));
         if list.is_empty() {
             self.lists.remove(&line);
             self.bits[line / 64] &= !(1 << (line % 64));
@@ -50,8 +64,8 @@ impl Spilled {
     /// A page of a line has moved.
     pub fn moved(&mut self, line: usize, from: Ppn, to: Ppn) {
         let list = self.lists.get_mut(&line);
-        if let Some(page) = list.and_then(|list| list.iter_mut().find(|page| **page == from)) {
-            *page = to;
+        if let Some(page) = list.and_then(|list| list.iter_mut().find(|page| page.ppn == from)) {
+            page.ppn = to;
         }
     }
 }
