@@ -8,7 +8,7 @@
 //! The file `fingerprints` is written at a shutdown in good order, after the state it belongs to, and names that state's
 //! generation. Opening a folder begins a new generation before anything changes, and removes the file.
 //!
-//! 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is opened: a state of the next
+//! Order: 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is opened: a state of the next
 //! generation, durable  5. anything changes. Cut before 3: there is no file of this generation, and whatever is there is
 //! ignored. Between 3 and 4: state and file are those of the shutdown. After 4: no state that can be found has the file's
 //! generation, so that a file that was not removed is ignored.
