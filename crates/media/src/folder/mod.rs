@@ -154,8 +154,8 @@ impl Folder {
         Ok(())
     }
 
-    /// 1. contents  2. the record `Synced`  3. the journal  4. the record `Ended`, which is durable whenever it comes to be.
-    /// Cut before 3 has returned: nobody was told. After: `Ended` may be missing, and is true where it is not.
+    /// Makes all durable: contents, the record `Synced`, the journal, and at last the record `Ended`, which is true whenever it
+    /// comes to be durable. Cut before the journal is: nobody was told. After: `Ended` may be missing.
     fn sync(&mut self, nand: &mut NandArray) -> io::Result<()> {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
