@@ -41,6 +41,14 @@ pub fn serve(args: &[&str]) -> Served {
     Served { child, address, said, opening }
 }
 
+impl Drop for Served {
+    fn drop(&mut self) {
+        // A test that has failed leaves nobody behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Served {
     pub fn io(&self, args: &[&str]) -> Ran {
         run(&[&["io", "--connect", &self.address], args].concat())
