@@ -70,7 +70,7 @@ fn attacks() -> Vec<Attack> {
         sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
         sqe
     };
-    let (same, crooked) = (ranges(0, whole), ranges(1, u32::from(u16::MAX) * 2));
+    let (same, crooked) = (ranges(0, whole), ranges(1, 1 << 15));
     let mut verify = entry(io::VERIFY, 1);
     verify.cdw12 = RwCdw12::new().with_nlb_z(u16::MAX).into_bits();
     let mut trim = entry(io::DATASET_MANAGEMENT, 1);
@@ -89,11 +89,11 @@ fn attacks() -> Vec<Attack> {
         copies("Copy of 0.5 GiB from one page", 1, 4),
         copies("the same on 16 connections", 16, 4),
         Attack {
-            name: "40 misaligned Copies of 64 MiB, 512-byte blocks",
+            name: "100 misaligned Copies of 16 MiB, 512-byte blocks",
             lba_shift: 9,
             sqe: copy(half * 8, &crooked),
             data: crooked.as_bytes().to_vec(),
-            depth: 40,
+            depth: 100,
             connections: 1,
         },
         Attack {

@@ -50,6 +50,8 @@ pub struct Outcome {
 const REMAP_PAGES: u32 = 64;
 /// Pages that one deallocation records as one extent, at multiples of it: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
+/// Slices after which a command is a long one: the largest write takes fewer.
+const SLICES_SHORT: u32 = 8;
 /// Bytes that a copy moves at a time, where pages do not match pages.
 const MOVE_BYTES: u32 = 64 << 10;
 
@@ -59,6 +61,8 @@ struct Run<'a, 't> {
     now: u64,
     done_at: u64,
     owes: Option<Position>,
+    /// Slices that it has used up.
+    slices: u32,
     notes: Option<Notes<'a>>,
 }
 
@@ -140,7 +144,8 @@ impl Run<'_, '_> {
     fn pause(&mut self) {
         if self.device.must_pause() {
             self.end_write();
-            self.device.let_others();
+            self.slices += 1;
+            self.device.let_others(self.slices > SLICES_SHORT);
         }
     }
 
@@ -375,7 +380,7 @@ impl Subsystem {
     /// What the outcome owes, the caller settles before the command is acknowledged, when it has not the device any more.
     pub fn execute(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
         let notes = self.recorder().map(|recorder| Notes { recorder, deeds: Vec::new() });
-        let mut run = Run { device, now: job.now, done_at: job.now, owes: None, notes };
+        let mut run = Run { device, now: job.now, done_at: job.now, owes: None, slices: 0, notes };
         let (status, result) = match self.execute_parts(&mut run, job, data) {
             Ok(()) => (Status::SUCCESS, 0),
             Err(failure) => failure,

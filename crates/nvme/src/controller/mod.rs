@@ -61,10 +61,10 @@ pub const COPY_RANGES_MAX: u32 = 256;
 /// Blocks of one range of Copy.
 pub const COPY_RANGE_BLOCKS_MAX: u16 = u16::MAX;
 
-/// Blocks of one Copy: 1 GiB of 4 KiB blocks, which are remapped; 64 MiB of 512-byte ones, which may have to be moved. Either
-/// takes less than 100 ms, unless pages have too many owners to be remapped.
+/// Blocks of one Copy: 1 GiB of 4 KiB blocks, which are remapped; 16 MiB of 512-byte ones, which may have to be moved. Either
+/// takes less than 100 ms, unless pages have too many owners to be remapped (`docs/nvme-vendor.md`).
 pub const fn copy_blocks_max(lba_shift: u8) -> u32 {
-    if lba_shift == 9 { 1 << 17 } else { 1 << 18 }
+    if lba_shift == 9 { 1 << 15 } else { 1 << 18 }
 }
 
 /// Blocks of one range of Dataset Management, and of all its ranges: 4 and 16 GiB, which take less than 100 ms. A host that

@@ -28,7 +28,7 @@ const LIGHT_IN_A_ROW: u32 = 8;
 /// Pages programmed and not made durable, after which a long command has them written: 4 MiB.
 const UNWRITTEN_MAX: u64 = 1 << 10;
 /// Turns that may pass one that has been woken.
-const PASSES: u32 = 4;
+const PASSES: u32 = 8;
 
 /// What one page takes, in units; on the high side, as if its mapping were cold.
 #[derive(Clone, Copy, Debug)]
@@ -258,10 +258,11 @@ impl<'a> DeviceTurn<'a> {
         self.divisible && self.is_used_up()
     }
 
-    /// Waits behind those that wait; and for the disk, if it has much to write. Before an erase the device waits for the disk
-    /// with everybody behind it, and that is to be short: whose command makes the device program so much waits alone.
-    pub(super) fn let_others(&mut self) {
-        let behind = self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
+    /// Waits behind those that wait; and for the disk, if the command is a `long` one and the disk has much to write. Before an
+    /// erase the device waits for the disk with everybody behind it, and that is to be short: whose command makes the device
+    /// program so much waits alone.
+    pub(super) fn let_others(&mut self, long: bool) {
+        let behind = long && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
         if self.subsystem.turnstile.is_waited_for() || behind {
             let position = self.ftl().media().position();
             self.leave();

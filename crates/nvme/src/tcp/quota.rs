@@ -209,11 +209,11 @@ mod tests {
     fn a_host_and_an_address_have_their_shares_of_the_connections_and_the_server_its_own() {
         let quotas = quotas(1000);
         let seat = |host: &str, address: IpAddr| quotas.seat(host, address, 1);
-        let first = [seat("a", HERE), seat("a", HERE)].map(|seat| seat.ok().expect("within the share"));
+        let first = [seat("a", HERE), seat("a", HERE)].map(|seat| seat.expect("within the share"));
         assert_eq!(seat("a", HERE).err(), Some(Full::Host));
-        let _others = ["b", "c", "d"].map(|host| seat(host, HERE).ok().expect("within the share"));
+        let _others = ["b", "c", "d"].map(|host| seat(host, HERE).expect("within the share"));
         assert_eq!(seat("e", HERE).err(), Some(Full::Address));
-        let _elsewhere = seat("e", IpAddr::from([10, 0, 0, 1])).ok().expect("another address");
+        let _elsewhere = seat("e", IpAddr::from([10, 0, 0, 1])).expect("another address");
         assert_eq!(seat("f", IpAddr::from([10, 0, 0, 2])).err(), Some(Full::Server));
         drop(first);
         assert!(seat("a", HERE).is_ok(), "what has ended counts no more");
@@ -222,10 +222,10 @@ mod tests {
     #[test]
     fn a_host_has_half_of_the_memory_and_gives_back_what_it_had() {
         let quotas = quotas(1000);
-        let mut one = quotas.seat("a", HERE, 100).ok().expect("room");
-        let mut two = quotas.seat("a", HERE, 100).ok().expect("room");
+        let mut one = quotas.seat("a", HERE, 100).expect("room");
+        let mut two = quotas.seat("a", HERE, 100).expect("room");
         assert!(one.hold(200) && !two.hold(101) && two.hold(100), "500 for one host");
-        let mut other = quotas.seat("b", HERE, 100).ok().expect("another host has its own");
+        let mut other = quotas.seat("b", HERE, 100).expect("another host has its own");
         assert!(other.hold(400) && !other.hold(1));
         assert_eq!(quotas.seat("c", HERE, 1).err(), Some(Full::Memory));
         one.give_back(200);

@@ -416,10 +416,10 @@ impl Shared {
 
             let whole = buffer.has_more() && connection.next_deadline().is_some();
             waits.note(now, consumed > 0 || whole || !buffer.has_more());
-            if now >= waits.next_tick {
-                if let Some(why) = self.tick(connection, &mut waits, &stream, &mut out)? {
-                    return Ok(why);
-                }
+            if now >= waits.next_tick
+                && let Some(why) = self.tick(connection, &mut waits, &stream, &mut out)?
+            {
+                return Ok(why);
             }
             if (consumed > 0 || sent) && buffer.has_more() {
                 // There may have been more than was to be answered at once.
