@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 /// Units of one slice: less than a millisecond, unless the firmware collects garbage or the disk is waited for.
-pub const SLICE_UNITS: u32 = 500;
+pub const SLICE_UNITS: u32 = 1000;
 /// Turns up to this are light: a dozen pages written, or fifty read.
 const LIGHT_UNITS: u32 = 150;
 /// Light turns after which a heavy one is due.
