@@ -143,7 +143,7 @@ fn who_is_refused_is_logged_with_its_name_and_the_reason() {
     served.io(&["--hostnqn", stranger, "id"]).fails_in_one_line(1, &["not allowed"]);
     let until = Instant::now() + Duration::from_secs(10);
     let messages = loop {
-        let lines = served.lines.lock().expect("nothing fails here").clone();
+        let lines = served.said.lock().expect("nothing fails here").clone();
         let parsed = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON, each line"));
         let messages: Vec<String> =
             parsed.map(|line| line["fields"]["message"].as_str().unwrap_or_default().to_owned()).collect();
