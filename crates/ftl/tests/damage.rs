@@ -3,9 +3,9 @@
 mod kit;
 
 use kit::{Random, content, device, recovered, small, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, RecoveryError, Refusal, Remap, SchemeKind, State};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind, State};
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{Geometry, Media, Oob, OpKind, Page, Ppn, SbId};
+use remap_ssd_media::{After, Geometry, Media, Oob, OpKind, Page, Ppn, Purpose, SbId};
 
 /// The flash page that serves an LPN.
 fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
@@ -355,4 +355,41 @@ fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     let (mut ftl, _) = recovered(ftl);
     (0..40).for_each(|lpn| assert_eq!(ftl.read(lpn), Ok(Page::Zeroes)));
     assert_eq!(ftl.read(41), Ok(Page::Identity(42)));
+}
+
+/// The slot of an older device is 0: it opens, and has a sum of the aborted commands from then on.
+#[test]
+fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
+    let slot = 3 * small_geometry().superblocks() as usize;
+    let config = Config { entry: EntrySize::Bytes24, ..small_config(SchemeKind::RemapSsd) };
+    let mut ftl = device(small_geometry(), &config);
+    (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    ftl.media_mut().store(slot, 0, Purpose::Meta, After::NOTHING);
+    let mut older = Media::from_image(&ftl.media().to_image());
+    let damage = |media: &mut Media| {
+        media.plant(|faults| {
+            faults.flips.insert(slot + 1, 0b11);
+        });
+    };
+    damage(&mut older);
+    let refused = Ftl::recover(older, config).map(|_| ());
+    assert_eq!(refused, Err(RecoveryError::NvramDamaged { word: slot + 1 }));
+
+    // A cut in an atomic command: its number is in the list after recovery.
+    let (mut ftl, _) = recovered(ftl);
+    ftl.media_mut().attach_rail();
+    ftl.remap(&Remap { target: 0, source: 50, len: 2, relocate: false, atomic: true }).unwrap();
+    let mut pending = ftl.media().pending();
+    let image = ftl.media().cut(|| {
+        pending -= 1;
+        if pending == 0 { remap_ssd_media::Outcome::Absent } else { remap_ssd_media::Outcome::Whole }
+    });
+    let config = ftl.config().clone();
+    let mut ftl = Ftl::recover(Media::from_image(&image), config).expect("recovers").0;
+    assert_eq!(ftl.aborted().len(), 1);
+    for _ in 0..2 {
+        damage(ftl.media_mut());
+        ftl = recovered(ftl).0;
+        assert_eq!([ftl.read(0), ftl.read(1)], [Ok(Page::Identity(1)), Ok(Page::Identity(2))]);
+    }
 }

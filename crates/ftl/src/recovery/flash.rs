@@ -70,36 +70,8 @@ impl Ftl {
     pub(super) fn read_heads(&mut self, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         for index in 0..self.core.geometry.superblocks() {
             let sb = SbId(index);
-            let core = &mut self.core;
-            let mut found = *core.blocks.get(sb);
-            let dies = core.geometry.dies();
-            let bad = found.bad;
-            let order = (0..dies).map(|step| (index + step) % dies).filter(|die| bad >> die & 1 == 0);
-            // Which blocks are good is not known: the head that counts may be behind what a bad one has kept.
-            let is_anywhere = witnesses.damaged_lives.get(&sb).is_some_and(|life| !life.masks_are_whole());
-            // The first good block has it; blocks whose head program failed have a torn page there.
-            let (mut head, mut unreadable, mut passed) = (None, None, 0);
-            for die in order {
-                witnesses.report.head_pages += 1;
-                match core.media.read_meta(core.geometry.page(sb, die), Purpose::Meta) {
-                    Ok(None) if found.failing >> die & 1 == 1 || is_anywhere => {}
-                    Ok(None) => break,
-                    Ok(Some((oob, bytes))) => {
-                        // A page of metadata behind a head that cannot be read is none.
-                        let read = Head::read_from_bytes(&bytes[..]).ok().filter(|_| oob.lpn() == Oob::HEAD);
-                        if !is_anywhere || read.is_some_and(|head| is_alive(&head, found.life)) {
-                            (head, found.head) = (read, die);
-                            break;
-                        }
-                    }
-                    Err(_) => unreadable = unreadable.or(Some(die)),
-                }
-                passed |= 1 << die;
-            }
-            if is_anywhere && head.is_some() {
-                // What the head is not in is left out from now on, so that the next power-on finds it.
-                found.bad |= passed;
-            }
+            let mut found = *self.core.blocks.get(sb);
+            let (mut head, unreadable) = self.find_head(witnesses, sb, &mut found);
             if head.is_none() {
                 let Some(die) = unreadable else { continue };
                 found.head = die;
@@ -129,6 +101,47 @@ impl Ftl {
             self.core.blocks.set(sb, found);
         }
         Ok(())
+    }
+
+    /// Looks for a superblock's head: it, and the first block where it may be and cannot be read.
+    fn find_head(
+        &mut self,
+        witnesses: &mut Witnesses,
+        sb: SbId,
+        found: &mut Superblock,
+    ) -> (Option<Head>, Option<u32>) {
+        let (media, geometry, bad) = (&mut self.core.media, self.core.geometry, found.bad);
+        let dies = geometry.dies();
+        let order = (0..dies).map(|step| (sb.0 + step) % dies).filter(|die| bad >> die & 1 == 0);
+        // Which blocks are good is not known: the head that counts may be behind what a bad one has kept.
+        let is_anywhere = witnesses.damaged_lives.get(&sb).is_some_and(|life| !life.masks_are_whole());
+
+        // The first good block has it; blocks whose head program failed have a torn page there.
+        let (mut unreadable, mut passed) = (None, 0);
+        for die in order {
+            witnesses.report.head_pages += 1;
+            match media.read_meta(geometry.page(sb, die), Purpose::Meta) {
+                Ok(None) if found.failing >> die & 1 == 1 || is_anywhere => {}
+                Ok(None) => break,
+                Ok(Some((oob, bytes))) => {
+                    // A page of metadata behind a head that cannot be read is none.
+                    let head = Head::read_from_bytes(&bytes[..]).ok().filter(|_| oob.lpn() == Oob::HEAD);
+                    if !is_anywhere {
+                        found.head = die;
+                        return (head, unreadable);
+                    }
+                    if head.is_some_and(|head| is_alive(&head, found.life)) {
+                        // What the head is not in is left out from now on, so that the next power-on finds it.
+                        found.bad |= passed;
+                        found.head = die;
+                        return (head, unreadable);
+                    }
+                }
+                Err(_) => unreadable = unreadable.or(Some(die)),
+            }
+            passed |= 1 << die;
+        }
+        (None, unreadable)
     }
 
     /// A head that cannot be read: pages of the same incarnation prove that it was there. Its number is then as old as

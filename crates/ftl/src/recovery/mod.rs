@@ -7,9 +7,10 @@
 //!    `read_bitmaps`, `read_deallocations`: what was deallocated.
 //! 3. `RemapScheme::replay`: mappings made by remaps.
 //! 4. `count`: RC, live pages and remapped LPNs follow from L2P.
-//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable; or `open_as_it_is`, when the
-//!    sequence numbers are used up.
+//! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable: first the pages of LPNs in
+//!    doubt, then whatever takes the place of what is damaged. Or `open_as_it_is`, when the sequence numbers are used up.
 //!
+//! A witness that cannot be read leaves an LPN in doubt if all that is known of the LPN is older: it is a media error then.
 //! For every LPN the newest witness wins; of two with one number, the one in the younger superblock. What this
 //! returns for a command that was never acknowledged becomes the truth.
 //! Invariant: nothing is written between steps 0 and 5, and step 5 says nothing that steps 1 to 4 would not find again.

@@ -102,19 +102,24 @@ pub(super) fn read(core: &mut Core, sb: SbId, log_pages: &mut u64) -> LogPages {
         }
     }
 
-    let (Some((count, sum)), Some(page)) = (parity, unreadable) else { return found };
-    match count.saturating_sub(found.pages.len() as u64) {
-        0 => {} // The program of what cannot be read was cut, or failed, before.
-        1 => {
-            let mut bytes = sum.to_vec();
-            found.pages.iter().for_each(|other| add(&mut bytes, &other.bytes));
-            let units =
-                bytes.chunks(UNIT).rposition(|unit| unit.iter().any(|byte| *byte != 0)).map_or(0, |last| last + 1);
-            bytes.truncate(units * UNIT);
-            found.pages.push(LogPage { page, bytes: bytes.into() });
-            found.pages.sort_by_key(|page| page.page);
+    if let (Some((count, sum)), Some(page)) = (parity, unreadable) {
+        match count.saturating_sub(found.pages.len() as u64) {
+            0 => {} // The program of what cannot be read was cut, or failed, before.
+            1 => found.rebuild(page, &sum),
+            _ => found.lost = Some(page),
         }
-        _ => found.lost = Some(page),
     }
     found
+}
+
+impl LogPages {
+    /// The one page that is missing: what the others and the parity add up to, as far as it is not zero.
+    fn rebuild(&mut self, page: Ppn, sum: &[u8]) {
+        let mut bytes = sum.to_vec();
+        self.pages.iter().for_each(|other| add(&mut bytes, &other.bytes));
+        let last = bytes.chunks(UNIT).rposition(|unit| unit.iter().any(|byte| *byte != 0));
+        bytes.truncate(last.map_or(0, |last| last + 1) * UNIT);
+        self.pages.push(LogPage { page, bytes: bytes.into() });
+        self.pages.sort_by_key(|page| page.page);
+    }
 }

@@ -275,23 +275,9 @@ impl RemapSsd {
         let ppn = core.geometry.page(sb, if offset_is_sane { entry.offset() } else { 0 });
         if let Some(index) = damaged {
             self.damaged.push(at);
-            // A word that is there and was not stored: the entry does not count, whatever the other one says.
-            let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
-            if is_torn || index > 0 && !(offset_is_sane && witnesses.counts(core, ppn, entry.wsn())) {
-                return Ok(());
-            }
-            match index {
-                0 => witnesses.doubt(entry.target(), newest),
-                2 => witnesses.doubt(entry.target(), entry.wsn()),
-                // Whose mapping it was is in the second word, and in the third that of the whole command.
-                _ if entry_words == 2 => return Err(RecoveryError::NvramDamaged { word: at + 1 }),
-                _ => {
-                    let command = CommandWord::from_bits(words[2]);
-                    let pages = command.pages().min(ATOMIC_PAGES_MAX);
-                    (0..pages).for_each(|page| witnesses.doubt(command.start() + page, entry.wsn()));
-                }
-            }
-            return Ok(());
+            let counts = offset_is_sane && witnesses.counts(core, ppn, entry.wsn());
+            let is_said = self.doubt(witnesses, words, index, newest, counts);
+            return if is_said { Ok(()) } else { Err(RecoveryError::NvramDamaged { word: at + 1 }) };
         }
 
         let intact = entry.is_intact() && (entry_words == 2 || words[2] & 1 == 1);
@@ -302,6 +288,30 @@ impl RemapSsd {
             witnesses.zero(at..at + entry_words);
         }
         Ok(())
+    }
+
+    /// Says what is in doubt without an entry of which word `index` cannot be read; `counts`: with the first word and a whole
+    /// second one it would count. `false` if that would take all LPNs.
+    fn doubt(&self, witnesses: &mut Witnesses, words: [u64; 3], index: usize, newest: u64, counts: bool) -> bool {
+        let entry_words = self.segments.slot_words;
+        // A word that is there and was not stored: the entry does not count, whatever the other one says.
+        let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
+        if is_torn || index > 0 && !counts {
+            return true;
+        }
+        let entry = RmmEntry::from_words(words[0], words[1]);
+        match index {
+            0 => witnesses.doubt(entry.target(), newest),
+            2 => witnesses.doubt(entry.target(), entry.wsn()),
+            // Whose mapping it was is in the second word, and in the third that of the whole command.
+            _ if entry_words == 2 => return false,
+            _ => {
+                let command = CommandWord::from_bits(words[2]);
+                let pages = command.pages().min(ATOMIC_PAGES_MAX);
+                (0..pages).for_each(|page| witnesses.doubt(command.start() + page, entry.wsn()));
+            }
+        }
+        true
     }
 
     pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
