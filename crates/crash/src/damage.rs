@@ -20,7 +20,8 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 struct Pending {
     id: CommandId,
-    lpns: Vec<Range<u32>>,
+    /// Those that it gives something, and those that it takes something from.
+    lpns: [Range<u32>; 2],
     /// Is what it leaves in none of its LPNs in doubt?
     is_sound: bool,
 }
@@ -54,16 +55,16 @@ impl Doubts {
         let mut is_sound = true;
         let lpns = match *command {
             Command::Write { lpn, .. } | Command::WriteFor { lpn, .. } | Command::FileWrite { lpn, .. } => {
-                vec![lpn..lpn + 1]
+                [lpn..lpn + 1, 0..0]
             }
-            Command::WriteMany { lpn, len, .. } | Command::Deallocate { lpn, len } => vec![lpn..lpn + len],
+            Command::WriteMany { lpn, len, .. } | Command::Deallocate { lpn, len } => [lpn..lpn + len, 0..0],
             Command::Remap { target, source, len, relocate, .. } if target != source => {
                 is_sound = (source..source + len).all(|lpn| !self.of[lpn as usize]);
                 if !is_sound {
                     self.of[target as usize..(target + len) as usize].fill(true);
                 }
                 let sources = if relocate { source..source + len } else { 0..0 };
-                vec![target..target + len, sources]
+                [target..target + len, sources]
             }
             Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => return,
         };

@@ -174,7 +174,7 @@ impl Oracle {
     /// The content of a page that is lost: any that the LPN may have now.
     fn lost(&mut self, lpn: u32) -> Content {
         let of_lpn =
-            |effects: &Arc<Effects>| effects.pages.iter().filter(|page| page.0 == lpn).map(|page| page.1).last();
+            |effects: &Arc<Effects>| effects.pages.iter().filter(|page| page.0 == lpn).map(|page| page.1).next_back();
         let mut all: Vec<Content> = self.pending.iter().filter_map(of_lpn).collect();
         all.push(self.base[lpn as usize]);
         let known = |content: Content| match content.checked_sub(UNKNOWN) {

@@ -87,7 +87,7 @@ impl Trail {
             }
         }
         let recent = self.0.len().saturating_sub(SHOWN);
-        for event in self.0[..recent].iter().filter(|event| is_damage(event)) {
+        for event in self.0[..recent].iter().filter(is_damage) {
             let _ = writeln!(text, "  long before: {}", line(event));
         }
         let _ = writeln!(text, "  last events:");
