@@ -18,9 +18,10 @@ use remap_ssd_media::image_file::ImageError;
 use remap_ssd_media::{ContentMode, Media};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) const CONFIG: &str = "device.toml";
+const CONFIG_ASIDE: &str = "device.toml.part";
 
 impl Device {
     /// Makes a new device in a folder that does not exist or is empty, with all the space it will ever need.
@@ -47,13 +48,17 @@ impl Device {
         }
         let made = Self::fill_folder(dir, config, journal_bytes);
         if made.is_err() {
-            let files = Media::folder_files(dir).into_iter().chain([dir.join(CONFIG)]);
-            files.for_each(|file| drop(std::fs::remove_file(file)));
+            Self::folder_files(dir).into_iter().for_each(|file| drop(std::fs::remove_file(file)));
             if !existed {
                 let _ = std::fs::remove_dir(dir);
             }
         }
         made
+    }
+
+    /// All files that `create_in_folder` makes.
+    pub fn folder_files(dir: &Path) -> Vec<PathBuf> {
+        Media::folder_files(dir).into_iter().chain([dir.join(CONFIG), dir.join(CONFIG_ASIDE)]).collect()
     }
 
     fn fill_folder(dir: &Path, config: DeviceConfig, journal_bytes: Option<u64>) -> Result<Self, OpenError> {
@@ -229,7 +234,7 @@ pub(crate) fn write_config(dir: &Path, config: &DeviceConfig) -> io::Result<()> 
     }
     let sum = sum_of(&text);
     text.extend([SUM, &sum, "\n"]);
-    let aside = dir.join("device.toml.part");
+    let aside = dir.join(CONFIG_ASIDE);
     let mut file = File::create(&aside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;

@@ -220,9 +220,17 @@ fn create(args: &Create) -> Result<(), Failure> {
     let service = args.shape.service(&config);
     let dir = &args.dir;
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
+    let existed = dir.exists();
     let device = Device::create_in_folder(dir, config.clone(), None).map_err(|error| about(&error))?;
-    service.save(dir)?;
-    device.close().map_err(|error| about(&error))?;
+    let done = service.save(dir).and_then(|()| device.close().map_err(|error| about(&error)));
+    if let Err(error) = done {
+        let files = Device::folder_files(dir).into_iter().chain([dir.join(SERVICE)]);
+        files.for_each(|file| drop(std::fs::remove_file(file)));
+        if !existed {
+            let _ = std::fs::remove_dir(dir);
+        }
+        return Err(error);
+    }
     show(args, dir, &config, &service)
 }
 
