@@ -5,7 +5,7 @@
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
-use remap_ssd_media::{ContentMode, Geometry, Page, Payload};
+use remap_ssd_media::{After, BlockId, ContentMode, Geometry, Media, Oob, Page, Payload, Ppn, Purpose, Stored};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -51,6 +51,19 @@ fn files(dir: &Path) -> Vec<Vec<u8>> {
     names.iter().map(|name| std::fs::read(dir.join(name)).expect("the file is there")).collect()
 }
 
+/// Erases all, and programs all.
+fn scribble(media: &mut Media) {
+    let geometry = media.geometry();
+    for block in (0..geometry.blocks()).map(BlockId) {
+        let id = media.name_next();
+        media.erase(block, id, After::NOTHING).expect("no fault is planted");
+    }
+    for ppn in (0..geometry.pages()).map(Ppn) {
+        let stored = Stored::Bytes(Arc::new([0xee; PAGE_BYTES]));
+        media.program(ppn, Oob::new(1, 1, 1), stored, Purpose::Host, After::NOTHING).expect("no fault is planted");
+    }
+}
+
 /// A device that was filled, overwritten and flushed, on a disk that takes no bytes from `limit_at` on of any file.
 fn keeps_what_was_flushed(dir: &Path, journal_bytes: Option<u64>, limit_at: impl FnOnce(u64) -> u64) {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -91,9 +104,12 @@ fn keeps_what_was_flushed(dir: &Path, journal_bytes: Option<u64>, limit_at: impl
             assert!(held[n as usize].contains(&content), "LPN {n} reads {content} after the failure");
         }
     }
+    assert!(then == files(dir), "files have changed after the first failure");
+    // Even a firmware that went on would overwrite nothing.
+    limit(None);
+    device.untimed(|ftl| scribble(ftl.media_mut()));
     assert!(device.close().is_err());
     assert!(then == files(dir), "files have changed after the first failure");
-    limit(None);
     let (mut device, _) = Device::open_in_folder(dir).expect("it opens");
     for lpn in 0..LPNS {
         let content = read(&mut device, lpn).expect("it was flushed");
