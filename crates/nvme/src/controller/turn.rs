@@ -86,7 +86,7 @@ struct Lines {
     /// Turns since the last one that somebody had waited for.
     passed: u32,
     light_in_a_row: u32,
-    /// Slices used up by commands that went on.
+    /// Slices used up.
     slices: u64,
 }
 
@@ -128,11 +128,9 @@ impl Turnstile {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slice is used up: does somebody wait?
+    /// Does somebody wait?
     fn is_waited_for(&self) -> bool {
-        let mut lines = self.lines();
-        lines.slices += 1;
-        lines.anybody()
+        self.lines().anybody()
     }
 
     fn enter(&self, weight: Weight) {
@@ -172,6 +170,7 @@ impl Turnstile {
     /// Ends a turn. If it was long, or those that wait have been passed often enough, the next one has the device at once.
     fn leave(&self, slice_used_up: bool) {
         let mut lines = self.lines();
+        lines.slices += u64::from(slice_used_up);
         if !lines.anybody() {
             lines.taken = false;
             return;
@@ -271,6 +270,8 @@ impl<'a> DeviceTurn<'a> {
                 let _ = self.subsystem.make_durable(position);
             }
             self.enter(Weight::Heavy);
+        } else {
+            self.subsystem.turnstile.lines().slices += 1;
         }
         self.slice = 0;
     }
@@ -311,7 +312,7 @@ impl Subsystem {
         DeviceTurn::begin(self, weight)
     }
 
-    /// Slices that were used up before their command, or batch of commands, had ended.
+    /// Slices that were used up: after each of them others could go first.
     pub fn slices(&self) -> u64 {
         self.turnstile.lines().slices
     }

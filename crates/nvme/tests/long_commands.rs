@@ -1,0 +1,81 @@
+//! Commands that are executed in slices do what they would do at once.
+
+mod kit;
+
+use kit::Rig;
+use proptest::prelude::*;
+use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::tcp::client::Client;
+
+const PAGE: usize = 4096;
+const PAGES: usize = 4 << 10;
+
+/// What the device holds: a number for each page, 0 for zeroes.
+fn numbered(pages: &[u16]) -> Vec<u8> {
+    pages.iter().flat_map(|number| number.to_le_bytes().repeat(PAGE / 2)).collect()
+}
+
+/// A device whose pages have their numbers, but for some that are not mapped.
+fn filled(rig: &Rig, unit: u64) -> (Client, Vec<u16>) {
+    let mut client = rig.client();
+    let mut model: Vec<u16> = (1..=PAGES as u16).collect();
+    for (first, pages) in (0u64..).step_by(256).zip(model.chunks(256)) {
+        client.write(first * unit, &numbered(pages)).expect("served");
+    }
+    for hole in (0..PAGES as u64).step_by(97) {
+        client.trim(hole * unit, 3 * unit).expect("served");
+        model[hole as usize..(hole as usize + 3).min(PAGES)].fill(0);
+    }
+    (client, model)
+}
+
+fn remapped(model: &[u16], from: usize, to: usize, len: usize, relocate: bool) -> Vec<u16> {
+    let mut after = model.to_vec();
+    if relocate {
+        after[from..from + len].fill(0);
+    }
+    after[to..to + len].copy_from_slice(&model[from..from + len]);
+    after
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    // Ranges that overlap in either direction, by less and by more than what one slice remaps.
+    #[test]
+    fn a_long_remap_reads_as_if_all_sources_were_read_first(
+        from in 0usize..1500, shift in -700isize..700, len in 1usize..1500, relocate: bool
+    ) {
+        let to = from.saturating_add_signed(shift);
+        let rig = Rig::with(kit::device((PAGES * PAGE) as u64, false), &[], Latency::None);
+        let (mut client, model) = filled(&rig, 1);
+        client.remap(from as u64, to as u64, len as u32, relocate, false).expect("served");
+        let expected = remapped(&model, from, to, len, relocate && from != to);
+        prop_assert!(client.read(0, PAGES as u64).expect("served") == numbered(&expected));
+        drop(client);
+        rig.stop();
+    }
+
+    #[test]
+    fn a_long_range_that_is_zeroed_or_moved_in_blocks_of_512_bytes_has_its_ends_where_they_are(
+        first in 0usize..6000, len in 1usize..20_000, crooked in 1usize..8
+    ) {
+        let spec = NamespaceSpec { pages: PAGES as u32, lba_shift: 9 };
+        let rig = Rig::with(kit::device((PAGES * PAGE) as u64, false), &[spec], Latency::None);
+        let (mut client, model) = filled(&rig, 8);
+        let mut bytes = numbered(&model);
+
+        client.copy(first as u64, (first + 4096 + crooked) as u64, 3000).expect("served");
+        bytes.copy_within(first * 512..(first + 3000) * 512, (first + 4096 + crooked) * 512);
+        for (at, len) in [(first, len), (first + len, 1)] {
+            let mut sqe = client.rw(remap_ssd_nvme::spec::opcode::io::WRITE_ZEROES, at as u64, (len - 1) as u16);
+            sqe.nsid = 1;
+            let call = remap_ssd_nvme::tcp::client::Call { sqe, send: &[], receive: 0 };
+            client.queue(|queue| queue.call("zero", &call)).expect("served");
+            bytes[at * 512..(at + len) * 512].fill(0);
+        }
+        prop_assert!(client.read(0, (PAGES * 8) as u64).expect("served") == bytes);
+        drop(client);
+        rig.stop();
+    }
+}
