@@ -12,7 +12,7 @@ use crate::prp::{GuestData, PAGE, segments};
 use crate::queues::{Place, Queues};
 use remap_ssd_nvme::controller::{
     AdminOutcome, Association, HostData, IO_QUEUES_MAX, Job, Latency, Outcome, QUEUE_ENTRIES_MAX, Subsystem, Transfer,
-    admin_transfer,
+    Weight, admin_transfer,
 };
 use remap_ssd_nvme::spec::bus::{Aqa, register};
 use remap_ssd_nvme::spec::command::Sqe;
@@ -46,6 +46,8 @@ struct State {
     later: Later,
     /// Executed, and not completed before they are durable; with the queues they are of.
     unsettled: Vec<(u16, Sqe, Outcome)>,
+    /// What the last turn at the device was like.
+    weight: Weight,
 }
 
 /// What the thread and the socket share.
@@ -81,6 +83,7 @@ impl Function {
             vectors: (0..VECTORS).map(|_| None).collect(),
             later: Later::default(),
             unsettled: Vec::new(),
+            weight: Weight::default(),
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(Some(state)),
@@ -419,7 +422,7 @@ impl Shared {
         state.queues.complete(sqid, cid, status, result, &state.memory)
     }
 
-    fn io(&self, state: &State, sqe: &Sqe) -> Outcome {
+    fn io(&self, state: &mut State, sqe: &Sqe) -> Outcome {
         let checked = state.association.io_request(sqe).and_then(|(request, transfer)| {
             let (len, access) = moved(transfer);
             Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
@@ -429,11 +432,15 @@ impl Shared {
             Err(status) => return at_once(status, 0),
         };
         let mut data = GuestData::new(&state.memory, &found);
-        let subsystem = state.association.subsystem();
+        let subsystem = state.association.subsystem().clone();
         let cache_enabled = state.association.cache_enabled();
         let job = Job { nsid: sqe.nsid, request: &request, now: self.now(), cache_enabled };
-        let outcome = subsystem.execute(&mut subsystem.device(), &job, &mut data);
-        if outcome.status.is_success() && data.failed() {
+        let mut device = subsystem.turn(state.weight);
+        let outcome = subsystem.execute(&mut device, &job, &mut data);
+        let failed = data.failed();
+        state.weight = device.weight();
+        drop(device);
+        if outcome.status.is_success() && failed {
             return Outcome { status: Status::DATA_TRANSFER, ..outcome };
         }
         outcome
