@@ -7,7 +7,6 @@ use remap_ssd_ftl::SchemeKind;
 const CUTS: u64 = 2_000;
 
 #[test]
-#[ignore = "the firmware does not keep it yet: what is found is listed by `crash --media-faults`"]
 fn what_is_damaged_may_be_lost_and_is_never_older() {
     let (mut marks, mut failures) = (Marks::default(), Vec::new());
     for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {

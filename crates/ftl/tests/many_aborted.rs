@@ -73,7 +73,6 @@ fn more_numbers_than_half_the_list_are_kept() {
 
 /// Records of deallocations stay until they are flushed.
 #[test]
-#[ignore = "recovery keeps no more than 64 numbers yet"]
 fn relocations_may_be_cut_off_as_often_as_power_fails() {
     for scheme in durable() {
         cut_off(scheme, (600, true), 150);
@@ -82,7 +81,6 @@ fn relocations_may_be_cut_off_as_often_as_power_fails() {
 
 /// And whatever the place of the witnesses.
 #[test]
-#[ignore = "recovery keeps no more than 64 numbers yet"]
 fn commands_on_new_pages_may_be_cut_off_as_often_as_power_fails() {
     for scheme in durable() {
         cut_off(scheme, (20, false), 150);
