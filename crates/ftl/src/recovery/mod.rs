@@ -257,17 +257,20 @@ impl Ftl {
     /// be opened without end, and each time it says the same.
     fn open_as_it_is(mut self, witnesses: Witnesses, files: &Found) -> Result<(Self, RecoveryReport), RecoveryError> {
         let Witnesses { mut report, lost, aborted_seen, aborted_words, .. } = witnesses;
-        self.files.repair(&mut self.core, files);
-        atomic::resume(&mut self.core, aborted_seen, &aborted_words);
-        report.aborted = self.core.aborted.len() as u64;
-        // A scheme takes out damaged words when pages on flash say which LPNs are in doubt. There are none here, so that they
-        // stay for the next power-on to find; nothing else of a scheme's is needed to read.
-        if lost.is_empty() && !self.scheme.resume(&mut self.core) {
-            return Err(RecoveryError::NoSpace);
-        }
         let lpns = self.core.config.lpns;
         self.unreadable.extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
+        self.files.repair(&mut self.core, files);
+        // Damaged words stay as they are: no page can be programmed that keeps the doubt.
+        if self.unreadable.is_empty() {
+            atomic::resume(&mut self.core, aborted_seen, &aborted_words);
+            if !self.scheme.resume(&mut self.core) {
+                return Err(RecoveryError::NoSpace);
+            }
+        } else {
+            self.core.aborted = aborted_seen;
+        }
+        report.aborted = self.core.aborted.len() as u64;
         Ok((self, report))
     }
 
