@@ -129,14 +129,15 @@ impl Ftl {
         self.end_write();
         self.range(lpn, 1)?;
         self.core.stats.host_reads += 1;
+        if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
+            return Err(Refusal::MediaError);
+        }
         let Some(mapping) = self.core.map.get(lpn) else { return Ok(None) };
         if self.core.media.begin_read(mapping.ppn, Purpose::Host).is_err() {
             self.forget_content(mapping.ppn);
             return Err(Refusal::MediaError);
         }
-
-        let is_lost = !self.unreadable.is_empty() && self.unreadable.contains(&lpn);
-        if is_lost || self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
+        if self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
     }
 
     /// A page cannot be read: no write is to be deduplicated onto it.

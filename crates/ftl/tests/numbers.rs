@@ -201,12 +201,17 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
 /// What cannot be read is a media error there too, though no page can be programmed that says so.
 #[test]
 fn a_damaged_entry_of_a_device_without_numbers_is_a_media_error() {
+    // One that had a page before, and one that had none.
+    [2, 3].into_iter().for_each(damaged_entry_of);
+}
+
+fn damaged_entry_of(target: u32) {
     let config = small_config(SchemeKind::RemapSsd);
     let mut ftl = small(SchemeKind::RemapSsd);
     ftl.write(1, &content(11)).unwrap();
     ftl.write(2, &content(22)).unwrap();
     let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
-    ftl.remap(&Remap { target: 2, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
+    ftl.remap(&Remap { target, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
     let changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
     let first = changed.clone().nth_back(1).expect("an entry has two words");
     ftl.media_mut().store(23 * 3, (1 << 42) - 7, Purpose::Meta, After::NOTHING);
@@ -219,7 +224,7 @@ fn a_damaged_entry_of_a_device_without_numbers_is_a_media_error() {
         media.plant(|planted| *planted = faults.clone());
         let (mut ftl, report) = Ftl::recover(media, config.clone()).expect("recovers");
         assert_eq!((report.lost, ftl.wsn()), (1, (1 << 42) - 7));
-        assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Err(Refusal::MediaError)));
+        assert_eq!((ftl.read(1), ftl.read(target)), (Ok(Page::Identity(11)), Err(Refusal::MediaError)));
         media = ftl.into_media();
     }
 }
