@@ -74,8 +74,6 @@ fn commands() -> Vec<(Sqe, Vec<u8>)> {
         (across, CopyRange::new(0, 0).of_namespace(1).as_bytes().to_vec()),
         (remap, vec![]),
         (trim, trims.as_bytes().to_vec()),
-        // As Linux sends it: a page, whatever the number of ranges.
-        (trim, [trims.as_bytes(), &[0xff; 4096 - 32][..]].concat()),
         (blocks(io::WRITE_ZEROES, 2, 5, 30), vec![]),
         (file, page(9, 1)),
         (list, vec![]),
@@ -154,7 +152,9 @@ fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
             capsule(&mut out, sqe, cid as u16, &data, 1 << 20, agreed);
         } else {
             let mut asked = sqe;
-            asked.sgl = Sgl::new(Sgl::TRANSPORT, 0, data.len() as u32);
+            // As Linux does it: an SGL of a page, whatever the number of ranges. No more is asked for than there are.
+            let longer = sqe.head().opcode() == io::DATASET_MANAGEMENT;
+            asked.sgl = Sgl::new(Sgl::TRANSPORT, 0, if longer { 4096 } else { data.len() as u32 });
             asked.cdw0 = asked.head().with_cid(100 + cid as u16).with_psdt(1).into_bits();
             wire::put(&mut out, kind::CAPSULE_CMD, Flags::new(), &asked, agreed);
             let half = (data.len() / 2).next_multiple_of(4);
