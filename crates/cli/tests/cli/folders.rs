@@ -140,6 +140,13 @@ fn a_copy_is_told_from_its_original_until_it_is_adopted() {
     assert!(!adopted.0 && adopted.1 != original.1 && adopted.2 != original.2, "{adopted:?}");
 }
 
+/// Bit 0 of the mask of ignored signals is SIGHUP's.
+fn hang_ups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
 #[test]
 fn signals_end_the_service_in_good_order_or_not_at_all() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -148,7 +155,9 @@ fn signals_end_the_service_in_good_order_or_not_at_all() {
         let text = std::fs::read_to_string(image.join("health.json")).expect("there");
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["clean"] == true
     };
-    for signal in ["TERM", "INT", "HUP", "QUIT"] {
+    // Whoever runs the tests under `nohup` wants SIGHUP to be ignored, and so it is.
+    let is_ignored = |signal: &str| signal == "HUP" && hang_ups_are_ignored();
+    for signal in ["TERM", "INT", "HUP", "QUIT"].into_iter().filter(|signal| !is_ignored(signal)) {
         let served = serve(&["--image", &text]);
         served.signal("USR1");
         served.says("statistics");
