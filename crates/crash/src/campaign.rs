@@ -231,8 +231,9 @@ impl<'a> Campaign<'a> {
         let media = line.ftl.media();
         let page = damage::page(media, &self.setup.config, &mut self.random);
         let word = self.random.random_ratio(1, 4).then(|| damage::word(media, &mut self.random)).flatten();
+        let held = page.filter(|_| self.setup.config.dedup).and_then(|page| damage::held(media, page));
         line.ftl.media_mut().plant(|faults| self.add_damage(faults, page, word));
-        line.doubts.damaged();
+        line.doubts.damaged(held);
     }
 
     /// Damage that is noticed after a cut.
@@ -244,8 +245,9 @@ impl<'a> Campaign<'a> {
         media.plant(|faults| *faults = survivor.faults.clone());
         let page = damage::page(&media, &self.setup.config, &mut self.random);
         let word = self.random.random_ratio(1, 2).then(|| damage::word(&media, &mut self.random)).flatten();
+        let held = page.filter(|_| self.setup.config.dedup).and_then(|page| damage::held(&media, page));
         self.add_damage(&mut survivor.faults, page, word);
-        survivor.doubts.damaged();
+        survivor.doubts.damaged(held);
     }
 
     fn add_damage(&mut self, faults: &mut Faults, page: Option<Ppn>, word: Option<(usize, u64)>) {

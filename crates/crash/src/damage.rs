@@ -2,17 +2,18 @@
 //!
 //! What is damaged may be lost: reads are media errors, or recovery is refused where it says so. It is never older, or
 //! another page's. An LPN is in doubt from any damage on until a command that was submitted after it, and that takes
-//! nothing from LPNs in doubt, has been acknowledged: what is rewritten is right.
+//! nothing from LPNs in doubt, has been acknowledged: what is rewritten is right. But where the device deduplicates, a write of
+//! what a damaged page holds may be mapped to that page, as long as nobody has noticed that it is damaged.
 //!
 //! Invariants: a page is damaged only where recovery can tell that it was there, in a superblock with its whole tail or in
 //! a full one of a log; and of what says the same only one is damaged: one page a superblock or a word of its life, and one
 //! word of NVRAM at a time. Absent: what the firmware makes of it.
 
-use crate::oracle::CommandId;
+use crate::oracle::{CommandId, Content};
 use crate::script::Command;
 use rand::Rng;
 use remap_ssd_ftl::{Config, RecoveryError};
-use remap_ssd_media::{Faults, Media, Oob, Ppn, SbId};
+use remap_ssd_media::{Faults, Media, Oob, PageView, Ppn, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -31,12 +32,14 @@ struct Pending {
 pub struct Doubts {
     of: Vec<bool>,
     pending: Vec<Pending>,
+    /// What damaged pages hold, to which writes may be deduplicated.
+    shared: BTreeSet<Content>,
 }
 
 impl Doubts {
     /// None, on a device of `lpns` pages.
     pub fn new(lpns: u32) -> Self {
-        Self { of: vec![false; lpns as usize], pending: Vec::new() }
+        Self { of: vec![false; lpns as usize], pending: Vec::new(), shared: BTreeSet::new() }
     }
 
     /// May this LPN be a media error?
@@ -44,8 +47,9 @@ impl Doubts {
         self.of[lpn as usize]
     }
 
-    /// Something was damaged.
-    pub fn damaged(&mut self) {
+    /// Something was damaged: a page, perhaps, that holds this.
+    pub fn damaged(&mut self, held: Option<Content>) {
+        self.shared.extend(held);
         self.of.fill(true);
         self.pending.iter_mut().for_each(|pending| pending.is_sound = false);
     }
@@ -54,20 +58,27 @@ impl Doubts {
     pub fn submit(&mut self, id: CommandId, command: &Command) {
         let mut is_sound = true;
         let lpns = match *command {
-            Command::Write { lpn, .. } | Command::WriteFor { lpn, .. } | Command::FileWrite { lpn, .. } => {
+            Command::Write { lpn, content }
+            | Command::WriteFor { lpn, content, .. }
+            | Command::FileWrite { lpn, content, .. } => {
+                is_sound = !self.shared.contains(&content);
                 [lpn..lpn + 1, 0..0]
             }
-            Command::WriteMany { lpn, len, .. } | Command::Deallocate { lpn, len } => [lpn..lpn + len, 0..0],
+            Command::WriteMany { lpn, len, .. } => {
+                is_sound = self.shared.is_empty();
+                [lpn..lpn + len, 0..0]
+            }
+            Command::Deallocate { lpn, len } => [lpn..lpn + len, 0..0],
             Command::Remap { target, source, len, relocate, .. } if target != source => {
                 is_sound = (source..source + len).all(|lpn| !self.of[lpn as usize]);
-                if !is_sound {
-                    self.of[target as usize..(target + len) as usize].fill(true);
-                }
                 let sources = if relocate { source..source + len } else { 0..0 };
                 [target..target + len, sources]
             }
             Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => return,
         };
+        if !is_sound {
+            lpns[0].clone().for_each(|lpn| self.of[lpn as usize] = true);
+        }
         self.pending.push(Pending { id, lpns, is_sound });
     }
 
@@ -129,6 +140,15 @@ pub fn page(media: &Media, config: &Config, random: &mut impl Rng) -> Option<Ppn
     let sb = told[random.random_range(0..told.len() as u32) as usize];
     let page = geometry.page(sb, random.random_range(0..geometry.pages_per_superblock()));
     media.is_readable(page).then_some(page)
+}
+
+/// What a page of data holds.
+pub fn held(media: &Media, page: Ppn) -> Option<Content> {
+    match media.view(page) {
+        PageView::Identity(content) => Some(content),
+        PageView::Bytes(bytes) => Some(Content::from_le_bytes(*bytes.first_chunk().expect("a page has 8 bytes"))),
+        PageView::Zeroes | PageView::Unknown => None,
+    }
 }
 
 /// A word to be damaged, with the bits that flip: mostly one that says something.

@@ -65,39 +65,37 @@ fn idle_word(aborted: &[u64]) -> u64 {
     SlotWord::new().with_is_idle(true).with_number(aborted.iter().fold(0, |sum, number| sum ^ number)).into_bits()
 }
 
-/// What recovery reads.
-pub struct Aborted {
-    /// Numbers that do not count.
-    pub numbers: Vec<u64>,
-    /// The slot cannot be read: a command may have been under way.
-    pub slot_is_lost: bool,
-}
-
-/// Numbers that do not count. A word of the list that cannot be read is given by its address: any number may be in it.
-/// Where commands cannot be atomic, nothing was ever stored here.
-pub fn read_back(core: &mut Core) -> Result<Aborted, usize> {
+/// Numbers that do not count. A word that cannot be read is given by its address: the slot, since a command may have been
+/// under way and nothing else says which witnesses are its; of the list a second one, or one whose number the slot does not
+/// tell. Where commands cannot be atomic, nothing was ever stored here.
+pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
     let layout = core.layout;
-    let is_used = core.config.entry == EntrySize::Bytes24;
-    let mut found = Aborted { numbers: Vec::new(), slot_is_lost: false };
-    let slot = core.media.load(layout.atomic).map(SlotWord::from_bits);
-    found.slot_is_lost = is_used && slot.is_err();
-    let sum = slot.ok().filter(SlotWord::is_idle).map(|slot| slot.number());
-    found.numbers.extend(slot.ok().filter(|slot| !slot.is_idle() && slot.number() != 0).map(|slot| slot.number()));
+    if core.config.entry != EntrySize::Bytes24 {
+        return Ok(Vec::new());
+    }
+    let slot = core.media.load(layout.atomic).map(SlotWord::from_bits).map_err(|_| layout.atomic)?;
+    let mut numbers = Vec::new();
+    if !slot.is_idle() && slot.number() != 0 {
+        numbers.push(slot.number());
+    }
+
     let mut lost = None;
     for word in layout.aborted..layout.aborted + ABORTED_SLOTS {
         match core.media.load(word) {
             Ok(0) => {}
-            Ok(number) => found.numbers.push(number),
-            Err(_) if !is_used => {}
+            Ok(number) => numbers.push(number),
             Err(_) if lost.is_some() => return Err(word),
             Err(_) => lost = Some(word),
         }
     }
     if let Some(word) = lost {
-        let number = sum.ok_or(word)? ^ found.numbers.iter().fold(0, |sum, number| sum ^ number);
-        found.numbers.extend((number != 0).then_some(number));
+        if !slot.is_idle() {
+            return Err(word);
+        }
+        let number = numbers.iter().fold(slot.number(), |sum, number| sum ^ number);
+        numbers.extend((number != 0).then_some(number));
     }
-    Ok(found)
+    Ok(numbers)
 }
 
 /// After recovery: `seen` are the numbers that still have witnesses, `words` the places in NVRAM of some of these.

@@ -231,6 +231,9 @@ impl Table {
         let aborted = self.geometry.superblocks() as usize * 3 + 1;
         let dealloc = aborted + 64;
         let scheme = (dealloc + 4 * config.dealloc_slots as usize).next_multiple_of(8);
+        if word + 1 == aborted {
+            return (config.entry == EntrySize::Bytes24).then_some("the slot of atomic commands");
+        }
         if word < aborted {
             return None;
         }

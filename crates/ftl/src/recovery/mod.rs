@@ -118,15 +118,12 @@ impl Ftl {
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
         ftl.read_lives(&mut witnesses)?;
         let aborted = atomic::read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
-        witnesses.aborted(aborted.numbers);
+        witnesses.aborted(aborted);
         ftl.read_heads(&mut witnesses)?;
         let open = ftl.read_pages(&mut witnesses);
         let bitmaps_lost = ftl.read_bitmaps(&mut witnesses);
         let unknown = ftl.read_deallocations(&mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
-        if aborted.slot_is_lost {
-            witnesses.doubt_newest(&ftl.core);
-        }
         witnesses.settle_doubts(&mut ftl.core);
         if let Some(lost) = bitmaps_lost.iter().find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn)) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });

@@ -231,14 +231,6 @@ impl Witnesses {
         lpns.into_iter().any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
     }
 
-    /// Whether a command was under way cannot be read. If one was, its witnesses have the newest number of all: nothing
-    /// is written beside it.
-    pub(super) fn doubt_newest(&mut self, core: &Core) {
-        let newest = self.when.iter().copied().max().unwrap_or(0);
-        let newest_of = |lpn: &u32| newest > 0 && self.when[*lpn as usize] == newest;
-        self.lost.extend((0..core.config.lpns).filter(newest_of));
-    }
-
     /// All witnesses have been heard: which LPNs are in doubt? Those whose newest witness is older than one that cannot be
     /// read may be. A deallocation that came after all that is known of an LPN is as good as read: it is recorded again.
     pub(super) fn settle_doubts(&mut self, core: &mut Core) {

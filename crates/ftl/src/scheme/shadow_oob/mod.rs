@@ -323,6 +323,8 @@ impl ShadowOob {
     ) -> Option<u64> {
         let start = unreadable.len();
         let superblock = *core.blocks.get(sb);
+        // A block that failed once is never erased again, and keeps what tore then.
+        let failed = superblock.bad | superblock.failing;
         let mut newest = None;
         for offset in 0..core.geometry.pages_per_superblock() {
             let page = core.geometry.page(sb, offset);
@@ -340,7 +342,7 @@ impl ShadowOob {
                 }
                 Ok(None) => {}
                 // A program that failed, or an erase that was cut.
-                Err(_) if superblock.failing >> core.geometry.die_of_offset(offset) & 1 == 1 => {}
+                Err(_) if failed >> core.geometry.die_of_offset(offset) & 1 == 1 => {}
                 Err(_) if Self::is_spoiled(core, page) => {}
                 Err(_) => unreadable.push(Unreadable { page: page.0, generation: None }),
             }
