@@ -233,7 +233,7 @@ impl<'a> Campaign<'a> {
         let word = self.random.random_ratio(1, 4).then(|| damage::word(media, &mut self.random)).flatten();
         let held = page.filter(|_| self.setup.config.dedup).and_then(|page| damage::held(media, page));
         line.ftl.media_mut().plant(|faults| self.add_damage(faults, page, word));
-        line.doubts.damaged(held);
+        line.doubts.damaged(held, word.is_some());
     }
 
     /// Damage that is noticed after a cut.
@@ -247,7 +247,7 @@ impl<'a> Campaign<'a> {
         let word = self.random.random_ratio(1, 2).then(|| damage::word(&media, &mut self.random)).flatten();
         let held = page.filter(|_| self.setup.config.dedup).and_then(|page| damage::held(&media, page));
         self.add_damage(&mut survivor.faults, page, word);
-        survivor.doubts.damaged(held);
+        survivor.doubts.damaged(held, word.is_some());
     }
 
     fn add_damage(&mut self, faults: &mut Faults, page: Option<Ppn>, word: Option<(usize, u64)>) {

@@ -3,7 +3,8 @@
 //! What is damaged may be lost: reads are media errors, or recovery is refused where it says so. It is never older, or
 //! another page's. An LPN is in doubt from any damage on until a command that was submitted after it, and that takes
 //! nothing from LPNs in doubt, has been acknowledged: what is rewritten is right. But where the device deduplicates, a write of
-//! what a damaged page holds may be mapped to that page, as long as nobody has noticed that it is damaged.
+//! what a damaged page holds may be mapped to that page, as long as nobody has noticed that it is damaged. And a damaged word may
+//! be the number of an entry: which LPNs were written after it the next recovery cannot always tell, and takes it out.
 //!
 //! Invariants: a page is damaged only where recovery can tell that it was there, in a superblock with its whole tail or in
 //! a full one of a log; and of what says the same only one is damaged: one page a superblock or a word of its life, and one
@@ -31,15 +32,25 @@ struct Pending {
 #[derive(Clone, Debug)]
 pub struct Doubts {
     of: Vec<bool>,
+    /// The last command that left an LPN in doubt: those before it may be acknowledged after it.
+    unsound: Vec<Option<CommandId>>,
     pending: Vec<Pending>,
     /// What damaged pages hold, to which writes may be deduplicated.
     shared: BTreeSet<Content>,
+    /// A word is damaged that no recovery has come across.
+    has_word: bool,
 }
 
 impl Doubts {
     /// None, on a device of `lpns` pages.
     pub fn new(lpns: u32) -> Self {
-        Self { of: vec![false; lpns as usize], pending: Vec::new(), shared: BTreeSet::new() }
+        Self {
+            of: vec![false; lpns as usize],
+            unsound: vec![None; lpns as usize],
+            pending: Vec::new(),
+            shared: BTreeSet::new(),
+            has_word: false,
+        }
     }
 
     /// May this LPN be a media error?
@@ -47,9 +58,10 @@ impl Doubts {
         self.of[lpn as usize]
     }
 
-    /// Something was damaged: a page, perhaps, that holds this.
-    pub fn damaged(&mut self, held: Option<Content>) {
+    /// Something was damaged: a page, perhaps, that holds this, or a word.
+    pub fn damaged(&mut self, held: Option<Content>, has_word: bool) {
         self.shared.extend(held);
+        self.has_word |= has_word;
         self.of.fill(true);
         self.pending.iter_mut().for_each(|pending| pending.is_sound = false);
     }
@@ -77,7 +89,10 @@ impl Doubts {
             Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => return,
         };
         if !is_sound {
-            lpns[0].clone().for_each(|lpn| self.of[lpn as usize] = true);
+            for lpn in lpns[0].clone() {
+                self.of[lpn as usize] = true;
+                self.unsound[lpn as usize] = Some(id);
+            }
         }
         self.pending.push(Pending { id, lpns, is_sound });
     }
@@ -86,9 +101,11 @@ impl Doubts {
     pub fn acknowledge(&mut self, id: CommandId) {
         let Some(at) = self.pending.iter().position(|pending| pending.id == id) else { return };
         let done = self.pending.remove(at);
-        for lpn in done.lpns.into_iter().flatten().filter(|_| done.is_sound) {
+        let is_sound = done.is_sound && !self.has_word;
+        for lpn in done.lpns.into_iter().flatten().filter(|_| is_sound) {
             let is_touched = |later: &Pending| later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn));
-            if !self.pending.iter().any(is_touched) {
+            let is_doubted_later = self.unsound[lpn as usize].is_some_and(|other| other > id);
+            if !is_doubted_later && !self.pending.iter().any(is_touched) {
                 self.of[lpn as usize] = false;
             }
         }
@@ -97,6 +114,7 @@ impl Doubts {
     /// What was read after a recovery is the truth: nothing is under way any more.
     pub fn adopt(&mut self) {
         self.pending.clear();
+        self.has_word = false;
     }
 }
 

@@ -196,31 +196,6 @@ fn the_largest_atomic_remap_is_what_a_superblock_and_the_slots_allow() {
     assert_eq!(ftl.remap(&Remap { atomic: true, ..copy(1, 0, 1) }), Err(Refusal::AtomicUnsupported));
 }
 
-/// The number of a superblock's incarnation has 21 bits; here it is the last one.
-#[test]
-fn the_incarnation_after_the_last_is_the_first() {
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
-        let mut ftl = kit::small(scheme);
-        let last = (1u64 << 21) - 2;
-        // Word 0 of a life: incarnation above "clean" above the number up to which heads are dead.
-        for sb in 0..24 {
-            ftl.media_mut().store(sb * 3, last << 43 | 1 << 42, Purpose::Meta, After::NOTHING);
-        }
-        let (mut ftl, _) = recovered(ftl);
-        (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
-        for round in 0..4 {
-            rewrite_all_but(&mut ftl, 0..40, 1500);
-            (40..80).for_each(|lpn| ftl.remap(&copy(lpn, lpn - 40, 1)).unwrap());
-            let wrapped = ftl.superblocks().filter(|(_, sb)| u64::from(sb.life.incarnation()) < last).count();
-            assert!(round == 0 || wrapped > 3, "{scheme}: {wrapped} superblocks have begun anew");
-            ftl = recovered(ftl).0;
-            for lpn in 0..80 {
-                assert_eq!(ftl.read(lpn), Ok(Page::Identity(u64::from(lpn % 40) + 1)), "{scheme}: LPN {lpn}");
-            }
-        }
-    }
-}
-
 #[test]
 fn a_block_is_erased_as_often_as_it_endures() {
     for pe_limit in [1, 2, 3] {

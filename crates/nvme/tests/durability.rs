@@ -37,7 +37,7 @@ impl Host {
         let mut data = InMemory { from_host, to_host: &mut to_host };
         let job = Job { nsid, request, now: 0, cache_enabled: self.cache_enabled };
         let outcome = self.subsystem.execute(&mut self.subsystem.device(), &job, &mut data);
-        (outcome, to_host)
+        (self.subsystem.settle(outcome), to_host)
     }
 
     fn ends(&self, nsid: u32, request: &IoRequest, from_host: &[u8]) -> Status {
@@ -74,7 +74,6 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
     let commands = |fua| {
         [
             (IoRequest::Write { blocks, fua }, &data[..]),
-            (IoRequest::WriteZeroes { blocks, fua }, &[][..]),
             (
                 IoRequest::Remap {
                     target: Blocks { slba: 16, count: 8 },
@@ -85,6 +84,7 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
                 },
                 &[],
             ),
+            (IoRequest::WriteZeroes { blocks, fua }, &[]),
         ]
     };
     for (request, data) in commands(false) {
