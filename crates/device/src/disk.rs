@@ -6,7 +6,7 @@
 //! instant, and after a crash of the machine once `flush` has answered. Absent: time, queues, other hosts.
 
 use crate::device::Device;
-use remap_ssd_ftl::{Refusal, Remap};
+use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{PageView, Payload};
 use std::error::Error;
@@ -25,6 +25,36 @@ pub struct DiskRemap {
     pub relocate: bool,
     /// All pages or none, should the power fail.
     pub atomic: bool,
+}
+
+/// A page of a file, as the device's file map lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFileBlock {
+    /// Page within the file.
+    pub offset: u32,
+    /// Page of the disk that was written for it.
+    pub page: u64,
+}
+
+/// Why a list of remaps was not done to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("remap {index} of the list: {error}")]
+pub struct RemapAllError<E> {
+    /// The first remap of the list that is known to have failed. Of the others, any may have been done.
+    pub index: usize,
+    /// Why.
+    pub error: E,
+}
+
+/// Why the file map did not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum FileMapError<E> {
+    /// There is none: the disk knows no such commands, or was made without the room.
+    #[error("this disk has no file map")]
+    Unsupported,
+    /// As other commands.
+    #[error(transparent)]
+    Disk(E),
 }
 
 /// Pages of 4,096 bytes that can be read, written, trimmed and remapped.
@@ -64,6 +94,54 @@ pub trait Disk {
     /// # Errors
     /// As `write`; an atomic remap may also be too large, or not possible on this disk.
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error>;
+
+    /// Does many remaps, as if one after the other. A disk far away has many under way at once, so that a list costs a
+    /// few round trips and not one each.
+    ///
+    /// # Errors
+    /// As `remap`, and which one. After a failure any of the others may have been done.
+    fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<Self::Error>> {
+        let mut remaps = remaps.iter().enumerate();
+        remaps.try_for_each(|(index, remap)| self.remap(remap).map_err(|error| RemapAllError { index, error }))
+    }
+
+    /// Writes one page and lists it as page `offset` of the file `inode` in the device's file map. The page is written
+    /// even if the map is full; the answer says whether it is listed.
+    ///
+    /// # Errors
+    /// As `write`, or there is no file map.
+    fn fs_write(
+        &mut self,
+        _page: u64,
+        _data: &[u8; PAGE_BYTES],
+        _file: FilePage,
+    ) -> Result<FileStatus, FileMapError<Self::Error>> {
+        Err(FileMapError::Unsupported)
+    }
+
+    /// The pages that the file map lists for a file, in the order in which they were written.
+    ///
+    /// # Errors
+    /// As `read`, or there is no file map.
+    fn fs_list(&mut self, _inode: u32) -> Result<Vec<DiskFileBlock>, FileMapError<Self::Error>> {
+        Err(FileMapError::Unsupported)
+    }
+
+    /// The files of which the file map lists pages, in the order of their numbers.
+    ///
+    /// # Errors
+    /// As `read`, or there is no file map.
+    fn fs_files(&mut self) -> Result<Vec<u32>, FileMapError<Self::Error>> {
+        Err(FileMapError::Unsupported)
+    }
+
+    /// Empties the file map. Pages keep what was written.
+    ///
+    /// # Errors
+    /// As `write`, or there is no file map.
+    fn fs_reset(&mut self) -> Result<(), FileMapError<Self::Error>> {
+        Err(FileMapError::Unsupported)
+    }
 }
 
 /// A device in this process as a disk. No time passes on it.
@@ -170,5 +248,35 @@ impl Disk for LocalDisk {
         let (target, len) = self.range(remap.target, remap.pages.into())?;
         let (source, _) = self.range(remap.source, remap.pages.into())?;
         Ok(self.0.remap(0, &Remap { target, source, len, relocate, atomic }).result?)
+    }
+
+    fn fs_write(
+        &mut self,
+        page: u64,
+        data: &[u8; PAGE_BYTES],
+        file: FilePage,
+    ) -> Result<FileStatus, FileMapError<LocalDiskError>> {
+        let (lpn, _) = self.range(page, 1).map_err(file_map)?;
+        self.0.fs_write(0, lpn, &Payload::Bytes(data), file).result.map_err(file_map)
+    }
+
+    fn fs_list(&mut self, inode: u32) -> Result<Vec<DiskFileBlock>, FileMapError<LocalDiskError>> {
+        let blocks = self.0.fs_map(0, inode).1.map_err(file_map)?;
+        Ok(blocks.iter().map(|block| DiskFileBlock { offset: block.offset, page: block.lpn.into() }).collect())
+    }
+
+    fn fs_files(&mut self) -> Result<Vec<u32>, FileMapError<LocalDiskError>> {
+        self.0.fs_files(0).1.map_err(file_map)
+    }
+
+    fn fs_reset(&mut self) -> Result<(), FileMapError<LocalDiskError>> {
+        self.0.fs_reset(0).result.map_err(file_map)
+    }
+}
+
+fn file_map(refusal: Refusal) -> FileMapError<LocalDiskError> {
+    match refusal {
+        Refusal::NoFileMap => FileMapError::Unsupported,
+        other => FileMapError::Disk(other.into()),
     }
 }

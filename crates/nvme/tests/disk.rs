@@ -5,10 +5,17 @@ mod kit;
 
 use kit::{Rig, device};
 use proptest::prelude::*;
-use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, LocalDisk};
+use remap_ssd_device::{
+    Device, DeviceConfig, Disk, DiskFileBlock, DiskRemap, FileMapError, FilePage, FileStatus, LocalDisk,
+};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::tcp::client::{Client, Options};
 use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 const BYTES: u64 = 16 << 20;
@@ -20,6 +27,7 @@ enum Step {
     Write { page: u64, pages: u64, seed: u8 },
     Trim { page: u64, pages: u64 },
     Remap(DiskRemap),
+    RemapAll(Vec<DiskRemap>),
     Flush,
 }
 
@@ -27,16 +35,27 @@ fn range() -> impl Strategy<Value = (u64, u64)> {
     (0..SPAN, 1..24u64).prop_map(|(page, pages)| (page, pages.min(SPAN - page)))
 }
 
+fn remap() -> impl Strategy<Value = DiskRemap> {
+    (range(), 0..SPAN, any::<bool>(), any::<bool>()).prop_map(|((target, pages), source, relocate, atomic)| {
+        let pages = pages.min(SPAN - source) as u32;
+        DiskRemap { target, source, pages, relocate, atomic }
+    })
+}
+
+/// As a checkpoint has them: short, mostly copies, often next to each other.
+fn short_remap() -> impl Strategy<Value = DiskRemap> {
+    (0..SPAN - 3, 0..SPAN - 3, 0..4u32, 0..8u8).prop_map(|(target, source, pages, kind)| {
+        let (relocate, atomic) = (kind == 0, kind == 1);
+        DiskRemap { target, source, pages, relocate, atomic }
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
-    let remap =
-        (range(), 0..SPAN, any::<bool>(), any::<bool>()).prop_map(|((target, pages), source, relocate, atomic)| {
-            let pages = pages.min(SPAN - source) as u32;
-            Step::Remap(DiskRemap { target, source, pages, relocate, atomic })
-        });
     prop_oneof![
         4 => (range(), any::<u8>()).prop_map(|((page, pages), seed)| Step::Write { page, pages, seed }),
         1 => range().prop_map(|(page, pages)| Step::Trim { page, pages }),
-        4 => remap,
+        4 => remap().prop_map(Step::Remap),
+        4 => proptest::collection::vec(prop_oneof![3 => short_remap(), 1 => remap()], 0..24).prop_map(Step::RemapAll),
         1 => Just(Step::Flush),
     ]
 }
@@ -49,23 +68,27 @@ fn at(page: u64) -> usize {
     page as usize * PAGE
 }
 
+fn remapped(bytes: &mut [u8], remap: &DiskRemap) {
+    let DiskRemap { target, source, pages, relocate, .. } = *remap;
+    let end = source + u64::from(pages);
+    let taken = bytes[at(source)..at(end)].to_vec();
+    if relocate && target != source {
+        bytes[at(source)..at(end)].fill(0);
+    }
+    bytes[at(target)..at(target) + taken.len()].copy_from_slice(&taken);
+}
+
 /// What a disk is by definition.
 fn model(steps: &[Step]) -> Vec<u8> {
     let mut bytes = vec![0; at(SPAN)];
     for step in steps {
-        match *step {
+        match step {
             Step::Write { page, pages, seed } => {
-                bytes[at(page)..at(page + pages)].copy_from_slice(&content(page, pages, seed));
+                bytes[at(*page)..at(page + pages)].copy_from_slice(&content(*page, *pages, *seed));
             }
-            Step::Trim { page, pages } => bytes[at(page)..at(page + pages)].fill(0),
-            Step::Remap(DiskRemap { target, source, pages, relocate, .. }) => {
-                let end = source + u64::from(pages);
-                let taken = bytes[at(source)..at(end)].to_vec();
-                if relocate && target != source {
-                    bytes[at(source)..at(end)].fill(0);
-                }
-                bytes[at(target)..at(target) + taken.len()].copy_from_slice(&taken);
-            }
+            Step::Trim { page, pages } => bytes[at(*page)..at(page + pages)].fill(0),
+            Step::Remap(remap) => remapped(&mut bytes, remap),
+            Step::RemapAll(remaps) => remaps.iter().for_each(|remap| remapped(&mut bytes, remap)),
             Step::Flush => {}
         }
     }
@@ -78,6 +101,7 @@ fn contents_after<D: Disk>(disk: &mut D, steps: &[Step]) -> Vec<u8> {
             Step::Write { page, pages, seed } => disk.write(*page, &content(*page, *pages, *seed)),
             Step::Trim { page, pages } => disk.trim(*page, *pages),
             Step::Remap(remap) => disk.remap(remap),
+            Step::RemapAll(remaps) => disk.remap_all(remaps).map_err(|error| error.error),
             Step::Flush => disk.flush(),
         }
         .unwrap_or_else(|error| panic!("{step:?}: {error}"));
@@ -97,6 +121,10 @@ fn refuses_what_cannot_be<D: Disk>(disk: &mut D) {
     let remap = |target, source| DiskRemap { target, source, pages: 2, relocate: false, atomic: false };
     assert!(disk.remap(&remap(end - 1, 0)).is_err());
     assert!(disk.remap(&remap(0, end - 1)).is_err());
+    let failed = disk.remap_all(&[remap(0, 8), remap(4, 8), remap(end - 1, 0)]).expect_err("beyond the end");
+    assert_eq!(failed.index, 2);
+    let far = DiskRemap { target: u64::MAX - 1, source: 0, pages: 2, relocate: false, atomic: false };
+    assert_eq!(disk.remap_all(&[far]).expect_err("beyond everything").index, 0);
     assert!(disk.write(0, &[7; 100]).is_err());
     assert!(disk.read(0, &mut page[..100]).is_err());
     disk.read(end - 1, &mut page).expect("the last page is there");
@@ -141,4 +169,115 @@ fn every_disk_is_the_same_disk() {
     LocalDisk::new(device).read(5, &mut page).expect("readable");
     assert!(page[..] == content(5, 1, 9)[..]);
     rigs.into_iter().for_each(Rig::stop);
+}
+
+fn lists_files_by_page<D: Disk>(disk: &mut D) {
+    let mut write = |inode, offset, page: u64| {
+        let data = [page as u8; PAGE];
+        disk.fs_write(page, &data, FilePage { inode, offset }).expect("possible")
+    };
+    for (inode, offset, page) in [(7, 0, 100), (9, 3, 101), (7, 1, 102)] {
+        assert_eq!(write(inode, offset, page), FileStatus::Recorded);
+    }
+    assert_eq!(write(11, 0, 104), FileStatus::FilesFull);
+    for offset in 0..500 {
+        assert_eq!(write(9, offset, 200 + u64::from(offset)), FileStatus::Recorded);
+    }
+    assert_eq!(write(9, 0, 105), FileStatus::BlocksFull);
+
+    let mut page = [0; PAGE];
+    disk.read(105, &mut page).expect("readable");
+    assert!(page == [105; PAGE], "what is not listed is written all the same");
+    let block = |offset, page| DiskFileBlock { offset, page };
+    assert_eq!(disk.fs_list(7).expect("possible"), [block(0, 100), block(1, 102)]);
+    assert_eq!(disk.fs_list(9).expect("possible").len(), 501);
+    assert_eq!(disk.fs_files().expect("possible"), [7, 9]);
+    disk.fs_reset().expect("possible");
+    assert!(disk.fs_list(9).expect("possible").is_empty());
+}
+
+#[test]
+fn every_disk_has_the_same_file_map_or_none() {
+    let mut config = DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
+    let mut without = LocalDisk::new(Device::in_memory(config.clone()).expect("possible"));
+    assert!(matches!(without.fs_reset(), Err(FileMapError::Unsupported)));
+    let rig = Rig::new();
+    assert!(matches!(rig.client().fs_list(1), Err(FileMapError::Unsupported)));
+    rig.stop();
+
+    (config.firmware.fs_files, config.firmware.fs_blocks) = (2, 503);
+    lists_files_by_page(&mut LocalDisk::new(Device::in_memory(config.clone()).expect("possible")));
+    for lba_shift in [9, 12] {
+        let namespace = NamespaceSpec { pages: (BYTES / PAGE as u64) as u32, lba_shift };
+        let device = Device::format(config.clone()).expect("possible");
+        let rig = Rig::with(device, &[namespace], Latency::None);
+        lists_files_by_page(&mut rig.client());
+        rig.stop();
+    }
+}
+
+/// Passes bytes on between a host and the server, and counts how often the host has to wait for an answer before it
+/// says more: round trips.
+fn counting_proxy(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    // Twice the number of round trips, and 1 more while the host waits.
+    let turns = Arc::new(AtomicU64::new(0));
+    let counted = turns.clone();
+    std::thread::spawn(move || {
+        for host in listener.incoming().map_while(Result::ok) {
+            let target = TcpStream::connect(server).expect("it listens");
+            for (mut from, mut to, parity) in
+                [(host.try_clone().expect("possible"), target.try_clone().expect("possible"), 0), (target, host, 1)]
+            {
+                let turns = counted.clone();
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0; 1 << 20];
+                    while let Ok(len) = from.read(&mut buffer)
+                        && len > 0
+                        && to.write_all(&buffer[..len]).is_ok()
+                    {
+                        let turn = |turn: u64| (turn % 2 == parity).then_some(turn + 1);
+                        let _ = turns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, turn);
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, turns)
+}
+
+#[test]
+fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
+    const PAGES: u64 = 1000;
+    let rig = Rig::with(device(BYTES, false), &[], Latency::None);
+    let (address, turns) = counting_proxy(rig.address);
+    let mut client = Client::connect(address, Options::default()).expect("it listens");
+    Disk::write(&mut client, 1000, &content(1000, PAGES, 3)).expect("possible");
+
+    // A database's pages in their order, from all over the log: 389 has no factor in common with 1,000.
+    let one = |page: u64, step: u64| DiskRemap {
+        target: page * step,
+        source: 1000 + page * 389 % PAGES,
+        pages: 1,
+        relocate: false,
+        atomic: false,
+    };
+    for (targets, step, limit) in [("in a row", 1, 4), ("all apart", 2, 64)] {
+        Disk::trim(&mut client, 0, 1000).expect("possible");
+        let list: Vec<DiskRemap> = (0..PAGES / step).map(|page| one(page, step)).collect();
+        let before = turns.load(Ordering::Relaxed);
+        client.remap_all(&list).expect("possible");
+        let trips = (turns.load(Ordering::Relaxed) - before) / 2;
+        assert!(trips <= limit, "{trips} round trips for {} pages {targets}", list.len());
+
+        let mut page = [0; PAGE];
+        for remap in list.iter().step_by(37) {
+            Disk::read(&mut client, remap.target, &mut page).expect("readable");
+            assert!(page[..] == content(1000, PAGES, 3)[at(remap.source - 1000)..][..PAGE], "{remap:?}");
+        }
+    }
+    drop(client);
+    rig.stop();
 }

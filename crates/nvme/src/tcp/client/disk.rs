@@ -3,11 +3,12 @@
 //! Invariant: pages are 4,096 bytes whatever the namespace's blocks are. Absent: anything the client cannot do itself.
 
 use super::{Client, ClientError};
-use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_device::{Disk, DiskFileBlock, DiskRemap, FileMapError, FilePage, FileStatus, RemapAllError};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl Client {
-    fn blocks(&self, pages: u64) -> u64 {
+    /// Pages as blocks of the namespace.
+    pub(super) fn blocks(&self, pages: u64) -> u64 {
         pages * (PAGE_BYTES as u64 >> self.lba_shift())
     }
 
@@ -53,5 +54,31 @@ impl Disk for Client {
         }
         let blocks = u32::try_from(self.blocks(pages.into())).map_err(|_| ClientError::TooLong(pages))?;
         Client::remap(self, self.blocks(source), self.blocks(target), blocks, relocate, atomic)
+    }
+
+    fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<ClientError>> {
+        self.remap_list(remaps)
+    }
+
+    fn fs_write(
+        &mut self,
+        page: u64,
+        data: &[u8; PAGE_BYTES],
+        file: FilePage,
+    ) -> Result<FileStatus, FileMapError<ClientError>> {
+        self.file_map_write(page, data, file)
+    }
+
+    fn fs_list(&mut self, inode: u32) -> Result<Vec<DiskFileBlock>, FileMapError<ClientError>> {
+        let blocks = self.file_map_read(Some(inode))?;
+        Ok(blocks.iter().map(|[offset, page]| DiskFileBlock { offset: *offset, page: u64::from(*page) }).collect())
+    }
+
+    fn fs_files(&mut self) -> Result<Vec<u32>, FileMapError<ClientError>> {
+        Ok(self.file_map_read(None)?.iter().map(|[inode, _]| *inode).collect())
+    }
+
+    fn fs_reset(&mut self) -> Result<(), FileMapError<ClientError>> {
+        self.file_map_reset()
     }
 }

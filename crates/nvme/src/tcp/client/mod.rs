@@ -6,7 +6,9 @@
 
 mod disk;
 mod error;
+mod file_map;
 mod queue;
+mod remaps;
 
 pub use error::ClientError;
 pub use queue::{Answer, Arrivals, Call, Queue, entry};

@@ -1,0 +1,85 @@
+//! The device's file map, by the vendor commands 91h, 92h and 94h.
+//!
+//! Invariants: a device that does not know the commands, or has no map, is `Unsupported` and nothing worse; a list is
+//! read with as many commands as it takes. Absent: what lists are for.
+
+use super::error::broken;
+use super::queue::entry;
+use super::{Call, Client, ClientError};
+use crate::spec::opcode::io as opcode;
+use crate::spec::status::Status;
+use remap_ssd_device::{FileMapError, FilePage, FileStatus};
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Bytes of an entry of a list, and of the head in front of each answer.
+const ENTRY_BYTES: usize = 8;
+
+impl Client {
+    pub(super) fn file_map_write(
+        &mut self,
+        page: u64,
+        data: &[u8; PAGE_BYTES],
+        file: FilePage,
+    ) -> Result<FileStatus, FileMapError<ClientError>> {
+        let slba = self.checked_blocks("write of the file map", page, 1).map_err(FileMapError::Disk)?;
+        let mut sqe = self.rw(opcode::FS_WRITE, slba, (self.blocks(1) - 1) as u16);
+        (sqe.cdw13, sqe.cdw14) = (file.inode, file.offset);
+        let call = Call { sqe, send: data, receive: 0 };
+        // If the answer was lost, the page may be listed already. Twice in a list is what two writes of it are.
+        let answers = self.with(true, |_, io| io.calls(&[call])).map_err(FileMapError::Disk)?;
+        let answer = answers.first().ok_or(FileMapError::Disk(broken("no answer")))?;
+
+        match (answer.status, answer.result as u32) {
+            (status, _) if status.is_success() => Ok(FileStatus::Recorded),
+            (Status::NOT_LISTED, 1) => Ok(FileStatus::FilesFull),
+            (Status::NOT_LISTED, 2) => Ok(FileStatus::BlocksFull),
+            (Status::NOT_LISTED, 3) => Ok(FileStatus::MapDamaged),
+            (status, _) => Err(file_map(ClientError::Status { what: "write of the file map", status })),
+        }
+    }
+
+    /// The whole list of a file (page in the file, page of the namespace), or of the files (inode, 0).
+    pub(super) fn file_map_read(&mut self, inode: Option<u32>) -> Result<Vec<[u32; 2]>, FileMapError<ClientError>> {
+        let receive = self.transfer_bytes_max();
+        let mut entries: Vec<[u32; 2]> = Vec::new();
+        loop {
+            let mut sqe = entry(opcode::FS_MAP, self.options.nsid);
+            sqe.cdw10 = (receive / 4 - 1) as u32;
+            (sqe.cdw12, sqe.cdw13) = (u32::from(inode.is_none()), inode.unwrap_or(0));
+            sqe.cdw14 = entries.len() as u32;
+            let answer = self.io("list of the file map", true, &Call { sqe, send: &[], receive }).map_err(file_map)?;
+
+            let words: Vec<[u32; 2]> = answer
+                .data
+                .as_chunks::<ENTRY_BYTES>()
+                .0
+                .iter()
+                .map(|bytes| {
+                    [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+                })
+                .collect();
+            let (head, listed) = words.split_first().ok_or(FileMapError::Disk(broken("a list without a head")))?;
+            let total = head[0] as usize;
+            let wanted = total.saturating_sub(entries.len()).min(listed.len());
+            entries.extend_from_slice(&listed[..wanted]);
+            if entries.len() >= total {
+                return Ok(entries);
+            }
+            if wanted == 0 {
+                return Err(FileMapError::Disk(broken("a list that does not go on")));
+            }
+        }
+    }
+
+    pub(super) fn file_map_reset(&mut self) -> Result<(), FileMapError<ClientError>> {
+        let sqe = entry(opcode::FS_RESET, self.options.nsid);
+        self.io("reset of the file map", true, &Call { sqe, send: &[], receive: 0 }).map(drop).map_err(file_map)
+    }
+}
+
+fn file_map(error: ClientError) -> FileMapError<ClientError> {
+    match error {
+        ClientError::Status { status: Status::NO_FILE_MAP | Status::INVALID_OPCODE, .. } => FileMapError::Unsupported,
+        other => FileMapError::Disk(other),
+    }
+}

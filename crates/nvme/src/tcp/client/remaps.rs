@@ -1,0 +1,205 @@
+//! Many remaps at once: a list becomes few commands, and these are under way together.
+//!
+//! A list means one remap after the other, but commands that are under way together are executed in any order. So it is
+//! cut into *waves*: in a wave no remap changes a page that another one names or changes. What is in a wave may be
+//! sorted by target, and neighbours become the ranges of one Copy command: a checkpoint, which writes a database's pages
+//! in their order from all over a log, is a handful of commands. Relocations and atomic remaps, which Copy cannot
+//! express, go as commands of their own.
+//!
+//! Invariants: as many commands under way as the queue holds, and no more; a wave begins when all answers of the one
+//! before are there. Absent: remembering anything between lists.
+
+use super::{Call, Client, ClientError};
+use crate::spec::command::{CopyCdw12, CopyRange, RemapCdw12, Sqe};
+use crate::spec::identify::oncs;
+use crate::spec::opcode::io as opcode;
+use crate::spec::status::Status;
+use remap_ssd_device::{DiskRemap, RemapAllError};
+use std::collections::BTreeMap;
+use zerocopy::IntoBytes;
+
+/// A command of a wave.
+struct Command {
+    sqe: Sqe,
+    /// Source ranges, if it is a Copy.
+    ranges: Vec<CopyRange>,
+    /// The first remap of the list that it does a part of.
+    index: usize,
+    /// It may be sent again when a connection breaks.
+    again: bool,
+}
+
+/// Disjoint ranges of pages: each one's end by its first page.
+#[derive(Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn meets(&self, first: u64, end: u64) -> bool {
+        self.0.range(..end).next_back().is_some_and(|(_, known_end)| *known_end > first)
+    }
+
+    fn add(&mut self, mut first: u64, mut end: u64) {
+        while let Some((known, known_end)) = self.0.range(..=end).next_back().map(|(first, end)| (*first, *end)) {
+            if known_end < first {
+                break;
+            }
+            self.0.remove(&known);
+            (first, end) = (first.min(known), end.max(known_end));
+        }
+        self.0.insert(first, end);
+    }
+}
+
+fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
+    let pages = u64::from(remap.pages);
+    ((remap.source, remap.source + pages), (remap.target, remap.target + pages))
+}
+
+/// How many remaps from the first on may be executed in any order. Their ranges must have been checked.
+fn independent(remaps: &[DiskRemap]) -> usize {
+    let (mut named, mut changed) = (Ranges::default(), Ranges::default());
+    for (index, remap) in remaps.iter().enumerate() {
+        let (source, target) = ranges_of(remap);
+        let meets = |ranges: &Ranges, (first, end): (u64, u64)| first < end && ranges.meets(first, end);
+        let source_conflicts = meets(&changed, source) || remap.relocate && meets(&named, source);
+        if source_conflicts || meets(&changed, target) || meets(&named, target) {
+            return index;
+        }
+        if remap.pages > 0 {
+            named.add(source.0, source.1);
+            changed.add(target.0, target.1);
+            if remap.relocate {
+                changed.add(source.0, source.1);
+            }
+        }
+    }
+    remaps.len()
+}
+
+impl Client {
+    /// The first block of a range of pages that is on the disk.
+    pub(super) fn checked_blocks(&self, what: &'static str, page: u64, pages: u64) -> Result<u64, ClientError> {
+        match page.checked_add(pages) {
+            Some(end) if end <= remap_ssd_device::Disk::pages(self) => Ok(self.blocks(page)),
+            _ => Err(ClientError::Status { what, status: Status::LBA_RANGE }),
+        }
+    }
+
+    /// Does a list of remaps, wave by wave.
+    pub(super) fn remap_list(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<ClientError>> {
+        for (index, remap) in remaps.iter().enumerate() {
+            for page in [remap.target, remap.source] {
+                self.checked_blocks("remap", page, remap.pages.into())
+                    .map_err(|error| RemapAllError { index, error })?;
+            }
+        }
+
+        let mut done = 0;
+        while done < remaps.len() {
+            let count = independent(&remaps[done..]);
+            // A remap on its own is independent of nothing, so that every wave has one.
+            let commands = self.commands(done, &remaps[done..done + count])?;
+            self.send_wave(&commands)?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// The commands of a wave whose first remap is number `first` of the list.
+    fn commands(&self, first: usize, wave: &[DiskRemap]) -> Result<Vec<Command>, RemapAllError<ClientError>> {
+        let can_copy = self.controller().oncs & oncs::COPY != 0;
+        let mut commands = Vec::new();
+        let mut copies = Vec::new();
+        for (index, remap) in (first..).zip(wave).filter(|(_, remap)| remap.pages > 0) {
+            let overlaps = remap.source.abs_diff(remap.target) < u64::from(remap.pages);
+            match remap.relocate || remap.atomic || overlaps || !can_copy {
+                true => commands.push(self.alone(index, remap)?),
+                false => copies.push((index, *remap)),
+            }
+        }
+        copies.sort_by_key(|(_, remap)| remap.target);
+        self.merge(&copies, &mut commands);
+        Ok(commands)
+    }
+
+    /// A remap as a vendor command of its own.
+    fn alone(&self, index: usize, remap: &DiskRemap) -> Result<Command, RemapAllError<ClientError>> {
+        let blocks = u32::try_from(self.blocks(remap.pages.into())).ok().filter(|blocks| *blocks < 1 << 28);
+        let too_long = RemapAllError { index, error: ClientError::TooLong(remap.pages) };
+        let nlb_z = blocks.ok_or(too_long)? - 1;
+
+        let mut sqe = self.rw(opcode::REMAP, self.blocks(remap.target), 0);
+        let cdw12 = RemapCdw12::new().with_nlb_z(nlb_z).with_relocate(remap.relocate).with_atomic(remap.atomic);
+        sqe.cdw12 = cdw12.into_bits();
+        let source = self.blocks(remap.source);
+        (sqe.cdw14, sqe.cdw15) = (source as u32, (source >> 32) as u32);
+        Ok(Command { sqe, ranges: Vec::new(), index, again: !remap.relocate })
+    }
+
+    /// Remaps in the order of their targets as Copy commands, neighbours in one.
+    fn merge(&self, copies: &[(usize, DiskRemap)], commands: &mut Vec<Command>) {
+        let namespace = self.namespace();
+        // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name), ranges of a command.
+        // Whole pages of them, so that no page is copied in parts.
+        let unit = self.blocks(1);
+        let whole = |blocks: u64| if blocks >= unit { blocks - blocks % unit } else { blocks.max(1) };
+        let range_max = whole(namespace.mssrl.into());
+        let command_max = whole(namespace.mcl.into());
+        let ranges_max = usize::from(namespace.msrc_z) + 1;
+
+        let mut taken = 0;
+        let mut next_target = None;
+        for (index, remap) in copies {
+            let (mut source, mut target) = (self.blocks(remap.source), self.blocks(remap.target));
+            let end = target + self.blocks(remap.pages.into());
+            while target < end {
+                let open = commands.last_mut().filter(|open| {
+                    next_target == Some(target) && open.ranges.len() < ranges_max && taken < command_max
+                });
+                let room = if open.is_some() { command_max - taken } else { command_max };
+                let count = (end - target).min(range_max).min(room);
+                let range = CopyRange::new(source, (count - 1) as u16);
+                match open {
+                    Some(open) => {
+                        open.ranges.push(range);
+                        open.index = open.index.min(*index);
+                        taken += count;
+                    }
+                    None => {
+                        let sqe = self.rw(opcode::COPY, target, 0);
+                        commands.push(Command { sqe, ranges: vec![range], index: *index, again: true });
+                        taken = count;
+                    }
+                }
+                (source, target) = (source + count, target + count);
+                next_target = Some(target);
+            }
+        }
+        for command in commands.iter_mut().filter(|command| !command.ranges.is_empty()) {
+            command.sqe.cdw12 = CopyCdw12::new().with_nr_z((command.ranges.len() - 1) as u8).into_bits();
+        }
+    }
+
+    /// Sends commands, as many at once as the queue holds.
+    fn send_wave(&mut self, commands: &[Command]) -> Result<(), RemapAllError<ClientError>> {
+        let depth = usize::from(self.options.entries).saturating_sub(1).max(1);
+        for together in commands.chunks(depth) {
+            let calls: Vec<Call<'_>> = together
+                .iter()
+                .map(|command| Call { sqe: command.sqe, send: command.ranges.as_bytes(), receive: 0 })
+                .collect();
+            let again = together.iter().all(|command| command.again);
+            let first = together.iter().map(|command| command.index).min().unwrap_or(0);
+            let answers = self.with(again, |_, io| io.calls(&calls));
+            let answers = answers.map_err(|error| RemapAllError { index: first, error })?;
+
+            let failed = together.iter().zip(&answers).filter(|(_, answer)| !answer.status.is_success());
+            if let Some((command, answer)) = failed.min_by_key(|(command, _)| command.index) {
+                let what = if command.ranges.is_empty() { "remap" } else { "copy" };
+                let error = ClientError::Status { what, status: answer.status };
+                return Err(RemapAllError { index: command.index, error });
+            }
+        }
+        Ok(())
+    }
+}
