@@ -1,0 +1,90 @@
+//! Why a store did not do something: each a sentence.
+//!
+//! Invariant: a user who reads the sentence knows what to do, or which page to look at.
+
+use std::error::Error;
+use std::io;
+
+/// Why a store did not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk, or the way to it.
+    #[error("{0}")]
+    Disk(Box<dyn Error + Send + Sync>),
+    /// The operating system.
+    #[error("{what}: {error}")]
+    System {
+        /// A path, or what was done.
+        what: String,
+        /// Its reason.
+        error: io::Error,
+    },
+    /// There is no volume where one was looked for.
+    #[error("there is no volume here: {0}")]
+    NoVolume(String),
+    /// Something is in the way of a new volume.
+    #[error("the disk is not blank: {0}; --force overwrites it")]
+    NotBlank(String),
+    /// A volume cannot be made like this.
+    #[error("{0}")]
+    BadShape(String),
+    /// Another process has the volume open.
+    #[error("the volume is in use by another process")]
+    InUse,
+    /// A page of the volume is not what was written.
+    #[error("{0}")]
+    Damaged(String),
+    /// No room.
+    #[error("the volume is full: {needed} pages are needed and {free} are free")]
+    Full {
+        /// Pages that the operation needs.
+        needed: u64,
+        /// Pages that no file has.
+        free: u64,
+    },
+    /// No more files.
+    #[error("the volume has {0} files and no room for another one; `volume create --files N` makes room for more")]
+    NoSlot(u32),
+    /// Too many extents.
+    #[error("{0} is in as many pieces as a file can be: export it, delete it and import it again")]
+    Fragmented(String),
+    /// No such file.
+    #[error("there is no file {0}")]
+    NotFound(String),
+    /// There is one already.
+    #[error("there is a file {0} already")]
+    Exists(String),
+    /// A name that cannot be.
+    #[error("{name:?} cannot be a file's name: {why}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The file of this handle has been deleted.
+    #[error("the file has been deleted since it was opened")]
+    Gone,
+    /// A range that cannot be.
+    #[error("bytes {offset} to {offset} + {bytes} are not in the file, which has {size} bytes")]
+    Range {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        bytes: u64,
+        /// Size of the file.
+        size: u64,
+    },
+}
+
+impl StoreError {
+    /// What a disk said.
+    pub(crate) fn disk(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Disk(Box::new(error))
+    }
+
+    /// What the system said, and of what.
+    pub(crate) fn system(what: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
+        Self::System { what: what.to_string(), error: error.into() }
+    }
+}

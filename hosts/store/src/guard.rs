@@ -1,0 +1,25 @@
+//! The flushes and trims that protect a volume, each with a switch: a test turns one off after the other and requires that
+//! power cuts are noticed.
+//!
+//! Absent: any other use.
+
+/// A step of a change of layout (`volume/change.rs` has their reasons).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Pages are trimmed before a file claims them.
+    TrimClaimed,
+    /// They are so durably before the claim.
+    FlushTrimmed,
+    /// A claim is durable before anything is written to its pages.
+    FlushClaimed,
+    /// A release of pages is durable before they are trimmed or claimed again.
+    FlushReleased,
+    /// A name is durable before its file is used.
+    FlushCreated,
+}
+
+impl Guard {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::TrimClaimed, Self::FlushTrimmed, Self::FlushClaimed, Self::FlushReleased, Self::FlushCreated];
+}

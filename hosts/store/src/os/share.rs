@@ -1,0 +1,199 @@
+//! Sharing by what the operating system has for it.
+//!
+//! `FICLONERANGE` comes first: it shares or says that it cannot (XFS and Btrfs share). Then, on files of a mount of this
+//! project's FUSE server only, `copy_file_range`, which is a Copy command of the device. On other file systems it is not
+//! used: it may write every byte and not say so, and what is counted as shared must be. What is left is read and written,
+//! and counted as copied.
+//!
+//! Invariant: one range after the other, as if read first. Absent: remembering which ranges could not be shared; the
+//! kernel says so without touching any data.
+
+use super::{Opened, PAGE, State};
+use crate::{Share, StoreError};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+/// Bytes that are copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+/// The type under which the kernel lists a mount of this project's server.
+const OUR_MOUNT: &str = "fuse.remap-ssd";
+
+/// What is known of file systems.
+#[derive(Default)]
+pub struct Sharing {
+    /// Whether a device number is that of a mount of ours.
+    ours: HashMap<u64, bool>,
+}
+
+impl Sharing {
+    fn is_ours(&mut self, file: &File) -> bool {
+        let Ok(dev) = file.metadata().map(|metadata| metadata.dev()) else { return false };
+        *self.ours.entry(dev).or_insert_with(|| {
+            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            mount_type(&mounts, rustix::fs::major(dev), rustix::fs::minor(dev)) == Some(OUR_MOUNT)
+        })
+    }
+}
+
+/// The file system type of a device number, in the text of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+fn mount_type(mounts: &str, major: u32, minor: u32) -> Option<&str> {
+    let device = format!("{major}:{minor}");
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&device))?;
+    line.split_once(" - ")?.1.split(' ').next()
+}
+
+/// Ranges of two files that follow each other in both, in one.
+pub fn merged(shares: &[Share]) -> impl Iterator<Item = Share> {
+    let mut merged: Vec<Share> = Vec::new();
+    for share in shares.iter().filter(|share| share.bytes > 0) {
+        match merged.last_mut() {
+            Some(last)
+                if (last.from, last.to) == (share.from, share.to)
+                    && share.from != share.to
+                    && last.from_offset.checked_add(last.bytes) == Some(share.from_offset)
+                    && last.to_offset.checked_add(last.bytes) == Some(share.to_offset) =>
+            {
+                last.bytes += share.bytes;
+            }
+            _ => merged.push(*share),
+        }
+    }
+    merged.into_iter()
+}
+
+impl State {
+    /// Shares one range, or copies it.
+    pub fn share(&mut self, share: &Share) -> Result<(), StoreError> {
+        let Share { from_offset, to_offset, bytes, .. } = *share;
+        let (from, to) = (self.opened(share.from)?, self.opened(share.to)?);
+        let size = from.size()?;
+        if from_offset.checked_add(bytes).is_none_or(|end| end > size) {
+            return Err(StoreError::Range { offset: from_offset, bytes, size });
+        }
+        if to_offset.checked_add(bytes).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(StoreError::Range { offset: to_offset, bytes, size: to.size()? });
+        }
+        let overlap = share.from == share.to && from_offset.abs_diff(to_offset) < bytes;
+        if from_offset % PAGE != to_offset % PAGE || overlap {
+            let why = || format!("the ranges overlap, or are not aligned to {PAGE} bytes in the same way");
+            return self.copy(&from, &to, share, why);
+        }
+
+        let head = (from_offset.next_multiple_of(PAGE) - from_offset).min(bytes);
+        let whole = (bytes - head) / PAGE * PAGE;
+        let part =
+            |at: u64, bytes: u64| Share { from_offset: from_offset + at, to_offset: to_offset + at, bytes, ..*share };
+        let why = || format!("a part of a page of {PAGE} bytes cannot be shared");
+        self.copy(&from, &to, &part(0, head), why)?;
+        self.share_pages(&from, &to, &part(head, whole))?;
+        self.copy(&from, &to, &part(head + whole, bytes - head - whole), why)
+    }
+
+    fn share_pages(&mut self, from: &Opened, to: &Opened, share: &Share) -> Result<(), StoreError> {
+        if share.bytes == 0 {
+            return Ok(());
+        }
+        let refused = match clone_range(&from.file, &to.file, share) {
+            Ok(()) => {
+                self.statistics.pages_shared += share.bytes / PAGE;
+                return Ok(());
+            }
+            Err(error @ (Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::INVAL | Errno::NOSYS)) => error,
+            Err(error) => return Err(to.failed(error)),
+        };
+        if self.sharing.is_ours(&from.file) && self.sharing.is_ours(&to.file) {
+            let done = copy_file_range(&from.file, &to.file, share).map_err(|error| to.failed(error))?;
+            if done == share.bytes {
+                self.statistics.pages_shared += done / PAGE;
+                return Ok(());
+            }
+        }
+        self.copy(from, to, share, || format!("the file system cannot share: {}", std::io::Error::from(refused)))
+    }
+
+    fn copy(
+        &mut self,
+        from: &Opened,
+        to: &Opened,
+        share: &Share,
+        why: impl FnOnce() -> String,
+    ) -> Result<(), StoreError> {
+        // What overlaps is read as a whole first.
+        let overlap = share.from == share.to && share.from_offset.abs_diff(share.to_offset) < share.bytes;
+        let step = if overlap { share.bytes } else { share.bytes.min(COPY_BYTES) };
+        let mut buffer = vec![0; step as usize];
+        let mut done = 0;
+        while done < share.bytes {
+            let bytes = &mut buffer[..step.min(share.bytes - done) as usize];
+            let read = from.read(share.from_offset + done, bytes)?;
+            if read < bytes.len() {
+                return Err(StoreError::Range { offset: share.from_offset, bytes: share.bytes, size: from.size()? });
+            }
+            to.write(share.to_offset + done, bytes)?;
+            done += read as u64;
+        }
+        let pages = (share.to_offset + share.bytes).div_ceil(PAGE) - share.to_offset / PAGE;
+        self.statistics.copied(if share.bytes == 0 { 0 } else { pages }, why);
+        Ok(())
+    }
+}
+
+/// The kernel's `struct file_clone_range` (ioctl_ficlonerange(2)).
+#[repr(C)]
+struct FileCloneRange {
+    src_fd: i64,
+    src_offset: u64,
+    src_length: u64,
+    dest_offset: u64,
+}
+
+const FICLONERANGE: rustix::ioctl::Opcode = rustix::ioctl::opcode::write::<FileCloneRange>(0x94, 13);
+
+/// Shares a range, or changes nothing.
+fn clone_range(from: &File, to: &File, share: &Share) -> Result<(), Errno> {
+    let range = FileCloneRange {
+        src_fd: from.as_raw_fd().into(),
+        src_offset: share.from_offset,
+        src_length: share.bytes,
+        dest_offset: share.to_offset,
+    };
+    // SAFETY: the opcode is FICLONERANGE, whose argument is a pointer to `struct file_clone_range`, which the kernel reads
+    // during the call and does not change; `FileCloneRange` has its layout. The descriptor in it is open: `from` is borrowed.
+    unsafe { rustix::ioctl::ioctl(to, rustix::ioctl::Setter::<FICLONERANGE, FileCloneRange>::new(range)) }
+}
+
+/// Has the file system copy a range; answers how many bytes of it were done.
+fn copy_file_range(from: &File, to: &File, share: &Share) -> Result<u64, Errno> {
+    let mut done = 0;
+    while done < share.bytes {
+        let (mut source, mut target) = (share.from_offset + done, share.to_offset + done);
+        let left = (share.bytes - done).min(1 << 30) as usize;
+        match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), left) {
+            Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::XDEV | Errno::INVAL) => break,
+            Ok(bytes) => done += bytes as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_of_ours_is_told_by_its_device_number() {
+        let mounts = "\
+29 1 0:26 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+83 29 0:52 / /mnt/ours rw,nosuid shared:44 - fuse.remap-ssd remap-ssd rw,user_id=0
+84 29 0:53 / /mnt/other rw shared:45 - fuse.sshfs host: rw
+";
+        assert_eq!(mount_type(mounts, 0, 52), Some(OUR_MOUNT));
+        assert_eq!(mount_type(mounts, 0, 53), Some("fuse.sshfs"));
+        assert_eq!(mount_type(mounts, 0, 5), None);
+    }
+}

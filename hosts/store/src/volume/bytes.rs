@@ -1,0 +1,206 @@
+//! Bytes of files to pages of the disk and back.
+//!
+//! Invariants: bytes behind the end of a file are never shown, whatever the page holds there: a page that is written in part
+//! takes only the bytes before the end from the disk, and a gap between the old end and what is written is zeroed,
+//! durably, before the file is longer. A read that another process's change of the layout overtook is done again.
+//!
+//! Readers take no lock. Before a read the generation is looked at, and afterwards again: pages that a file releases are not
+//! claimed by another one before the generation has changed (`change.rs`), so if it has not, or if the file still has those
+//! pages, what was read was the file's. Writers of one file take turns with whoever cuts it off (see `Store`).
+
+use super::change::pages_of;
+use super::format::Page;
+use super::space::{self, Extent};
+use super::state::State;
+use crate::{FileId, StoreError};
+use remap_ssd_device::Disk;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+pub const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Bytes of a file, page by page: the pages that are wholly in a range, and the parts of pages before and behind.
+struct Parts {
+    /// Bytes of a first page that is not whole.
+    head: usize,
+    /// Whole pages.
+    pages: u64,
+    /// Bytes of a last page that is not whole.
+    tail: usize,
+}
+
+impl Parts {
+    fn of(offset: u64, bytes: usize) -> Self {
+        let before = (offset % PAGE) as usize;
+        let head = if before == 0 { 0 } else { (PAGE_BYTES - before).min(bytes) };
+        let rest = bytes - head;
+        Self { head, pages: (rest / PAGE_BYTES) as u64, tail: rest % PAGE_BYTES }
+    }
+}
+
+impl<D: Disk> State<D> {
+    /// Where pages of a file are; they must be allocated.
+    pub fn places(&mut self, file: FileId, first: u64, pages: u64) -> Result<Vec<Extent>, StoreError> {
+        let inode = self.inode(file)?;
+        let size = inode.capacity() * PAGE;
+        // Only a writer who did not wait for its turn can meet a file that has been cut off since it looked.
+        let cut_off = StoreError::Range { offset: first * PAGE, bytes: pages * PAGE, size };
+        space::pieces(&inode.extents, first, pages).ok_or(cut_off)
+    }
+
+    /// Reads bytes up to the end of the file.
+    pub fn read(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        loop {
+            let size = self.size(file)?;
+            let bytes = (size.saturating_sub(offset)).min(into.len() as u64) as usize;
+            if bytes == 0 {
+                return Ok(0);
+            }
+            let first = offset / PAGE;
+            let pages = pages_of(offset + bytes as u64) - first;
+            let generation = self.generation()?;
+            let Some(places) = space::pieces(&self.inode(file)?.extents, first, pages) else {
+                continue; // Cut off in this moment.
+            };
+            self.read_places(&places, offset, &mut into[..bytes])?;
+
+            let unchanged = self.generation()? == generation;
+            if unchanged || self.has(file, first, &places)? {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// Whether a file has these pages from its page `first` on.
+    fn has(&mut self, file: FileId, first: u64, places: &[Extent]) -> Result<bool, StoreError> {
+        let pages = places.iter().map(|place| place.pages).sum();
+        let now = space::pieces(&self.inode(file)?.extents, first, pages);
+        Ok(now.is_some_and(|now| now == places))
+    }
+
+    fn read_places(&mut self, places: &[Extent], offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        let mut skip = (offset % PAGE) as usize;
+        let mut done = 0;
+        for place in places {
+            let bytes = (place.pages as usize * PAGE_BYTES - skip).min(into.len() - done);
+            let out = &mut into[done..done + bytes];
+            if skip == 0 && bytes.is_multiple_of(PAGE_BYTES) {
+                self.disk.read(place.first, out).map_err(StoreError::disk)?;
+            } else {
+                let mut whole = vec![0; (skip + bytes).next_multiple_of(PAGE_BYTES)];
+                self.disk.read(place.first, &mut whole).map_err(StoreError::disk)?;
+                out.copy_from_slice(&whole[skip..skip + bytes]);
+            }
+            done += bytes;
+            skip = 0;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes; the file becomes longer if need be.
+    pub fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = self.reach(file, offset, data.len() as u64)?;
+        let size = self.size(file)?;
+        let parts = Parts::of(offset, data.len());
+        let (head, rest) = data.split_at(parts.head);
+        let (middle, tail) = rest.split_at(parts.pages as usize * PAGE_BYTES);
+
+        self.write_part(file, size, offset, head)?;
+        let mut middle_left = middle;
+        for place in self.places(file, (offset + parts.head as u64) / PAGE, parts.pages)? {
+            let (now, later) = middle_left.split_at(place.pages as usize * PAGE_BYTES);
+            self.disk.write(place.first, now).map_err(StoreError::disk)?;
+            self.statistics.pages_written += place.pages;
+            middle_left = later;
+        }
+        self.write_part(file, size, offset + (data.len() - parts.tail) as u64, tail)?;
+
+        if end > size {
+            self.coordination.set_size(file.slot, file.birth, end)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a file has pages for a range, and that there is no gap in front of it. Answers the range's end.
+    pub fn reach(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<u64, StoreError> {
+        let size = self.size(file)?;
+        let too_far = StoreError::Range { offset, bytes, size };
+        let end = offset.checked_add(bytes).filter(|end| *end <= i64::MAX as u64).ok_or(too_far)?;
+        if pages_of(end) > self.inode(file)?.capacity() {
+            self.claim(file, pages_of(end))?;
+        }
+        if offset > size {
+            self.lengthen(file, size, offset)?;
+        }
+        Ok(end)
+    }
+
+    /// Zeroes what is between the end and a new end: 1. zeroes  2. flush  3. the size. Cut before 3: the file ends where it did.
+    fn lengthen(&mut self, file: FileId, size: u64, to: u64) -> Result<(), StoreError> {
+        self.zero(file, size, size, to - size)?;
+        self.flush()?;
+        self.coordination.set_size(file.slot, file.birth, to)
+    }
+
+    /// Makes a file longer or shorter.
+    pub fn set_size(&mut self, file: FileId, to: u64) -> Result<(), StoreError> {
+        let size = self.size(file)?;
+        if to >= size {
+            return self.reach(file, to, 0).map(drop);
+        }
+        self.cut_off(file, to)?;
+        // Nothing may show again when the file grows. That is seen to then, too; this is for a file whose end is open.
+        let in_page = to.next_multiple_of(PAGE) - to;
+        self.zero(file, to, to, in_page)
+    }
+
+    /// Turns bytes before the end into zeroes.
+    pub fn discard(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        let size = self.size(file)?;
+        let end = offset.saturating_add(bytes).min(size);
+        if offset >= end {
+            return Ok(());
+        }
+        // The last page has nothing that is needed behind the end.
+        let end = if end == size { end.next_multiple_of(PAGE) } else { end };
+        self.zero(file, size, offset, end - offset)
+    }
+
+    /// Zeroes a range of allocated pages, in a file of `size` bytes: whole pages are trimmed.
+    fn zero(&mut self, file: FileId, size: u64, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        let head = (offset.next_multiple_of(PAGE) - offset).min(bytes) as usize;
+        self.write_part(file, size, offset, &[0; PAGE_BYTES][..head])?;
+        let rest = bytes - head as u64;
+        for place in self.places(file, (offset + head as u64) / PAGE, rest / PAGE)? {
+            self.disk.trim(place.first, place.pages).map_err(StoreError::disk)?;
+            self.statistics.pages_discarded += place.pages;
+        }
+        let tail = (rest % PAGE) as usize;
+        self.write_part(file, size, offset + bytes - tail as u64, &[0; PAGE_BYTES][..tail])
+    }
+
+    /// Writes a part of one page of a file of `size` bytes.
+    fn write_part(&mut self, file: FileId, size: u64, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (number, at) = (offset / PAGE, (offset % PAGE) as usize);
+        assert!(at + data.len() <= PAGE_BYTES, "a part of one page");
+        let place = self.places(file, number, 1)?[0].first;
+        let valid = size.saturating_sub(number * PAGE).min(PAGE) as usize;
+
+        let mut page: Page = [0; PAGE_BYTES];
+        // Nothing of the page is needed if what is valid of it is overwritten.
+        if at > 0 && valid > 0 || valid > at + data.len() {
+            self.disk.read(place, &mut page).map_err(StoreError::disk)?;
+            self.statistics.pages_read_to_write += 1;
+            page[valid..].fill(0);
+        }
+        page[at..at + data.len()].copy_from_slice(data);
+        self.disk.write(place, &page).map_err(StoreError::disk)?;
+        self.statistics.pages_written += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! Changes of a volume's layout: which files there are, and which pages they claim.
+//!
+//! All happen under the lock of the volume, and each is one page written (or trimmed) in the table: that write is its
+//! commit. The medium keeps a page old or new, and loses any subset of what was not flushed. The arguments:
+//!
+//! *Layout is durable when the lock is given back.* Each change ends with a flush. So nothing that any process
+//! remembers is undone by a power cut of the device, and a slot or page that looks free is free for good. A process that
+//! dies inside a change leaves the generation odd; the next one to get the lock flushes before it looks (`locked`).
+//!
+//! *Create*: 1. the record, with a name that no record has, in a free slot  2. flush. Cut before the end of 2: the file is
+//! there or not. The slot and the name were free durably, so that nothing is lost and no name is there twice.
+//!
+//! *Claim*: 1. trim of the pages  2. flush  3. the record, with the pages  4. flush. Cut before 3: they are still
+//! free, and nobody needs what they held. Cut in 3 or 4: the file has them or not; if it has, they are zeroes because of 2, and no
+//! other file's old bytes. After 4 they may be written.
+//!
+//! *Release* (a file is cut off or deleted): 1. the record without the pages, or no record  2. flush  3. trim of the
+//! pages. Cut before the end of 2: the file has its pages or not, and they hold what they held, since nobody claims or
+//! trims them before 2. Cut in 3: they are free, whatever they hold; who claims them trims them again.
+//!
+//! *Rename*: 1. the record with the new name, which no record has  2. flush. One name or the other.
+//!
+//! *Size* (at a sync, if the file has grown): the record with the new size, together with the data; then the flush. Cut
+//! before its end: the old size, or the new one with pages that are old (zeroes, because of claim's 2) or new. The
+//! generation stays: nobody else's knowledge becomes wrong.
+
+use super::format::{EXTENTS_MAX, Inode};
+use super::space;
+use super::state::State;
+use super::table::Content;
+use crate::guard::Guard;
+use crate::{FileId, StoreError};
+use remap_ssd_device::Disk;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use std::time::Duration;
+
+/// How long commands of a process that died may still be executed by the server whose connection it had. Its sockets are
+/// closed when it dies, and what they had delivered is executed at once; this is thousands of times as long.
+const LAST_COMMANDS: Duration = Duration::from_millis(200);
+
+/// Pages that `bytes` take.
+pub fn pages_of(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE_BYTES as u64)
+}
+
+impl<D: Disk> State<D> {
+    /// Runs with the lock of the volume, and with a table that is as the disk is.
+    pub fn locked<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, StoreError>) -> Result<R, StoreError> {
+        if !self.coordination.lock()? {
+            self.table.forget();
+        }
+        let result = self.settle().and_then(|()| work(self));
+        self.coordination.unlock();
+        result
+    }
+
+    /// Makes the present layout durable if somebody may have left it otherwise, and reads it.
+    fn settle(&mut self) -> Result<(), StoreError> {
+        let generation = self.generation()?;
+        let died = generation % 2 == 1;
+        if died || generation == 0 {
+            if died && self.coordination.others_may_have_died() {
+                std::thread::sleep(LAST_COMMANDS);
+            }
+            self.flush()?;
+            self.table.forget();
+            self.coordination.set_generation(generation + 2 - generation % 2)?;
+        }
+        self.load()
+    }
+
+    /// From here on others must not believe what they remember.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        let generation = self.generation()?;
+        assert!(generation.is_multiple_of(2), "one change at a time, in a settled volume");
+        self.coordination.set_generation(generation + 1)?;
+        self.table.move_on(generation, generation + 1);
+        Ok(())
+    }
+
+    /// The change is durable, and others can read it.
+    fn end(&mut self) -> Result<(), StoreError> {
+        let generation = self.generation()?;
+        self.coordination.set_generation(generation + 1)?;
+        self.table.move_on(generation, generation + 1);
+        Ok(())
+    }
+
+    /// Writes a record.
+    fn put(&mut self, slot: u32, inode: Inode) -> Result<(), StoreError> {
+        let page = inode.encode(&self.superblock, slot);
+        // What is on the disk is unknown until the write has been answered.
+        self.table.forget_slot(slot);
+        self.disk.write(self.superblock.page_of(slot), &page).map_err(StoreError::disk)?;
+        self.statistics.pages_metadata += 1;
+        let generation = self.generation()?;
+        self.table.set(slot, Content::File(inode), generation);
+        Ok(())
+    }
+
+    fn flush_for(&mut self, guard: Guard) -> Result<(), StoreError> {
+        if self.without == Some(guard) { Ok(()) } else { self.flush() }
+    }
+
+    /// Makes an empty file of a name that no file has. The lock must be held.
+    pub fn create(&mut self, name: &str, open_end: bool) -> Result<FileId, StoreError> {
+        self.table.free_runs(&self.superblock)?; // With a damaged record nobody knows which names there are.
+        let slot = self.table.free_slot().ok_or(StoreError::NoSlot(self.superblock.slots))?;
+        let inode = Inode { name: name.into(), birth: random(), size: 0, open_end, extents: Vec::new() };
+        let birth = inode.birth;
+
+        self.begin()?;
+        self.coordination.set_size(slot, birth, 0)?;
+        self.put(slot, inode)?;
+        self.flush_for(Guard::FlushCreated)?;
+        self.end()?;
+        Ok(FileId { slot, birth })
+    }
+
+    /// Gives a file at least as many pages as `pages`.
+    pub fn claim(&mut self, file: FileId, pages: u64) -> Result<(), StoreError> {
+        self.locked(|state| {
+            let mut inode = state.inode(file)?.clone();
+            let capacity = inode.capacity();
+            let Some(needed) = pages.checked_sub(capacity).filter(|needed| *needed > 0) else {
+                return Ok(()); // Another process was faster.
+            };
+
+            let runs = state.table.free_runs(&state.superblock)?;
+            let free = runs.iter().map(|run| run.pages).sum();
+            let wanted = space::wish(capacity, needed, free);
+            let after = inode.extents.last().map(|extent| extent.end());
+            let more = space::choose(runs, after, wanted, needed).ok_or(StoreError::Full { needed, free })?;
+            inode.extents = space::joined(&inode.extents, &more);
+            if inode.extents.len() > EXTENTS_MAX {
+                return Err(StoreError::Fragmented(inode.name));
+            }
+            inode.size = state.size(file)?;
+
+            state.begin()?;
+            if state.without != Some(Guard::TrimClaimed) {
+                for extent in &more {
+                    state.disk.trim(extent.first, extent.pages).map_err(StoreError::disk)?;
+                }
+            }
+            state.flush_for(Guard::FlushTrimmed)?;
+            state.put(file.slot, inode)?;
+            state.flush_for(Guard::FlushClaimed)?;
+            state.end()
+        })
+    }
+
+    /// Cuts a file off at `size`, which is less than it has.
+    pub fn cut_off(&mut self, file: FileId, size: u64) -> Result<(), StoreError> {
+        self.locked(|state| {
+            let mut inode = state.inode(file)?.clone();
+            let (kept, released) = space::split(&inode.extents, pages_of(size));
+            if released.is_empty() {
+                return state.coordination.set_size(file.slot, file.birth, size);
+            }
+            (inode.extents, inode.size) = (kept, size);
+
+            state.begin()?;
+            // If this process dies before the record is written, the file is cut off all the same, and keeps the pages.
+            state.coordination.set_size(file.slot, file.birth, size)?;
+            state.put(file.slot, inode)?;
+            state.flush_for(Guard::FlushReleased)?;
+            for extent in &released {
+                state.disk.trim(extent.first, extent.pages).map_err(StoreError::disk)?;
+            }
+            state.end()
+        })
+    }
+
+    /// Deletes a file.
+    pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
+        self.locked(|state| {
+            let found = state.table.find(name).map(|(slot, inode)| (slot, inode.clone()));
+            let (slot, inode) = found.ok_or_else(|| StoreError::NotFound(name.into()))?;
+
+            state.begin()?;
+            state.table.forget_slot(slot);
+            state.disk.trim(state.superblock.page_of(slot), 1).map_err(StoreError::disk)?;
+            state.flush_for(Guard::FlushReleased)?;
+            for extent in &inode.extents {
+                state.disk.trim(extent.first, extent.pages).map_err(StoreError::disk)?;
+            }
+            state.end()
+        })
+    }
+
+    /// Gives a file a new name that no file has.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.locked(|state| {
+            if from != to && state.table.find(to).is_some() {
+                return Err(StoreError::Exists(to.into()));
+            }
+            state.table.free_runs(&state.superblock)?;
+            let found = state.table.find(from).map(|(slot, inode)| (slot, inode.clone()));
+            let (slot, inode) = found.ok_or_else(|| StoreError::NotFound(from.into()))?;
+            let size = state.size(FileId { slot, birth: inode.birth })?;
+
+            state.begin()?;
+            state.put(slot, Inode { name: to.into(), size, ..inode })?;
+            state.flush_for(Guard::FlushCreated)?;
+            state.end()
+        })
+    }
+
+    /// Writes the size of a file into its record, if it is kept there and has changed. The flush is the caller's.
+    pub fn record_size(&mut self, file: FileId) -> Result<(), StoreError> {
+        let changed = |state: &mut Self| -> Result<bool, StoreError> {
+            let size = state.size(file)?;
+            let inode = state.inode(file)?;
+            Ok(!inode.open_end && inode.size != size)
+        };
+        if !changed(self)? {
+            return Ok(());
+        }
+        self.locked(|state| {
+            if !changed(state)? {
+                return Ok(());
+            }
+            let size = state.size(file)?;
+            let inode = Inode { size, ..state.inode(file)?.clone() };
+            state.put(file.slot, inode)
+        })
+    }
+}
+
+/// A number that no file has had.
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // The kernel has randomness from early in its start on; an interrupted call is repeated.
+    while rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {}
+    u64::from_le_bytes(bytes)
+}

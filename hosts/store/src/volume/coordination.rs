@@ -1,0 +1,294 @@
+//! How processes on one machine use one volume together: a small local file for each volume.
+//!
+//! ```text
+//! bytes 0-7            generation of the layout; odd while it is being changed; 0 if nobody has used the volume yet
+//! bytes 8-43           the kernel's boot_id: what is of an earlier start of the machine does not count
+//! 4096 + 16 x slot     birth and size of the slot's file, as they are now
+//! UUID, UUID.use       locked for changes of the layout; locked (shared) for as long as a volume is open
+//! ```
+//!
+//! The file is only about what processes have in memory; nothing in it has to survive the machine, and a volume is whole
+//! without it. Sizes are here since a file may grow without a record being written (that is for the next sync), and other
+//! processes must see it at once.
+//!
+//! Invariants: who changes the layout holds the lock and makes the generation odd first; so a process that dies in between
+//! leaves it odd, and the next one to get the lock knows. The path follows from the user and the volume alone: processes
+//! that a shell, `cron` and a service start do not agree on `XDG_RUNTIME_DIR`, and two files would mean two owners of
+//! one page. Files that belong to others, and links, are refused. If somebody deletes the file, its users notice
+//! and forget what they have in memory.
+//!
+//! Absent: protection from other machines, other users, and processes that see another `/tmp`: these must not use a
+//! volume at the same time.
+
+use crate::StoreError;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+
+const BOOT_AT: u64 = 8;
+const SIZES_AT: u64 = 4096;
+const SIZE_BYTES: u64 = 16;
+
+/// Who may use a volume at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Processes {
+    /// Only this one: the disk is its own.
+    One,
+    /// Several on this machine, by means of files in this folder.
+    Several(PathBuf),
+}
+
+impl Processes {
+    /// Several, in the folder that all processes of this user on this machine find: `/tmp/remap-ssd-UID`.
+    pub fn local() -> Self {
+        Self::Several(PathBuf::from(format!("/tmp/remap-ssd-{}", rustix::process::geteuid().as_raw())))
+    }
+}
+
+/// The file, or its place in memory if there is one process only.
+pub enum Coordination {
+    /// One process.
+    Alone {
+        /// As the file's.
+        generation: u64,
+        /// Birth and size by slot.
+        sizes: HashMap<u32, (u64, u64)>,
+    },
+    /// Several.
+    Shared(Shared),
+}
+
+/// The open files.
+pub struct Shared {
+    path: PathBuf,
+    file: File,
+    _in_use: File,
+}
+
+impl Coordination {
+    /// Joins those who use the volume `uuid`.
+    pub fn join(processes: &Processes, uuid: &str) -> Result<Self, StoreError> {
+        let Processes::Several(dir) = processes else {
+            return Ok(Self::Alone { generation: 0, sizes: HashMap::new() });
+        };
+        let in_use = open_file(dir, &format!("{uuid}.use"))?;
+        match in_use.try_lock_shared() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => return Err(StoreError::InUse),
+            Err(std::fs::TryLockError::Error(error)) => return Err(StoreError::system(dir.display(), error)),
+        }
+        Ok(Self::Shared(Shared { path: dir.join(uuid), file: open_present(dir, uuid)?, _in_use: in_use }))
+    }
+
+    /// Whether nobody has the volume open; for as long as the answer is kept, nobody can open it.
+    pub fn reserve(processes: &Processes, uuid: &str) -> Result<Option<File>, StoreError> {
+        let Processes::Several(dir) = processes else { return Ok(None) };
+        let in_use = open_file(dir, &format!("{uuid}.use"))?;
+        match in_use.try_lock() {
+            Ok(()) => Ok(Some(in_use)),
+            Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::InUse),
+            Err(std::fs::TryLockError::Error(error)) => Err(StoreError::system(dir.display(), error)),
+        }
+    }
+
+    /// The generation of the layout; `None` if the file is not the one it was, so that nothing remembered counts.
+    pub fn generation(&mut self) -> Result<Option<u64>, StoreError> {
+        match self {
+            Self::Alone { generation, .. } => Ok(Some(*generation)),
+            Self::Shared(shared) => {
+                let stat = rustix::fs::fstat(&shared.file).map_err(|error| shared.failed(error))?;
+                if stat.st_nlink == 0 {
+                    shared.reopen()?;
+                    return Ok(None);
+                }
+                let mut word = [0; 8];
+                let read = shared.file.read_at(&mut word, 0).map_err(|error| shared.failed(error))?;
+                Ok(Some(if read == 8 { u64::from_le_bytes(word) } else { 0 }))
+            }
+        }
+    }
+
+    /// Changes the generation. The lock must be held.
+    pub fn set_generation(&mut self, to: u64) -> Result<(), StoreError> {
+        match self {
+            Self::Alone { generation, .. } => *generation = to,
+            Self::Shared(shared) => {
+                shared.file.write_all_at(&to.to_le_bytes(), 0).map_err(|error| shared.failed(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The present size of a file, if somebody has changed it since the machine was started.
+    pub fn size(&self, slot: u32, birth: u64) -> Result<Option<u64>, StoreError> {
+        let known = match self {
+            Self::Alone { sizes, .. } => sizes.get(&slot).copied(),
+            Self::Shared(shared) => {
+                let mut words = [0; SIZE_BYTES as usize];
+                let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
+                let read = shared.file.read_at(&mut words, at).map_err(|error| shared.failed(error))?;
+                let [birth, size] =
+                    [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+                (read == words.len()).then_some((birth, size))
+            }
+        };
+        Ok(known.filter(|(of, _)| *of == birth).map(|(_, size)| size))
+    }
+
+    /// Notes the present size of a file.
+    pub fn set_size(&mut self, slot: u32, birth: u64, size: u64) -> Result<(), StoreError> {
+        match self {
+            Self::Alone { sizes, .. } => {
+                sizes.insert(slot, (birth, size));
+            }
+            Self::Shared(shared) => {
+                let mut words = [0; SIZE_BYTES as usize];
+                words[..8].copy_from_slice(&birth.to_le_bytes());
+                words[8..].copy_from_slice(&size.to_le_bytes());
+                let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
+                shared.file.write_all_at(&words, at).map_err(|error| shared.failed(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the lock. `false` if the file is not the one it was.
+    pub fn lock(&mut self) -> Result<bool, StoreError> {
+        let Self::Shared(shared) = self else { return Ok(true) };
+        let mut same = true;
+        loop {
+            shared.file.lock().map_err(|error| shared.failed(error))?;
+            // Whoever deleted it while we waited has left us a lock that nobody else will ask for.
+            let stat = rustix::fs::fstat(&shared.file).map_err(|error| shared.failed(error))?;
+            if stat.st_nlink > 0 {
+                return Ok(same);
+            }
+            shared.reopen()?;
+            same = false;
+        }
+    }
+
+    /// Gives the lock back.
+    pub fn unlock(&mut self) {
+        if let Self::Shared(shared) = self {
+            // It also ends with the file; there is nothing to do if it cannot be given back earlier.
+            let _ = shared.file.unlock();
+        }
+    }
+
+    /// Whether commands of another process that died may still be under way to the disk.
+    pub fn others_may_have_died(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+}
+
+impl Shared {
+    fn failed(&self, error: impl Into<std::io::Error>) -> StoreError {
+        StoreError::system(self.path.display(), error)
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        let (dir, name) = (self.path.parent().unwrap_or(Path::new("/")), self.path.file_name().unwrap_or_default());
+        self.file = open_present(dir, &name.to_string_lossy())?;
+        Ok(())
+    }
+}
+
+/// Opens or makes the file of a volume. One that an earlier start of the machine has left is emptied: its sizes may be
+/// of data that the machine's crash took away.
+fn open_present(dir: &Path, name: &str) -> Result<File, StoreError> {
+    let file = open_file(dir, name)?;
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = boot.trim_ascii();
+    let prepare = || {
+        file.lock()?;
+        let mut known = vec![0; boot.len()];
+        let read = file.read_at(&mut known, BOOT_AT)?;
+        if known[..read] != *boot {
+            file.set_len(0)?;
+            file.write_all_at(boot, BOOT_AT)?;
+        }
+        file.unlock()
+    };
+    prepare().map_err(|error| StoreError::system(dir.join(name).display(), error))?;
+    Ok(file)
+}
+
+/// Opens or makes a file of ours in a folder of ours; links, and what others own, are refused.
+fn open_file(dir: &Path, name: &str) -> Result<File, StoreError> {
+    let failed = |error: std::io::Error| StoreError::system(dir.display(), error);
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(CWD, dir, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let stat = rustix::fs::fstat(&folder).map_err(|error| failed(error.into()))?;
+    let own = stat.st_uid == rustix::process::geteuid().as_raw();
+    if !own || stat.st_mode & 0o022 != 0 {
+        return Err(failed(std::io::Error::other("this folder is not ours alone: others could put files there")));
+    }
+
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&folder, name, flags, Mode::RUSR | Mode::WUSR);
+    let file = file.map_err(|error| StoreError::system(dir.join(name).display(), error))?;
+    let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(StoreError::system(dir.join(name).display(), std::io::Error::other("it is no file")));
+    }
+    Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_the_folder_or_the_file_is_not_followed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (ours, other) = (dir.path().join("ours"), dir.path().join("other"));
+        open_file(&ours, "volume").expect("possible");
+        std::os::unix::fs::symlink(&ours, &other).expect("possible");
+        assert!(open_file(&other, "volume").is_err());
+        std::os::unix::fs::symlink(ours.join("volume"), ours.join("link")).expect("possible");
+        assert!(open_file(&ours, "link").is_err());
+        std::fs::set_permissions(&ours, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("possible");
+        assert!(open_file(&ours, "volume").expect_err("anybody may write here").to_string().contains("ours alone"));
+    }
+
+    #[test]
+    fn what_an_earlier_start_of_the_machine_left_does_not_count() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume").expect("possible");
+        let mut first = join();
+        first.set_generation(6).expect("possible");
+        first.set_size(3, 77, 4097).expect("possible");
+        assert_eq!(join().size(3, 77).expect("possible"), Some(4097));
+        drop(first);
+        let file = File::options().write(true).open(dir.path().join("volume")).expect("it is there");
+        file.write_all_at(b"another boot", BOOT_AT).expect("possible");
+        let mut later = join();
+        assert_eq!(later.size(3, 77).expect("possible"), None);
+        assert_eq!(later.generation().expect("possible"), Some(0));
+    }
+
+    #[test]
+    fn a_file_that_somebody_deletes_is_noticed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume").expect("possible");
+        // The folder of `tempfile` is ours alone.
+        let mut first = join();
+        first.set_generation(6).expect("possible");
+        first.set_size(3, 77, 4097).expect("possible");
+        std::fs::remove_file(dir.path().join("volume")).expect("it is there");
+        assert_eq!(first.generation().expect("possible"), None);
+        let mut second = join();
+        assert_eq!(second.generation().expect("possible"), Some(0));
+        assert_eq!(second.size(3, 77).expect("possible"), None);
+        second.set_generation(2).expect("possible");
+        assert_eq!(first.generation().expect("possible"), Some(2));
+    }
+}

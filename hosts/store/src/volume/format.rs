@@ -1,0 +1,243 @@
+//! The records of a volume: two superblocks, and a page for each file. FORMAT.md draws them, in section "Volumes".
+//!
+//! Invariants: a record is one page, which the device keeps old or new; a page of zeroes is no record; the checksum of a
+//! file's record covers the volume and the slot it is for, so that a page that got to another place is not believed.
+//! Absent: when they are written (`change.rs`).
+
+use super::space::Extent;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A page of bytes.
+pub type Page = [u8; PAGE_BYTES];
+
+const MAGIC: [u8; 8] = *b"RMPVOLUM";
+const VERSION: u32 = 1;
+/// Superblocks: pages 0 and 1.
+pub const SUPERBLOCKS: u64 = 2;
+/// Files that a volume has room for at most, and unless it is told otherwise.
+pub const SLOTS_MAX: u32 = 65_536;
+/// See `SLOTS_MAX`.
+pub const SLOTS_DEFAULT: u32 = 256;
+/// Bytes of a name.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Extents of a file.
+pub const EXTENTS_MAX: usize = 238;
+
+/// What a volume is; does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Its name among volumes.
+    pub uuid: [u8; 16],
+    /// Pages, from page 0 of the disk on.
+    pub pages: u64,
+    /// Files that it has room for.
+    pub slots: u32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct SuperblockRecord {
+    magic: [u8; 8],
+    /// CRC-32C of everything behind it.
+    crc: U32,
+    version: U32,
+    uuid: [u8; 16],
+    pages: U64,
+    slots: U32,
+    zeroes: [u8; PAGE_BYTES - 44],
+}
+
+const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
+const SUPERBLOCK_CRC_FROM: usize = 12;
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Name: 1 to 255 bytes of UTF-8, none of them 0.
+    pub name: String,
+    /// A random number, so that a file is not taken for another one that was in its slot before.
+    pub birth: u64,
+    /// Size in bytes when this was written.
+    pub size: u64,
+    /// The reader finds the end; `size` is not kept.
+    pub open_end: bool,
+    /// Where its pages are, in order.
+    pub extents: Vec<Extent>,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct InodeRecord {
+    /// CRC-32C of the volume's UUID, the slot (4 bytes) and everything behind this.
+    crc: U32,
+    version: U16,
+    /// Bit 0: open end.
+    flags: U16,
+    birth: U64,
+    size: U64,
+    extents: U16,
+    name_bytes: U16,
+    zeroes: [u8; 4],
+    name: [u8; 256],
+    list: [ExtentRecord; EXTENTS_MAX],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct ExtentRecord {
+    first: U64,
+    pages: U64,
+}
+
+const _: () = assert!(size_of::<InodeRecord>() == PAGE_BYTES);
+const INODE_CRC_FROM: usize = 4;
+const OPEN_END: u16 = 1;
+
+impl Superblock {
+    /// The first page that files may have.
+    pub fn first_data_page(&self) -> u64 {
+        SUPERBLOCKS + u64::from(self.slots)
+    }
+
+    /// The page of a slot.
+    pub fn page_of(&self, slot: u32) -> u64 {
+        SUPERBLOCKS + u64::from(slot)
+    }
+
+    /// The UUID as people write it.
+    pub fn uuid_text(&self) -> String {
+        let hex: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    /// As a page.
+    pub fn encode(&self) -> Page {
+        let mut record = SuperblockRecord {
+            magic: MAGIC,
+            crc: U32::ZERO,
+            version: VERSION.into(),
+            uuid: self.uuid,
+            pages: self.pages.into(),
+            slots: self.slots.into(),
+            zeroes: [0; PAGE_BYTES - 44],
+        };
+        record.crc = crc32c::crc32c(&record.as_bytes()[SUPERBLOCK_CRC_FROM..]).into();
+        zerocopy::transmute!(record)
+    }
+
+    /// From a page of a disk of `disk_pages`; or why not.
+    pub fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
+        if page.iter().all(|byte| *byte == 0) {
+            return Err("it is blank".into());
+        }
+        let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
+        if record.magic != MAGIC {
+            return Err("it is something else".into());
+        }
+        if record.crc.get() != crc32c::crc32c(&page[SUPERBLOCK_CRC_FROM..]) {
+            return Err("its checksum is wrong".into());
+        }
+        if record.version.get() != VERSION {
+            return Err(format!("it is of version {}, and only {VERSION} is known", record.version));
+        }
+        let found = Self { uuid: record.uuid, pages: record.pages.get(), slots: record.slots.get() };
+        if found.pages > disk_pages {
+            return Err(format!("it is of a volume of {} pages, and the disk has {disk_pages}", found.pages));
+        }
+        if found.slots == 0 || found.slots > SLOTS_MAX || found.first_data_page() >= found.pages {
+            return Err(format!("{} files in {} pages cannot be", found.slots, found.pages));
+        }
+        Ok(found)
+    }
+}
+
+impl Inode {
+    /// Pages that it has.
+    pub fn capacity(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.pages).sum()
+    }
+
+    /// As the page of a slot.
+    pub fn encode(&self, volume: &Superblock, slot: u32) -> Page {
+        assert!((1..=NAME_BYTES_MAX).contains(&self.name.len()) && self.extents.len() <= EXTENTS_MAX);
+        let mut record = InodeRecord {
+            crc: U32::ZERO,
+            version: U16::new(VERSION as u16),
+            flags: if self.open_end { OPEN_END } else { 0 }.into(),
+            birth: self.birth.into(),
+            size: self.size.into(),
+            extents: (self.extents.len() as u16).into(),
+            name_bytes: (self.name.len() as u16).into(),
+            zeroes: [0; 4],
+            name: [0; 256],
+            list: [ExtentRecord { first: U64::ZERO, pages: U64::ZERO }; EXTENTS_MAX],
+        };
+        record.name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        for (place, extent) in record.list.iter_mut().zip(&self.extents) {
+            *place = ExtentRecord { first: extent.first.into(), pages: extent.pages.into() };
+        }
+        record.crc = inode_crc(volume, slot, record.as_bytes()).into();
+        zerocopy::transmute!(record)
+    }
+
+    /// From the page of a slot: `None` if no file is there, or why it cannot be believed.
+    pub fn decode(page: &Page, volume: &Superblock, slot: u32) -> Result<Option<Self>, &'static str> {
+        if page.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let record: &InodeRecord = zerocopy::transmute_ref!(page);
+        if record.crc.get() != inode_crc(volume, slot, page) {
+            return Err("its checksum is wrong");
+        }
+        if record.version.get() != VERSION as u16 || record.flags.get() & !OPEN_END != 0 {
+            return Err("it is of an unknown version");
+        }
+
+        let name = record.name.get(..usize::from(record.name_bytes.get())).unwrap_or_default();
+        let name = std::str::from_utf8(name).map_err(|_| "its name is not text")?;
+        if check_name(name).is_err() {
+            return Err("its name cannot be");
+        }
+
+        let list = record.list.get(..usize::from(record.extents.get())).ok_or("it has too many extents")?;
+        let extents: Vec<Extent> =
+            list.iter().map(|extent| Extent { first: extent.first.get(), pages: extent.pages.get() }).collect();
+        let inside = |extent: &Extent| {
+            let end = extent.first.checked_add(extent.pages);
+            extent.pages > 0 && extent.first >= volume.first_data_page() && end.is_some_and(|end| end <= volume.pages)
+        };
+        if !extents.iter().all(inside) {
+            return Err("it has pages outside the volume");
+        }
+
+        let inode = Self {
+            name: name.to_owned(),
+            birth: record.birth.get(),
+            size: record.size.get(),
+            open_end: record.flags.get() & OPEN_END != 0,
+            extents,
+        };
+        match inode.size.div_ceil(PAGE_BYTES as u64) <= inode.capacity() {
+            true => Ok(Some(inode)),
+            false => Err("it is longer than its pages"),
+        }
+    }
+}
+
+/// Whether a file can have this name; or why not.
+pub fn check_name(name: &str) -> Result<(), &'static str> {
+    match name {
+        "" => Err("it is empty"),
+        _ if name.len() > NAME_BYTES_MAX => Err("it has more than 255 bytes"),
+        _ if name.contains('\0') => Err("it has a zero byte"),
+        _ => Ok(()),
+    }
+}
+
+fn inode_crc(volume: &Superblock, slot: u32, page: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&volume.uuid);
+    let crc = crc32c::crc32c_append(crc, &slot.to_le_bytes());
+    crc32c::crc32c_append(crc, &page[INODE_CRC_FROM..])
+}

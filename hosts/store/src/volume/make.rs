@@ -1,0 +1,159 @@
+//! How a volume begins, and how it is found again.
+//!
+//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was there before is gone in
+//! part, as was asked for, and there may be an old superblock over it (`--force`), or none. Cut in 3 or 4: no
+//! superblock, one or both; one is enough, and over it the table is blank because of 2.
+//!
+//! *Find*: superblocks are written together and never again, so two that can be believed are the same. One is enough;
+//! the other one is written again from it.
+//!
+//! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: files.
+
+use super::coordination::{Coordination, Processes};
+use super::format::{Page, SLOTS_DEFAULT, SLOTS_MAX, SUPERBLOCKS, Superblock};
+use super::{Volume, change};
+use crate::StoreError;
+use remap_ssd_device::Disk;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Pages that are looked at together.
+const LOOK_PAGES: u64 = 256;
+
+/// What a new volume is to be like.
+#[derive(Clone, Debug)]
+pub struct NewVolume {
+    /// Files that it has room for.
+    pub files_max: u32,
+    /// Pages; all of the disk unless given.
+    pub pages: Option<u64>,
+    /// Overwrite what is there.
+    pub force: bool,
+}
+
+impl Default for NewVolume {
+    fn default() -> Self {
+        Self { files_max: SLOTS_DEFAULT, pages: None, force: false }
+    }
+}
+
+impl<D: Disk> Volume<D> {
+    /// Makes a volume on a disk. `progress` is told how many of how many pages have been looked at.
+    ///
+    /// # Errors
+    /// Something is on the disk already, somebody uses it, or it is too small.
+    pub fn create(
+        mut disk: D,
+        processes: &Processes,
+        new: &NewVolume,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, StoreError> {
+        let pages = new.pages.unwrap_or(disk.pages());
+        let superblock = Superblock { uuid: new_uuid(), pages, slots: new.files_max };
+        check(&superblock, disk.pages())?;
+
+        // A volume that somebody uses is not overwritten, whatever was asked for.
+        let mut reserved = None;
+        match find(&mut disk) {
+            Ok((old, _)) if new.force => reserved = Coordination::reserve(processes, &old.uuid_text())?,
+            Ok((old, _)) => return Err(StoreError::NotBlank(format!("volume {} is on it", old.uuid_text()))),
+            Err(StoreError::NoVolume(_)) if new.force => {}
+            Err(StoreError::NoVolume(_)) => {
+                if let Some(page) = first_written(&mut disk, pages, progress)? {
+                    return Err(StoreError::NotBlank(format!("something is in page {page}")));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+
+        disk.trim(0, pages).map_err(StoreError::disk)?;
+        disk.flush().map_err(StoreError::disk)?;
+        disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat()).map_err(StoreError::disk)?;
+        disk.flush().map_err(StoreError::disk)?;
+        drop(reserved);
+        Self::open(disk, processes)
+    }
+}
+
+fn check(superblock: &Superblock, disk_pages: u64) -> Result<(), StoreError> {
+    let Superblock { pages, slots, .. } = *superblock;
+    let wrong = if slots == 0 || slots > SLOTS_MAX {
+        format!("a volume has room for 1 to {SLOTS_MAX} files, not for {slots}")
+    } else if pages > disk_pages {
+        format!("a volume of {pages} pages does not fit on a disk of {disk_pages}")
+    } else if pages <= superblock.first_data_page() {
+        format!(
+            "a volume with room for {slots} files has more than {} pages, not {pages}",
+            superblock.first_data_page()
+        )
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::BadShape(wrong))
+}
+
+/// The first page that is not zeroes.
+fn first_written<D: Disk>(
+    disk: &mut D,
+    pages: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<u64>, StoreError> {
+    let mut bytes = vec![0; LOOK_PAGES as usize * PAGE_BYTES];
+    for first in (0..pages).step_by(LOOK_PAGES as usize) {
+        let count = LOOK_PAGES.min(pages - first);
+        let bytes = &mut bytes[..count as usize * PAGE_BYTES];
+        disk.read(first, bytes).map_err(StoreError::disk)?;
+        let written = bytes.as_chunks::<PAGE_BYTES>().0.iter().position(|page| *page != [0; PAGE_BYTES]);
+        if let Some(index) = written {
+            return Ok(Some(first + index as u64));
+        }
+        progress(first + count, pages);
+    }
+    Ok(None)
+}
+
+/// The superblock, and which copy of it is not as it was written.
+pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreError> {
+    let pages = disk.pages();
+    if pages <= SUPERBLOCKS {
+        return Err(StoreError::NoVolume(format!("the disk has {pages} pages")));
+    }
+    let [first, second] = [0, 1].map(|number| {
+        let mut page: Page = [0; PAGE_BYTES];
+        match disk.read(number, &mut page) {
+            Ok(()) => Superblock::decode(&page, pages),
+            Err(error) => Err(format!("it cannot be read: {error}")),
+        }
+    });
+    let mended = |page: u64, why: &str| format!("page {page} of the volume was written again from its copy: {why}");
+    match (first, second) {
+        (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
+        (Ok(_), Ok(_)) => Err(StoreError::Damaged("pages 0 and 1 are of two different volumes".into())),
+        (Ok(first), Err(why)) => Ok((first, vec![mended(1, &why)])),
+        (Err(why), Ok(second)) => Ok((second, vec![mended(0, &why)])),
+        (Err(first), Err(second)) if first == second => Err(StoreError::NoVolume(format!("page 0: {first}"))),
+        (Err(first), Err(second)) => Err(StoreError::NoVolume(format!("page 0: {first}; page 1: {second}"))),
+    }
+}
+
+/// Writes the superblock again if one of its copies is not as it was.
+pub fn repair<D: Disk>(disk: &mut D, superblock: &Superblock, notes: &[String]) -> Result<(), StoreError> {
+    if notes.is_empty() {
+        return Ok(());
+    }
+    // One after the other: a cut must not take both.
+    for page in 0..SUPERBLOCKS {
+        disk.write(page, &superblock.encode()).map_err(StoreError::disk)?;
+        disk.flush().map_err(StoreError::disk)?;
+    }
+    Ok(())
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn new_uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&change::random().to_be_bytes());
+    uuid[8..].copy_from_slice(&change::random().to_be_bytes());
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}

@@ -1,0 +1,219 @@
+//! A volume: files on a disk that can remap.
+//!
+//! ```text
+//! page 0, 1           superblock, twice
+//! 2 .. 2 + slots      a page for each file: name, size, extents; zeroes if there is none
+//! ..                  pages of files; free if no file claims them
+//! ```
+//!
+//! Invariants: a page of a file is claimed by that file only; every change of which files there are and what they claim is
+//! one page written, and durable before anybody relies on it (`change.rs` has the arguments, FORMAT.md the bytes).
+//! Calls of several threads take turns (one mutex around the disk); processes use a volume together by
+//! `coordination.rs`.
+//!
+//! Considered and left: *a bitmap of free pages*, a second statement of what the records say, which a cut could make
+//! differ: free pages are found by reading the table, which is one command for 256 files, and files ask for more as they
+//! grow so that this is rare. *A journal*: with one page a change there is nothing to replay. *Sizes in the
+//! records at every append*: a page of metadata a transaction; they are written at a sync, and not even then for files
+//! with an open end.
+//!
+//! Absent: directories; holes (a file has all its pages, which cost the device nothing until they are written); protection
+//! from other machines that use the disk at the same time.
+
+mod bytes;
+mod change;
+mod coordination;
+mod format;
+mod make;
+mod share;
+mod space;
+mod state;
+mod table;
+
+pub use coordination::Processes;
+pub use format::{SLOTS_DEFAULT, SLOTS_MAX};
+pub use make::NewVolume;
+
+use crate::guard::Guard;
+use crate::{Create, FileId, FileInfo, OpenOptions, Share, Statistics, Store, StoreError};
+use coordination::Coordination;
+use format::check_name;
+use remap_ssd_device::Disk;
+use state::State;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A volume that is open.
+pub struct Volume<D> {
+    state: Mutex<State<D>>,
+    notes: Vec<String>,
+}
+
+/// What a volume is, and how full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// UUID, as text.
+    pub uuid: String,
+    /// Pages of the volume, its own records included.
+    pub pages: u64,
+    /// Pages of its own records.
+    pub pages_metadata: u64,
+    /// Pages that no file has.
+    pub pages_free: u64,
+    /// Pages of the longest run of them.
+    pub pages_free_in_a_row: u64,
+    /// Files.
+    pub files: u32,
+    /// Files that it has room for.
+    pub files_max: u32,
+}
+
+impl<D: Disk> Volume<D> {
+    /// Opens the volume on a disk. A damaged superblock is written again from the other one, which `notes` says.
+    ///
+    /// # Errors
+    /// There is none, or it is in use by a process that wants it alone.
+    pub fn open(mut disk: D, processes: &Processes) -> Result<Self, StoreError> {
+        let (superblock, notes) = make::find(&mut disk)?;
+        let coordination = Coordination::join(processes, &superblock.uuid_text())?;
+        let table = table::Table::new(&superblock);
+        let statistics = Statistics::default();
+        let mut state = State { disk, superblock, coordination, table, statistics, without: None };
+
+        // Under the lock, so that whatever was left unfinished is durable before it is relied on.
+        state.locked(|state| make::repair(&mut state.disk, &superblock, &notes))?;
+        Ok(Self { state: Mutex::new(state), notes })
+    }
+
+    /// What was found and mended when it was opened, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What is damaged, in sentences that name page and reason. Files that are not named can be used.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn damage(&self) -> Result<Vec<String>, StoreError> {
+        let mut state = self.state();
+        state.load()?;
+        Ok(state.table.damage())
+    }
+
+    /// What it is, and how full.
+    ///
+    /// # Errors
+    /// The disk, or a damaged record: then nobody knows what is free.
+    pub fn info(&self) -> Result<VolumeInfo, StoreError> {
+        let mut state = self.state();
+        state.load()?;
+        let free = state.table.free_runs(&state.superblock)?;
+        Ok(VolumeInfo {
+            uuid: state.superblock.uuid_text(),
+            pages: state.superblock.pages,
+            pages_metadata: state.superblock.first_data_page(),
+            pages_free: free.iter().map(|run| run.pages).sum(),
+            pages_free_in_a_row: free.iter().map(|run| run.pages).max().unwrap_or(0),
+            files: state.table.files().count() as u32,
+            files_max: state.superblock.slots,
+        })
+    }
+
+    /// Gives the disk back.
+    pub fn into_disk(self) -> D {
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).disk
+    }
+
+    /// Switches a guard off, for tests that must notice.
+    #[doc(hidden)]
+    pub fn without(self, guard: Guard) -> Self {
+        self.state().without = Some(guard);
+        self
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<D>> {
+        // A panic in another thread leaves nothing half done that is not on the disk, and that is kept in order.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Disk + Send> Store for Volume<D> {
+    fn open(&self, name: &str, options: OpenOptions) -> Result<FileId, StoreError> {
+        check_name(name).map_err(|why| StoreError::BadName { name: name.into(), why })?;
+        let mut state = self.state();
+        state.load()?;
+        let found = |state: &State<D>| state.table.find(name).map(|(slot, inode)| FileId { slot, birth: inode.birth });
+        match (found(&state), options.create) {
+            (Some(_), Create::New) => Err(StoreError::Exists(name.into())),
+            (Some(file), _) => Ok(file),
+            (None, Create::Never) => Err(StoreError::NotFound(name.into())),
+            (None, create) => state.locked(|state| match found(state) {
+                // Another process was faster.
+                Some(_) if create == Create::New => Err(StoreError::Exists(name.into())),
+                Some(file) => Ok(file),
+                None => state.create(name, options.open_end),
+            }),
+        }
+    }
+
+    fn close(&self, _: FileId) {}
+
+    fn delete(&self, name: &str) -> Result<(), StoreError> {
+        self.state().delete(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        check_name(to).map_err(|why| StoreError::BadName { name: to.into(), why })?;
+        self.state().rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<FileInfo>, StoreError> {
+        self.state().list()
+    }
+
+    fn size(&self, file: FileId) -> Result<u64, StoreError> {
+        self.state().size(file)
+    }
+
+    fn set_size(&self, file: FileId, size: u64) -> Result<(), StoreError> {
+        self.state().set_size(file, size)
+    }
+
+    fn read(&self, file: FileId, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        self.state().read(file, offset, into)
+    }
+
+    fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        self.state().write(file, offset, data)
+    }
+
+    fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        self.state().discard(file, offset, bytes)
+    }
+
+    fn share_all(&self, shares: &[Share]) -> Result<(), StoreError> {
+        self.state().share_all(shares)
+    }
+
+    fn sync(&self, file: FileId) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.record_size(file)?;
+        state.flush()
+    }
+
+    fn sync_all(&self) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.load()?;
+        let files: Vec<FileId> = state.table.files().map(|(slot, inode)| FileId { slot, birth: inode.birth }).collect();
+        for file in files {
+            match state.record_size(file) {
+                Ok(()) | Err(StoreError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        state.flush()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.state().statistics.clone()
+    }
+}

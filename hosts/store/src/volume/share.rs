@@ -1,0 +1,210 @@
+//! Sharing between files: lists of byte ranges become lists of remaps.
+//!
+//! Invariants: a list is done as if one range after the other; whole pages become one list of remaps, which the disk has
+//! under way together; what is not whole pages is copied when its turn comes, after the remaps in front of it.
+//! Flag 0: the source keeps its pages. A log may still be read while it is being checkpointed, and recovery needs it.
+//! Absent: atomic remaps. SQLite's checkpoints and journals do not need them.
+
+use super::bytes::PAGE;
+use super::state::State;
+use crate::{FileId, Share, StoreError};
+use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use std::collections::HashMap;
+
+/// Pages that one remap names at most; more are several.
+const REMAP_PAGES_MAX: u64 = 1 << 20;
+/// Bytes that are copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// A list that is being done.
+#[derive(Default)]
+struct Batch {
+    remaps: Vec<DiskRemap>,
+    /// Files that are longer when the remaps are done.
+    ends: HashMap<FileId, u64>,
+}
+
+impl<D: Disk> State<D> {
+    /// Does a list.
+    pub fn share_all(&mut self, shares: &[Share]) -> Result<(), StoreError> {
+        self.make_room(shares)?;
+
+        let mut batch = Batch::default();
+        for share in shares.iter().filter(|share| share.bytes > 0) {
+            let size = self.size(share.from)?.max(batch.ends.get(&share.from).copied().unwrap_or(0));
+            let there = share.from_offset.checked_add(share.bytes).is_some_and(|end| end <= size);
+            if !there {
+                self.perform(&mut batch)?;
+                return Err(StoreError::Range { offset: share.from_offset, bytes: share.bytes, size });
+            }
+            let known = self.size(share.to)?.max(batch.ends.get(&share.to).copied().unwrap_or(0));
+            if share.to_offset > known {
+                self.perform(&mut batch)?;
+                self.reach(share.to, share.to_offset, 0)?;
+            }
+            self.add(&mut batch, share)?;
+        }
+        self.perform(&mut batch)
+    }
+
+    /// Allocates what the whole list needs: one claim a file, not one a range.
+    fn make_room(&mut self, shares: &[Share]) -> Result<(), StoreError> {
+        let mut ends: HashMap<FileId, u64> = HashMap::new();
+        for share in shares {
+            let range = |size| StoreError::Range { offset: share.to_offset, bytes: share.bytes, size };
+            let end = share.to_offset.checked_add(share.bytes).ok_or_else(|| range(0))?;
+            let known = ends.entry(share.to).or_default();
+            *known = end.max(*known);
+        }
+        for (file, end) in ends {
+            let size = self.size(file)?;
+            // Nothing but room: a range that begins at the present end leaves no gap.
+            self.reach(file, size, end.saturating_sub(size))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a range: its whole pages to the remaps, the rest at once.
+    fn add(&mut self, batch: &mut Batch, share: &Share) -> Result<(), StoreError> {
+        let Share { from, from_offset, to, to_offset, bytes } = *share;
+        if from_offset % PAGE != to_offset % PAGE {
+            self.perform(batch)?;
+            return self.copy(share, || format!("the ranges are not aligned to {PAGE} bytes in the same way"));
+        }
+
+        let head = (from_offset.next_multiple_of(PAGE) - from_offset).min(bytes);
+        let whole = (bytes - head) / PAGE * PAGE;
+        let tail = bytes - head - whole;
+        let part =
+            |at: u64, bytes: u64| Share { from_offset: from_offset + at, to_offset: to_offset + at, bytes, ..*share };
+        let why = || format!("a part of a page of {PAGE} bytes cannot be shared");
+        if head > 0 {
+            self.perform(batch)?;
+            self.copy(&part(0, head), why)?;
+        }
+        if whole > 0 {
+            let sources = self.places(from, (from_offset + head) / PAGE, whole / PAGE)?;
+            let targets = self.places(to, (to_offset + head) / PAGE, whole / PAGE)?;
+            let overlap = from == to && from_offset.abs_diff(to_offset) < whole;
+            let several = sources.len() > 1 || targets.len() > 1 || whole / PAGE > REMAP_PAGES_MAX;
+            if overlap && several {
+                // One remap reads all of its sources first; several would not.
+                self.perform(batch)?;
+                self.copy(&part(head, whole), || "a range overlaps itself and is in several pieces".into())?;
+            } else {
+                batch.remaps.extend(remaps(&sources, &targets));
+                let end = batch.ends.entry(to).or_default();
+                *end = (to_offset + head + whole).max(*end);
+            }
+        }
+        if tail > 0 {
+            self.perform(batch)?;
+            self.copy(&part(head + whole, tail), why)?;
+        }
+        Ok(())
+    }
+
+    /// Does the remaps that have been gathered. Files are longer afterwards.
+    fn perform(&mut self, batch: &mut Batch) -> Result<(), StoreError> {
+        let Batch { remaps, ends } = std::mem::take(batch);
+        if !remaps.is_empty() {
+            let pages = remaps.iter().map(|remap| u64::from(remap.pages)).sum();
+            match self.disk.remap_all(&remaps) {
+                Ok(()) => self.statistics.pages_shared += pages,
+                // A disk that cannot: each page is read and written. Some may have been remapped, which changes nothing
+                // for those that follow as long as no page is both a source and a target.
+                Err(error) if disjoint(&remaps) => {
+                    self.copy_pages(&remaps)?;
+                    self.statistics.copied(pages, || error.to_string());
+                }
+                Err(error) => return Err(StoreError::disk(error)),
+            }
+        }
+        for (file, end) in ends {
+            if end > self.size(file)? {
+                self.coordination.set_size(file.slot, file.birth, end)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_pages(&mut self, remaps: &[DiskRemap]) -> Result<(), StoreError> {
+        let mut buffer = vec![0; COPY_BYTES as usize];
+        let at_once = COPY_BYTES / PAGE;
+        for remap in remaps {
+            for first in (0..u64::from(remap.pages)).step_by(at_once as usize) {
+                let pages = at_once.min(u64::from(remap.pages) - first);
+                let bytes = &mut buffer[..pages as usize * PAGE_BYTES];
+                self.disk.read(remap.source + first, bytes).map_err(StoreError::disk)?;
+                self.disk.write(remap.target + first, bytes).map_err(StoreError::disk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a range by reading all of it first, in steps if source and target are apart.
+    fn copy(&mut self, share: &Share, why: impl FnOnce() -> String) -> Result<(), StoreError> {
+        let overlap = share.from == share.to && share.from_offset.abs_diff(share.to_offset) < share.bytes;
+        let step = if overlap { share.bytes } else { share.bytes.min(COPY_BYTES) };
+        let mut buffer = vec![0; step as usize];
+        let written = self.statistics.pages_written;
+        let mut done = 0;
+        while done < share.bytes {
+            let bytes = &mut buffer[..step.min(share.bytes - done) as usize];
+            let read = self.read(share.from, share.from_offset + done, bytes)?;
+            if read < bytes.len() {
+                let size = self.size(share.from)?;
+                return Err(StoreError::Range { offset: share.from_offset, bytes: share.bytes, size });
+            }
+            self.write(share.to, share.to_offset + done, bytes)?;
+            done += bytes.len() as u64;
+        }
+        // Counted as copied, not as written by the host.
+        let pages = self.statistics.pages_written - written;
+        self.statistics.pages_written = written;
+        self.statistics.copied(pages, why);
+        Ok(())
+    }
+}
+
+/// The remaps between two lists of places of the same length.
+fn remaps(sources: &[super::space::Extent], targets: &[super::space::Extent]) -> Vec<DiskRemap> {
+    let mut remaps = Vec::new();
+    let (mut sources, mut targets) = (sources.iter().copied(), targets.iter().copied());
+    let (mut source, mut target) = (sources.next(), targets.next());
+    while let (Some(from), Some(to)) = (source.as_mut(), target.as_mut()) {
+        let pages = from.pages.min(to.pages).min(REMAP_PAGES_MAX);
+        let remap =
+            DiskRemap { target: to.first, source: from.first, pages: pages as u32, relocate: false, atomic: false };
+        remaps.push(remap);
+        for place in [&mut *from, &mut *to] {
+            (place.first, place.pages) = (place.first + pages, place.pages - pages);
+        }
+        if from.pages == 0 {
+            source = sources.next();
+        }
+        if target.is_some_and(|to| to.pages == 0) {
+            target = targets.next();
+        }
+    }
+    remaps
+}
+
+/// Whether no page is both named and changed by a list.
+fn disjoint(remaps: &[DiskRemap]) -> bool {
+    let mut targets: Vec<(u64, u64)> =
+        remaps.iter().map(|remap| (remap.target, remap.target + u64::from(remap.pages))).collect();
+    targets.sort_unstable();
+    // With targets that overlap each other, the furthest end so far is what counts.
+    let mut furthest = 0;
+    for (_, end) in &mut targets {
+        furthest = furthest.max(*end);
+        *end = furthest;
+    }
+    remaps.iter().all(|remap| {
+        let (first, end) = (remap.source, remap.source + u64::from(remap.pages));
+        let before = targets.partition_point(|(target, _)| *target < end);
+        before == 0 || targets[before - 1].1 <= first
+    })
+}

@@ -1,0 +1,109 @@
+//! Which pages are free, and which of them a file gets. Pure: lists in, lists out.
+//!
+//! Invariant: a page is free if no file claims it; nothing else is recorded, so nothing else can disagree.
+//! Absent: where the lists come from, and when a choice becomes true (`change.rs`).
+
+/// Pages in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent {
+    /// First page.
+    pub first: u64,
+    /// Pages.
+    pub pages: u64,
+}
+
+impl Extent {
+    /// The page behind the last one.
+    pub fn end(&self) -> u64 {
+        self.first + self.pages
+    }
+}
+
+/// Pages of the smallest piece that a file asks for, unless space is short: 64 KiB.
+const PIECE_PAGES_MIN: u64 = 16;
+/// Pages of the largest one that it asks for in advance: 64 MiB.
+const PIECE_PAGES_MAX: u64 = 16_384;
+
+/// The free runs of `first..end`, in order, given all that is claimed in there; or a page that is claimed twice.
+pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<Extent>, u64> {
+    claimed.sort_unstable();
+    let mut free = Vec::new();
+    let mut at = first;
+    for extent in claimed {
+        if extent.first < at {
+            return Err(extent.first);
+        }
+        if extent.first > at {
+            free.push(Extent { first: at, pages: extent.first - at });
+        }
+        at = extent.end();
+    }
+    if at < end {
+        free.push(Extent { first: at, pages: end - at });
+    }
+    Ok(free)
+}
+
+/// How many pages a file that has `capacity` asks for when it needs `needed` more: half as many again as it has, so that
+/// a file that grows page by page asks seldom, but no more than is needed when less than eight times that is free.
+pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
+    let ahead = (capacity / 2).clamp(PIECE_PAGES_MIN, PIECE_PAGES_MAX).max(needed);
+    if ahead <= free / 8 { ahead } else { needed }
+}
+
+/// At least `needed` and at best `wanted` pages out of the free runs: behind the page `after` if that is free, then the
+/// smallest run that is large enough, then the largest ones. `None` if there are not as many.
+pub fn choose(mut free: Vec<Extent>, after: Option<u64>, wanted: u64, needed: u64) -> Option<Vec<Extent>> {
+    let mut chosen = Vec::new();
+    let mut total = 0;
+    let mut next = free.iter().position(|run| Some(run.first) == after);
+    while total < needed {
+        let open = wanted - total;
+        let index = next.take().or_else(|| {
+            let fitting = free.iter().enumerate().filter(|(_, run)| run.pages >= open);
+            let smallest = fitting.min_by_key(|(_, run)| run.pages);
+            smallest.or_else(|| free.iter().enumerate().max_by_key(|(_, run)| run.pages)).map(|(index, _)| index)
+        })?;
+        let run = free.swap_remove(index);
+        let taken = Extent { first: run.first, pages: run.pages.min(open) };
+        total += taken.pages;
+        chosen.push(taken);
+    }
+    Some(chosen)
+}
+
+/// Extents with those behind them, neighbours in one.
+pub fn joined(extents: &[Extent], more: &[Extent]) -> Vec<Extent> {
+    let mut all: Vec<Extent> = Vec::with_capacity(extents.len() + more.len());
+    for extent in extents.iter().chain(more) {
+        match all.last_mut() {
+            Some(last) if last.end() == extent.first => last.pages += extent.pages,
+            _ => all.push(*extent),
+        }
+    }
+    all
+}
+
+/// The first `pages` pages of extents, and those behind them.
+pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
+    let (mut kept, mut released) = (Vec::new(), Vec::new());
+    let mut left = pages;
+    for extent in extents {
+        let here = extent.pages.min(left);
+        left -= here;
+        if here > 0 {
+            kept.push(Extent { pages: here, ..*extent });
+        }
+        if here < extent.pages {
+            released.push(Extent { first: extent.first + here, pages: extent.pages - here });
+        }
+    }
+    (kept, released)
+}
+
+/// Where pages `first..first + pages` of a file are; `None` if it has not as many.
+pub fn pieces(extents: &[Extent], first: u64, pages: u64) -> Option<Vec<Extent>> {
+    let (_, rest) = split(extents, first);
+    let (pieces, _) = split(&rest, pages);
+    (pieces.iter().map(|piece| piece.pages).sum::<u64>() == pages).then_some(pieces)
+}

@@ -1,0 +1,99 @@
+//! A volume in use: the disk, what is remembered of it, and what others may have changed.
+//!
+//! Invariant: whatever is remembered is compared with the generation before it is used. Absent: changes of the layout
+//! (`change.rs`), bytes of files (`bytes.rs`).
+
+use super::coordination::Coordination;
+use super::format::{Inode, Superblock};
+use super::table::{Content, Table};
+use crate::guard::Guard;
+use crate::{FileId, FileInfo, Statistics, StoreError};
+use remap_ssd_device::Disk;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Everything behind the volume's mutex.
+pub struct State<D> {
+    pub disk: D,
+    pub superblock: Superblock,
+    pub coordination: Coordination,
+    pub table: Table,
+    pub statistics: Statistics,
+    /// The guard that a test has switched off.
+    pub without: Option<Guard>,
+}
+
+impl<D: Disk> State<D> {
+    /// The generation of the layout. What is remembered is forgotten if the coordination file is a new one.
+    pub fn generation(&mut self) -> Result<u64, StoreError> {
+        loop {
+            match self.coordination.generation()? {
+                Some(generation) => return Ok(generation),
+                None => self.table.forget(),
+            }
+        }
+    }
+
+    /// Reads what is not known of the table.
+    pub fn load(&mut self) -> Result<(), StoreError> {
+        let generation = self.generation()?;
+        self.table.load(&mut self.disk, &self.superblock, generation)
+    }
+
+    /// The record of a file.
+    pub fn inode(&mut self, file: FileId) -> Result<&Inode, StoreError> {
+        let generation = self.generation()?;
+        match self.table.slot(&mut self.disk, &self.superblock, generation, file.slot)? {
+            Content::File(inode) if inode.birth == file.birth => Ok(inode),
+            Content::File(_) | Content::Free => Err(StoreError::Gone),
+            Content::Damaged(why) => Err(StoreError::Damaged(why.clone())),
+        }
+    }
+
+    /// The present size of a file: what was noted since the machine was started, or what its record says. A noted size
+    /// may be more than a device that lost its power kept.
+    pub fn size(&mut self, file: FileId) -> Result<u64, StoreError> {
+        let noted = self.coordination.size(file.slot, file.birth)?;
+        let inode = self.inode(file)?;
+        let capacity = inode.capacity() * PAGE_BYTES as u64;
+        Ok(match noted {
+            Some(size) => size.min(capacity),
+            None if inode.open_end => capacity,
+            None => inode.size,
+        })
+    }
+
+    /// Makes everything done so far durable.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.statistics.syncs += 1;
+        self.disk.flush().map_err(StoreError::disk)
+    }
+
+    /// All files.
+    pub fn list(&mut self) -> Result<Vec<FileInfo>, StoreError> {
+        self.load()?;
+        let files: Vec<(FileId, FileInfo)> = self
+            .table
+            .files()
+            .map(|(slot, inode)| {
+                let info = FileInfo {
+                    name: inode.name.clone(),
+                    bytes: inode.size,
+                    pages: inode.capacity(),
+                    extents: inode.extents.len(),
+                    open_end: inode.open_end,
+                };
+                (FileId { slot, birth: inode.birth }, info)
+            })
+            .collect();
+        let mut list = Vec::with_capacity(files.len());
+        for (file, info) in files {
+            match self.size(file) {
+                Ok(bytes) => list.push(FileInfo { bytes, ..info }),
+                Err(StoreError::Gone) => {} // Deleted in this moment.
+                Err(error) => return Err(error),
+            }
+        }
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(list)
+    }
+}

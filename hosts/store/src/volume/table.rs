@@ -1,0 +1,161 @@
+//! What this process knows of the files on a volume: one slot each, and the generation at which it was read.
+//!
+//! Invariants: what is remembered counts while the generation is the one at which it was read. A slot whose page cannot be
+//! read or believed is damaged, and says why: the files in other slots can be used, but nothing can be allocated, since
+//! nobody knows which pages it claims. Absent: changing anything (`change.rs`).
+
+use super::format::{Inode, Page, Superblock};
+use super::space::{self, Extent};
+use crate::StoreError;
+use remap_ssd_device::Disk;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Slots that one command reads: 1 MiB.
+const SLOTS_AT_ONCE: u32 = 256;
+
+/// What is in a slot.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// No file.
+    Free,
+    /// A file.
+    File(Inode),
+    /// Nobody knows: a sentence that names the page and the reason.
+    Damaged(String),
+}
+
+/// What is remembered of the slots.
+pub struct Table {
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    /// The generation at which it was read.
+    seen: Option<u64>,
+    content: Content,
+}
+
+impl Table {
+    /// Nothing is remembered yet.
+    pub fn new(superblock: &Superblock) -> Self {
+        Self { slots: (0..superblock.slots).map(|_| Slot { seen: None, content: Content::Free }).collect() }
+    }
+
+    /// Forgets everything.
+    pub fn forget(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.seen = None);
+    }
+
+    /// What is in a slot, at a generation.
+    pub fn slot<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        superblock: &Superblock,
+        generation: u64,
+        slot: u32,
+    ) -> Result<&Content, StoreError> {
+        let known = self.slots.get_mut(slot as usize).ok_or(StoreError::Gone)?;
+        if known.seen != Some(generation) {
+            let mut page = [0; PAGE_BYTES];
+            let read = disk.read(superblock.page_of(slot), &mut page);
+            // A page that could not be read is asked for again: it may have been the way to the disk.
+            known.seen = read.is_ok().then_some(generation);
+            known.content = content(superblock, slot, read.map(|()| &page));
+        }
+        Ok(&known.content)
+    }
+
+    /// Reads every slot that is not known at a generation.
+    pub fn load<D: Disk>(&mut self, disk: &mut D, superblock: &Superblock, generation: u64) -> Result<(), StoreError> {
+        for first in (0..superblock.slots).step_by(SLOTS_AT_ONCE as usize) {
+            let slots = first..superblock.slots.min(first + SLOTS_AT_ONCE);
+            let range = slots.start as usize..slots.end as usize;
+            if self.slots[range.clone()].iter().all(|slot| slot.seen == Some(generation)) {
+                continue;
+            }
+
+            let mut bytes = vec![0; range.len() * PAGE_BYTES];
+            if disk.read(superblock.page_of(first), &mut bytes).is_err() {
+                // One of the pages; the others are read one by one.
+                for slot in slots {
+                    self.slot(disk, superblock, generation, slot)?;
+                }
+                continue;
+            }
+            for (slot, page) in slots.zip(bytes.as_chunks::<PAGE_BYTES>().0) {
+                let known = &mut self.slots[slot as usize];
+                known.content = content(superblock, slot, Ok::<_, D::Error>(page));
+                known.seen = Some(generation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a slot.
+    pub fn forget_slot(&mut self, slot: u32) {
+        self.slots[slot as usize].seen = None;
+    }
+
+    /// Notes what has been written to a slot.
+    pub fn set(&mut self, slot: u32, content: Content, generation: u64) {
+        self.slots[slot as usize] = Slot { seen: Some(generation), content };
+    }
+
+    /// What was known at one generation is known at another one too: nobody else has changed it.
+    pub fn move_on(&mut self, from: u64, to: u64) {
+        self.slots.iter_mut().filter(|slot| slot.seen == Some(from)).for_each(|slot| slot.seen = Some(to));
+    }
+
+    /// All files as they are remembered.
+    pub fn files(&self) -> impl Iterator<Item = (u32, &Inode)> {
+        (0..).zip(&self.slots).filter_map(|(slot, known)| match &known.content {
+            Content::File(inode) => Some((slot, inode)),
+            _ => None,
+        })
+    }
+
+    /// The file of a name.
+    pub fn find(&self, name: &str) -> Option<(u32, &Inode)> {
+        self.files().find(|(_, inode)| inode.name == name)
+    }
+
+    /// A slot without a file.
+    pub fn free_slot(&self) -> Option<u32> {
+        (0..).zip(&self.slots).find(|(_, known)| matches!(known.content, Content::Free)).map(|(slot, _)| slot)
+    }
+
+    /// What is wrong, in sentences.
+    pub fn damage(&self) -> Vec<String> {
+        let damaged = |known: &Slot| match &known.content {
+            Content::Damaged(why) => Some(why.clone()),
+            _ => None,
+        };
+        self.slots.iter().filter_map(damaged).collect()
+    }
+
+    /// The pages that no file claims.
+    ///
+    /// # Errors
+    /// Something is damaged, so that nobody knows.
+    pub fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
+        if let Some(why) = self.damage().into_iter().next() {
+            return Err(StoreError::Damaged(format!("{why}; until then nothing can be allocated in this volume")));
+        }
+        let claimed = self.files().flat_map(|(_, inode)| inode.extents.iter().copied()).collect();
+        space::free_runs(claimed, superblock.first_data_page(), superblock.pages)
+            .map_err(|page| StoreError::Damaged(format!("page {page} of the volume is claimed twice")))
+    }
+}
+
+fn content<E: std::error::Error>(superblock: &Superblock, slot: u32, page: Result<&Page, E>) -> Content {
+    let damaged = |why: &dyn std::fmt::Display| {
+        let place = superblock.page_of(slot);
+        Content::Damaged(format!("page {place} of the volume, which describes a file, is damaged: {why}"))
+    };
+    match page.map(|page| Inode::decode(page, superblock, slot)) {
+        Ok(Ok(Some(inode))) => Content::File(inode),
+        Ok(Ok(None)) => Content::Free,
+        Ok(Err(why)) => damaged(&why),
+        Err(error) => damaged(&error),
+    }
+}

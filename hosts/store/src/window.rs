@@ -1,0 +1,96 @@
+//! A part of a disk as a disk: a namespace of a device in this process.
+//!
+//! Invariant: no command reaches a page outside. Absent: the file map, whose lists are the whole device's.
+
+use remap_ssd_device::{Disk, DiskRemap, RemapAllError};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use std::error::Error;
+
+/// Pages `first` to `first + pages` of a disk.
+pub struct Window<D> {
+    disk: D,
+    first: u64,
+    pages: u64,
+}
+
+/// Why a part of a disk did not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum WindowError<E: Error + 'static> {
+    /// Pages outside.
+    #[error("page {page} + {pages} is beyond the end")]
+    OutOfRange {
+        /// First page.
+        page: u64,
+        /// Pages.
+        pages: u64,
+    },
+    /// The disk's reason.
+    #[error(transparent)]
+    Disk(#[from] E),
+}
+
+impl<D: Disk> Window<D> {
+    /// The window, unless it reaches beyond the disk.
+    pub fn new(disk: D, first: u64, pages: u64) -> Option<Self> {
+        let fits = first.checked_add(pages).is_some_and(|end| end <= disk.pages());
+        fits.then_some(Self { disk, first, pages })
+    }
+
+    /// Gives the disk back.
+    pub fn into_disk(self) -> D {
+        self.disk
+    }
+
+    fn place(&self, page: u64, pages: u64) -> Result<u64, WindowError<D::Error>> {
+        match page.checked_add(pages) {
+            Some(end) if end <= self.pages => Ok(self.first + page),
+            _ => Err(WindowError::OutOfRange { page, pages }),
+        }
+    }
+
+    fn moved(&self, remap: &DiskRemap) -> Result<DiskRemap, WindowError<D::Error>> {
+        let pages = remap.pages.into();
+        let (target, source) = (self.place(remap.target, pages)?, self.place(remap.source, pages)?);
+        Ok(DiskRemap { target, source, ..*remap })
+    }
+}
+
+impl<D: Disk> Disk for Window<D> {
+    type Error = WindowError<D::Error>;
+
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
+        let page = self.place(page, into.len().div_ceil(PAGE_BYTES) as u64)?;
+        Ok(self.disk.read(page, into)?)
+    }
+
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error> {
+        let page = self.place(page, data.len().div_ceil(PAGE_BYTES) as u64)?;
+        Ok(self.disk.write(page, data)?)
+    }
+
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), Self::Error> {
+        let page = self.place(page, pages)?;
+        Ok(self.disk.trim(page, pages)?)
+    }
+
+    fn flush(&mut self) -> Result<(), Self::Error> {
+        Ok(self.disk.flush()?)
+    }
+
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error> {
+        let remap = self.moved(remap)?;
+        Ok(self.disk.remap(&remap)?)
+    }
+
+    fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<Self::Error>> {
+        let moved = remaps.iter().enumerate();
+        let moved: Result<Vec<DiskRemap>, _> =
+            moved.map(|(index, remap)| self.moved(remap).map_err(|error| RemapAllError { index, error })).collect();
+        let done = self.disk.remap_all(&moved?);
+        done.map_err(|error| RemapAllError { index: error.index, error: error.error.into() })
+    }
+}

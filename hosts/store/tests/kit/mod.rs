@@ -1,0 +1,185 @@
+//! A disk with a volatile cache that loses any subset of it, and files as they are by definition.
+
+#![allow(dead_code)]
+
+use rand::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_store::{FileId, Store};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+pub const PAGE: usize = 4096;
+
+/// The content of a page; `None` is zeroes.
+pub type Content = Option<Arc<[u8; PAGE]>>;
+
+/// What a disk was asked for, page by page.
+#[derive(Clone)]
+pub enum Op {
+    Set(u64, Content),
+    Flush,
+}
+
+#[derive(Default)]
+pub struct Medium {
+    now: HashMap<u64, Content>,
+    durable: HashMap<u64, Content>,
+    pub log: Vec<Op>,
+    /// Run before the next write of a page in this range.
+    pub before_write: Option<(std::ops::Range<u64>, Box<dyn FnOnce() + Send>)>,
+    /// Every remap is refused.
+    pub no_remap: bool,
+}
+
+/// A disk in memory; clones are connections to the same one.
+#[derive(Clone)]
+pub struct MemDisk {
+    pages: u64,
+    pub medium: Arc<Mutex<Medium>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MemError(&'static str);
+
+impl Medium {
+    pub fn set(&mut self, page: u64, content: Content) {
+        self.now.insert(page, content.clone());
+        self.log.push(Op::Set(page, content));
+    }
+
+    pub fn content(&self, page: u64) -> Content {
+        self.now.get(&page).cloned().flatten()
+    }
+
+    /// Loses power: of what was not flushed, each page is kept as it was after any of its changes, or as it was before.
+    pub fn cut(&mut self, random: &mut Xoshiro256PlusPlus) {
+        let flushed = self.log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+        self.now = self.durable.clone();
+        for op in self.log.split_off(flushed) {
+            if let Op::Set(page, content) = op
+                && random.random_bool(0.5)
+            {
+                self.now.insert(page, content);
+            }
+        }
+        self.durable = self.now.clone();
+    }
+}
+
+impl MemDisk {
+    pub fn new(pages: u64) -> Self {
+        Self { pages, medium: Arc::default() }
+    }
+
+    /// A disk that holds this.
+    pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
+        let medium = Medium { durable: now.clone(), now, ..Medium::default() };
+        Self { pages, medium: Arc::new(Mutex::new(medium)) }
+    }
+
+    pub fn medium(&self) -> MutexGuard<'_, Medium> {
+        self.medium.lock().expect("nothing fails here")
+    }
+
+    fn check(&self, page: u64, pages: u64) -> Result<(), MemError> {
+        match page.checked_add(pages) {
+            Some(end) if end <= self.pages => Ok(()),
+            _ => Err(MemError("beyond the end")),
+        }
+    }
+}
+
+impl Disk for MemDisk {
+    type Error = MemError;
+
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), MemError> {
+        self.check(page, (into.len() / PAGE) as u64)?;
+        let medium = self.medium();
+        for (page, into) in (page..).zip(into.as_chunks_mut::<PAGE>().0) {
+            *into = medium.content(page).map_or([0; PAGE], |content| *content);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), MemError> {
+        let (pieces, rest) = data.as_chunks::<PAGE>();
+        assert!(rest.is_empty(), "whole pages");
+        self.check(page, pieces.len() as u64)?;
+        let mut medium = self.medium();
+        if medium.before_write.as_ref().is_some_and(|(range, _)| range.contains(&page))
+            && let Some((_, run)) = medium.before_write.take()
+        {
+            drop(medium);
+            run();
+            medium = self.medium();
+        }
+        for (page, piece) in (page..).zip(pieces) {
+            medium.set(page, Some(Arc::new(*piece)));
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), MemError> {
+        self.check(page, pages)?;
+        let mut medium = self.medium();
+        (page..page + pages).for_each(|page| medium.set(page, None));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), MemError> {
+        let mut medium = self.medium();
+        medium.log.push(Op::Flush);
+        medium.durable = medium.now.clone();
+        Ok(())
+    }
+
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), MemError> {
+        self.check(remap.source, remap.pages.into())?;
+        self.check(remap.target, remap.pages.into())?;
+        let mut medium = self.medium();
+        if medium.no_remap {
+            return Err(MemError("this disk cannot remap"));
+        }
+        let sources: Vec<Content> =
+            (0..u64::from(remap.pages)).map(|page| medium.content(remap.source + page)).collect();
+        for (page, content) in (remap.target..).zip(sources) {
+            medium.set(page, content);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that no other call has made.
+pub fn tagged(tag: u64, bytes: usize) -> Vec<u8> {
+    let tag = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    tag.to_le_bytes().into_iter().cycle().take(bytes).collect()
+}
+
+/// All of a file.
+pub fn contents(store: &dyn Store, file: FileId) -> Vec<u8> {
+    let mut bytes = vec![1; store.size(file).expect("it is open") as usize];
+    assert_eq!(store.read(file, 0, &mut bytes).expect("readable"), bytes.len());
+    bytes
+}
+
+/// What the verbs do to bytes, by definition.
+pub fn write(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
+    if data.is_empty() {
+        return;
+    }
+    bytes.resize(bytes.len().max(offset + data.len()), 0);
+    bytes[offset..offset + data.len()].copy_from_slice(data);
+}
+
+pub fn discard(bytes: &mut [u8], offset: usize, count: usize) {
+    let end = (offset + count).min(bytes.len());
+    if offset < end {
+        bytes[offset..end].fill(0);
+    }
+}
