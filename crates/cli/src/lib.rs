@@ -16,6 +16,7 @@ pub mod output;
 pub mod presets;
 pub mod service;
 pub mod trace;
+pub mod volume;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -58,6 +59,8 @@ pub enum Command {
     Serve(service::serve::Args),
     /// Sends one command to a served device.
     Io(service::io::Args),
+    /// Files on a device, for host software that shares pages instead of writing them twice.
+    Volume(volume::Args),
     /// Lists the ready-made devices, or prints one as a file to start from.
     Presets(presets::Args),
     /// Writes workloads as traces, and says what a trace or a workload does.
@@ -94,6 +97,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Image(args) => service::image::command(&args),
         Command::Serve(args) => service::serve::command(&args),
         Command::Io(args) => service::io::command(&args),
+        Command::Volume(args) => volume::command(&args),
         Command::Presets(args) => presets::command(&args),
         Command::Trace(args) => trace::command(&args),
     }

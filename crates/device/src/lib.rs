@@ -16,6 +16,7 @@ mod ends;
 mod fingerprints;
 mod folder;
 pub mod preset;
+mod ranges;
 mod saved;
 mod scale;
 mod service;
@@ -27,6 +28,7 @@ pub use device::{Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_
 pub use disk::{Disk, DiskFileBlock, DiskRemap, FileMapError, LocalDisk, LocalDiskError, RemapAllError};
 pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
 pub use preset::{PRESETS, Preset};
+pub use ranges::PageRanges;
 pub use remap_ssd_ftl::{FilePage, FileStatus};
 pub use saved::OpenError;
 pub use scale::parse_scale;

@@ -70,6 +70,22 @@ const RECORDS: &[(&str, &[&str])] = &[
     ),
     ("crates/ftl/src/scheme/wal.rs", &["const SLOT_WORDS", "struct Commit", "fn word"]),
     ("crates/ftl/src/scheme/flog.rs", &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape", "fn word"]),
+    (
+        "hosts/store/src/volume/format.rs",
+        &[
+            "const MAGIC",
+            "const VERSION",
+            "const SUPERBLOCKS",
+            "const EXTENTS_MAX",
+            "struct SuperblockRecord",
+            "const SUPERBLOCK_CRC_FROM",
+            "struct InodeRecord",
+            "struct ExtentRecord",
+            "const INODE_CRC_FROM",
+            "const OPEN_END",
+            "fn inode_crc",
+        ],
+    ),
 ];
 
 const MARK: &str = "record-code: ";

@@ -93,7 +93,7 @@ impl Feed {
 }
 
 /// A line on standard error that appears when something takes longer than two seconds.
-struct Patience {
+pub(crate) struct Patience {
     line: ProgressBar,
     began: Instant,
     hidden: bool,
@@ -101,7 +101,7 @@ struct Patience {
 
 impl Patience {
     /// Of so many steps, if that is known.
-    fn new(what: &str, steps: Option<u64>) -> Self {
+    pub(crate) fn new(what: &str, steps: Option<u64>) -> Self {
         let line = ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden());
         let template = match steps {
             Some(_) => "{prefix} {bar:40} {percent:>3} %  {elapsed}, {eta} left",
@@ -112,7 +112,7 @@ impl Patience {
         Self { line, began: Instant::now(), hidden: true }
     }
 
-    fn at(&mut self, step: u64) {
+    pub(crate) fn at(&mut self, step: u64) {
         const SILENT: Duration = Duration::from_secs(2);
         if self.hidden && self.began.elapsed() > SILENT {
             self.line.set_draw_target(ProgressDrawTarget::stderr());

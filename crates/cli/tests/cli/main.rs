@@ -14,3 +14,4 @@ mod models;
 mod recording;
 mod service;
 mod traces;
+mod volumes;

@@ -50,6 +50,9 @@ impl Drop for Served {
 }
 
 impl Served {
+    pub fn address(&self) -> &str {
+        &self.address
+    }
     pub fn io(&self, args: &[&str]) -> Ran {
         run(&[&["io", "--connect", &self.address], args].concat())
     }

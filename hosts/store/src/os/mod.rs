@@ -36,6 +36,8 @@ struct State {
 
 struct Opened {
     birth: u64,
+    /// Device and inode: two handles may be of one file.
+    identity: (u64, u64),
     path: PathBuf,
     file: File,
 }
@@ -120,14 +122,16 @@ impl State {
         known.filter(|known| known.birth == file.birth).cloned().ok_or(StoreError::Gone)
     }
 
-    fn add(&mut self, path: PathBuf, file: File) -> FileId {
+    fn add(&mut self, path: PathBuf, file: File) -> Result<FileId, StoreError> {
+        let metadata = file.metadata().map_err(|error| StoreError::system(path.display(), error))?;
+        let identity = (metadata.dev(), metadata.ino());
         self.births += 1;
         let slot = self.files.iter().position(Option::is_none).unwrap_or_else(|| {
             self.files.push(None);
             self.files.len() - 1
         });
-        self.files[slot] = Some(Arc::new(Opened { birth: self.births, path, file }));
-        FileId { slot: slot as u32, birth: self.births }
+        self.files[slot] = Some(Arc::new(Opened { birth: self.births, identity, path, file }));
+        Ok(FileId { slot: slot as u32, birth: self.births })
     }
 }
 
@@ -149,7 +153,7 @@ impl Store for OsStore {
         })?;
         let mut state = self.state();
         state.names_changed |= !existed;
-        Ok(state.add(path, file))
+        state.add(path, file)
     }
 
     fn close(&self, file: FileId) {
@@ -243,7 +247,9 @@ impl Store for OsStore {
 
     fn share_all(&self, shares: &[Share]) -> Result<(), StoreError> {
         let mut state = self.state();
-        share::merged(shares).try_for_each(|share| state.share(&share))
+        let identity = |file| state.opened(file).ok().map(|opened| opened.identity);
+        let merged = share::merged(shares, |from, to| identity(from) == identity(to));
+        merged.iter().try_for_each(|share| state.share(share))
     }
 
     fn sync(&self, file: FileId) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@
 //! kernel says so without touching any data.
 
 use super::{Opened, PAGE, State};
-use crate::{Share, StoreError};
+use crate::{FileId, Share, StoreError};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
@@ -45,14 +45,15 @@ fn mount_type(mounts: &str, major: u32, minor: u32) -> Option<&str> {
     line.split_once(" - ")?.1.split(' ').next()
 }
 
-/// Ranges of two files that follow each other in both, in one.
-pub fn merged(shares: &[Share]) -> impl Iterator<Item = Share> {
+/// Ranges of two files that follow each other in both, in one. Within one file (of which there may be two handles) a later
+/// range may read what an earlier one wrote, so they are left as they are.
+pub fn merged(shares: &[Share], one_file: impl Fn(FileId, FileId) -> bool) -> Vec<Share> {
     let mut merged: Vec<Share> = Vec::new();
     for share in shares.iter().filter(|share| share.bytes > 0) {
         match merged.last_mut() {
             Some(last)
                 if (last.from, last.to) == (share.from, share.to)
-                    && share.from != share.to
+                    && !one_file(share.from, share.to)
                     && last.from_offset.checked_add(last.bytes) == Some(share.from_offset)
                     && last.to_offset.checked_add(last.bytes) == Some(share.to_offset) =>
             {
@@ -61,7 +62,7 @@ pub fn merged(shares: &[Share]) -> impl Iterator<Item = Share> {
             _ => merged.push(*share),
         }
     }
-    merged.into_iter()
+    merged
 }
 
 impl State {
@@ -76,7 +77,7 @@ impl State {
         if to_offset.checked_add(bytes).is_none_or(|end| end > i64::MAX as u64) {
             return Err(StoreError::Range { offset: to_offset, bytes, size: to.size()? });
         }
-        let overlap = share.from == share.to && from_offset.abs_diff(to_offset) < bytes;
+        let overlap = overlaps(&from, &to, share);
         if from_offset % PAGE != to_offset % PAGE || overlap {
             let why = || format!("the ranges overlap, or are not aligned to {PAGE} bytes in the same way");
             return self.copy(&from, &to, share, why);
@@ -122,8 +123,7 @@ impl State {
         why: impl FnOnce() -> String,
     ) -> Result<(), StoreError> {
         // What overlaps is read as a whole first.
-        let overlap = share.from == share.to && share.from_offset.abs_diff(share.to_offset) < share.bytes;
-        let step = if overlap { share.bytes } else { share.bytes.min(COPY_BYTES) };
+        let step = if overlaps(from, to, share) { share.bytes } else { share.bytes.min(COPY_BYTES) };
         let mut buffer = vec![0; step as usize];
         let mut done = 0;
         while done < share.bytes {
@@ -139,6 +139,11 @@ impl State {
         self.statistics.copied(if share.bytes == 0 { 0 } else { pages }, why);
         Ok(())
     }
+}
+
+/// Whether a range is in the way of its own source.
+fn overlaps(from: &Opened, to: &Opened, share: &Share) -> bool {
+    from.identity == to.identity && share.from_offset.abs_diff(share.to_offset) < share.bytes
 }
 
 /// The kernel's `struct file_clone_range` (ioctl_ficlonerange(2)).

@@ -1,14 +1,19 @@
 //! Sharing between files: lists of byte ranges become lists of remaps.
 //!
 //! Invariants: a list is done as if one range after the other; whole pages become one list of remaps, which the disk has
-//! under way together; what is not whole pages is copied when its turn comes, after the remaps in front of it.
+//! under way together; what is not whole pages is copied when its turn comes, after the remaps in front of it. In a list of
+//! remaps no page is both named and changed: so if the disk refuses one, which may leave any part of the list done, all
+//! of it can be done by reading and writing instead. A range that reads what an earlier one of the list wrote begins a new
+//! list; a range that overlaps itself is copied. Neither happens in a checkpoint.
+//!
 //! Flag 0: the source keeps its pages. A log may still be read while it is being checkpointed, and recovery needs it.
 //! Absent: atomic remaps. SQLite's checkpoints and journals do not need them.
 
 use super::bytes::PAGE;
+use super::space::Extent;
 use super::state::State;
 use crate::{FileId, Share, StoreError};
-use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_device::{Disk, DiskRemap, PageRanges};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::HashMap;
 
@@ -21,8 +26,29 @@ const COPY_BYTES: u64 = 1 << 20;
 #[derive(Default)]
 struct Batch {
     remaps: Vec<DiskRemap>,
+    /// Pages that they name, and pages that they change.
+    named: PageRanges,
+    changed: PageRanges,
     /// Files that are longer when the remaps are done.
     ends: HashMap<FileId, u64>,
+}
+
+impl Batch {
+    /// Whether a remap names what one of the list changes, or changes what one names or changes.
+    fn is_in_the_way_of(&self, remap: &DiskRemap) -> bool {
+        let pages = u64::from(remap.pages);
+        let (source_end, target_end) = (remap.source + pages, remap.target + pages);
+        self.changed.meets(remap.source, source_end)
+            || self.named.meets(remap.target, target_end)
+            || self.changed.meets(remap.target, target_end)
+    }
+
+    fn add(&mut self, remap: DiskRemap) {
+        let pages = u64::from(remap.pages);
+        self.named.add(remap.source, remap.source + pages);
+        self.changed.add(remap.target, remap.target + pages);
+        self.remaps.push(remap);
+    }
 }
 
 impl<D: Disk> State<D> {
@@ -86,14 +112,16 @@ impl<D: Disk> State<D> {
         if whole > 0 {
             let sources = self.places(from, (from_offset + head) / PAGE, whole / PAGE)?;
             let targets = self.places(to, (to_offset + head) / PAGE, whole / PAGE)?;
-            let overlap = from == to && from_offset.abs_diff(to_offset) < whole;
-            let several = sources.len() > 1 || targets.len() > 1 || whole / PAGE > REMAP_PAGES_MAX;
-            if overlap && several {
-                // One remap reads all of its sources first; several would not.
+            if from == to && from_offset.abs_diff(to_offset) < whole {
                 self.perform(batch)?;
-                self.copy(&part(head, whole), || "a range overlaps itself and is in several pieces".into())?;
+                self.copy(&part(head, whole), || "a range that overlaps itself is not shared".into())?;
             } else {
-                batch.remaps.extend(remaps(&sources, &targets));
+                for remap in remaps(&sources, &targets) {
+                    if batch.is_in_the_way_of(&remap) {
+                        self.perform(batch)?;
+                    }
+                    batch.add(remap);
+                }
                 let end = batch.ends.entry(to).or_default();
                 *end = (to_offset + head + whole).max(*end);
             }
@@ -107,18 +135,15 @@ impl<D: Disk> State<D> {
 
     /// Does the remaps that have been gathered. Files are longer afterwards.
     fn perform(&mut self, batch: &mut Batch) -> Result<(), StoreError> {
-        let Batch { remaps, ends } = std::mem::take(batch);
+        let Batch { remaps, ends, .. } = std::mem::take(batch);
         if !remaps.is_empty() {
             let pages = remaps.iter().map(|remap| u64::from(remap.pages)).sum();
             match self.disk.remap_all(&remaps) {
                 Ok(()) => self.statistics.pages_shared += pages,
-                // A disk that cannot: each page is read and written. Some may have been remapped, which changes nothing
-                // for those that follow as long as no page is both a source and a target.
-                Err(error) if disjoint(&remaps) => {
+                Err(error) => {
                     self.copy_pages(&remaps)?;
                     self.statistics.copied(pages, || error.to_string());
                 }
-                Err(error) => return Err(StoreError::disk(error)),
             }
         }
         for (file, end) in ends {
@@ -169,7 +194,7 @@ impl<D: Disk> State<D> {
 }
 
 /// The remaps between two lists of places of the same length.
-fn remaps(sources: &[super::space::Extent], targets: &[super::space::Extent]) -> Vec<DiskRemap> {
+fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
     let mut remaps = Vec::new();
     let (mut sources, mut targets) = (sources.iter().copied(), targets.iter().copied());
     let (mut source, mut target) = (sources.next(), targets.next());
@@ -189,22 +214,4 @@ fn remaps(sources: &[super::space::Extent], targets: &[super::space::Extent]) ->
         }
     }
     remaps
-}
-
-/// Whether no page is both named and changed by a list.
-fn disjoint(remaps: &[DiskRemap]) -> bool {
-    let mut targets: Vec<(u64, u64)> =
-        remaps.iter().map(|remap| (remap.target, remap.target + u64::from(remap.pages))).collect();
-    targets.sort_unstable();
-    // With targets that overlap each other, the furthest end so far is what counts.
-    let mut furthest = 0;
-    for (_, end) in &mut targets {
-        furthest = furthest.max(*end);
-        *end = furthest;
-    }
-    remaps.iter().all(|remap| {
-        let (first, end) = (remap.source, remap.source + u64::from(remap.pages));
-        let before = targets.partition_point(|(target, _)| *target < end);
-        before == 0 || targets[before - 1].1 <= first
-    })
 }

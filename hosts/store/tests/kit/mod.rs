@@ -2,8 +2,6 @@
 
 #![allow(dead_code)]
 
-use rand::Rng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_device::{Disk, DiskRemap};
 use remap_ssd_store::{FileId, Store};
 use std::collections::HashMap;
@@ -54,12 +52,12 @@ impl Medium {
     }
 
     /// Loses power: of what was not flushed, each page is kept as it was after any of its changes, or as it was before.
-    pub fn cut(&mut self, random: &mut Xoshiro256PlusPlus) {
+    pub fn cut(&mut self, mut keep: impl FnMut() -> bool) {
         let flushed = self.log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
         self.now = self.durable.clone();
         for op in self.log.split_off(flushed) {
             if let Op::Set(page, content) = op
-                && random.random_bool(0.5)
+                && keep()
             {
                 self.now.insert(page, content);
             }

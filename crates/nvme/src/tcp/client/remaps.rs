@@ -14,8 +14,7 @@ use crate::spec::command::{CopyCdw12, CopyRange, RemapCdw12, Sqe};
 use crate::spec::identify::oncs;
 use crate::spec::opcode::io as opcode;
 use crate::spec::status::Status;
-use remap_ssd_device::{DiskRemap, RemapAllError};
-use std::collections::BTreeMap;
+use remap_ssd_device::{DiskRemap, PageRanges, RemapAllError};
 use zerocopy::IntoBytes;
 
 /// A command of a wave.
@@ -29,27 +28,6 @@ struct Command {
     again: bool,
 }
 
-/// Disjoint ranges of pages: each one's end by its first page.
-#[derive(Default)]
-struct Ranges(BTreeMap<u64, u64>);
-
-impl Ranges {
-    fn meets(&self, first: u64, end: u64) -> bool {
-        self.0.range(..end).next_back().is_some_and(|(_, known_end)| *known_end > first)
-    }
-
-    fn add(&mut self, mut first: u64, mut end: u64) {
-        while let Some((known, known_end)) = self.0.range(..=end).next_back().map(|(first, end)| (*first, *end)) {
-            if known_end < first {
-                break;
-            }
-            self.0.remove(&known);
-            (first, end) = (first.min(known), end.max(known_end));
-        }
-        self.0.insert(first, end);
-    }
-}
-
 fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
     let pages = u64::from(remap.pages);
     ((remap.source, remap.source + pages), (remap.target, remap.target + pages))
@@ -57,20 +35,18 @@ fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
 
 /// How many remaps from the first on may be executed in any order. Their ranges must have been checked.
 fn independent(remaps: &[DiskRemap]) -> usize {
-    let (mut named, mut changed) = (Ranges::default(), Ranges::default());
+    let (mut named, mut changed) = (PageRanges::default(), PageRanges::default());
     for (index, remap) in remaps.iter().enumerate() {
         let (source, target) = ranges_of(remap);
-        let meets = |ranges: &Ranges, (first, end): (u64, u64)| first < end && ranges.meets(first, end);
+        let meets = |ranges: &PageRanges, (first, end): (u64, u64)| ranges.meets(first, end);
         let source_conflicts = meets(&changed, source) || remap.relocate && meets(&named, source);
         if source_conflicts || meets(&changed, target) || meets(&named, target) {
             return index;
         }
-        if remap.pages > 0 {
-            named.add(source.0, source.1);
-            changed.add(target.0, target.1);
-            if remap.relocate {
-                changed.add(source.0, source.1);
-            }
+        named.add(source.0, source.1);
+        changed.add(target.0, target.1);
+        if remap.relocate {
+            changed.add(source.0, source.1);
         }
     }
     remaps.len()

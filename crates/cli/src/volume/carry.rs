@@ -1,0 +1,181 @@
+//! Files into a volume and out of it, byte for byte.
+//!
+//! Invariant: a name stands for a whole file: what is being brought in has another name until it is complete and durable.
+//! Absent: looking into the files. A database that is in use is not still while it is copied.
+
+use super::Place;
+use crate::failure::Failure;
+use crate::output;
+use crate::trace::Patience;
+use remap_ssd_device::Disk;
+use remap_ssd_sim::report::format::exact;
+use remap_ssd_store::{Create, FileId, OpenOptions, Store, StoreError, Volume};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are carried at once.
+const STEP: usize = 1 << 20;
+/// What an unfinished file is called, behind its name.
+const PART: &str = ".part";
+
+/// What to take out.
+#[derive(Debug, clap::Args)]
+pub(super) struct Export {
+    /// The file in the volume. Whoever uses it should have closed it.
+    name: String,
+    /// Where to; `-` is standard output.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+/// What to bring in.
+#[derive(Debug, clap::Args)]
+pub(super) struct Import {
+    /// The file on this machine.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Its name in the volume; that of the file unless given.
+    #[arg(long)]
+    name: Option<String>,
+    /// Replace a file of that name.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+/// Takes a file out.
+pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
+    let about = |error| args.place.about(error);
+    let file = volume.open(&args.name, OpenOptions::default()).map_err(about)?;
+    let local = |error: io::Error| Failure::about(args.file.display(), error);
+    if args.file.as_os_str() == "-" {
+        let mut out = io::stdout().lock();
+        copy_out(volume, file, args, &mut |data| Ok(out.write_all(data)?))?;
+        return Ok(out.flush()?);
+    }
+
+    // The old file stays whole until there is a new one.
+    let part = with_part(&args.file);
+    let mut out = File::create(&part).map_err(local)?;
+    let written = copy_out(volume, file, args, &mut |data| out.write_all(data).map_err(local))
+        .and_then(|()| out.sync_all().map_err(local))
+        .and_then(|()| std::fs::rename(&part, &args.file).map_err(local));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+fn with_part(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(PART);
+    name.into()
+}
+
+fn copy_out<D: Disk + Send>(
+    volume: &Volume<D>,
+    file: FileId,
+    args: &Export,
+    out: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let about = |error| args.place.about(error);
+    let mut patience = Patience::new("export", Some(volume.size(file).map_err(about)?));
+    let mut buffer = vec![0; STEP];
+    let mut done = 0;
+    loop {
+        let read = volume.read(file, done, &mut buffer).map_err(about)?;
+        if read == 0 {
+            return Ok(());
+        }
+        out(&buffer[..read])?;
+        done += read as u64;
+        patience.at(done);
+    }
+}
+
+/// Brings a file in.
+pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Result<(), Failure> {
+    let about = |error| args.place.about(error);
+    let local = |error: io::Error| Failure::about(args.file.display(), error);
+    let own = args.file.file_name().and_then(|name| name.to_str());
+    let name = args.name.as_deref().or(own).ok_or_else(|| Failure::usage("what shall it be called? --name says so"))?;
+    let mut source = File::open(&args.file).map_err(local)?;
+    let metadata = source.metadata().map_err(local)?;
+    if metadata.is_dir() {
+        return Err(local(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    let exists = match volume.open(name, OpenOptions::default()) {
+        Ok(_) if !args.force => {
+            return Err(Failure::about(args.place.name(), format_args!("there is a file {name}; --force replaces it")));
+        }
+        Ok(_) => true,
+        Err(StoreError::NotFound(_)) => false,
+        Err(error) => return Err(about(error)),
+    };
+    note_about_log(&args.file);
+
+    let part = format!("{name}{PART}");
+    match volume.delete(&part) {
+        Ok(()) | Err(StoreError::NotFound(_)) => {}
+        Err(error) => return Err(about(error)),
+    }
+    let file = volume.open(&part, OpenOptions { create: Create::New, open_end: false }).map_err(about)?;
+    let carried = copy_in(volume, file, &mut source, metadata.len(), args);
+    let bytes = match carried {
+        Ok(bytes) => bytes,
+        Err(failure) => {
+            // If this fails too, the first reason is the one to tell.
+            let _ = volume.delete(&part);
+            return Err(failure);
+        }
+    };
+
+    // 1. the new file is durable  2. the old one goes  3. the new one gets its name. Cut between 2 and 3: it is under its
+    // other name, whole.
+    volume.sync(file).map_err(about)?;
+    if exists {
+        volume.delete(name).map_err(about)?;
+    }
+    volume.rename(&part, name).map_err(about)?;
+    output::text(&format!("{name}: {} bytes\n", exact(bytes)))
+}
+
+fn copy_in<D: Disk + Send>(
+    volume: &Volume<D>,
+    file: FileId,
+    source: &mut File,
+    expected: u64,
+    args: &Import,
+) -> Result<u64, Failure> {
+    let mut patience = Patience::new("import", Some(expected));
+    let mut buffer = Vec::with_capacity(STEP);
+    let mut done = 0;
+    loop {
+        buffer.clear();
+        let read = source.by_ref().take(STEP as u64).read_to_end(&mut buffer);
+        read.map_err(|error| Failure::about(args.file.display(), error))?;
+        if buffer.is_empty() {
+            return Ok(done);
+        }
+        volume.write(file, done, &buffer).map_err(|error| args.place.about(error))?;
+        done += buffer.len() as u64;
+        patience.at(done);
+    }
+}
+
+/// A database's transactions may be in the log beside it.
+fn note_about_log(file: &Path) {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    let log = PathBuf::from(log);
+    if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() > 0) {
+        let name = log.display();
+        output::note(format_args!(
+            "note: transactions in {name} are not in the file; `PRAGMA wal_checkpoint` moves them"
+        ));
+    }
+}

@@ -1,0 +1,233 @@
+//! `volume`: files on a device, made, listed, brought in and taken out.
+//!
+//! Invariant: what is on a device is not overwritten unless that was asked for. Absent: what files are for; host software
+//! opens the same volume by itself.
+
+mod carry;
+
+use crate::failure::Failure;
+use crate::numbers;
+use crate::output::{self, counted, pairs, table};
+use crate::service::kept::Service;
+use crate::trace::Patience;
+use remap_ssd_device::{Device, Disk, LocalDisk};
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_sim::report::format::{bytes, exact};
+use remap_ssd_store::{FileInfo, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo, Window};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+const PAGE: u64 = 4096;
+
+/// Files on a device, for host software that shares pages instead of writing them twice.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd serve --memory 1GiB &
+  remap-ssd volume create --connect 127.0.0.1:4420
+  remap-ssd volume import orders.db --connect 127.0.0.1:4420
+  remap-ssd volume list --connect 127.0.0.1:4420
+  remap-ssd volume export orders.db copy.db --connect 127.0.0.1:4420
+
+Several processes of one user on one machine may use a volume at the same time; other users and machines may not.";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Makes a volume on a namespace.
+    Create(Create),
+    /// Lists the files.
+    List(Show),
+    /// Says what the volume is, and how full.
+    Stat(Show),
+    /// Writes a file of the volume to a file of this machine.
+    Export(carry::Export),
+    /// Brings a file of this machine into the volume.
+    Import(carry::Import),
+}
+
+/// Where the volume is.
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// Where the device is served.
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "image", conflicts_with = "image")]
+    connect: Option<String>,
+    /// The folder of a device that is not served.
+    #[arg(long, value_name = "FOLDER")]
+    image: Option<PathBuf>,
+    /// The namespace.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nsid: u32,
+    /// The subsystem; the first that discovery names unless given.
+    #[arg(long, value_name = "NQN", conflicts_with = "image")]
+    nqn: Option<String>,
+    /// Our name, where only known hosts are served.
+    #[arg(long, value_name = "NQN", conflicts_with = "image")]
+    hostnqn: Option<String>,
+}
+
+/// What to make.
+#[derive(Debug, clap::Args)]
+struct Create {
+    #[command(flatten)]
+    place: Place,
+    /// Size of the volume; all of the namespace unless given.
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
+    size: Option<u64>,
+    /// Files that it has room for.
+    #[arg(long, value_name = "N", default_value_t = NewVolume::default().files_max)]
+    files: u32,
+    /// Overwrite what is there.
+    #[arg(long)]
+    force: bool,
+}
+
+/// How to show it.
+#[derive(Debug, clap::Args)]
+struct Show {
+    #[command(flatten)]
+    place: Place,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Command {
+    fn place(&self) -> &Place {
+        match self {
+            Self::Create(args) => &args.place,
+            Self::List(args) | Self::Stat(args) => &args.place,
+            Self::Export(args) => &args.place,
+            Self::Import(args) => &args.place,
+        }
+    }
+}
+
+impl Place {
+    fn name(&self) -> String {
+        match (&self.connect, &self.image) {
+            (Some(address), _) => address.clone(),
+            (None, Some(dir)) => dir.display().to_string(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// A failure there.
+    fn about(&self, error: StoreError) -> Failure {
+        match error {
+            StoreError::BadName { .. } | StoreError::BadShape(_) => Failure::usage(error),
+            _ => Failure::about(self.name(), error),
+        }
+    }
+}
+
+/// Runs `volume`.
+///
+/// # Errors
+/// The device, the volume, or a file of this machine.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let place = args.command.place();
+    if let Some(dir) = &place.image {
+        let disk = perform(open_image(dir, place.nsid)?, &Processes::One, &args.command)?;
+        return disk.into_disk().into_device().close().map_err(|error| Failure::about(dir.display(), error));
+    }
+
+    let mut options = Options { subnqn: place.nqn.clone(), nsid: place.nsid, ..Options::default() };
+    options.hostnqn = place.hostnqn.clone().unwrap_or(options.hostnqn);
+    let client = Client::connect(place.name().as_str(), options);
+    let client = client.map_err(|error| Failure::about(place.name(), error))?;
+    perform(client, &Processes::local(), &args.command).map(drop)
+}
+
+/// A namespace of a device in a folder.
+fn open_image(dir: &Path, nsid: u32) -> Result<Window<LocalDisk>, Failure> {
+    let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
+    let (device, _) = Device::open_in_folder(dir).map_err(|error| about(&error))?;
+    let pages: Vec<u64> = Service::load(dir)?.namespaces.iter().map(|share| share.pages.into()).collect();
+    let index = (nsid as usize).wrapping_sub(1);
+    let none = || about(&format!("there is no namespace {nsid}, only {}", pages.len()));
+    let own = *pages.get(index).ok_or_else(none)?;
+    let first = pages[..index].iter().sum();
+    Window::new(LocalDisk::new(device), first, own).ok_or_else(|| about(&"its namespaces are larger than the device"))
+}
+
+/// Does it, and gives the disk back.
+fn perform<D: Disk + Send>(disk: D, processes: &Processes, command: &Command) -> Result<D, Failure> {
+    let place = command.place();
+    if let Command::Create(args) = command {
+        return create(disk, processes, args);
+    }
+    let volume = Volume::open(disk, processes).map_err(|error| place.about(error))?;
+    volume.notes().iter().for_each(output::note);
+    match command {
+        Command::Create(_) => {}
+        Command::List(args) => list(&volume, args)?,
+        Command::Stat(args) => stat(&volume, args)?,
+        Command::Export(args) => carry::export(&volume, args)?,
+        Command::Import(args) => carry::import(&volume, args)?,
+    }
+    Ok(volume.into_disk())
+}
+
+fn create<D: Disk + Send>(disk: D, processes: &Processes, args: &Create) -> Result<D, Failure> {
+    let new = NewVolume { files_max: args.files, pages: args.size.map(|size| size / PAGE), force: args.force };
+    let mut patience = Patience::new("looking at what is there", Some(disk.pages()));
+    let volume = Volume::create(disk, processes, &new, &mut |pages, _| patience.at(pages));
+    drop(patience);
+    let volume = volume.map_err(|error| args.place.about(error))?;
+    let info = volume.info().map_err(|error| args.place.about(error))?;
+    output::text(&described(&info))?;
+    Ok(volume.into_disk())
+}
+
+fn described(info: &VolumeInfo) -> String {
+    pairs(&[
+        ("volume", info.uuid.clone()),
+        ("size", bytes(info.pages * PAGE)),
+        ("free", bytes(info.pages_free * PAGE)),
+        ("free in a row", bytes(info.pages_free_in_a_row * PAGE)),
+        ("files", format!("{} of at most {}", exact(info.files.into()), exact(info.files_max.into()))),
+    ])
+}
+
+fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
+    let info = volume.info().map_err(|error| args.place.about(error))?;
+    if args.json {
+        return output::json(&json!({
+            "uuid": info.uuid, "size_bytes": info.pages * PAGE, "pages": info.pages,
+            "pages_metadata": info.pages_metadata, "pages_free": info.pages_free,
+            "pages_free_in_a_row": info.pages_free_in_a_row, "files": info.files, "files_max": info.files_max,
+        }));
+    }
+    output::text(&described(&info))
+}
+
+fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
+    let files = volume.list().map_err(|error| args.place.about(error))?;
+    let damage = volume.damage().map_err(|error| args.place.about(error))?;
+    if args.json {
+        let entry = |file: &FileInfo| {
+            json!({
+                "name": file.name, "bytes": file.bytes, "pages": file.pages, "extents": file.extents,
+                "open_end": file.open_end,
+            })
+        };
+        output::json(&files.iter().map(entry).collect())?;
+    } else if files.is_empty() {
+        output::text("no files\n")?;
+    } else {
+        let row =
+            |file: &FileInfo| vec![file.name.clone(), exact(file.bytes), exact(file.pages), exact(file.extents as u64)];
+        output::text(&table(&["name", "bytes", "pages", "pieces"], &files.iter().map(row).collect::<Vec<_>>()))?;
+    }
+    if damage.is_empty() {
+        return Ok(());
+    }
+    damage.iter().for_each(output::note);
+    Err(Failure::about(args.place.name(), format_args!("{} could not be read", counted(damage.len() as u64, "file"))))
+}

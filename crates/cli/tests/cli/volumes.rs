@@ -1,0 +1,157 @@
+//! `volume` as a user has it: a file goes in and comes out, and mistakes are sentences.
+
+use crate::kit::{Ran, run};
+use crate::service::{Served, serve};
+use std::path::Path;
+
+fn volume(args: &[&str], place: &[&str]) -> Ran {
+    run(&[&["volume"], args, place].concat())
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ seed) >> 40) as u8).collect()
+}
+
+fn path(dir: &Path, name: &str) -> String {
+    dir.join(name).to_str().expect("text").to_owned()
+}
+
+/// The rest of a volume's life, wherever it is.
+fn carries_files(dir: &Path, place: &[&str]) {
+    volume(&["list"], place).fails_in_one_line(1, &["no volume here", "blank"]);
+    volume(&["create", "--files", "4"], place).ok();
+    volume(&["create"], place).fails_in_one_line(1, &["not blank", "--force"]);
+    assert_eq!(volume(&["list"], place).ok().out, "no files\n");
+
+    // Sizes that are no multiple of anything, an empty file, and whole pages.
+    for (index, len) in [0, 1, 4095, 4096, 123_457, 3 << 20].into_iter().enumerate() {
+        let (name, data) = (format!("file {index}"), bytes(index as u64, len));
+        let (local, back) = (path(dir, &name), path(dir, "back"));
+        std::fs::write(&local, &data).expect("room for it");
+        volume(&["import", &local, "--name", "x"], place).ok();
+        volume(&["export", "x", &back], place).ok();
+        assert!(std::fs::read(&back).expect("written") == data, "{len} bytes");
+        volume(&["import", &local, "--name", "x"], place).fails_in_one_line(1, &["x", "--force"]);
+        volume(&["import", &local, "--name", "x", "--force"], place).ok();
+        volume(&["export", "x", &back], place).ok();
+        assert!(std::fs::read(&back).expect("written") == data, "{len} bytes, replaced");
+        let list = volume(&["list", "--json"], place).ok().json();
+        assert_eq!((&list[0]["name"], &list[0]["bytes"], &list[1]), (&"x".into(), &len.into(), &().into()));
+        if len < 3 << 20 {
+            volume(&["import", &local, "--name", "x", "--force"], place).ok();
+        }
+    }
+    let before = volume(&["stat", "--json"], place).ok().json();
+    assert_eq!((&before["files"], &before["files_max"]), (&1.into(), &4.into()));
+
+    // A file that does not fit leaves nothing behind.
+    let large = path(dir, "large");
+    std::fs::write(&large, bytes(9, 40 << 20)).expect("room for it");
+    volume(&["import", &large], place).fails_in_one_line(1, &["full", "pages are needed"]);
+    assert_eq!(volume(&["stat", "--json"], place).ok().json(), before);
+
+    volume(&["export", "nothing", &path(dir, "nothing")], place).fails_in_one_line(1, &["no file nothing"]);
+    assert!(!dir.join("nothing").exists());
+    volume(&["import", &path(dir, "nowhere")], place).fails_in_one_line(1, &["nowhere", "No such file"]);
+    volume(&["import", &large, "--name", ""], place).fails_in_one_line(2, &["cannot be a file's name"]);
+    volume(&["create", "--force", "--files", "0"], place).fails_in_one_line(2, &["1 to 65536 files"]);
+    volume(&["create", "--force"], place).ok();
+    assert_eq!(volume(&["list"], place).ok().out, "no files\n");
+    volume(&["list", "--nsid", "7"], place).fails_in_one_line(1, &[place[1]]);
+}
+
+fn served(args: &[&str]) -> (Served, Vec<String>) {
+    let served = serve(args);
+    let place = vec!["--connect".to_owned(), served.address().to_owned()];
+    (served, place)
+}
+
+#[test]
+fn a_file_goes_into_a_served_device_and_comes_out_byte_for_byte() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (served, place) = served(&["--memory", "32MiB"]);
+    carries_files(dir.path(), &place.iter().map(String::as_str).collect::<Vec<_>>());
+    served.stop();
+}
+
+#[test]
+fn a_file_goes_into_a_device_in_a_folder_and_is_there_when_it_is_served() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = path(dir.path(), "disk");
+    run(&["image", "create", &image, "--size", "64MiB", "--namespaces", "2"]).ok();
+    let place = ["--image", image.as_str()];
+    carries_files(dir.path(), &place);
+
+    // The other namespace is untouched, and has room for a volume of its own.
+    let second = ["--image", image.as_str(), "--nsid", "2"];
+    volume(&["create", "--size", "4MiB"], &second).ok();
+    let (local, back) = (path(dir.path(), "local"), path(dir.path(), "back"));
+    std::fs::write(&local, bytes(5, 70_001)).expect("room for it");
+    volume(&["import", &local], &second).ok();
+    let (served, mut place) = served(&["--image", &image]);
+    volume(&["list"], &second).fails_in_one_line(1, &["in use"]);
+    place.extend(["--nsid".to_owned(), "2".to_owned()]);
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    volume(&["export", "local", &back], &place).ok();
+    assert!(std::fs::read(&back).expect("written") == bytes(5, 70_001));
+    served.stop();
+}
+
+#[test]
+fn several_processes_bring_files_in_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (served, place) = served(&["--memory", "64MiB"]);
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    volume(&["create"], &place).ok();
+    std::thread::scope(|scope| {
+        for number in 0..4u64 {
+            let (dir, place) = (dir.path(), &place);
+            scope.spawn(move || {
+                for round in 0..3u64 {
+                    let (name, back) = (format!("{number}-{round}"), path(dir, &format!("back {number}")));
+                    let data = bytes(number * 10 + round, 700_000 + 333 * round as usize);
+                    std::fs::write(dir.join(&name), &data).expect("room for it");
+                    volume(&["import", &path(dir, &name)], place).ok();
+                    volume(&["export", &name, &back], place).ok();
+                    assert!(std::fs::read(&back).expect("written") == data);
+                }
+            });
+        }
+    });
+    let stat = volume(&["stat", "--json"], &place).ok().json();
+    assert_eq!(stat["files"], 12, "and no page is claimed twice, or this would say so");
+    let back = path(dir.path(), "back");
+    for number in 0..4u64 {
+        for round in 0..3u64 {
+            volume(&["export", &format!("{number}-{round}"), &back], &place).ok();
+            let data = bytes(number * 10 + round, 700_000 + 333 * round as usize);
+            assert!(std::fs::read(&back).expect("written") == data);
+        }
+    }
+    served.stop();
+}
+
+#[test]
+fn mistakes_with_volumes_are_sentences() {
+    run(&["volume", "list"]).fails(2, &["--connect"]);
+    run(&["volume", "list", "--connect", "127.0.0.1:1", "--image", "x"]).fails(2, &["--image"]);
+    run(&["volume", "list", "--connect", "127.0.0.1:1"]).fails_in_one_line(1, &["127.0.0.1:1"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    run(&["volume", "list", "--image", &path(dir.path(), "")]).fails_in_one_line(1, &["not a device image"]);
+
+    // What somebody else has written is not overwritten.
+    let (served, place) = served(&["--memory", "32MiB"]);
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    let file = path(dir.path(), "file");
+    std::fs::write(&file, bytes(1, 5000)).expect("room for it");
+    served.io(&["write", "--lba", "777", "--file", &file]).ok();
+    volume(&["create"], &place).fails_in_one_line(1, &["not blank", "page 777", "--force"]);
+    volume(&["create", "--size", "1GiB", "--force"], &place).fails_in_one_line(2, &["does not fit"]);
+    volume(&["create", "--force"], &place).ok();
+
+    // A log beside a database holds what the file does not.
+    std::fs::write(path(dir.path(), "file-wal"), b"frames").expect("room for it");
+    let ran = volume(&["import", &file], &place).ok();
+    assert!(ran.err.contains("file-wal"), "{}", ran.err);
+    served.stop();
+}

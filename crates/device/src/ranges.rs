@@ -1,0 +1,34 @@
+//! Sets of pages as ranges, to see whether one command is in another one's way.
+//!
+//! Invariant: ranges are disjoint and not empty. Absent: taking pages out again.
+
+use std::collections::BTreeMap;
+
+/// A set of pages.
+#[derive(Clone, Debug, Default)]
+pub struct PageRanges {
+    /// The end of each range by its first page.
+    ends: BTreeMap<u64, u64>,
+}
+
+impl PageRanges {
+    /// Whether a page of `first..end` is in the set.
+    pub fn meets(&self, first: u64, end: u64) -> bool {
+        first < end && self.ends.range(..end).next_back().is_some_and(|(_, known_end)| *known_end > first)
+    }
+
+    /// Adds `first..end`.
+    pub fn add(&mut self, mut first: u64, mut end: u64) {
+        if first >= end {
+            return;
+        }
+        while let Some((known, known_end)) = self.ends.range(..=end).next_back().map(|(first, end)| (*first, *end)) {
+            if known_end < first {
+                break;
+            }
+            self.ends.remove(&known);
+            (first, end) = (first.min(known), end.max(known_end));
+        }
+        self.ends.insert(first, end);
+    }
+}

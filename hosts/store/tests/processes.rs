@@ -1,0 +1,211 @@
+//! Several users of one volume, each with its own connection: no page gets two owners, and nobody believes what another
+//! one has changed. (Processes of their own: `crates/cli/tests/cli/volumes.rs`.)
+
+mod kit;
+
+use kit::{MemDisk, PAGE, contents, tagged};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_store::guard::Guard;
+use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, StoreError, Volume};
+use std::collections::HashMap;
+use std::path::Path;
+
+const NEW: OpenOptions = OpenOptions { create: Create::IfAbsent, open_end: false };
+
+fn make(disk: &MemDisk, dir: &Path) -> Processes {
+    let processes = Processes::Several(dir.to_path_buf());
+    let new = NewVolume { files_max: 16, ..NewVolume::default() };
+    Volume::create(disk.clone(), &processes, &new, &mut |_, _| {}).expect("possible");
+    processes
+}
+
+#[test]
+fn four_writers_that_allocate_at_once_never_get_the_same_page() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = MemDisk::new(6000);
+    let processes = make(&disk, dir.path());
+    let work = |number: u64| {
+        let volume = Volume::open(disk.clone(), &processes).expect("possible");
+        let random = &mut Xoshiro256PlusPlus::seed_from_u64(number);
+        let name = format!("database {number}");
+        let mut known = Vec::new();
+        for round in 0..150 {
+            let file = volume.open(&name, NEW).expect("possible");
+            match random.random_range(0..10) {
+                0 => {
+                    volume.delete(&name).expect("it is there");
+                    known.clear();
+                }
+                1 => {
+                    let size = random.random_range(0..=known.len());
+                    volume.set_size(file, size as u64).expect("possible");
+                    known.truncate(size);
+                }
+                2 => volume.sync(file).expect("possible"),
+                _ if known.len() < 300 * PAGE => {
+                    let data = tagged(number << 32 | round, random.random_range(1..12 * PAGE));
+                    volume.write(file, known.len() as u64, &data).expect("there is room");
+                    known.extend_from_slice(&data);
+                }
+                _ => {}
+            }
+            if let Ok(file) = volume.open(&name, OpenOptions::default()) {
+                assert!(contents(&volume, file) == known, "{name} in round {round}");
+            }
+        }
+        (name, known)
+    };
+    let left: Vec<(String, Vec<u8>)> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (1..5).map(|number| scope.spawn(move || work(number))).collect();
+        writers.into_iter().map(|writer| writer.join().expect("no writer failed")).collect()
+    });
+    let volume = Volume::open(disk.clone(), &processes).expect("possible");
+    volume.info().expect("no page is claimed twice");
+    for (name, known) in left {
+        match volume.open(&name, OpenOptions::default()) {
+            Ok(file) => assert!(contents(&volume, file) == known, "{name}"),
+            Err(error) => assert!(known.is_empty() && matches!(error, StoreError::NotFound(_)), "{name}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn what_one_process_changes_another_one_sees() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = MemDisk::new(600);
+    let processes = make(&disk, dir.path());
+    let [one, two] = [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("possible"));
+    let a = one.open("a", NEW).expect("possible");
+    one.write(a, 0, &tagged(1, 10 * PAGE + 5)).expect("possible");
+    let same = two.open("a", OpenOptions::default()).expect("it was made");
+    assert!(contents(&two, same) == tagged(1, 10 * PAGE + 5), "size and pages, without a sync");
+
+    // It grows in the one and in the other.
+    two.write(same, 10 * PAGE as u64 + 5, &tagged(2, 40 * PAGE)).expect("possible");
+    assert_eq!(one.size(a).expect("possible"), 50 * PAGE as u64 + 5);
+
+    // Its pages go to another file; who still knows the old places must not read there.
+    one.set_size(a, 3).expect("possible");
+    let b = one.open("b", NEW).expect("possible");
+    one.write(b, 0, &tagged(3, 500 * PAGE)).expect("the pages are free");
+    assert!(contents(&two, same) == tagged(1, 3));
+    one.delete("a").expect("it is there");
+    assert!(matches!(two.read(same, 0, &mut [0; 3]), Err(StoreError::Gone)));
+
+    // A volume that is in use is not made anew.
+    let forced = NewVolume { force: true, ..NewVolume::default() };
+    let refused = Volume::create(disk.clone(), &processes, &forced, &mut |_, _| {}).err().expect("it is in use");
+    assert!(matches!(refused, StoreError::InUse), "{refused}");
+    assert!(contents(&two, two.open("b", NEW).expect("it is there")) == tagged(3, 500 * PAGE));
+    drop((one, two));
+    Volume::create(disk.clone(), &processes, &forced, &mut |_, _| {}).expect("nobody uses it");
+}
+
+#[test]
+fn what_a_process_that_died_left_half_done_is_made_durable_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = MemDisk::new(600);
+    let processes = make(&disk, dir.path());
+    let volume = Volume::open(disk.clone(), &processes).expect("possible");
+    let uuid = volume.info().expect("possible").uuid;
+    let file = volume.open("a", NEW).expect("possible");
+    volume.write(file, 0, &tagged(1, 10 * PAGE)).expect("possible");
+
+    // Another process dies within a change: the generation is odd.
+    use std::os::unix::fs::FileExt;
+    let coordination =
+        std::fs::File::options().read(true).write(true).open(dir.path().join(uuid)).expect("it is there");
+    let mut word = [0; 8];
+    coordination.read_exact_at(&mut word, 0).expect("readable");
+    let generation = u64::from_le_bytes(word);
+    assert!(generation > 0 && generation % 2 == 0);
+    coordination.write_all_at(&(generation + 1).to_le_bytes(), 0).expect("writable");
+
+    let flushes = volume.statistics().syncs;
+    volume.open("b", NEW).expect("possible");
+    assert_eq!(volume.statistics().syncs - flushes, 2, "once for what was left, once for the new file");
+    coordination.read_exact_at(&mut word, 0).expect("readable");
+    assert_eq!(u64::from_le_bytes(word), generation + 4);
+    assert!(contents(&volume, file) == tagged(1, 10 * PAGE));
+}
+
+/// A power cut of the device, and another process that allocates, in the moment in which a process has found where to
+/// write and has not written yet.
+fn claim_race(without: Option<Guard>) -> (Vec<u8>, Vec<u8>) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = MemDisk::new(200);
+    let processes = make(&disk, dir.path());
+    let one = Volume::open(disk.clone(), &processes).expect("possible");
+    let one = match without {
+        Some(guard) => one.without(guard),
+        None => one,
+    };
+    let a = one.open("a", NEW).expect("possible");
+    let theirs = tagged(2, 100 * PAGE);
+    let (other, data) = (disk.clone(), theirs.clone());
+    let other_processes = processes.clone();
+    let race = move || {
+        other.medium().cut(|| false);
+        let two = Volume::open(other, &other_processes).expect("possible");
+        let b = two.open("b", NEW).expect("possible");
+        two.write(b, 0, &data).expect("there is room");
+        two.sync(b).expect("possible");
+    };
+    // Data are behind two superblocks and 16 records.
+    disk.medium().before_write = Some((18..200, Box::new(race)));
+    one.write(a, 0, &tagged(1, 20 * PAGE)).expect("possible");
+    let b = one.open("b", OpenOptions::default()).expect("it was made");
+    (contents(&one, b), theirs)
+}
+
+#[test]
+fn a_claim_is_durable_before_its_pages_are_written() {
+    let (found, written) = claim_race(None);
+    assert!(found == written, "pages of one file were written by another one");
+    let (found, written) = claim_race(Some(Guard::FlushClaimed));
+    assert!(found != written, "the flush protects nothing that this test would notice");
+}
+
+#[test]
+fn a_device_that_loses_power_under_living_processes_keeps_files_apart() {
+    for seed in 0..12 {
+        let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
+        let dir = tempfile::tempdir().expect("a folder");
+        let disk = MemDisk::new(300);
+        let processes = make(&disk, dir.path());
+        let volumes = [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("possible"));
+        let mut synced: HashMap<String, Vec<u8>> = HashMap::new();
+        for round in 0..80u64 {
+            // Each process has two files; what it writes is synced now and then.
+            let user = random.random_range(0..2);
+            let volume = &volumes[user];
+            let name = format!("{user}{}", random.random_range(0..2));
+            let file = volume.open(&name, NEW).expect("possible");
+            match random.random_range(0..8) {
+                0 => disk.medium().cut(|| random.random_bool(0.5)),
+                1 => {
+                    volume.delete(&name).expect("it is there");
+                    synced.remove(&name);
+                }
+                2 => {
+                    volume.set_size(file, 2 * PAGE as u64).expect("possible");
+                    volume.sync(file).expect("possible");
+                    synced.insert(name, contents(volume, file));
+                }
+                _ => {
+                    let data = tagged(seed << 32 | round, random.random_range(1..20) * PAGE);
+                    volume.write(file, 0, &data).expect("there is room");
+                    volume.sync(file).expect("possible");
+                    synced.insert(name, contents(volume, file));
+                }
+            }
+        }
+        let fresh = Volume::open(disk.clone(), &processes).expect("possible");
+        fresh.info().expect("no page is claimed twice");
+        for (name, known) in synced {
+            let file = fresh.open(&name, OpenOptions::default()).expect("it was synced");
+            assert!(contents(&fresh, file) == known, "{name}, seed {seed}");
+        }
+    }
+}
