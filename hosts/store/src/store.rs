@@ -5,8 +5,9 @@
 //! *one* file take turns by means of their own (SQLite's locks): the store keeps files apart from each other, and does not
 //! arbitrate within one.
 //!
-//! Durability: a process may end at any instant, and what it has done stays. After a crash of the machine that holds the
-//! files, what was synced is there; of what came later, each 4 KiB page is the old or the new one.
+//! Durability: a process may end at any instant, and what it has done stays (on a disk that ends with the process, what it
+//! has synced). After a crash of the machine that holds the files, what was synced is there; of what came later, each
+//! 4 KiB page is the old or the new one.
 //!
 //! Absent: a position in a file, directories, permissions.
 

@@ -19,7 +19,7 @@ fn path(dir: &Path, name: &str) -> String {
 /// The rest of a volume's life, wherever it is.
 fn carries_files(dir: &Path, place: &[&str]) {
     volume(&["list"], place).fails_in_one_line(1, &["no volume here", "blank"]);
-    volume(&["create", "--files", "4"], place).ok();
+    volume(&["create", "--files", "8"], place).ok();
     volume(&["create"], place).fails_in_one_line(1, &["not blank", "--force"]);
     assert_eq!(volume(&["list"], place).ok().out, "no files\n");
 
@@ -28,21 +28,18 @@ fn carries_files(dir: &Path, place: &[&str]) {
         let (name, data) = (format!("file {index}"), bytes(index as u64, len));
         let (local, back) = (path(dir, &name), path(dir, "back"));
         std::fs::write(&local, &data).expect("room for it");
-        volume(&["import", &local, "--name", "x"], place).ok();
-        volume(&["export", "x", &back], place).ok();
-        assert!(std::fs::read(&back).expect("written") == data, "{len} bytes");
-        volume(&["import", &local, "--name", "x"], place).fails_in_one_line(1, &["x", "--force"]);
-        volume(&["import", &local, "--name", "x", "--force"], place).ok();
-        volume(&["export", "x", &back], place).ok();
-        assert!(std::fs::read(&back).expect("written") == data, "{len} bytes, replaced");
-        let list = volume(&["list", "--json"], place).ok().json();
-        assert_eq!((&list[0]["name"], &list[0]["bytes"], &list[1]), (&"x".into(), &len.into(), &().into()));
-        if len < 3 << 20 {
-            volume(&["import", &local, "--name", "x", "--force"], place).ok();
+        for how in [&["import", &local][..], &["import", &local, "--force"]] {
+            volume(how, place).ok();
+            volume(&["export", &name, &back], place).ok();
+            assert!(std::fs::read(&back).expect("written") == data, "{how:?}");
+            volume(&["import", &local], place).fails_in_one_line(1, &[&name, "--force"]);
         }
+        let list = volume(&["list", "--json"], place).ok().json();
+        assert_eq!((&list[index]["name"], &list[index]["bytes"]), (&name.as_str().into(), &len.into()));
     }
+    volume(&["import", &path(dir, "file 0"), "--name", "another name"], place).ok();
     let before = volume(&["stat", "--json"], place).ok().json();
-    assert_eq!((&before["files"], &before["files_max"]), (&1.into(), &4.into()));
+    assert_eq!((&before["files"], &before["files_max"]), (&7.into(), &8.into()));
 
     // A file that does not fit leaves nothing behind.
     let large = path(dir, "large");

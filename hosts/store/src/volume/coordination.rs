@@ -34,7 +34,7 @@ const SIZE_BYTES: u64 = 16;
 /// Who may use a volume at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Processes {
-    /// Only this one: the disk is its own.
+    /// Only this one: the disk is its own, and ends with it. Sizes that no sync has recorded end too.
     One,
     /// Several on this machine, by means of files in this folder.
     Several(PathBuf),
