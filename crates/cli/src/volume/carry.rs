@@ -156,7 +156,7 @@ fn copy_in<D: Disk + Send>(
     let mut done = 0;
     loop {
         buffer.clear();
-        let read = source.by_ref().take(STEP as u64).read_to_end(&mut buffer);
+        let read = Read::take(&mut *source, STEP as u64).read_to_end(&mut buffer);
         read.map_err(|error| Failure::about(args.file.display(), error))?;
         if buffer.is_empty() {
             return Ok(done);
