@@ -18,8 +18,8 @@ use std::os::unix::fs::MetadataExt;
 
 /// Bytes that are copied at once.
 const COPY_BYTES: u64 = 1 << 20;
-/// The type under which the kernel lists a mount of this project's server.
-const OUR_MOUNT: &str = "fuse.remap-ssd";
+/// The source that the kernel lists for a mount of this project's server; its type is `fuse`, or `fuse.` and a name.
+const OUR_SOURCE: &str = "remap-ssd";
 
 /// What is known of file systems.
 #[derive(Default)]
@@ -33,16 +33,18 @@ impl Sharing {
         let Ok(dev) = file.metadata().map(|metadata| metadata.dev()) else { return false };
         *self.ours.entry(dev).or_insert_with(|| {
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-            mount_type(&mounts, rustix::fs::major(dev), rustix::fs::minor(dev)) == Some(OUR_MOUNT)
+            is_our_mount(&mounts, rustix::fs::major(dev), rustix::fs::minor(dev))
         })
     }
 }
 
-/// The file system type of a device number, in the text of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
-fn mount_type(mounts: &str, major: u32, minor: u32) -> Option<&str> {
+/// Whether a device number is that of a mount of ours, by the text of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+fn is_our_mount(mounts: &str, major: u32, minor: u32) -> bool {
     let device = format!("{major}:{minor}");
-    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&device))?;
-    line.split_once(" - ")?.1.split(' ').next()
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&device));
+    let mut what = line.and_then(|line| line.split_once(" - ")).map_or("", |(_, what)| what).split(' ');
+    let kind = what.next().unwrap_or_default();
+    (kind == "fuse" || kind.starts_with("fuse.")) && what.next() == Some(OUR_SOURCE)
 }
 
 /// Ranges of two files that follow each other in both, in one. Within one file (of which there may be two handles) a later
@@ -196,9 +198,12 @@ mod tests {
 29 1 0:26 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 83 29 0:52 / /mnt/ours rw,nosuid shared:44 - fuse.remap-ssd remap-ssd rw,user_id=0
 84 29 0:53 / /mnt/other rw shared:45 - fuse.sshfs host: rw
+85 29 0:54 / /mnt/plain rw shared:46 - fuse remap-ssd rw
 ";
-        assert_eq!(mount_type(mounts, 0, 52), Some(OUR_MOUNT));
-        assert_eq!(mount_type(mounts, 0, 53), Some("fuse.sshfs"));
-        assert_eq!(mount_type(mounts, 0, 5), None);
+        assert!(is_our_mount(mounts, 0, 52));
+        assert!(is_our_mount(mounts, 0, 54));
+        assert!(!is_our_mount(mounts, 0, 53), "another FUSE server may copy");
+        assert!(!is_our_mount(mounts, 0, 26));
+        assert!(!is_our_mount(mounts, 0, 5));
     }
 }
