@@ -19,13 +19,16 @@ pub enum Op {
     Flush,
 }
 
+/// What happens in the middle of something else.
+pub type Interruption = Box<dyn FnOnce() + Send>;
+
 #[derive(Default)]
 pub struct Medium {
     now: HashMap<u64, Content>,
     durable: HashMap<u64, Content>,
     pub log: Vec<Op>,
     /// Run before the next write of a page in this range.
-    pub before_write: Option<(std::ops::Range<u64>, Box<dyn FnOnce() + Send>)>,
+    pub before_write: Option<(std::ops::Range<u64>, Interruption)>,
     /// Every remap is refused.
     pub no_remap: bool,
 }
