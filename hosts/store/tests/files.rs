@@ -211,6 +211,8 @@ struct Silent;
 
 impl Log for Silent {
     fn connection(&self, _: std::net::SocketAddr, _: &str) {}
+
+    fn server(&self, _: &str) {}
 }
 
 #[test]

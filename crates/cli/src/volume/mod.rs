@@ -134,7 +134,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let place = args.command.place();
     if let Some(dir) = &place.image {
         let disk = perform(open_image(dir, place.nsid)?, &Processes::One, &args.command)?;
-        return disk.into_disk().into_device().close().map_err(|error| Failure::about(dir.display(), error));
+        let closed = disk.into_disk().into_device().close();
+        return closed.map(drop).map_err(|error| Failure::about(dir.display(), error));
     }
 
     let mut options = Options { subnqn: place.nqn.clone(), nsid: place.nsid, ..Options::default() };
@@ -148,7 +149,8 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 fn open_image(dir: &Path, nsid: u32) -> Result<Window<LocalDisk>, Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
     let (device, _) = Device::open_in_folder(dir).map_err(|error| about(&error))?;
-    let pages: Vec<u64> = Service::load(dir)?.namespaces.iter().map(|share| share.pages.into()).collect();
+    let service = Service::load(dir, device.config().firmware.lpns)?;
+    let pages: Vec<u64> = service.namespaces.iter().map(|share| share.pages.into()).collect();
     let index = (nsid as usize).wrapping_sub(1);
     let none = || about(&format!("there is no namespace {nsid}, only {}", pages.len()));
     let own = *pages.get(index).ok_or_else(none)?;
