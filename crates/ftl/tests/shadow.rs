@@ -108,6 +108,26 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
     }
 }
 
+/// What a failed program left in a block stays there once the block is bad, and is no page that was saved.
+#[test]
+fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
+    let mut ftl = with_remaps(&Config { energy_pages: 11, ..config() }, 250);
+    let mut reused = 0;
+    for round in 0..60 {
+        let (sb, found) = ftl.superblocks().find(|(_, sb)| sb.stream == Stream::Log).expect("reserved flash");
+        reused += u32::from(found.bad != 0);
+        if round < 3 {
+            let block = small_geometry().block(sb, 0);
+            ftl.media_mut().plant(|faults| drop(faults.program.insert(block, 1)));
+        }
+        (ftl, _) = recovered(ftl);
+        for lpn in 40..290 {
+            assert_eq!(ftl.read(lpn), Ok(Page::Identity(u64::from(lpn % 40) + 1)), "round {round}");
+        }
+    }
+    assert!(reused > 1, "{reused} times something was saved beside a bad block");
+}
+
 /// Whether there are others of its save or not.
 #[test]
 fn a_saved_page_that_cannot_be_read_refuses_recovery() {

@@ -135,6 +135,27 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
     Media::open_folder(dir.path()).expect("whole again");
 }
 
+/// No sync has ended behind these records. A commit has, and that is as good.
+#[test]
+fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut media = Media::create_folder(dir.path(), geometry(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
+    media.tidy().expect("the disk works");
+    (0..20).for_each(|word| media.store(word, word as u64 + 1, Purpose::Host, After::NOTHING));
+    program(&mut media, 0, 1, false);
+    let covered = used(dir.path(), "journal.0");
+
+    let mut commit = media.begin_commit().expect("the disk works").expect("it has files");
+    commit.write_contents().expect("the disk works");
+    media.vouch(&mut commit).expect("the disk works");
+    let until = commit.write_journal().expect("the disk works");
+    media.finish_commit(until);
+    let whole = media.to_image().digest();
+    drop(media);
+    let mut flips = Flips { dir, whole, refused: 0, harmless: 0 };
+    assert_eq!(flips.every("journal.0", 16..covered).tally(), (covered as u64 - 16, 0));
+}
+
 /// Pages that read as they should, and pages that do not read.
 fn compare(found: &mut Media, expected: &mut Media) -> (u32, u32) {
     let (mut right, mut errors) = (0, 0);

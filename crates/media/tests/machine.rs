@@ -195,6 +195,35 @@ fn a_device_that_was_tidied_is_found_as_it_was() {
     }
 }
 
+/// A commit asks the disk for all that it says is durable: contents of pages, and the journal.
+#[test]
+fn what_a_commit_covers_survives_the_machine() {
+    for seed in 0..40 {
+        let mut numbers = Numbers(3000 + seed);
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut media =
+            Media::create_folder(dir.path(), geometry(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
+        disk::attach(dir.path());
+        let mut twin = Twin::of(&Media::blank(geometry(), ContentMode::Bytes, WORDS).to_image());
+        let mut work = |media: &mut Media, twin: &mut Twin, most| {
+            for _ in 0..numbers.below(most) {
+                operate(&mut numbers, media, twin);
+                disk::look();
+            }
+        };
+        work(&mut media, &mut twin, 20);
+        let mut commit = media.begin_commit().expect("the disk works").expect("it has files");
+        commit.write_contents().expect("the disk works");
+        media.vouch(&mut commit).expect("the disk works");
+        let until = commit.write_journal().expect("the disk works");
+        twin.synced();
+        media.finish_commit(until);
+        work(&mut media, &mut twin, 5);
+        let found = open(crash(&mut numbers).path()).to_image();
+        assert!(twin.position(&found).is_some(), "seed {seed}: not a state since the commit");
+    }
+}
+
 /// A disk that did not write is not believed when it says next time that it did.
 #[test]
 fn nothing_is_durable_after_a_sync_that_failed() {

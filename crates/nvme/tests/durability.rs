@@ -73,6 +73,7 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
     let data = numbered(1, 8);
     let commands = |fua| {
         [
+            // Each changes something: behind what changes nothing there is nothing to make durable.
             (IoRequest::Write { blocks, fua }, &data[..]),
             (
                 IoRequest::Remap {
@@ -82,7 +83,7 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
                     atomic: false,
                     fua,
                 },
-                &[],
+                &[][..],
             ),
             (IoRequest::WriteZeroes { blocks, fua }, &[]),
         ]

@@ -328,7 +328,9 @@ impl ShadowOob {
         let mut newest = None;
         for offset in 0..core.geometry.pages_per_superblock() {
             let page = core.geometry.page(sb, offset);
-            if !core.media.is_programmed(page) || offset == superblock.head {
+            // A bad block is not erased any more: what an earlier life tore there stays, and says nothing.
+            let is_bad = superblock.bad >> core.geometry.die_of_offset(offset) & 1 == 1;
+            if is_bad || !core.media.is_programmed(page) || offset == superblock.head {
                 continue;
             }
             witnesses.report.log_pages += 1;
