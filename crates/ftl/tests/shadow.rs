@@ -118,7 +118,9 @@ fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
         reused += u32::from(found.bad != 0);
         if round < 3 {
             let block = small_geometry().block(sb, 0);
-            ftl.media_mut().plant(|faults| drop(faults.program.insert(block, 1)));
+            ftl.media_mut().plant(|faults| {
+                faults.program.insert(block, 1);
+            });
         }
         (ftl, _) = recovered(ftl);
         for lpn in 40..290 {
