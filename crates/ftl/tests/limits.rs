@@ -12,17 +12,6 @@ fn copy(target: u32, source: u32, len: u32) -> Remap {
     Remap { target, source, len, relocate: false, atomic: false }
 }
 
-fn rewrite_all_but(ftl: &mut Ftl, spared: std::ops::Range<u32>, steps: u64) {
-    let mut random = Random(11);
-    for step in 0..steps {
-        let lpn = random.below(ftl.config().lpns.into()) as u32;
-        if !spared.contains(&lpn) {
-            put(ftl, lpn, 1_000_000 + step);
-            ftl.media_mut().ops.clear();
-        }
-    }
-}
-
 #[test]
 fn a_page_has_as_many_owners_as_its_counter_may_say_and_no_more() {
     for count_max in [2, 3, 14, 15] {
