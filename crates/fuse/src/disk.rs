@@ -8,8 +8,7 @@
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{
-    COPY_RANGE_BLOCKS_MAX, DeviceTurn, Gate, InMemory, IoRequest, Job, Latency, Namespace, Outcome, Subsystem, Weight,
-    copy_blocks_max,
+    DeviceTurn, Gate, InMemory, IoRequest, Job, Latency, Namespace, Outcome, Subsystem, Weight, copy_range_blocks_max,
 };
 use remap_ssd_nvme::spec::command::CopyRange;
 use remap_ssd_nvme::spec::status::Status;
@@ -251,15 +250,15 @@ impl Disk {
         Ok(done_at)
     }
 
-    /// Copies bytes from another disk of the device, or from this one, as Copy does: as remaps where pages match pages.
-    /// How many bytes, which may be fewer than asked for; and when it is done.
+    /// Copies bytes from another disk of the device, or from this one, as Copy does: as remaps where pages match pages. What is
+    /// longer than one Copy is several. How many bytes, which may be fewer than asked for; and when it is done.
     ///
     /// # Errors
-    /// Not whole blocks, past the end, or the device refused, or is gone.
+    /// Not whole blocks, past the end, or the device refused, or is gone. If it refused after some Copies, those count.
     pub fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError> {
         let shift = self.namespace.lba_shift;
         let len = self.fitting(offset, from.fitting(from_offset, len));
-        let count = (len >> shift).min(u64::from(copy_blocks_max(shift)));
+        let count = len >> shift;
         let blocks = |offset: u64| offset.is_multiple_of(1 << shift).then_some(offset >> shift);
         let (Some(target), Some(source)) = (blocks(offset), blocks(from_offset)) else {
             return Err(DiskError::Alignment);
@@ -267,14 +266,24 @@ impl Disk {
         if count == 0 || from.namespace.lba_shift != shift {
             return Err(if len == 0 { DiskError::Range } else { DiskError::Alignment });
         }
-        // Ranges of whole pages, so that none but the last ends in the middle of one.
-        let step = u64::from(COPY_RANGE_BLOCKS_MAX) / (PAGE_BYTES as u64 >> shift) * (PAGE_BYTES as u64 >> shift);
-        let ranges = (0..count).step_by(step as usize).map(|at| {
-            CopyRange::new(source + at, ((count - at).min(step) - 1) as u16).of_namespace(from.namespace.nsid)
-        });
-        let ranges: Vec<CopyRange> = ranges.collect();
-        let request = IoRequest::Copy { target, ranges: ranges.len() as u32, with_namespaces: true, fua: false };
-        let ((), done_at) = self.turn(false, |turn| turn.execute(&request, ranges.as_bytes(), &mut Vec::new()))?;
-        Ok((count << shift, done_at))
+        // As many blocks as are whole pages, so that none but the last Copy ends in the middle of one.
+        let step =
+            u64::from(copy_range_blocks_max(shift)) / (PAGE_BYTES as u64 >> shift) * (PAGE_BYTES as u64 >> shift);
+        let (copied, done_at) = self.turn(false, |turn| {
+            let mut copied = 0;
+            while copied < count {
+                let blocks = (count - copied).min(step);
+                let range = CopyRange::new(source + copied, (blocks - 1) as u16).of_namespace(from.namespace.nsid);
+                let target = target + copied;
+                let request = IoRequest::Copy { target, ranges: 1, with_namespaces: true, fua: false };
+                match turn.execute(&request, range.as_bytes(), &mut Vec::new()) {
+                    Ok(()) => copied += blocks,
+                    Err(error) if copied == 0 => return Err(error),
+                    Err(_) => break,
+                }
+            }
+            Ok(copied)
+        })?;
+        Ok((copied << shift, done_at))
     }
 }

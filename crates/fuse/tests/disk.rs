@@ -12,7 +12,11 @@ const NQN: &str = "nqn.2026-11.test:remap-ssd";
 const DEVICE_BYTES: u64 = 16 << 20;
 
 fn disks(specs: &[NamespaceSpec]) -> (Arc<Gate>, Arc<Subsystem>, Vec<Disk>) {
-    let config = DeviceConfig::for_service(DEVICE_BYTES, SchemeKind::RemapSsd, false).expect("possible");
+    disks_of(DEVICE_BYTES, specs)
+}
+
+fn disks_of(bytes: u64, specs: &[NamespaceSpec]) -> (Arc<Gate>, Arc<Subsystem>, Vec<Disk>) {
+    let config = DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
     let subsystem = Subsystem::new(device, NQN, specs, Latency::None, true, Health::default()).expect("possible");
     let subsystem = Arc::new(subsystem);
@@ -128,6 +132,27 @@ fn copies_of_pages_program_nothing_between_disks_too() {
     assert_eq!(disks[1].copy(4096, &disks[0], 8192, data.len() as u64).expect("possible").0, data.len() as u64);
     assert_eq!(programs(&subsystem), before, "all of them are remaps");
     assert!(disks[1].read(4096, data.len() as u32).expect("there").0 == data);
+}
+
+#[test]
+fn a_copy_that_is_longer_than_one_command_is_made_by_several() {
+    // 16 MiB are one Copy: this is one, and half of another.
+    let len = 24u64 << 20;
+    let data: Vec<u8> = (0..(len / 4) as u32).flat_map(|at| (at / 1024 + 1).to_le_bytes()).collect();
+    for lba_shift in [9, 12] {
+        let (_, subsystem, disks) = disks_of(2 * len, &[NamespaceSpec { pages: (2 * len / 4096) as u32, lba_shift }]);
+        for (at, piece) in (0u64..).step_by(1 << 20).zip(data.chunks(1 << 20)) {
+            disks[0].write(at, piece, false).expect("room");
+        }
+
+        let programs = |subsystem: &Subsystem| subsystem.device().ftl().stats().programs();
+        let before = programs(&subsystem);
+        assert_eq!(disks[0].copy(len, &disks[0], 0, len).expect("possible").0, len, "nothing is left to the caller");
+        assert_eq!(programs(&subsystem), before, "all of it is remapped");
+        for (at, piece) in (len..).step_by(1 << 20).zip(data.chunks(1 << 20)) {
+            assert!(disks[0].read(at, 1 << 20).expect("there").0 == piece);
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod kit;
 
 use kit::Rig;
-use remap_ssd_nvme::controller::Latency;
+use remap_ssd_nvme::controller::{Latency, VERIFY_BYTES_MAX, copy_blocks_max};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, FeatureCdw10, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::tcp::client::{Call, Client, Options, entry};
@@ -27,12 +27,12 @@ fn host(rig: &Rig, name: &str) -> Client {
     Client::connect(rig.address, options).expect("it listens")
 }
 
-/// A Copy of the lower half of the device to the upper one.
+/// The longest Copy, from the lower half of the device to the upper one.
 fn copy() -> (Sqe, CopyRange) {
     let mut sqe = entry(io::COPY, 1);
     sqe.cdw10 = HALF;
     sqe.cdw12 = CopyCdw12::new().with_nr_z(0).into_bits();
-    (sqe, CopyRange::new(0, (HALF - 1) as u16))
+    (sqe, CopyRange::new(0, (copy_blocks_max(12) - 1) as u16))
 }
 
 /// Sends as many commands as a queue takes, again and again; how often another host reads meanwhile.
@@ -70,20 +70,24 @@ fn together(client: &mut Client, call: Call<'_>, count: usize) {
 #[test]
 fn others_read_while_one_host_copies() {
     let (sqe, range) = copy();
-    let reads = reads_during(|client| together(client, Call { sqe, send: range.as_bytes(), receive: 0 }, 100));
-    assert!(reads > 100, "{reads} reads while 100 copies of 64 MiB were made");
+    let reads = reads_during(|client| {
+        for _ in 0..4 {
+            together(client, Call { sqe, send: range.as_bytes(), receive: 0 }, 100);
+        }
+    });
+    assert!(reads > 100, "{reads} reads while 400 copies of 16 MiB were made");
 }
 
 #[test]
 fn others_read_while_one_host_verifies() {
     let mut sqe = entry(io::VERIFY, 1);
-    sqe.cdw12 = RwCdw12::new().with_nlb_z((HALF - 1) as u16).into_bits();
+    sqe.cdw12 = RwCdw12::new().with_nlb_z((VERIFY_BYTES_MAX / PAGE as u64 - 1) as u16).into_bits();
     let reads = reads_during(|client| {
-        for _ in 0..20 {
+        for _ in 0..80 {
             together(client, Call { sqe, send: &[], receive: 0 }, 100);
         }
     });
-    assert!(reads > 100, "{reads} reads while 2,000 times 64 MiB were verified");
+    assert!(reads > 100, "{reads} reads while 8,000 times 16 MiB were verified");
 }
 
 #[test]

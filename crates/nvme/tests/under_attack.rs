@@ -10,7 +10,7 @@ mod kit;
 use kit::Rig;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
+use remap_ssd_nvme::controller::{Latency, NamespaceSpec, VERIFY_BYTES_MAX, copy_blocks_max};
 use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmCdw11, DsmRange, RwCdw12, Sqe};
 use remap_ssd_nvme::spec::opcode::io;
 use remap_ssd_nvme::tcp::client::{Call, Client, Options, Queue, entry};
@@ -21,6 +21,8 @@ use zerocopy::IntoBytes;
 const PAGE: usize = 4096;
 const BYTES: u64 = 1 << 30;
 const PAGES: u32 = (BYTES / PAGE as u64) as u32;
+/// Blocks of 4 KiB of one Verify, less one.
+const VERIFIED: u16 = (VERIFY_BYTES_MAX / PAGE as u64 - 1) as u16;
 const LASTS: Duration = Duration::from_secs(6);
 
 struct Numbers(u64);
@@ -56,48 +58,40 @@ struct Attack {
 
 fn attacks() -> Vec<Attack> {
     let half = PAGES / 2;
-    let whole = (u32::from(u16::MAX) * 2).min(half);
-    let ranges = |first: u64, blocks: u32| -> Vec<CopyRange> {
-        let lengths = (0..blocks).step_by(usize::from(u16::MAX)).map(|at| (blocks - at).min(u32::from(u16::MAX)));
-        lengths
-            .scan(first, |at, len| Some((std::mem::replace(at, *at + u64::from(len)), len)))
-            .map(|(at, len)| CopyRange::new(at, (len - 1) as u16))
-            .collect()
-    };
-    let copy = |target: u32, ranges: &[CopyRange]| {
+    let copy = |target: u32| {
         let mut sqe = entry(io::COPY, 1);
-        sqe.cdw10 = target;
-        sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
+        (sqe.cdw10, sqe.cdw12) = (target, CopyCdw12::new().with_nr_z(0).into_bits());
         sqe
     };
-    let (same, crooked) = (ranges(0, whole), ranges(1, 1 << 15));
+    let whole = |first: u64, lba_shift: u8| CopyRange::new(first, (copy_blocks_max(lba_shift) - 1) as u16);
+    let (same, crooked) = (whole(0, 12), whole(1, 9));
     let mut verify = entry(io::VERIFY, 1);
-    verify.cdw12 = RwCdw12::new().with_nlb_z(u16::MAX).into_bits();
+    verify.cdw12 = RwCdw12::new().with_nlb_z(VERIFIED).into_bits();
     let mut trim = entry(io::DATASET_MANAGEMENT, 1);
     trim.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
     let upper = DsmRange { attributes: 0, blocks: half, slba: half.into() };
     let copies = |name, connections, depth| Attack {
         name,
         lba_shift: 12,
-        sqe: copy(half, &same),
+        sqe: copy(half),
         data: same.as_bytes().to_vec(),
         depth,
         connections,
     };
     vec![
         Attack { name: "nothing", lba_shift: 12, sqe: verify, data: Vec::new(), depth: 0, connections: 0 },
-        copies("Copy of 0.5 GiB from one page", 1, 4),
-        copies("the same on 16 connections", 16, 4),
+        copies("100 Copies of 16 MiB from one page", 1, 100),
+        copies("the same on 16 connections", 16, 100),
         Attack {
             name: "100 misaligned Copies of 16 MiB, 512-byte blocks",
             lba_shift: 9,
-            sqe: copy(half * 8, &crooked),
+            sqe: copy(half * 8),
             data: crooked.as_bytes().to_vec(),
             depth: 100,
             connections: 1,
         },
         Attack {
-            name: "100 Verifies of 256 MiB",
+            name: "100 Verifies of 16 MiB",
             lba_shift: 12,
             sqe: verify,
             data: Vec::new(),
@@ -184,6 +178,16 @@ fn reads_at_depth_1_beside_long_commands() {
     }
 }
 
+/// Sends a command three times and prints how long each took.
+fn timed(client: &mut Client, what: &str, call: &Call<'_>) {
+    let took = [(); 3].map(|()| {
+        let began = Instant::now();
+        client.queue(|queue| queue.call("timed", call)).expect("served");
+        format!("{:.1}", began.elapsed().as_secs_f64() * 1e3)
+    });
+    println!("{what}: {} ms", took.join(", "));
+}
+
 #[test]
 #[ignore = "prints figures"]
 fn how_long_one_command_takes_at_its_limits() {
@@ -194,32 +198,35 @@ fn how_long_one_command_takes_at_its_limits() {
         let mut client = host(&rig, "one");
         let attacks = attacks();
         let attack = attacks.iter().find(|attack| attack.lba_shift == shift && attack.depth > 3).expect("there is one");
-        let call = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
-        for _ in 0..3 {
-            let began = Instant::now();
-            client.queue(|queue| queue.call("copy", &call)).expect("served");
-            println!("Copy {name}: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
-        }
+        let copy = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
+        timed(&mut client, &format!("Copy {name}"), &copy);
         if shift == 12 {
             // Pages of their own: what a Copy ordinarily is.
             for first in (0..u64::from(PAGES / 2)).step_by(256) {
                 let data: Vec<u8> = (0..256 * PAGE).map(|at| (at / PAGE) as u8 ^ first as u8).collect();
                 client.write(first, &data).expect("served");
             }
-            for _ in 0..3 {
-                let began = Instant::now();
-                client.queue(|queue| queue.call("copy", &call)).expect("served");
-                println!("Copy of pages written one by one: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
-            }
-            let range = DsmRange { attributes: 0, blocks: PAGES, slba: 0 };
-            let mut sqe = entry(io::DATASET_MANAGEMENT, 1);
-            sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
-            let began = Instant::now();
-            client
-                .queue(|queue| queue.call("trim", &Call { sqe, send: range.as_bytes(), receive: 0 }))
-                .expect("served");
-            println!("trim of 1 GiB: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+            timed(&mut client, "Copy of pages written one by one", &copy);
         }
+
+        let verified = client.rw(io::VERIFY, 0, ((VERIFY_BYTES_MAX >> shift) - 1) as u16);
+        timed(&mut client, "Verify", &Call { sqe: verified, send: &[], receive: 0 });
+        let blocks = (1 << (20 - shift)) - 1;
+        let data = vec![9; 1 << 20];
+        let (written, compared) = (client.rw(io::WRITE, 0, blocks), client.rw(io::COMPARE, 0, blocks));
+        timed(&mut client, "Write of 1 MiB", &Call { sqe: written, send: &data, receive: 0 });
+        timed(&mut client, "Compare of 1 MiB", &Call { sqe: compared, send: &data, receive: 0 });
+        let zeroed = client.rw(io::WRITE_ZEROES, u64::from(PAGES / 4) + 1, u16::MAX);
+        timed(&mut client, "Write Zeroes of 65,536 blocks", &Call { sqe: zeroed, send: &[], receive: 0 });
+
+        let range = DsmRange { attributes: 0, blocks: PAGES << (12 - shift), slba: 0 };
+        let mut sqe = entry(io::DATASET_MANAGEMENT, 1);
+        sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
+        timed(&mut client, "trim of 1 GiB", &Call { sqe, send: range.as_bytes(), receive: 0 });
+        // As much as one command may name, in ranges of 1 GiB: the same ones again, since the device is no larger.
+        let ranges = vec![range; 16];
+        sqe.cdw10 = 15;
+        timed(&mut client, "trim of 16 GiB", &Call { sqe, send: ranges.as_bytes(), receive: 0 });
         drop(client);
         rig.stop();
     }

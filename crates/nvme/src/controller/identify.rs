@@ -5,8 +5,8 @@ use super::bus::Transport;
 use super::features::{KEEP_ALIVE_STEP_MS, WARNING_TEMPERATURE_K};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use super::{
-    COPY_FORMAT_NAMESPACES, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS,
-    QUEUE_ENTRIES_MAX, copy_blocks_max,
+    COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX, VSL,
+    copy_blocks_max, copy_range_blocks_max,
 };
 use crate::spec::command::{IdentifyCdw10, Sqe};
 use crate::spec::fabrics::DISCOVERY_NQN;
@@ -49,8 +49,9 @@ impl Association {
             }
             cns::COMMAND_SET_CONTROLLER => {
                 command_set()?;
-                // Verify and Write Zeroes of any length, Dataset Management of any number of ranges: no limits.
+                // Write Zeroes of any length, Dataset Management of any number of ranges: no limits.
                 let mut limits: NvmController = blank();
+                limits.vsl = VSL;
                 // In blocks of any namespace: as if they were all large.
                 let blocks = DEALLOCATE_BYTES_MAX.map(|bytes| bytes >> PAGE_SHIFT);
                 (limits.dmrsl, limits.dmsl) = (blocks[0] as u32, blocks[1]);
@@ -151,7 +152,7 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     // Deallocated blocks read as zeroes, by Write Zeroes too.
     id.dlfeat = 1 | 1 << 3;
     id.nvmcap = (u128::from(namespace.pages) << PAGE_SHIFT).to_le_bytes();
-    id.mssrl = COPY_RANGE_BLOCKS_MAX;
+    id.mssrl = copy_range_blocks_max(namespace.lba_shift);
     id.mcl = copy_blocks_max(namespace.lba_shift);
     id.msrc_z = (COPY_RANGES_MAX - 1) as u8;
     (id.nguid, id.eui64) = names(subsystem, namespace);

@@ -305,16 +305,18 @@ impl Run<'_, '_> {
         }
         let mut copied = Vec::new();
         let mut done = 0;
-        // Piece by piece; the specification leaves open in which order overlapping ranges are copied.
+        // Piece by piece, in an order in which no source is overwritten before it is read.
         let step = MOVE_BYTES >> from.0.lba_shift;
+        let backwards = from.0.nsid == to.0.nsid && from.1 < to.1;
         while done < count {
-            let count = (count - done).min(step);
+            let len = (count - done).min(step);
+            let first = u64::from(if backwards { count - done - len } else { done });
             copied.clear();
             let mut read = InMemory { from_host: &[], to_host: &mut copied };
-            self.read_all(from.0, Blocks { slba: from.1 + u64::from(done), count }, &mut read)?;
+            self.read_all(from.0, Blocks { slba: from.1 + first, count: len }, &mut read)?;
             let mut written = InMemory { from_host: &copied, to_host: &mut Vec::new() };
-            self.write_all(to.0, Blocks { slba: to.1 + u64::from(done), count }, &mut written)?;
-            done += count;
+            self.write_all(to.0, Blocks { slba: to.1 + first, count: len }, &mut written)?;
+            done += len;
         }
         Ok(())
     }

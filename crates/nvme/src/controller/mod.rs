@@ -58,13 +58,25 @@ pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
 pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
 /// Ranges of one Copy.
 pub const COPY_RANGES_MAX: u32 = 256;
-/// Blocks of one range of Copy.
-pub const COPY_RANGE_BLOCKS_MAX: u16 = u16::MAX;
+/// What one Copy copies: 16 MiB. Its pages may have too many owners to be remapped, or not match pages; then each is read and
+/// programmed, and the command still takes less than 100 ms (`docs/nvme-vendor.md`).
+pub const COPY_BYTES_MAX: u64 = 16 << 20;
+/// What one Verify reads: 16 MiB, which come from a disk if memory does not hold them.
+pub const VERIFY_BYTES_MAX: u64 = 16 << 20;
+/// log2 of it in units of the smallest page.
+pub const VSL: u8 = 12;
 
-/// Blocks of one Copy: 1 GiB of 4 KiB blocks, which are remapped; 16 MiB of 512-byte ones, which may have to be moved. Either
-/// takes less than 100 ms, unless pages have too many owners to be remapped (`docs/nvme-vendor.md`).
+const _: () = assert!(VERIFY_BYTES_MAX == 4096 << VSL);
+
+/// Blocks of one Copy.
 pub const fn copy_blocks_max(lba_shift: u8) -> u32 {
-    if lba_shift == 9 { 1 << 15 } else { 1 << 18 }
+    (COPY_BYTES_MAX >> lba_shift) as u32
+}
+
+/// Blocks of one range of Copy.
+pub const fn copy_range_blocks_max(lba_shift: u8) -> u16 {
+    let blocks = copy_blocks_max(lba_shift);
+    if blocks < u16::MAX as u32 { blocks as u16 } else { u16::MAX }
 }
 
 /// Blocks of one range of Dataset Management, and of all its ranges: 4 and 16 GiB, which take less than 100 ms. A host that

@@ -1,7 +1,10 @@
 //! I/O commands, parsed once: what they ask for, in bounds, or the status that says why not.
 
 use super::subsystem::Namespace;
-use super::{COPY_FORMAT_NAMESPACES, COPY_RANGE_BLOCKS_MAX, COPY_RANGES_MAX, TRANSFER_BYTES_MAX, copy_blocks_max};
+use super::{
+    COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, TRANSFER_BYTES_MAX, VERIFY_BYTES_MAX, copy_blocks_max,
+    copy_range_blocks_max,
+};
 use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe};
 use crate::spec::join;
 use crate::spec::opcode::io;
@@ -61,13 +64,14 @@ impl IoRequest {
         let slba = join(sqe.cdw10, sqe.cdw11);
         let rw = RwCdw12::from_bits(sqe.cdw12);
         let blocks = |count: u32| namespace.blocks(slba, count);
-        let transferred = || {
+        let at_most = |bytes_max: u64| {
             let blocks = blocks(u32::from(rw.nlb_z()) + 1)?;
             match u64::from(blocks.count) << namespace.lba_shift {
-                bytes if bytes > u64::from(TRANSFER_BYTES_MAX) => Err(Status::INVALID_FIELD),
+                bytes if bytes > bytes_max => Err(Status::INVALID_FIELD),
                 _ => Ok(blocks),
             }
         };
+        let transferred = || at_most(TRANSFER_BYTES_MAX.into());
         if matches!(head.opcode(), io::READ | io::WRITE | io::COMPARE | io::VERIFY | io::WRITE_ZEROES)
             && rw.prinfo() != 0
         {
@@ -79,7 +83,7 @@ impl IoRequest {
             io::READ => Self::Read { blocks: transferred()?, fua: rw.fua() },
             io::WRITE => Self::Write { blocks: transferred()?, fua: rw.fua() },
             io::COMPARE => Self::Compare { blocks: transferred()? },
-            io::VERIFY => Self::Verify { blocks: blocks(u32::from(rw.nlb_z()) + 1)? },
+            io::VERIFY => Self::Verify { blocks: at_most(VERIFY_BYTES_MAX)? },
             io::WRITE_ZEROES => Self::WriteZeroes { blocks: blocks(u32::from(rw.nlb_z()) + 1)?, fua: rw.fua() },
             io::DATASET_MANAGEMENT => Self::DatasetManagement {
                 ranges: u32::from(DsmCdw10::from_bits(sqe.cdw10).nr_z()) + 1,
@@ -172,7 +176,8 @@ pub fn copy_ranges(data: &[u8], lba_shift: u8) -> Result<Vec<CopyRange>, Status>
     let ranges: Vec<CopyRange> =
         data.chunks_exact(size_of::<CopyRange>()).filter_map(|bytes| CopyRange::read_from_bytes(bytes).ok()).collect();
     let total: u64 = ranges.iter().map(|range| u64::from(range.nlb_z) + 1).sum();
-    let too_long = ranges.iter().any(|range| u32::from(range.nlb_z) + 1 > u32::from(COPY_RANGE_BLOCKS_MAX));
+    let longest = u32::from(copy_range_blocks_max(lba_shift));
+    let too_long = ranges.iter().any(|range| u32::from(range.nlb_z) + 1 > longest);
     if ranges.len() as u32 > COPY_RANGES_MAX || total > u64::from(copy_blocks_max(lba_shift)) || too_long {
         return Err(Status::SIZE_LIMIT);
     }

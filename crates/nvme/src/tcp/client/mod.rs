@@ -185,27 +185,31 @@ impl Client {
         Ok(())
     }
 
-    /// Copies blocks by the standard Copy command.
+    /// Copies blocks by as many Copy commands as the device's limits ask for, one after the other. The ranges may overlap: the
+    /// target gets what the source was.
     ///
     /// # Errors
-    /// The connection or the device.
+    /// The connection or the device; a part may have been copied.
     pub fn copy(&mut self, from: u64, to: u64, blocks: u64) -> Result<(), ClientError> {
-        let longest = u64::from(self.namespace.mssrl.max(1));
+        let [longest, most] = [self.namespace.mssrl.into(), u64::from(self.namespace.mcl)].map(|limit| limit.max(1));
         let per_command = u64::from(self.namespace.msrc_z) + 1;
+        let (overlap, backwards) = (from.abs_diff(to) < blocks, from < to && to - from < blocks);
+        // Ranges of one command go behind each other: from the end on, each is a command of its own.
+        let step = if backwards { longest.min(most) } else { most.min(longest.saturating_mul(per_command)) };
+
         let mut done = 0;
         while done < blocks {
-            let mut ranges = Vec::new();
-            let mut taken = 0;
-            while done + taken < blocks && (ranges.len() as u64) < per_command && taken < u64::from(self.namespace.mcl)
-            {
-                let count = (blocks - done - taken).min(longest).min(u64::from(self.namespace.mcl) - taken);
-                ranges.push(CopyRange::new(from + done + taken, (count - 1) as u16));
-                taken += count;
-            }
-            let mut sqe = self.rw(opcode::COPY, to + done, 0);
+            let count = (blocks - done).min(step);
+            let first = if backwards { blocks - done - count } else { done };
+            let ranges = (0..count).step_by(longest as usize);
+            let ranges: Vec<_> = ranges
+                .map(|at| CopyRange::new(from.saturating_add(first + at), ((count - at).min(longest) - 1) as u16))
+                .collect();
+            let mut sqe = self.rw(opcode::COPY, to.saturating_add(first), 0);
             sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
-            self.io("copy", true, &Call { sqe, send: ranges.as_bytes(), receive: 0 })?;
-            done += taken;
+            // Where ranges overlap, a second try would copy what the first has changed.
+            self.io("copy", !overlap, &Call { sqe, send: ranges.as_bytes(), receive: 0 })?;
+            done += count;
         }
         Ok(())
     }
@@ -213,12 +217,13 @@ impl Client {
     /// Remaps blocks by our vendor command, to copy or to relocate.
     ///
     /// # Errors
-    /// The connection or the device. A relocation whose connection broke may have been done.
+    /// The connection or the device. A relocation, or a remap whose ranges overlap, may have been done if the connection broke.
     pub fn remap(&mut self, from: u64, to: u64, blocks: u32, relocate: bool, atomic: bool) -> Result<(), ClientError> {
         let mut sqe = self.rw(opcode::REMAP, to, 0);
         sqe.cdw12 = RemapCdw12::new().with_nlb_z(blocks - 1).with_relocate(relocate).with_atomic(atomic).into_bits();
         (sqe.cdw14, sqe.cdw15) = (from as u32, (from >> 32) as u32);
-        self.io("remap", !relocate, &Call { sqe, send: &[], receive: 0 }).map(drop)
+        let again = !relocate && from.abs_diff(to) >= u64::from(blocks);
+        self.io("remap", again, &Call { sqe, send: &[], receive: 0 }).map(drop)
     }
 
     /// Deallocates blocks.
