@@ -72,7 +72,7 @@ enum Command {
         #[arg(long)]
         file: PathBuf,
     },
-    /// Copies blocks with the standard Copy command: no flash page is written.
+    /// Copies blocks with the standard Copy command, several if the device's limit asks for them: no flash page is written.
     Copy(Ranges),
     /// Remaps blocks with the vendor command, to copy or to relocate.
     Remap {

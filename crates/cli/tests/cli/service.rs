@@ -129,6 +129,16 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
     served.io(&["flush"]).ok();
     assert!(read("10", "300").iter().all(|byte| *byte == 0));
     served.io(&["read", "--lba", "16384"]).fails_in_one_line(1, &["out of range"]);
+    // Two Copies of 16 MiB, which is the limit, and another of a page.
+    assert_eq!(served.io(&["id", "--json"]).ok().json()["copy_blocks_max"], 4096);
+    let long: Vec<u8> = (0..8193 * 1024u32).flat_map(|number| (number / 1000).to_le_bytes()).collect();
+    let written = file(dir.path(), "long", &long);
+    served.io(&["write", "--lba", "0", "--file", &written]).ok();
+    let before = served.stat("flash_pages");
+    served.io(&["copy", "--from", "0", "--to", "8191", "--blocks", "8193"]).ok();
+    assert_eq!(served.stat("flash_pages"), before, "nothing was programmed");
+    assert!(read("8191", "8193") == long, "over two pages of the source");
+    served.io(&["trim", "--lba", "0", "--blocks", "16384"]).ok();
     let smart = served.io(&["stat", "--json"]).ok().json();
     assert_eq!((&smart["smart"]["power_cycles"], &smart["smart"]["unsafe_shutdowns"]), (&2.into(), &1.into()));
     served.stop();
