@@ -87,6 +87,37 @@ fn a_flush_behind_which_nothing_was_written_asks_for_no_sync() {
     rig.stop();
 }
 
+/// A long command that makes the device program much waits for the disk, so that nobody waits behind it before an erase. One
+/// that programs nothing has no part in what others have written.
+#[test]
+fn a_copy_waits_for_the_disk_only_if_it_programs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let rig = rig(&dir);
+    let mut client = rig.client();
+    let longest = 4096;
+    let numbered: Vec<u8> = (1..=longest as u32).flat_map(|page| page.to_le_bytes().repeat(PAGE / 4)).collect();
+    client.write(0, &numbered).expect("served");
+    let before = rig.subsystem.commits();
+    client.copy(0, longest, longest).expect("served");
+    assert_eq!(
+        rig.subsystem.commits(),
+        before,
+        "16 MiB of writes are not durable, and the copy need not wait for them"
+    );
+
+    // One page has as many owners as it can have: the copy programs.
+    client.write(0, &[7; PAGE]).expect("served");
+    let mut have = 1;
+    while have < longest {
+        client.copy(0, have, have).expect("served");
+        have *= 2;
+    }
+    client.copy(0, longest, longest).expect("served");
+    assert!(rig.subsystem.commits() > before, "long, and pages were programmed");
+    drop(client);
+    rig.stop();
+}
+
 #[test]
 fn a_host_that_shuts_its_controller_down_finds_kept_what_it_wrote() {
     let dir = tempfile::tempdir().expect("a folder");

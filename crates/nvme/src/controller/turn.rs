@@ -27,6 +27,9 @@ const LIGHT_UNITS: u32 = 150;
 const LIGHT_IN_A_ROW: u32 = 8;
 /// Pages programmed and not made durable, after which a long command has them written: 4 MiB.
 const UNWRITTEN_MAX: u64 = 1 << 10;
+/// Pages that a slice of such a command programs at least: a slice of remaps programs hardly any, and need not wait for what
+/// others have written.
+const PROGRAMMED_MIN: u64 = 32;
 /// Turns that may pass one that has been woken.
 const PASSES: u32 = 8;
 
@@ -200,13 +203,15 @@ pub struct DeviceTurn<'a> {
     /// Units since the turn or its last pause began, and in all.
     slice: u32,
     units: u32,
+    /// Pages that the device had programmed when the slice began.
+    programs: u64,
     /// Others may go first when the slice is used up.
     divisible: bool,
 }
 
 impl<'a> DeviceTurn<'a> {
     pub(super) fn begin(subsystem: &'a Subsystem, weight: Weight) -> Self {
-        let mut turn = Self { subsystem, device: None, slice: 0, units: 0, divisible: true };
+        let mut turn = Self { subsystem, device: None, slice: 0, units: 0, programs: 0, divisible: true };
         turn.enter(weight);
         turn
     }
@@ -221,7 +226,10 @@ impl<'a> DeviceTurn<'a> {
         let Subsystem { turnstile, device, .. } = self.subsystem;
         turnstile.enter(weight);
         match device.lock() {
-            Ok(device) => self.device = Some(device),
+            Ok(device) => {
+                self.programs = device.ftl().media().counts.programs;
+                self.device = Some(device);
+            }
             Err(_) => {
                 // Nobody may wait for ever behind one that finds the firmware failed.
                 turnstile.leave(true);
@@ -257,11 +265,13 @@ impl<'a> DeviceTurn<'a> {
         self.divisible && self.is_used_up()
     }
 
-    /// Waits behind those that wait; and for the disk, if the command is a `long` one and the disk has much to write. Before an
-    /// erase the device waits for the disk with everybody behind it, and that is to be short: whose command makes the device
+    /// Waits behind those that wait; and for the disk, if the command is a `long` one that programs, and the disk has much to
+    /// write. Before an erase the device waits for the disk with everybody behind it, and that is to be short: whose command makes the device
     /// program so much waits alone.
     pub(super) fn let_others(&mut self, long: bool) {
-        let behind = long && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
+        let programs = self.ftl().media().counts.programs;
+        let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
+        let behind = long && programs_much && self.subsystem.pages_unwritten(self) > UNWRITTEN_MAX;
         if self.subsystem.turnstile.is_waited_for() || behind {
             let position = self.ftl().media().position();
             self.leave();
@@ -272,6 +282,7 @@ impl<'a> DeviceTurn<'a> {
             self.enter(Weight::Heavy);
         } else {
             self.subsystem.turnstile.lines().slices += 1;
+            self.programs = programs;
         }
         self.slice = 0;
     }
