@@ -175,7 +175,7 @@ impl Dedup {
                 }
             }
         }
-        match self.spilled.has(at) {
+        match self.spilled.may_have(at, tag) {
             true => self.find_spilled((at, tag), fingerprint, pages).or(full),
             false => full,
         }
@@ -328,7 +328,7 @@ impl Dedup {
             }
             nominated &= nominated - 1;
         }
-        if self.spilled.has(at) {
+        if self.spilled.may_have(at, tag) {
             self.spilled.moved(at, from, to);
         }
     }

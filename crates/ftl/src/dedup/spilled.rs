@@ -2,12 +2,14 @@
 //!
 //! With an exact store they are found here. Otherwise nothing is found here: they are known only so that the duplicates
 //! that the store misses can be counted.
-//! Invariants: a page may be listed that is garbage by now, and whoever looks at its line drops it; a line without pages
-//! has no list. Absent: what a page holds, and whether it is live (the store asks).
+//!
+//! Most lines of a device that is nearly full have spilled a page, but few of their contents are ever looked for. So 32
+//! bits a line say which tags may be here, and a list is looked at only for one of those: 1 search in 20, not every second.
+//! Invariants: a page may be listed that is garbage by now, and whoever looks at its line drops it; the bit of a listed
+//! tag is set; a line without pages has no bit set. Absent: what a page holds, and whether it is live (the store asks).
 
 use remap_ssd_media::Ppn;
-use remap_ssd_media::slab::prefetch;
-use std::collections::BTreeMap;
+use remap_ssd_media::slab::{Slab, prefetch};
 
 /// A page and the tag of what it held when it spilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,54 +19,77 @@ pub(super) struct SpilledPage {
 }
 
 pub(super) struct Spilled {
-    lists: BTreeMap<usize, Vec<SpilledPage>>,
-    /// One bit a line: has it a list? Most have none, and need not ask the tree.
-    bits: Vec<u64>,
+    /// By line: a bit for each tag in its list, those of several tags the same.
+    tags: Slab<u32>,
+    /// By line: the number of its list plus one, or 0.
+    heads: Slab<u32>,
+    lists: Vec<Vec<SpilledPage>>,
+    /// Lists that no line has: they keep their memory.
+    free: Vec<u32>,
+}
+
+#[inline(always)]
+fn bit(tag: u32) -> u32 {
+    1 << (tag % u32::BITS)
 }
 
 impl Spilled {
     pub fn new(lines: usize) -> Self {
-        Self { lists: BTreeMap::new(), bits: vec![0; lines.div_ceil(64)] }
+        Self { tags: Slab::zeroed(lines), heads: Slab::zeroed(lines), lists: Vec::new(), free: Vec::new() }
     }
 
-    /// Has a line spilled any page?
+    /// May a line have spilled a page with this tag?
     #[inline(always)]
-    pub fn has(&self, line: usize) -> bool {
-        self.bits[line / 64] >> (line % 64) & 1 == 1
+    pub fn may_have(&self, line: usize, tag: u32) -> bool {
+        self.tags[line] & bit(tag) != 0
     }
 
-    /// Asks for what `has` will look at.
+    /// Asks for what `may_have` will look at.
     #[inline(always)]
     pub fn prefetch(&self, line: usize) {
-        prefetch(&self.bits, line / 64);
+        prefetch(&self.tags, line);
+    }
+
+    fn list(&mut self, line: usize) -> Option<&mut Vec<SpilledPage>> {
+        self.heads[line].checked_sub(1).map(|head| &mut self.lists[head as usize])
     }
 
     /// What a line has spilled.
     pub fn pages(&self, line: usize) -> &[SpilledPage] {
-        self.lists.get(&line).map_or(&[], Vec::as_slice)
+        self.heads[line].checked_sub(1).map_or(&[], |head| &self.lists[head as usize])
     }
 
     pub fn add(&mut self, line: usize, page: SpilledPage) {
-        let list = self.lists.entry(line).or_default();
-        list.retain(|other| other.ppn != page.ppn);
-        list.push(page);
-        self.bits[line / 64] |= 1 << (line % 64);
+        if self.heads[line] == 0 {
+            let head = self.free.pop().unwrap_or_else(|| {
+                self.lists.push(Vec::new());
+                self.lists.len() as u32 - 1
+            });
+            self.heads[line] = head + 1;
+        }
+        if let Some(list) = self.list(line) {
+            list.retain(|other| other.ppn != page.ppn);
+            list.push(page);
+        }
+        self.tags[line] |= bit(page.tag);
     }
 
     /// Drops the pages of a line that are not to be kept.
     pub fn retain(&mut self, line: usize, mut keep: impl FnMut(Ppn) -> bool) {
-        let Some(list) = self.lists.get_mut(&line) else { return };
+        let Some(list) = self.list(line) else { return };
         list.retain(|page| keep(page.ppn));
-        if list.is_empty() {
-            self.lists.remove(&line);
-            self.bits[line / 64] &= !(1 << (line % 64));
+        let tags = list.iter().fold(0, |tags, page| tags | bit(page.tag));
+        self.tags[line] = tags;
+        if tags == 0 {
+            self.free.push(self.heads[line] - 1);
+            self.heads[line] = 0;
         }
     }
 
     /// A page of a line has moved.
     pub fn moved(&mut self, line: usize, from: Ppn, to: Ppn) {
-        let list = self.lists.get_mut(&line);
-        if let Some(page) = list.and_then(|list| list.iter_mut().find(|page| page.ppn == from)) {
+        let page = self.list(line).and_then(|list| list.iter_mut().find(|page| page.ppn == from));
+        if let Some(page) = page {
             page.ppn = to;
         }
     }
