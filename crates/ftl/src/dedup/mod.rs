@@ -1,7 +1,8 @@
 //! The fingerprint store: which flash page already holds a content.
 //!
-//! Lines of one cache line: eight 32-bit tags, then their eight 32-bit page numbers, the youngest first. A tag only
-//! nominates a page: a hit counts after the whole fingerprint is compared.
+//! Lines of one cache line: eight 31-bit tags, then their eight 32-bit page numbers, the youngest first. A tag only
+//! nominates a page: a hit counts after the whole fingerprint is compared. The eight bits left over say which tags may
+//! have spilled, an eighth of all tags each: so a content that is new, as most are, is known to be so by one cache line.
 //!
 //! A full line gives up a slot whose page is dead, the oldest slots first: a page dies by being overwritten, so that the
 //! oldest is the likeliest. Only a line of eight live pages gives up one of them; what it would have found later is
@@ -32,10 +33,14 @@ const WAYS: usize = 8;
 /// The digest of a page of which nothing is known.
 const UNKNOWN: [u8; 32] = [0; 32];
 
+/// The bits of a tag.
+const TAG: u32 = u32::MAX >> 1;
+
 /// Apart, so that all tags are compared at once.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
 struct Line {
+    /// The first bit of the n-th says that a page whose tag is n modulo 8 may have spilled. It stays when tags move.
     tags: [u32; WAYS],
     /// Page numbers plus one; 0 is an empty slot.
     pages: [u32; WAYS],
@@ -47,7 +52,7 @@ impl Line {
     /// The slots with this tag, empty ones among them: a bit each, and no branches.
     #[inline(always)]
     fn nominated(&self, tag: u32) -> u32 {
-        let bits: [u32; WAYS] = std::array::from_fn(|slot| if self.tags[slot] == tag { 1 << slot } else { 0 });
+        let bits: [u32; WAYS] = std::array::from_fn(|slot| if self.tags[slot] & TAG == tag { 1 << slot } else { 0 });
         bits.iter().fold(0, |all, bit| all | bit)
     }
 
@@ -61,14 +66,30 @@ impl Line {
     #[inline(always)]
     fn replace(&mut self, slot: usize, tag: u32, ppn: Ppn) {
         let Self { tags, pages } = *self;
-        let shifted = |first: u32, old: [u32; WAYS]| {
+        let shifted = |first: u32, old: [u32; WAYS]| -> [u32; WAYS] {
             std::array::from_fn(|at| match at {
                 0 => first,
                 _ if at <= slot => old[at - 1],
                 _ => old[at],
             })
         };
-        *self = Self { tags: shifted(tag, tags), pages: shifted(ppn.0 + 1, pages) };
+        let shifted_tags = shifted(tag, tags);
+        *self = Self {
+            tags: std::array::from_fn(|at| shifted_tags[at] & TAG | tags[at] & !TAG),
+            pages: shifted(ppn.0 + 1, pages),
+        };
+    }
+
+    /// May a page with this tag have spilled?
+    #[inline(always)]
+    fn may_have_spilled(&self, tag: u32) -> bool {
+        self.tags[tag as usize % WAYS] & !TAG != 0
+    }
+
+    /// Notes the tags of all pages that have spilled.
+    fn note_spilled(&mut self, spilled: &[SpilledPage]) {
+        self.tags.iter_mut().for_each(|tag| *tag &= TAG);
+        spilled.iter().for_each(|page| self.tags[page.tag as usize % WAYS] |= !TAG);
     }
 }
 
@@ -130,7 +151,7 @@ impl Dedup {
     fn place(&self, fingerprint: &Fingerprint) -> (usize, u32) {
         let spread = fingerprint.spread();
         let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
-        (line as usize, spread as u32)
+        (line as usize, spread as u32 & TAG)
     }
 
     #[inline(always)]
@@ -164,8 +185,9 @@ impl Dedup {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
         let mut full = None;
-        for slot in slots(line.nominated(tag)) {
-            if let Some(ppn) = line.page(slot)
+        let mut nominated = line.nominated(tag);
+        while nominated != 0 {
+            if let Some(ppn) = line.page(nominated.trailing_zeros() as usize)
                 && self.same(fingerprint, pages.media, ppn)
             {
                 match pages.counts.get(ppn) {
@@ -174,8 +196,9 @@ impl Dedup {
                     _ => full = Some(ppn),
                 }
             }
+            nominated &= nominated - 1;
         }
-        match self.spilled.may_have(at, tag) {
+        match line.may_have_spilled(tag) {
             true => self.find_spilled((at, tag), fingerprint, pages).or(full),
             false => full,
         }
@@ -183,8 +206,8 @@ impl Dedup {
 
     #[cold]
     fn find_spilled(&mut self, (at, tag): (usize, u32), fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
-        // Most lines have spilled nothing that lives still, and need not be looked at again.
-        self.spilled.retain(at, |ppn| !pages.counts.is_zero(ppn));
+        // What has died since need not be looked at again.
+        self.retain_spilled(at, |ppn| !pages.counts.is_zero(ppn));
         let spilled = self.spilled.pages(at).iter().filter(|page| page.tag == tag);
         let owned = spilled.map(|page| (pages.counts.get(page.ppn), page.ppn)).filter(|(count, _)| *count > 0);
         let holders = owned.filter(|(_, ppn)| self.same(fingerprint, pages.media, *ppn));
@@ -219,7 +242,7 @@ impl Dedup {
                 && (1..self.count_max).contains(&pages.counts.get(known))
         });
         match known {
-            true if self.exact => self.spilled.add(at, SpilledPage { tag, ppn }),
+            true if self.exact => self.add_spilled(at, SpilledPage { tag, ppn }),
             true => {}
             false => self.insert(fingerprint, ppn, pages),
         }
@@ -291,7 +314,17 @@ impl Dedup {
             spilled.retain(at, |page| self.belongs(at, pages, page));
             self.spilled = spilled;
         }
-        self.spilled.add(at, SpilledPage { tag, ppn });
+        self.add_spilled(at, SpilledPage { tag, ppn });
+    }
+
+    fn add_spilled(&mut self, at: usize, page: SpilledPage) {
+        self.spilled.add(at, page);
+        self.lines[at].note_spilled(self.spilled.pages(at));
+    }
+
+    fn retain_spilled(&mut self, at: usize, keep: impl FnMut(Ppn) -> bool) {
+        self.spilled.retain(at, keep);
+        self.lines[at].note_spilled(self.spilled.pages(at));
     }
 
     /// These pages have been erased: what they will hold is not known by its digest.
@@ -328,7 +361,7 @@ impl Dedup {
             }
             nominated &= nominated - 1;
         }
-        if self.spilled.may_have(at, tag) {
+        if line.may_have_spilled(tag) {
             self.spilled.moved(at, from, to);
         }
     }
@@ -355,10 +388,11 @@ impl Dedup {
         let line = &mut self.lines[at];
         for slot in slots(line.nominated(tag)) {
             if line.page(slot) == Some(ppn) {
-                (line.tags[slot], line.pages[slot]) = (0, 0);
+                line.tags[slot] &= !TAG;
+                line.pages[slot] = 0;
             }
         }
-        self.spilled.retain(at, |page| page != ppn);
+        self.retain_spilled(at, |page| page != ppn);
         if let Some(digest) = self.digests.get_mut(ppn.0 as usize) {
             *digest = UNKNOWN;
         }
@@ -392,7 +426,6 @@ impl Dedup {
             0 => {
                 // The slot that is likely to be given up.
                 line.page(WAYS - 1).inspect(|oldest| pages.counts.prefetch(*oldest));
-                self.spilled.prefetch(at);
                 return None;
             }
             nominated => line.page(nominated.trailing_zeros() as usize)?,

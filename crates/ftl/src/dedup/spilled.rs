@@ -3,13 +3,12 @@
 //! With an exact store they are found here. Otherwise nothing is found here: they are known only so that the duplicates
 //! that the store misses can be counted.
 //!
-//! Most lines of a device that is nearly full have spilled a page, but few of their contents are ever looked for. So 32
-//! bits a line say which tags may be here, and a list is looked at only for one of those: 1 search in 20, not every second.
-//! Invariants: a page may be listed that is garbage by now, and whoever looks at its line drops it; the bit of a listed
-//! tag is set; a line without pages has no bit set. Absent: what a page holds, and whether it is live (the store asks).
+//! Invariants: a page may be listed that is garbage by now, and whoever looks at its line drops it; a line without pages
+//! has no list. Absent: what a page holds, and whether it is live (the store asks); which lines need not be looked at (they
+//! say so themselves).
 
 use remap_ssd_media::Ppn;
-use remap_ssd_media::slab::{Slab, prefetch};
+use remap_ssd_media::slab::Slab;
 
 /// A page and the tag of what it held when it spilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +18,6 @@ pub(super) struct SpilledPage {
 }
 
 pub(super) struct Spilled {
-    /// By line: a bit for each tag in its list, those of several tags the same.
-    tags: Slab<u32>,
     /// By line: the number of its list plus one, or 0.
     heads: Slab<u32>,
     lists: Vec<Vec<SpilledPage>>,
@@ -28,26 +25,9 @@ pub(super) struct Spilled {
     free: Vec<u32>,
 }
 
-#[inline(always)]
-fn bit(tag: u32) -> u32 {
-    1 << (tag % u32::BITS)
-}
-
 impl Spilled {
     pub fn new(lines: usize) -> Self {
-        Self { tags: Slab::zeroed(lines), heads: Slab::zeroed(lines), lists: Vec::new(), free: Vec::new() }
-    }
-
-    /// May a line have spilled a page with this tag?
-    #[inline(always)]
-    pub fn may_have(&self, line: usize, tag: u32) -> bool {
-        self.tags[line] & bit(tag) != 0
-    }
-
-    /// Asks for what `may_have` will look at.
-    #[inline(always)]
-    pub fn prefetch(&self, line: usize) {
-        prefetch(&self.tags, line);
+        Self { heads: Slab::zeroed(lines), lists: Vec::new(), free: Vec::new() }
     }
 
     fn list(&mut self, line: usize) -> Option<&mut Vec<SpilledPage>> {
@@ -71,16 +51,13 @@ impl Spilled {
             list.retain(|other| other.ppn != page.ppn);
             list.push(page);
         }
-        self.tags[line] |= bit(page.tag);
     }
 
     /// Drops the pages of a line that are not to be kept.
     pub fn retain(&mut self, line: usize, mut keep: impl FnMut(Ppn) -> bool) {
         let Some(list) = self.list(line) else { return };
         list.retain(|page| keep(page.ppn));
-        let tags = list.iter().fold(0, |tags, page| tags | bit(page.tag));
-        self.tags[line] = tags;
-        if tags == 0 {
+        if list.is_empty() {
             self.free.push(self.heads[line] - 1);
             self.heads[line] = 0;
         }
