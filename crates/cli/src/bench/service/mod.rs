@@ -14,7 +14,7 @@ use load::{Kind, Lane, Load, Until};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_media::PageView;
 use remap_ssd_media::geometry::PAGE_BYTES;
-use remap_ssd_nvme::controller::Latency;
+use remap_ssd_nvme::controller::{COPY_BYTES_MAX, Latency};
 use remap_ssd_nvme::tcp::client::Client;
 use remap_ssd_sim::report::format::bytes;
 use rig::{Rig, Served};
@@ -257,13 +257,15 @@ fn shown(results: &Results) -> String {
     };
     let mut text = format!(
         "NVMe/TCP on the loopback, both ends on this machine, the device in {place}; medians of {} rounds.\n\
-         Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\n",
+         Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\
+         Copy is commands of {}, one after the other; Remap is one command.\n\n",
         results.rounds,
         results.queues,
         results.queue_depth_random,
         results.queues,
         results.queue_depth_sequential,
         results.duplicates * 100.0,
+        bytes(COPY_BYTES_MAX),
     );
     let row = |name: &str, speed: &Speed| {
         vec![
