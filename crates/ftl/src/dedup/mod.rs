@@ -1,6 +1,6 @@
 //! The fingerprint store: which flash page already holds a content.
 //!
-//! Lines of one cache line: eight 31-bit tags, then their eight 32-bit page numbers, the youngest first. A tag only
+//! Lines of one cache line: eight 32-bit tags, then their eight 31-bit page numbers, the youngest first. A tag only
 //! nominates a page: a hit counts after the whole fingerprint is compared. The eight bits left over say which tags may
 //! have spilled, an eighth of all tags each: so a content that is new, as most are, is known to be so by one cache line.
 //!
@@ -33,16 +33,16 @@ const WAYS: usize = 8;
 /// The digest of a page of which nothing is known.
 const UNKNOWN: [u8; 32] = [0; 32];
 
-/// The bits of a tag.
-const TAG: u32 = u32::MAX >> 1;
+/// The bits of a page number plus one: the map has 31 for page numbers, and one of them is no page.
+const PAGE: u32 = u32::MAX >> 1;
 
 /// Apart, so that all tags are compared at once.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
 struct Line {
-    /// The first bit of the n-th says that a page whose tag is n modulo 8 may have spilled. It stays when tags move.
     tags: [u32; WAYS],
-    /// Page numbers plus one; 0 is an empty slot.
+    /// Page numbers plus one; 0 is an empty slot. The first bit of the n-th says that a page whose tag is n modulo 8 may
+    /// have spilled; it stays when pages move.
     pages: [u32; WAYS],
 }
 
@@ -52,14 +52,20 @@ impl Line {
     /// The slots with this tag, empty ones among them: a bit each, and no branches.
     #[inline(always)]
     fn nominated(&self, tag: u32) -> u32 {
-        let bits: [u32; WAYS] = std::array::from_fn(|slot| if self.tags[slot] & TAG == tag { 1 << slot } else { 0 });
+        let bits: [u32; WAYS] = std::array::from_fn(|slot| if self.tags[slot] == tag { 1 << slot } else { 0 });
         bits.iter().fold(0, |all, bit| all | bit)
     }
 
     /// The page of a slot.
     #[inline(always)]
     fn page(&self, slot: usize) -> Option<Ppn> {
-        self.pages[slot % WAYS].checked_sub(1).map(Ppn)
+        (self.pages[slot % WAYS] & PAGE).checked_sub(1).map(Ppn)
+    }
+
+    #[inline(always)]
+    fn set_page(&mut self, slot: usize, ppn: Option<Ppn>) {
+        let page = &mut self.pages[slot % WAYS];
+        *page = *page & !PAGE | ppn.map_or(0, |ppn| ppn.0 + 1);
     }
 
     /// Gives up a slot, and has a new one in front of all others.
@@ -73,23 +79,21 @@ impl Line {
                 _ => old[at],
             })
         };
-        let shifted_tags = shifted(tag, tags);
-        *self = Self {
-            tags: std::array::from_fn(|at| shifted_tags[at] & TAG | tags[at] & !TAG),
-            pages: shifted(ppn.0 + 1, pages),
-        };
+        let moved = shifted(ppn.0 + 1, pages);
+        self.tags = shifted(tag, tags);
+        self.pages = std::array::from_fn(|at| moved[at] & PAGE | pages[at] & !PAGE);
     }
 
     /// May a page with this tag have spilled?
     #[inline(always)]
     fn may_have_spilled(&self, tag: u32) -> bool {
-        self.tags[tag as usize % WAYS] & !TAG != 0
+        self.pages[tag as usize % WAYS] & !PAGE != 0
     }
 
     /// Notes the tags of all pages that have spilled.
     fn note_spilled(&mut self, spilled: &[SpilledPage]) {
-        self.tags.iter_mut().for_each(|tag| *tag &= TAG);
-        spilled.iter().for_each(|page| self.tags[page.tag as usize % WAYS] |= !TAG);
+        self.pages.iter_mut().for_each(|page| *page &= PAGE);
+        spilled.iter().for_each(|page| self.pages[page.tag as usize % WAYS] |= !PAGE);
     }
 }
 
@@ -151,15 +155,16 @@ impl Dedup {
     fn place(&self, fingerprint: &Fingerprint) -> (usize, u32) {
         let spread = fingerprint.spread();
         let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
-        (line as usize, spread as u32 & TAG)
+        (line as usize, spread as u32)
     }
 
     #[inline(always)]
     fn same(&self, fingerprint: &Fingerprint, media: &Media, ppn: Ppn) -> bool {
         match fingerprint {
             // Pages of metadata have identity 0, which a host's page can have too.
-            Fingerprint::Identity(0) => media.identity(ppn) == Some(0) && !media.is_meta(ppn),
-            Fingerprint::Identity(identity) => media.identity(ppn) == Some(*identity),
+            Fingerprint::Identity(identity) => {
+                media.identity(ppn) == Some(*identity) && (*identity != 0 || !media.is_meta(ppn))
+            }
             Fingerprint::Digest(digest) => self.digests[ppn.0 as usize] == *digest,
         }
     }
@@ -225,8 +230,15 @@ impl Dedup {
     pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
         self.note_digest(fingerprint, ppn, false);
         let (at, tag) = self.place(fingerprint);
-        let slot = match self.lines[at].nominated(tag) {
-            0 => self.slot_to_give_up(at, pages),
+        let line = &mut self.lines[at];
+        let nominated = line.nominated(tag);
+        let is_free = |slot| line.page(slot).is_none_or(|ppn| pages.counts.is_zero(ppn));
+        if nominated == 0 && is_free(WAYS - 1) {
+            // By far the most frequent, and the shift is by a constant.
+            return line.replace(WAYS - 1, tag, ppn);
+        }
+        let slot = match nominated {
+            0 => (0..WAYS - 1).rev().find(|slot| is_free(*slot)).unwrap_or_else(|| self.slot_in_use(at, pages)),
             same => self.slot_of_tag(at, same.trailing_zeros() as usize, fingerprint, pages),
         };
         self.lines[at].replace(slot, tag, ppn);
@@ -255,17 +267,6 @@ impl Dedup {
             self.digests[at] = *digest;
             self.recalled[at / 64] &= !(1 << (at % 64));
             self.recalled[at / 64] |= u64::from(is_recalled) << (at % 64);
-        }
-    }
-
-    /// A slot without a live page, or the oldest, whose page spills.
-    #[inline(always)]
-    fn slot_to_give_up(&mut self, at: usize, pages: Pages<'_>) -> usize {
-        let line = &self.lines[at];
-        let is_dead = |slot: &usize| line.page(*slot).is_none_or(|ppn| pages.counts.is_zero(ppn));
-        match (0..WAYS).rev().find(is_dead) {
-            Some(slot) => slot,
-            None => self.slot_in_use(at, pages),
         }
     }
 
@@ -354,10 +355,9 @@ impl Dedup {
         let line = &mut self.lines[at];
         let mut nominated = line.nominated(tag);
         while nominated != 0 {
-            let page = &mut line.pages[nominated.trailing_zeros() as usize];
-            if *page == from.0 + 1 {
-                *page = to.0 + 1;
-                return;
+            let slot = nominated.trailing_zeros() as usize;
+            if line.page(slot) == Some(from) {
+                return line.set_page(slot, Some(to));
             }
             nominated &= nominated - 1;
         }
@@ -388,8 +388,8 @@ impl Dedup {
         let line = &mut self.lines[at];
         for slot in slots(line.nominated(tag)) {
             if line.page(slot) == Some(ppn) {
-                line.tags[slot] &= !TAG;
-                line.pages[slot] = 0;
+                line.tags[slot] = 0;
+                line.set_page(slot, None);
             }
         }
         self.retain_spilled(at, |page| page != ppn);
