@@ -316,6 +316,34 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
     }
 }
 
+/// Copies on flash keep their numbers in the list.
+#[test]
+fn any_word_of_a_list_of_several_is_told_by_the_sum() {
+    let slot = 3 * small_geometry().superblocks() as usize;
+    let config = Config { entry: EntrySize::Bytes24, dedup: false, ..small_config(SchemeKind::None) };
+    let mut ftl = device(small_geometry(), &config);
+    (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+    for number in 0..5 {
+        ftl.media_mut().attach_rail();
+        ftl.remap(&Remap { target: 2 * number, source: 50, len: 2, relocate: false, atomic: true }).unwrap();
+        let mut pending = ftl.media().pending();
+        let image = ftl.media().cut(|| {
+            pending -= 1;
+            if pending == 0 { remap_ssd_media::Outcome::Absent } else { remap_ssd_media::Outcome::Whole }
+        });
+        ftl = Ftl::recover(Media::from_image(&image), config.clone()).expect("recovers").0;
+        assert_eq!(ftl.aborted().len(), number as usize + 1);
+    }
+    let image = ftl.media().to_image();
+    for word in 1..=5 {
+        let mut media = Media::from_image(&image);
+        media.plant(|faults| drop(faults.flips.insert(slot + word, 0b11)));
+        let (mut found, _) = Ftl::recover(media, config.clone()).expect("the sum tells the word");
+        assert_eq!(found.aborted().len(), 5);
+        assert!((0..100).all(|lpn| found.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))), "without word {word}");
+    }
+}
+
 /// DRAM under a capacitor: the tables know what a word of it said, as long as the power is on.
 #[test]
 fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {

@@ -118,6 +118,29 @@ fn a_copy_waits_for_the_disk_only_if_it_programs() {
     rig.stop();
 }
 
+/// A commit has the device to begin, and does not get it before all of them wait.
+#[test]
+fn threads_that_wait_for_the_same_moment_share_one_sync() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let rig = rig(&dir);
+    let mut client = rig.client();
+    client.write(0, &[1; PAGE]).expect("served");
+    let before = rig.subsystem.commits();
+    std::thread::scope(|scope| {
+        let rig = &rig;
+        let device = rig.subsystem.device();
+        let wanted = device.ftl().media().position().expect("it is in a folder");
+        for _ in 0..8 {
+            scope.spawn(move || rig.subsystem.make_durable(wanted).expect("the disk works"));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        drop(device);
+    });
+    assert_eq!(rig.subsystem.commits() - before, 1);
+    drop(client);
+    rig.stop();
+}
+
 #[test]
 fn a_host_that_shuts_its_controller_down_finds_kept_what_it_wrote() {
     let dir = tempfile::tempdir().expect("a folder");

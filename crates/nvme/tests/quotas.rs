@@ -50,7 +50,7 @@ fn a_host_with_all_the_connections_it_may_have_is_told_that_the_controller_is_bu
     let queues: Vec<Queue> = (2..6).map(|qid| greedy.another_queue(qid).expect("within its share")).collect();
     assert!(busy(greedy.another_queue(6)));
     assert!(busy(host(&rig, "greedy")));
-    wait_for_line(&rig, "its host has all the connections", Duration::from_secs(5));
+    wait_for_line(&rig, "nqn.2026-11.test:greedy: its host has all the connections", Duration::from_secs(5));
     let mut other = host(&rig, "other").expect("there is room for others");
     assert!(other.read(0, 1).is_ok());
 
@@ -67,7 +67,7 @@ fn a_full_server_says_that_it_is_busy() {
     let rig = rig(Limits { connected: 4, ..Limits::default() });
     let (one, two) = (host(&rig, "one").expect("room"), host(&rig, "two").expect("room"));
     assert!(busy(host(&rig, "three")));
-    wait_for_line(&rig, "the server has all the connections", Duration::from_secs(5));
+    wait_for_line(&rig, "nqn.2026-11.test:three: the server has all the connections", Duration::from_secs(5));
     drop((one, two));
     rig.stop();
 }

@@ -544,3 +544,38 @@ impl Subsystem {
 fn plain(status: Status) -> (Status, u64) {
     (status, 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a step does: all its sources are read first, and those that are not its targets are deallocated.
+    fn does(step: &Remap, pages: &mut [u32]) {
+        let (from, to, len) = (step.source as usize, step.target as usize, step.len as usize);
+        let read = pages[from..from + len].to_vec();
+        if step.relocate {
+            pages[from..from + len].fill(0);
+        }
+        pages[to..to + len].copy_from_slice(&read);
+    }
+
+    #[test]
+    fn each_page_is_old_or_new_between_any_two_steps_of_a_relocation() {
+        for (target, source, len) in [(0, 700, 1500), (700, 0, 1500), (0, 30, 500), (30, 0, 500), (0, 1000, 900)] {
+            let command = Remap { target, source, len, relocate: true, atomic: false };
+            let old: Vec<u32> = (1..=2500).collect();
+            let (mut new, mut pages) = (old.clone(), old.clone());
+            does(&command, &mut new);
+            for step in remap_steps(command) {
+                assert!(step.len <= REMAP_PAGES);
+                does(&step, &mut pages);
+                let found = pages.iter().zip(old.iter().zip(&new));
+                assert!(
+                    found.into_iter().all(|(page, (old, new))| page == old || page == new),
+                    "{command:?}, {step:?}"
+                );
+            }
+            assert_eq!(pages, new, "{command:?}");
+        }
+    }
+}
