@@ -2,7 +2,7 @@
 //!
 //! Lines of one cache line: eight 32-bit tags, then their eight 31-bit page numbers, the youngest first. A tag only
 //! nominates a page: a hit counts after the whole fingerprint is compared. The eight bits left over say which tags may
-//! have spilled, an eighth of all tags each: so a content that is new, as most are, is known to be so by one cache line.
+//! have spilled, an eighth of all tags each: so one cache line tells that a content is new.
 //!
 //! A full line gives up a slot whose page is dead, the oldest slots first: a page dies by being overwritten, so that the
 //! oldest is the likeliest. Only a line of eight live pages gives up one of them; what it would have found later is
@@ -234,7 +234,7 @@ impl Dedup {
         let nominated = line.nominated(tag);
         let is_free = |slot| line.page(slot).is_none_or(|ppn| pages.counts.is_zero(ppn));
         if nominated == 0 && is_free(WAYS - 1) {
-            // By far the most frequent, and the shift is by a constant.
+            // The shift is by a constant then.
             return line.replace(WAYS - 1, tag, ppn);
         }
         let slot = match nominated {
