@@ -150,8 +150,8 @@ impl Ftl {
         let core = &mut self.core;
         let life = core.blocks.get(sb).life;
         let mut proof = None;
-        for die in 0..core.geometry.dies() {
-            let offset = if die == head { die + core.geometry.dies() } else { die };
+        // All of them if need be: the first ones may have been torn by a cut that filling the superblock went on from.
+        for offset in (0..core.geometry.pages_per_superblock()).filter(|offset| *offset != head) {
             if let Ok(Some(oob)) = core.media.read_oob(core.geometry.page(sb, offset), Purpose::Meta)
                 && oob.incarnation() == life.incarnation() & 63
                 && oob.wsn() != 0
