@@ -107,6 +107,10 @@ impl Statistics {
 
 /// A set of files by name.
 pub trait Store: Send + Sync {
+    /// What tells this store from others: the UUID of a volume. `None` where files may be read by those who know nothing of
+    /// this store: files of the operating system.
+    fn identity(&self) -> Option<[u8; 16]>;
+
     /// Opens a file.
     ///
     /// # Errors

@@ -136,6 +136,10 @@ impl State {
 }
 
 impl Store for OsStore {
+    fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
     fn open(&self, name: &str, options: OpenOptions) -> Result<FileId, StoreError> {
         let path = self.path(name)?;
         let mut how = File::options();

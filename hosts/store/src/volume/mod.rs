@@ -137,6 +137,10 @@ impl<D: Disk> Volume<D> {
 }
 
 impl<D: Disk + Send> Store for Volume<D> {
+    fn identity(&self) -> Option<[u8; 16]> {
+        Some(self.state().superblock.uuid)
+    }
+
     fn open(&self, name: &str, options: OpenOptions) -> Result<FileId, StoreError> {
         check_name(name).map_err(|why| StoreError::BadName { name: name.into(), why })?;
         let mut state = self.state();

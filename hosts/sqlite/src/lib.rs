@@ -1,0 +1,3 @@
+//! SQLite on a device that can remap: a checkpoint and a rollback journal write nothing twice.
+
+pub mod mark;

@@ -1,0 +1,82 @@
+//! The mark by which a page that carries the header of its frame is told from all others.
+//!
+//! ```text
+//! page ......................... | 24 bytes: header of the frame | 8 bytes: mark |
+//! ```
+//!
+//! A page whose last 32 bytes are zero has room for the 24 bytes that SQLite writes in front of each page of a write-ahead
+//! log. Page and header are then one page of the device, and a checkpoint shares it with the database as it is. Whoever
+//! reads such a page, in the log or in the database, sees the zeroes that SQLite wrote.
+//!
+//! Invariant: a mark belongs to a store, so that a page keeps its meaning in whichever file of the store it gets to.
+//! Nobody can make SQLite write a page that ends in a volume's mark, since the mark is not known to the user of a
+//! database; by accident it is one page in 2^64.
+//!
+//! Absent: which pages get one (`wal`).
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of a frame's header, as SQLite has it.
+pub const HEADER_BYTES: usize = 24;
+/// Bytes at the end of a page that a stamp takes.
+pub const STAMP_BYTES: usize = 32;
+
+/// The mark of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark([u8; 8]);
+
+impl Mark {
+    /// The mark of the store with this identity.
+    pub fn of(identity: &[u8; 16]) -> Self {
+        Self(xxh3_64(identity).to_le_bytes())
+    }
+
+    /// Whether a page ends in zeroes where a stamp would be.
+    pub fn has_room(page: &[u8]) -> bool {
+        page.last_chunk::<STAMP_BYTES>().is_some_and(|tail| *tail == [0; STAMP_BYTES])
+    }
+
+    /// Writes a header into the end of a page.
+    ///
+    /// # Panics
+    /// The page is shorter than a stamp.
+    pub fn stamp(self, page: &mut [u8], header: &[u8; HEADER_BYTES]) {
+        let tail = page.last_chunk_mut::<STAMP_BYTES>().expect("a page is longer than a stamp");
+        tail[..HEADER_BYTES].copy_from_slice(header);
+        tail[HEADER_BYTES..].copy_from_slice(&self.0);
+    }
+
+    /// The header that a page carries.
+    pub fn header(self, page: &[u8]) -> Option<[u8; HEADER_BYTES]> {
+        let tail = page.last_chunk::<STAMP_BYTES>()?;
+        let (header, mark) = tail.split_first_chunk::<HEADER_BYTES>()?;
+        (mark == self.0).then_some(*header)
+    }
+
+    /// Turns the stamp of a page, if it has one, into the zeroes that were there. Answers the header.
+    pub fn strip(self, page: &mut [u8]) -> Option<[u8; HEADER_BYTES]> {
+        let header = self.header(page)?;
+        page.last_chunk_mut::<STAMP_BYTES>()?.fill(0);
+        Some(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_comes_off_as_it_went_on() {
+        let mark = Mark::of(&[7; 16]);
+        let mut page = vec![0; 4096];
+        page[..100].fill(9);
+        let clean = page.clone();
+        assert!(Mark::has_room(&page));
+        assert_eq!(mark.strip(&mut page), None);
+
+        mark.stamp(&mut page, &[5; HEADER_BYTES]);
+        assert_eq!(Mark::of(&[8; 16]).header(&page), None, "another store's");
+        assert_eq!(mark.strip(&mut page), Some([5; HEADER_BYTES]));
+        assert_eq!(page, clean);
+    }
+}
