@@ -1,3 +1,4 @@
 //! SQLite on a device that can remap: a checkpoint and a rollback journal write nothing twice.
 
 pub mod mark;
+pub mod wal;

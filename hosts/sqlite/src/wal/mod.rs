@@ -1,0 +1,407 @@
+//! SQLite's write-ahead log on a store, with every page at a multiple of 4096, so that a checkpoint can share it.
+//!
+//! ```text
+//! SQLite:  32 bytes | 24 + page | 24 + page | ..
+//! store:   page 0: the 32 bytes | header page, 170 x 24 bytes | 170 pages | header page | 170 pages | ..
+//! ```
+//!
+//! A page that ends in 32 zero bytes carries the 24 bytes of its frame there ([`Mark`]). Any other page is as SQLite
+//! wrote it, and the 24 bytes are in the header page of its group. That is decided frame by frame, each time a frame is
+//! written. Pages smaller than 4096 bytes are kept as SQLite writes them.
+//!
+//! # What is kept between calls, and why it stays true
+//!
+//! 1. *Frames that were written and not handed to the store.* SQLite holds its write lock from the first frame of a
+//!    transaction to its commit or rollback. A commit frame hands over all there is. After a rollback **the caller must
+//!    call [`Wal::flush`] before SQLite's write lock is released**, or the next writer's frames would be overwritten
+//!    later. So nothing is gathered while another connection writes. A failure drops what is gathered: SQLite hears of
+//!    it and rolls back.
+//! 2. *Headers that belong into header pages*: as 1. The rest of a header page is read when it is written.
+//! 3. *The size of a page.* It cannot change under an open log: SQLite changes it only outside of WAL mode, and to leave
+//!    that mode it locks the database against all who have the log open. It is nevertheless learned again from each
+//!    header that passes, and by `size` and `truncate`, so that a recovery sees a log as it is. As long as the file has no
+//!    valid header, nothing is kept.
+//! 4. *That the last call read a whole frame*: until the next call of this connection.
+//!
+//! # Sizes
+//!
+//! SQLite counts whole frames, and so does this: a frame of which a part was written is there as a whole, the rest being
+//! zeroes. A log whose end is open is as long as its file after a crash, without a frame that is there in part.
+//!
+//! # Crashes
+//!
+//! Each page of 4096 bytes is the old or the new one; any subset of what was written since the last sync is lost. SQLite's
+//! recovery takes frames from the first one on, up to the last commit frame before the first frame that does not fit: its
+//! salts are not those of the log's header, or its checksum is not that of its page and of all frames before it. It
+//! must find whole transactions, at least those before the last sync.
+//!
+//! 1. Header and page of a stamped frame are one page, or, of larger pages, the header is in the last part. They are
+//!    lost together, or the checksum tells.
+//! 2. Of a raw frame, page or header page may be lost alone. The header is then an older one, and does not fit:
+//!    of an earlier round of the log it has other salts; of this round, it is of a transaction that was rolled back (no
+//!    other frame is written twice), and has that one's checksum. If the page and all before it are the same in both,
+//!    the frame fits, rightly: that is the frame of a transaction that never wrote a commit frame here.
+//! 3. A page that was lost may carry the stamp of an earlier frame, which then counts instead of the header
+//!    page. It is a whole older frame and is judged as in 2.
+//! 4. A header page is written again with headers of frames that were synced. Their bytes are the same in the old and in the
+//!    new page. Only the holder of the write lock writes it, on top of what is there.
+//! 5. Page 0 is written by a restart, when all frames are in the database, durably. Old frames have other salts.
+//!
+//! A process may also end between two writes to the store. Pages go first, header pages next, and the run with the commit
+//! frame last; readers look only at frames that the wal-index names, which SQLite writes after the commit frame. What a
+//! recovery finds is a subset as above.
+//!
+//! Absent: SQLite's own structures beyond salts and the commit mark; who may write when; the wal-index.
+
+mod gather;
+mod layout;
+mod stored;
+
+use crate::mark::{HEADER_BYTES, Mark};
+use gather::{Amount, Frame, Gathered};
+use layout::{FILE_HEADER_BYTES, Form, GROUP_FRAMES, Layout, is_commit};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_store::{FileId, Store, StoreError};
+use std::sync::Arc;
+use stored::StoredLog;
+
+const FILE_HEADER: u64 = FILE_HEADER_BYTES as u64;
+/// How many bytes of pages are gathered before they are handed over.
+const GATHERED_BYTES: usize = 256 << 10;
+
+/// What has been written to the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalCounters {
+    /// Pages that carry the header of their frame.
+    pub frames_stamped: u64,
+    /// Pages whose headers go to a header page.
+    pub frames_raw: u64,
+    /// Writes of header pages.
+    pub header_pages: u64,
+    /// Frames of which SQLite wrote the header alone.
+    pub headers_alone: u64,
+    /// Frames of which SQLite wrote the page alone.
+    pub pages_alone: u64,
+    /// Pages of 4096 bytes with frames.
+    pub pages: u64,
+    /// Writes of such pages, each of pages that are side by side.
+    pub runs: u64,
+}
+
+/// A write-ahead log.
+pub struct Wal {
+    stored: StoredLog,
+    /// As the last valid header said.
+    form: Option<Form>,
+    gathered: Gathered,
+    /// Where the page that the last call read is in the file.
+    origin: Option<u64>,
+    /// The frame that the last call read, header and page.
+    frame_read: Option<u64>,
+}
+
+impl Wal {
+    /// The log in this file. Nothing is read yet.
+    pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark) -> Self {
+        let stored = StoredLog { store, file, mark, stamps: true, counters: WalCounters::default() };
+        Self { stored, form: None, gathered: Gathered::default(), origin: None, frame_read: None }
+    }
+
+    /// Whether pages may carry headers. If not, a page that looks like it is data.
+    pub fn set_stamps(&mut self, allowed: bool) {
+        self.stored.stamps = allowed;
+    }
+
+    /// Reads bytes of the log. Answers how many there were; the rest is zeroes.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        (self.origin, self.frame_read) = (None, None);
+        if offset < FILE_HEADER {
+            self.forget_form();
+        }
+        match self.form()? {
+            Form::Plain => self.stored.read(offset, into),
+            Form::Aligned(layout) => self.read_aligned(layout, offset, into),
+        }
+    }
+
+    /// Writes bytes of the log. They are gathered until a commit frame is whole, or until they are many.
+    ///
+    /// # Errors
+    /// The store. What was gathered is dropped.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        self.origin = None;
+        let frame_read = self.frame_read.take();
+        let done = self.write_parts(offset, data, frame_read);
+        self.dropping(done)
+    }
+
+    /// Cuts the log off, or makes it longer.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
+        self.flush()?;
+        self.forget_form();
+        match self.form()? {
+            Form::Aligned(layout) if size >= FILE_HEADER => {
+                let done = self.truncate_aligned(layout, size);
+                self.dropping(done)
+            }
+            _ => {
+                self.form = None;
+                self.stored.store.set_size(self.stored.file, size)
+            }
+        }
+    }
+
+    /// Size in SQLite's bytes.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn size(&mut self) -> Result<u64, StoreError> {
+        self.forget_form();
+        match self.form()? {
+            Form::Plain => self.stored.size(),
+            Form::Aligned(layout) => self.size_aligned(layout),
+        }
+    }
+
+    /// Hands all that is gathered to the store. It is not durable by that. The caller must see to it that an error reaches
+    /// SQLite.
+    ///
+    /// # Errors
+    /// The store. What was gathered is dropped.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        (self.origin, self.frame_read) = (None, None);
+        let done = self.hand_over(Amount::All);
+        self.dropping(done)
+    }
+
+    /// Hands all that is gathered to the store and makes it durable.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.stored.store.sync(self.stored.file)
+    }
+
+    /// Where in the store's file the page starts that the last call has read. `None` if that was no read, or none of one
+    /// whole page of a frame, or if the store does not have that page as it was read.
+    pub fn origin(&self) -> Option<u64> {
+        self.origin
+    }
+
+    /// What has been written so far.
+    pub fn counters(&self) -> WalCounters {
+        self.stored.counters
+    }
+
+    /// How the log is kept. A file without a valid header is plain for now.
+    fn form(&mut self) -> Result<Form, StoreError> {
+        if self.form.is_none() {
+            let (header, _) = self.stored.file_header()?;
+            self.form = Form::of(&header);
+        }
+        Ok(self.form.unwrap_or(Form::Plain))
+    }
+
+    /// Learns the form again, unless this connection is the one that writes.
+    fn forget_form(&mut self) {
+        if self.gathered.is_empty() {
+            self.form = None;
+        }
+    }
+
+    /// Drops what is gathered if something failed: SQLite will roll back, and others may write then.
+    fn dropping(&mut self, done: Result<(), StoreError>) -> Result<(), StoreError> {
+        if done.is_err() {
+            self.gathered = Gathered::default();
+        }
+        done
+    }
+
+    fn hand_over(&mut self, amount: Amount) -> Result<(), StoreError> {
+        match self.form {
+            Some(Form::Aligned(layout)) if !self.gathered.is_empty() => {
+                self.gathered.hand_over(&mut self.stored, layout, amount)
+            }
+            // Only frames at aligned places are gathered.
+            _ => Ok(()),
+        }
+    }
+
+    fn size_aligned(&self, layout: Layout) -> Result<u64, StoreError> {
+        let stored = layout.frames(self.stored.size()?);
+        Ok(layout.log_bytes(stored.max(self.gathered.end())))
+    }
+
+    fn read_aligned(&mut self, layout: Layout, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        let place = (offset >= FILE_HEADER).then(|| layout.locate(offset));
+        if let Some((frame, HEADER_BYTES)) = place
+            && into.len() == layout.page_bytes
+            && !self.gathered.frames.contains_key(&frame)
+        {
+            let (_, present) = self.stored.read_page(layout, frame, into)?;
+            if present {
+                self.origin = Some(layout.page(frame));
+                return Ok(into.len());
+            }
+        }
+
+        let left = self.size_aligned(layout)?.saturating_sub(offset);
+        let bytes = left.min(into.len() as u64) as usize;
+        let (mut rest, behind) = into.split_at_mut(bytes);
+        behind.fill(0);
+        self.frame_read =
+            place.filter(|(_, within)| *within == 0 && bytes == layout.frame_bytes()).map(|(frame, _)| frame);
+
+        if offset < FILE_HEADER {
+            let (header, _) = self.stored.file_header()?;
+            let part = &header[offset as usize..];
+            let (now, later) = rest.split_at_mut(part.len().min(rest.len()));
+            now.copy_from_slice(&part[..now.len()]);
+            rest = later;
+        }
+        let mut at = offset.max(FILE_HEADER);
+        while !rest.is_empty() {
+            let (frame, within) = layout.locate(at);
+            let (now, later) = rest.split_at_mut((layout.frame_bytes() - within).min(rest.len()));
+            self.read_frame(layout, frame, within, now)?;
+            at += now.len() as u64;
+            rest = later;
+        }
+        Ok(bytes)
+    }
+
+    /// Reads bytes of one frame.
+    fn read_frame(&self, layout: Layout, number: u64, within: usize, into: &mut [u8]) -> Result<(), StoreError> {
+        let gathered = self.gathered.frames.get(&number);
+        let stored = match gathered {
+            Some(Frame { header: Some(_), page: Some(_) }) => None,
+            _ => Some(self.stored.page(layout, number)?),
+        };
+
+        let header_part = HEADER_BYTES.saturating_sub(within).min(into.len());
+        let (header_into, page_into) = into.split_at_mut(header_part);
+        if header_part > 0 {
+            let stamp = stored.as_ref().and_then(|stored| stored.stamp);
+            let header = self.gathered.header(&self.stored, layout, number, stamp)?;
+            header_into.copy_from_slice(&header[within..within + header_part]);
+        }
+        let page = gathered.and_then(|frame| frame.page.as_deref()).or(stored.as_ref().map(|stored| &stored.page[..]));
+        let page = page.expect("it is gathered or stored");
+        let from = (within + header_part).saturating_sub(HEADER_BYTES);
+        page_into.copy_from_slice(&page[from..from + page_into.len()]);
+        Ok(())
+    }
+
+    fn write_parts(&mut self, offset: u64, data: &[u8], frame_read: Option<u64>) -> Result<(), StoreError> {
+        let in_header = FILE_HEADER.saturating_sub(offset).min(data.len() as u64) as usize;
+        let (header, frames) = data.split_at(in_header);
+        if !header.is_empty() {
+            self.write_file_header(offset as usize, header)?;
+        }
+        let offset = offset + in_header as u64;
+        match self.form()? {
+            _ if frames.is_empty() => Ok(()),
+            Form::Plain => self.stored.write(offset, frames),
+            Form::Aligned(layout) => self.write_frames(layout, offset, frames, frame_read),
+        }
+    }
+
+    /// Writes bytes of the log's header, at once: SQLite syncs it before the first frame.
+    fn write_file_header(&mut self, offset: usize, data: &[u8]) -> Result<(), StoreError> {
+        self.hand_over(Amount::All)?;
+        let (mut header, there) = self.stored.file_header()?;
+        header[offset..offset + data.len()].copy_from_slice(data);
+        self.form = Form::of(&header);
+        match self.form {
+            // A whole page of the disk need not be read first.
+            Some(Form::Aligned(_)) => {
+                let mut page = [0; PAGE_BYTES];
+                page[..FILE_HEADER_BYTES].copy_from_slice(&header);
+                self.stored.write(0, &page)
+            }
+            _ => self.stored.write(0, &header[..there.max(offset + data.len())]),
+        }
+    }
+
+    fn write_frames(
+        &mut self,
+        layout: Layout,
+        mut at: u64,
+        mut data: &[u8],
+        frame_read: Option<u64>,
+    ) -> Result<(), StoreError> {
+        while !data.is_empty() {
+            let (number, within) = layout.locate(at);
+            let (now, later) = data.split_at((layout.frame_bytes() - within).min(data.len()));
+            self.gather(layout, number, within, now)?;
+
+            // A header comes before its page. It comes alone where SQLite computes checksums anew: for that it has just
+            // read the frame.
+            let end = within + now.len();
+            let is_last_part = end == layout.frame_bytes() || end == HEADER_BYTES && frame_read == Some(number);
+            let commits = self.gathered.frames[&number].header.as_ref().is_some_and(is_commit);
+            if is_last_part && commits {
+                self.hand_over(Amount::All)?;
+            } else if is_last_part && self.gathered.frames.len() * layout.page_bytes >= GATHERED_BYTES {
+                self.hand_over(Amount::Pages)?;
+            }
+            at += now.len() as u64;
+            data = later;
+        }
+        Ok(())
+    }
+
+    /// Takes bytes of one frame.
+    fn gather(&mut self, layout: Layout, number: u64, within: usize, data: &[u8]) -> Result<(), StoreError> {
+        let (header, page) = data.split_at(HEADER_BYTES.saturating_sub(within).min(data.len()));
+        let header_in_part = !header.is_empty() && header.len() < HEADER_BYTES;
+        let page_in_part = !page.is_empty() && page.len() < layout.page_bytes;
+        let frame = if header_in_part || page_in_part {
+            self.gathered.complete(&self.stored, layout, number)?
+        } else {
+            self.gathered.frames.entry(number).or_default()
+        };
+
+        match header.try_into() {
+            Ok(whole) => frame.header = Some(whole),
+            Err(_) if header.is_empty() => {}
+            Err(_) => {
+                let known = frame.header.as_mut().expect("the frame is complete");
+                known[within..within + header.len()].copy_from_slice(header);
+            }
+        }
+        if page.len() == layout.page_bytes {
+            frame.page = Some(page.to_vec());
+        } else if page_in_part {
+            let from = within.max(HEADER_BYTES) - HEADER_BYTES;
+            let known = frame.page.as_mut().expect("the frame is complete");
+            known[from..from + page.len()].copy_from_slice(page);
+        }
+        Ok(())
+    }
+
+    fn truncate_aligned(&mut self, layout: Layout, size: u64) -> Result<(), StoreError> {
+        let (whole, within) = layout.locate(size);
+        let frames = whole + u64::from(within > 0);
+        if within > 0 && size < self.size_aligned(layout)? {
+            self.gather(layout, whole, within, &vec![0; layout.frame_bytes() - within])?;
+            self.hand_over(Amount::All)?;
+        }
+        self.stored.store.set_size(self.stored.file, layout.file_bytes(frames))?;
+
+        // Headers of frames behind the end must not show when the log grows.
+        if frames % GROUP_FRAMES > 0 {
+            let first = (frames % GROUP_FRAMES) as usize;
+            let zero = |page: &mut [layout::Header]| page[first..].fill([0; HEADER_BYTES]);
+            self.stored.change_header_page(layout, frames / GROUP_FRAMES, zero)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Frames as they are in the store.
+//!
+//! Invariant: nothing is remembered; each answer is the store's at this moment. Absent: when what is written (`gather`).
+
+use super::WalCounters;
+use super::layout::{FILE_HEADER_BYTES, GROUP_FRAMES, Header, Layout};
+use crate::mark::{HEADER_BYTES, Mark};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_store::{FileId, Store, StoreError};
+use std::sync::Arc;
+
+/// The store's file of a log.
+pub struct StoredLog {
+    pub store: Arc<dyn Store>,
+    pub file: FileId,
+    pub mark: Mark,
+    /// Pages may carry headers.
+    pub stamps: bool,
+    pub counters: WalCounters,
+}
+
+/// The page of a frame, without its stamp.
+pub struct StoredPage {
+    pub page: Vec<u8>,
+    /// The header that it carried.
+    pub stamp: Option<Header>,
+    /// The file has it. If not, the page is zeroes.
+    pub present: bool,
+}
+
+impl StoredLog {
+    pub fn size(&self) -> Result<u64, StoreError> {
+        self.store.size(self.file)
+    }
+
+    /// Reads; what is not there is zeroes. Answers how many bytes there were.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        let bytes = self.store.read(self.file, offset, into)?;
+        into[bytes..].fill(0);
+        Ok(bytes)
+    }
+
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        self.store.write(self.file, offset, data)
+    }
+
+    /// The header of the log, and how much of it is there.
+    pub fn file_header(&self) -> Result<([u8; FILE_HEADER_BYTES], usize), StoreError> {
+        let mut header = [0; FILE_HEADER_BYTES];
+        let bytes = self.read(0, &mut header)?;
+        Ok((header, bytes))
+    }
+
+    /// Reads the page of a frame. Answers the header that it carried, and whether it was there.
+    pub fn read_page(&self, layout: Layout, frame: u64, page: &mut [u8]) -> Result<(Option<Header>, bool), StoreError> {
+        let present = self.read(layout.page(frame), page)? == page.len();
+        if !present {
+            page.fill(0);
+        }
+        let stamp = if self.stamps { self.mark.strip(page) } else { None };
+        Ok((stamp, present))
+    }
+
+    /// The page of a frame.
+    pub fn page(&self, layout: Layout, frame: u64) -> Result<StoredPage, StoreError> {
+        let mut page = vec![0; layout.page_bytes];
+        let (stamp, present) = self.read_page(layout, frame, &mut page)?;
+        Ok(StoredPage { page, stamp, present })
+    }
+
+    /// What the header page says of a frame.
+    pub fn header(&self, layout: Layout, frame: u64) -> Result<Header, StoreError> {
+        let mut header = [0; HEADER_BYTES];
+        self.read(layout.header(frame), &mut header)?;
+        Ok(header)
+    }
+
+    /// Changes a header page, if that changes anything.
+    pub fn change_header_page(
+        &mut self,
+        layout: Layout,
+        group: u64,
+        change: impl FnOnce(&mut [Header]),
+    ) -> Result<(), StoreError> {
+        let place = layout.header_page(group);
+        let mut page = vec![0; PAGE_BYTES];
+        self.read(place, &mut page)?;
+
+        let before = page.clone();
+        change(&mut page.as_chunks_mut().0[..GROUP_FRAMES as usize]);
+        if page != before {
+            self.write(place, &page)?;
+            self.counters.header_pages += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes pages that are side by side.
+    pub fn write_run(&mut self, run: &Run) -> Result<(), StoreError> {
+        self.write(run.place, &run.pages)?;
+        self.counters.runs += 1;
+        self.counters.pages += (run.pages.len() / PAGE_BYTES) as u64;
+        Ok(())
+    }
+}
+
+/// Pages that are side by side in the file.
+pub struct Run {
+    pub place: u64,
+    pub pages: Vec<u8>,
+}
+
+impl Run {
+    pub fn end(&self) -> u64 {
+        self.place + self.pages.len() as u64
+    }
+}

@@ -1,0 +1,133 @@
+//! A disk with a volatile cache that loses any subset of it.
+
+use super::PAGE;
+use remap_ssd_device::{Disk, DiskRemap};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The content of a page; `None` is zeroes.
+pub type Content = Option<Arc<[u8; PAGE]>>;
+
+/// What a disk was asked for, page by page.
+#[derive(Clone)]
+pub enum Op {
+    Set(u64, Content),
+    Flush,
+}
+
+#[derive(Default)]
+pub struct Medium {
+    now: HashMap<u64, Content>,
+    pub log: Vec<Op>,
+}
+
+/// A disk in memory; clones are connections to the same one.
+#[derive(Clone)]
+pub struct MemDisk {
+    pages: u64,
+    pub medium: Arc<Mutex<Medium>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MemError(&'static str);
+
+impl Medium {
+    pub fn set(&mut self, page: u64, content: Content) {
+        self.now.insert(page, content.clone());
+        self.log.push(Op::Set(page, content));
+    }
+
+    pub fn content(&self, page: u64) -> Content {
+        self.now.get(&page).cloned().flatten()
+    }
+}
+
+impl MemDisk {
+    pub fn new(pages: u64) -> Self {
+        Self { pages, medium: Arc::default() }
+    }
+
+    /// A disk that holds this.
+    pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
+        let medium = Medium { now, log: Vec::new() };
+        Self { pages, medium: Arc::new(Mutex::new(medium)) }
+    }
+
+    pub fn medium(&self) -> MutexGuard<'_, Medium> {
+        self.medium.lock().expect("nothing fails here")
+    }
+
+    fn check(&self, page: u64, pages: u64) -> Result<(), MemError> {
+        match page.checked_add(pages) {
+            Some(end) if end <= self.pages => Ok(()),
+            _ => Err(MemError("beyond the end")),
+        }
+    }
+}
+
+impl Disk for MemDisk {
+    type Error = MemError;
+
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), MemError> {
+        self.check(page, (into.len() / PAGE) as u64)?;
+        let medium = self.medium();
+        for (page, into) in (page..).zip(into.as_chunks_mut::<PAGE>().0) {
+            *into = medium.content(page).map_or([0; PAGE], |content| *content);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), MemError> {
+        let (pieces, rest) = data.as_chunks::<PAGE>();
+        assert!(rest.is_empty(), "whole pages");
+        self.check(page, pieces.len() as u64)?;
+        let mut medium = self.medium();
+        for (page, piece) in (page..).zip(pieces) {
+            medium.set(page, Some(Arc::new(*piece)));
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), MemError> {
+        self.check(page, pages)?;
+        let mut medium = self.medium();
+        (page..page + pages).for_each(|page| medium.set(page, None));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), MemError> {
+        self.medium().log.push(Op::Flush);
+        Ok(())
+    }
+
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), MemError> {
+        self.check(remap.source, remap.pages.into())?;
+        self.check(remap.target, remap.pages.into())?;
+        let mut medium = self.medium();
+        let sources: Vec<Content> =
+            (0..u64::from(remap.pages)).map(|page| medium.content(remap.source + page)).collect();
+        for (page, content) in (remap.target..).zip(sources) {
+            medium.set(page, content);
+        }
+        Ok(())
+    }
+}
+
+/// What is on a disk after these operations if, of those that were not flushed, `keep` says which are kept.
+pub fn kept(log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
+    let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+    let mut pages = HashMap::new();
+    for (index, op) in log.iter().enumerate() {
+        if let Op::Set(page, content) = op
+            && (index < flushed || keep(index - flushed))
+        {
+            pages.insert(*page, content.clone());
+        }
+    }
+    pages
+}

@@ -1,0 +1,10 @@
+//! A disk that loses any subset of what was not flushed, a store that notes what is written, and SQLite's side of a
+//! write-ahead log.
+
+#![allow(dead_code)]
+
+pub mod disk;
+pub mod noting;
+pub mod sqlite;
+
+pub const PAGE: usize = 4096;

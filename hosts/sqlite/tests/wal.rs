@@ -1,0 +1,393 @@
+//! A write-ahead log reads as the bytes that SQLite wrote, whatever they are in the store: the same script on a log and on a
+//! flat file. And what a transaction costs, counted.
+
+mod kit;
+
+use kit::PAGE;
+use kit::disk::MemDisk;
+use kit::noting::{Change, Noting};
+use kit::sqlite::{FILE_HEADER, HEADER, Log, Writer, recover};
+use rand::{Rng, RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_sqlite::mark::Mark;
+use remap_ssd_sqlite::wal::{Wal, WalCounters};
+use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
+use std::sync::Arc;
+
+type Random = Xoshiro256PlusPlus;
+
+struct Bench {
+    store: Arc<Noting<Volume<MemDisk>>>,
+    file: FileId,
+    mark: Mark,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let disk = MemDisk::new(20_000);
+        let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+        let mark = Mark::of(&volume.identity().expect("a volume has one"));
+        let store = Noting::new(volume);
+        let options = OpenOptions { create: Create::New, open_end: true };
+        let file = store.open("wal", options).expect("possible");
+        Self { store, file, mark }
+    }
+
+    fn wal(&self) -> Wal {
+        Wal::open(self.store.clone(), self.file, self.mark)
+    }
+
+    /// A log with a header, and its writer.
+    fn started(&self, page_bytes: usize) -> (Wal, Writer) {
+        let mut wal = self.wal();
+        let writer = Writer::restart(&mut wal, page_bytes, 1);
+        self.store.changes();
+        (wal, writer)
+    }
+}
+
+/// A page: with room at its end, without, of zeroes, or with one byte too many in the last 32.
+fn page(random: &mut Random, page_bytes: usize) -> Vec<u8> {
+    let mut page = vec![0; page_bytes];
+    match random.random_range(0..8) {
+        0 => {}
+        1 => random.fill_bytes(&mut page),
+        2 => page[page_bytes - random.random_range(1..=32)] = 1,
+        _ => random.fill_bytes(&mut page[..page_bytes - 32]),
+    }
+    page
+}
+
+fn with_room(tag: u8, page_bytes: usize) -> Vec<u8> {
+    let mut page = vec![tag; page_bytes];
+    page[page_bytes - 32..].fill(0);
+    page
+}
+
+/// A log and a flat file that get the same.
+struct Both<'a> {
+    wal: &'a mut Wal,
+    flat: &'a mut Vec<u8>,
+}
+
+impl Log for Both<'_> {
+    fn write(&mut self, offset: usize, data: &[u8]) {
+        Log::write(self.wal, offset, data);
+        Log::write(self.flat, offset, data);
+    }
+
+    fn read(&mut self, offset: usize, bytes: usize) -> Vec<u8> {
+        let read = Log::read(self.wal, offset, bytes);
+        assert_eq!(read, Log::read(self.flat, offset, bytes));
+        read
+    }
+
+    fn size(&mut self) -> usize {
+        Log::size(self.wal)
+    }
+}
+
+/// A frame of which a part was written is there as a whole; in pages of the file's own size there is no such thing.
+fn round_up(flat: &mut Vec<u8>, page_bytes: usize) {
+    if flat.len() > FILE_HEADER && page_bytes >= PAGE {
+        let frames = (flat.len() - FILE_HEADER).div_ceil(HEADER + page_bytes);
+        flat.resize(FILE_HEADER + frames * (HEADER + page_bytes), 0);
+    }
+}
+
+fn compare(random: &mut Random, wal: &mut Wal, flat: &[u8], page_bytes: usize) {
+    assert_eq!(Log::size(wal), flat.len());
+    let frame_bytes = HEADER + page_bytes;
+    for _ in 0..6 {
+        let frame = FILE_HEADER + random.random_range(0..=flat.len() / frame_bytes) * frame_bytes;
+        let (offset, bytes) = match random.random_range(0..6) {
+            0 => (0, FILE_HEADER),
+            1 => (frame, frame_bytes),
+            2 => (frame, HEADER),
+            3 => (frame + HEADER, page_bytes),
+            4 => (frame + 16, 8),
+            _ => (random.random_range(0..=flat.len()), random.random_range(0..3 * frame_bytes)),
+        };
+        let mut into = vec![0xaa; bytes];
+        let there = flat.len().saturating_sub(offset).min(bytes);
+        assert_eq!(wal.read(offset as u64, &mut into).expect("readable"), there, "{bytes} bytes at {offset}");
+        assert_eq!(into[..there], flat[offset.min(flat.len())..][..there], "{bytes} bytes at {offset}");
+        assert!(into[there..].iter().all(|byte| *byte == 0));
+    }
+}
+
+/// One transaction of a script: appended frames, some written again, rolled back or committed.
+fn transaction(random: &mut Random, both: &mut Both, writer: &mut Writer, longest: usize) {
+    let frames = if random.random_bool(0.1) { longest } else { random.random_range(1..6) };
+    let commits = random.random_bool(0.8);
+    for frame in 0..frames {
+        if writer.frames > writer.committed && random.random_bool(0.1) {
+            let again = random.random_range(writer.committed..writer.frames);
+            writer.overwrite(both, again, &page(random, writer.page_bytes));
+        }
+        // SQLite flushes in the middle too: it syncs, or passes a barrier.
+        if random.random_bool(0.05) {
+            both.wal.flush().expect("possible");
+        }
+        let size = if frame + 1 == frames && commits { 9 } else { 0 };
+        writer.append(both, random.random_range(1..99), size, &page(random, writer.page_bytes));
+    }
+    if !commits {
+        writer.roll_back();
+    }
+}
+
+/// Bytes anywhere: what no SQLite does, and a file must bear.
+fn anywhere(random: &mut Random, both: &mut Both, page_bytes: usize) {
+    let frame_bytes = HEADER + page_bytes;
+    let end = both.flat.len() + frame_bytes;
+    let offset = random.random_range(FILE_HEADER..end);
+    let mut data = vec![0; random.random_range(1..3 * frame_bytes)];
+    random.fill_bytes(&mut data);
+    both.write(offset, &data);
+}
+
+fn script(seed: u64, page_bytes: usize, stamps: bool) -> WalCounters {
+    let random = &mut Random::seed_from_u64(seed);
+    let bench = Bench::new();
+    let mut wals = [bench.wal(), bench.wal(), bench.wal()];
+    wals.iter_mut().for_each(|wal| wal.set_stamps(stamps));
+    let mut flat = Vec::new();
+    let mut round = 0;
+    let mut writer = None;
+    let longest = (1 << 20) / page_bytes.max(PAGE);
+
+    for _ in 0..60 {
+        let both = &mut Both { wal: &mut wals[random.random_range(0..3)], flat: &mut flat };
+        let restart = both.flat.len() < FILE_HEADER || random.random_bool(0.1);
+        if restart {
+            round += 1;
+            writer = Some(Writer::restart(both, page_bytes, round));
+        }
+        let writer = writer.as_mut().expect("a log begins with a restart");
+        match random.random_range(0..20) {
+            0 => {
+                let frames = random.random_range(0..=writer.frames);
+                let size = match random.random_range(0..4) {
+                    0 => 0,
+                    1 => random.random_range(0..both.flat.len() + 2 * page_bytes),
+                    _ => writer.place(frames),
+                };
+                both.wal.truncate(size as u64).expect("possible");
+                both.flat.resize(size, 0);
+            }
+            1 => anywhere(random, both, page_bytes),
+            _ => transaction(random, both, writer, longest),
+        }
+        round_up(both.flat, page_bytes);
+        compare(random, both.wal, both.flat, page_bytes);
+
+        // The write lock is released.
+        both.wal.flush().expect("possible");
+        wals.iter_mut().for_each(|wal| compare(random, wal, &flat, page_bytes));
+    }
+    let sum = |field: fn(&WalCounters) -> u64| wals.iter().map(|wal| field(&wal.counters())).sum();
+    WalCounters {
+        frames_stamped: sum(|counters| counters.frames_stamped),
+        frames_raw: sum(|counters| counters.frames_raw),
+        header_pages: sum(|counters| counters.header_pages),
+        headers_alone: sum(|counters| counters.headers_alone),
+        pages_alone: sum(|counters| counters.pages_alone),
+        ..WalCounters::default()
+    }
+}
+
+#[test]
+fn a_log_reads_as_it_was_written() {
+    for (page_bytes, seeds) in [(1024, 4), (4096, 24), (8192, 12), (65536, 6)] {
+        for seed in 0..seeds {
+            let counters = script(seed, page_bytes, true);
+            let all = [counters.frames_stamped, counters.frames_raw, counters.header_pages, counters.pages_alone];
+            assert!(all.iter().all(|count| (*count > 0) == (page_bytes >= PAGE)), "{counters:?}");
+        }
+    }
+}
+
+#[test]
+fn without_stamps_every_frame_has_its_header_in_a_header_page() {
+    for seed in 0..4 {
+        let counters = script(seed, 4096, false);
+        assert_eq!(counters.frames_stamped, 0);
+        assert!(counters.frames_raw > 0);
+    }
+}
+
+#[test]
+fn a_stamp_is_data_where_there_are_no_stamps() {
+    let bench = Bench::new();
+    let (mut wal, mut writer) = bench.started(4096);
+    wal.set_stamps(false);
+    let mut page = vec![7; 4096];
+    bench.mark.stamp(&mut page, &[9; HEADER]);
+    writer.append(&mut wal, 1, 1, &page);
+    assert!(recover(&mut wal).expect("a log").frames == [(1, page)]);
+}
+
+#[test]
+fn a_transaction_whose_pages_have_room_is_one_write_of_its_pages() {
+    for page_bytes in [4096, 8192] {
+        let bench = Bench::new();
+        let (mut wal, mut writer) = bench.started(page_bytes);
+        for frame in 0..5 {
+            writer.append(&mut wal, frame + 1, if frame == 4 { 5 } else { 0 }, &with_room(frame as u8, page_bytes));
+            assert_eq!(bench.store.writes().len(), usize::from(frame == 4), "the commit frame hands all over");
+        }
+        wal.sync().expect("possible");
+        let counters = wal.counters();
+        assert_eq!((counters.runs, counters.pages), (1, 5 * (page_bytes / PAGE) as u64));
+        assert_eq!((counters.frames_stamped, counters.frames_raw, counters.header_pages), (5, 0, 0));
+        assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 5);
+    }
+}
+
+// The header page is written between the transaction's first run and the one with the commit frame.
+#[test]
+fn a_transaction_without_room_writes_one_header_page_in_front_of_the_commit_frame() {
+    let bench = Bench::new();
+    let (mut wal, mut writer) = bench.started(4096);
+    for frame in 0..5 {
+        writer.append(&mut wal, frame + 1, if frame == 4 { 5 } else { 0 }, &[1; 4096]);
+    }
+    assert_eq!(bench.store.writes(), [(4096, PAGE), (2 * 4096, 5 * PAGE)]);
+    assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 5);
+
+    // Frames 5 to 174 pass the limit twice, and the end of the first group.
+    for frame in 5..175 {
+        writer.append(&mut wal, 1, if frame == 174 { 5 } else { 0 }, &[2; 4096]);
+    }
+    let group = 4096 * 171;
+    let writes = bench.store.writes();
+    assert_eq!(writes[..2], [(7 * 4096, 64 * PAGE), (71 * 4096, 64 * PAGE)]);
+    let end = [(135 * 4096, 37 * PAGE), (4096, PAGE), (4096 + group, PAGE), (2 * 4096 + group, 5 * PAGE)];
+    assert_eq!(writes[2..], end);
+    assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 175);
+}
+
+// Frames after an overwritten one are provisional until the commit: their pages are written once, and so is the header page.
+#[test]
+fn provisional_frames_are_not_written_twice() {
+    let bench = Bench::new();
+    let (mut wal, mut writer) = bench.started(65536);
+    writer.append(&mut wal, 1, 0, &with_room(1, 65536));
+    wal.flush().expect("possible");
+    writer.overwrite(&mut wal, 0, &with_room(2, 65536));
+    for frame in 1..9 {
+        writer.append(&mut wal, frame + 1, if frame == 8 { 9 } else { 0 }, &with_room(3, 65536));
+    }
+    let counters = wal.counters();
+    let pages = |frames: u64| frames * 16;
+    // Frame 0 first, then its new page, then its new stamp; the other frames once.
+    assert_eq!(counters.pages, pages(3 + 8), "{counters:?}");
+    assert_eq!((counters.headers_alone, counters.pages_alone, counters.header_pages), (9, 1, 1), "{counters:?}");
+    assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 9);
+}
+
+#[test]
+fn the_origin_of_a_page_is_where_the_store_has_it() {
+    let bench = Bench::new();
+    let (mut wal, mut writer) = bench.started(8192);
+    let mut pages = [with_room(1, 8192), vec![2; 8192]];
+    pages.iter().zip([0, 2]).for_each(|(page, size)| writer.append(&mut wal, 1, size, page));
+
+    for (frame, page) in pages.iter_mut().enumerate() {
+        let place = writer.place(frame) + HEADER;
+        assert_eq!(Log::read(&mut wal, place, 8192), *page);
+        let origin = wal.origin().expect("the store has it");
+        let mut stored = vec![0; 8192];
+        bench.store.read(bench.file, origin, &mut stored).expect("possible");
+        bench.mark.strip(&mut stored);
+        assert_eq!(stored, *page);
+    }
+
+    // Not what is gathered, not a part, not behind the end, and nothing after a write.
+    writer.append(&mut wal, 1, 0, &pages[0]);
+    assert_eq!(wal.origin(), None);
+    for (frame, within, bytes) in [(2, HEADER, 8192), (0, HEADER, 4096), (0, 0, 8192 + HEADER), (9, HEADER, 8192)] {
+        let place = writer.place(frame) + within;
+        Log::read(&mut wal, place, bytes);
+        assert_eq!(wal.origin(), None, "{bytes} bytes at {within} of frame {frame}");
+    }
+    wal.flush().expect("possible");
+    let place = writer.place(2) + HEADER;
+    Log::read(&mut wal, place, 8192);
+    assert!(wal.origin().is_some());
+    wal.truncate(0).expect("possible");
+    assert_eq!(wal.origin(), None);
+}
+
+#[test]
+fn a_size_of_pages_is_learned_again_from_a_new_header() {
+    let bench = Bench::new();
+    let (mut one, mut writer) = bench.started(4096);
+    writer.append(&mut one, 1, 1, &with_room(1, 4096));
+    let mut two = bench.wal();
+    assert_eq!(recover(&mut two).expect("a log").frames.len(), 1);
+
+    one.truncate(0).expect("possible");
+    assert_eq!(Log::size(&mut two), 0);
+    let mut writer = Writer::restart(&mut one, 8192, 2);
+    writer.append(&mut one, 1, 2, &with_room(2, 8192));
+    assert!(recover(&mut two).expect("a log").frames == [(1, with_room(2, 8192))]);
+}
+
+// Two writers take turns within one group: each writes the header page on top of what the other one left.
+#[test]
+fn a_header_page_keeps_what_another_connection_wrote() {
+    let bench = Bench::new();
+    let (mut one, mut writer) = bench.started(4096);
+    let mut two = bench.wal();
+    for turn in 0..6 {
+        let wal = if turn % 2 == 0 { &mut one } else { &mut two };
+        writer.append(wal, 1, 0, &[turn; 4096]);
+        writer.append(wal, 2, 2, &[turn; 4096]);
+        assert_eq!(recover(wal).expect("a log").frames.len(), writer.committed);
+    }
+}
+
+#[test]
+fn what_could_not_be_written_is_dropped() {
+    let bench = Bench::new();
+    let (mut wal, mut writer) = bench.started(4096);
+    writer.append(&mut wal, 1, 0, &[1; 4096]);
+    *bench.store.writes_left.lock().expect("nothing fails here") = Some(0);
+    assert!(wal.flush().is_err());
+    *bench.store.writes_left.lock().expect("nothing fails here") = None;
+
+    // Another connection writes in that place; this one must leave it alone.
+    writer.roll_back();
+    writer = Writer::restart(&mut bench.wal(), 4096, 2);
+    writer.append(&mut bench.wal(), 1, 1, &[2; 4096]);
+    wal.sync().expect("possible");
+    assert!(recover(&mut wal).expect("a log").frames == [(1, vec![2; 4096])]);
+}
+
+// After a crash of the machine the file is as long as its space.
+#[test]
+fn an_end_in_the_middle_of_a_group_is_a_size_in_whole_frames() {
+    for page_bytes in [4096, 65536] {
+        let bench = Bench::new();
+        let (mut wal, mut writer) = bench.started(page_bytes);
+        writer.append(&mut wal, 1, 1, &with_room(1, page_bytes));
+        for pages in 2..400_u64 {
+            bench.store.set_size(bench.file, pages * PAGE as u64).expect("there is room");
+            let size = Log::size(&mut wal);
+            assert_eq!((size - FILE_HEADER) % (HEADER + page_bytes), 0, "{pages} pages");
+            let found = recover(&mut wal).map_or(0, |log| log.frames.len());
+            assert_eq!(found, usize::from(pages >= 2 + (page_bytes / PAGE) as u64), "{pages} pages");
+            let mut into = vec![1; page_bytes];
+            wal.read((size + HEADER) as u64, &mut into).expect("behind the end there is nothing");
+            assert!(into.iter().all(|byte| *byte == 0));
+            if found == 0 {
+                writer = Writer::restart(&mut wal, page_bytes, 1);
+                writer.append(&mut wal, 1, 1, &with_room(1, page_bytes));
+            }
+        }
+        let changes = bench.store.changes();
+        assert!(changes.iter().any(|change| matches!(change, Change::SetSize(_))));
+    }
+}
