@@ -84,10 +84,11 @@ impl Gathered {
 
         let last = runs.pop();
         runs.iter().try_for_each(|run| stored.write_run(run))?;
-        match amount {
-            Amount::Pages => self.hand_over_headers(stored, layout, last_group)?,
-            Amount::All => self.hand_over_headers(stored, layout, u64::MAX)?,
-        }
+        let before = match amount {
+            Amount::Pages => last_group,
+            Amount::All => u64::MAX,
+        };
+        self.hand_over_headers(stored, layout, before)?;
         last.iter().try_for_each(|run| stored.write_run(run))
     }
 

@@ -38,9 +38,9 @@
 //! 1. Header and page of a stamped frame are one page, or, of larger pages, the header is in the last part. They are
 //!    lost together, or the checksum tells.
 //! 2. Of a raw frame, page or header page may be lost alone. The header is then an older one, and does not fit:
-//!    of an earlier round of the log it has other salts; of this round, it is of a transaction that was rolled back (no
-//!    other frame is written twice), and has that one's checksum. If the page and all before it are the same in both,
-//!    the frame fits, rightly: that is the frame of a transaction that never wrote a commit frame here.
+//!    of an earlier round of the log it has other salts; of this round, it is of a transaction that was rolled back, or of
+//!    this one before it wrote the frame again (no other frame is written twice), and has that one's checksum. If the
+//!    page and all before it are the same in both, the frame fits, rightly: it is one that was not committed.
 //! 3. A page that was lost may carry the stamp of an earlier frame, which then counts instead of the header
 //!    page. It is a whole older frame and is judged as in 2.
 //! 4. A header page is written again with headers of frames that were synced. Their bytes are the same in the old and in the
