@@ -1,0 +1,150 @@
+//! What a journal of somebody else's says, as far as it can be believed.
+//!
+//! Invariant: a journal ends before the first thing that does not fit. Nothing of a journal that is not whole is an error:
+//! before its sync has returned any part of it may be missing.
+
+use super::layout::{Entry, HEADER_BYTES, Head, PAGE, Page, entries_of, tail_check};
+use super::segment::Segment;
+use super::{Journal, Standing};
+use remap_ssd_store::StoreError;
+
+/// Bytes of images that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+impl Journal {
+    /// Sees to it that what is known is so; `anew` if another process may have ended the journal, or begun one.
+    pub(super) fn know(&mut self, anew: bool) -> Result<(), StoreError> {
+        if self.standing == Standing::Owned || self.standing == Standing::Opened && !anew {
+            return Ok(());
+        }
+        let mut page: Box<Page> = Box::new([0; PAGE]);
+        self.store.read(self.file, 0, &mut page[..])?;
+        let now = Head::get(&page).is_some_and(|head| head.segment == 0).then_some(page);
+
+        // The page has the nonce and the count: if it is the same, everything is.
+        if self.standing == Standing::Unknown || now != self.first {
+            self.forget();
+            self.first = now;
+        }
+        Ok(())
+    }
+
+    /// Takes the journal over as it is.
+    pub(super) fn own(&mut self) -> Result<(), StoreError> {
+        if self.standing == Standing::Owned {
+            return Ok(());
+        }
+        self.know(true)?;
+        if self.standing == Standing::Unknown {
+            self.load()?;
+        }
+        if !self.segments.is_empty() {
+            self.standing = Standing::Owned;
+            self.ever_synced = true;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the first header before anything else is known.
+    pub(super) fn read_unopened(&self, offset: u64, into: &mut [u8]) -> usize {
+        if let Some(first) = &self.first {
+            let at = offset as usize;
+            into.copy_from_slice(&first[..HEADER_BYTES][at..at + into.len()]);
+        }
+        into.len()
+    }
+
+    /// Reads all segments that metadata page 0 leads to.
+    pub(super) fn load(&mut self) -> Result<(), StoreError> {
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut next = self.first.clone();
+        while let Some(page) = next.take() {
+            let Some(head) = Head::get(&page) else { break };
+            let expected = segments.last().map(|last| last.next(head.header));
+            let (at, follows) = expected.map_or((0, head.offset == 0), |expected| {
+                let same = (expected.number, expected.offset, expected.nonce, expected.shape);
+                (expected.at, same == (head.segment, head.offset, head.nonce, head.shape))
+            });
+            if !follows {
+                break;
+            }
+
+            let mut segment = Segment::stored(&head, at);
+            let is_whole = self.load_records(&mut segment, &page, head.records as usize)?;
+            let is_whole = is_whole && self.load_tail(&mut segment, &head)?;
+            segment.entries_stored = segment.entries.len();
+            let behind = segment.next(head.header).at;
+            segments.push(segment);
+            if is_whole {
+                let mut page: Box<Page> = Box::new([0; PAGE]);
+                self.store.read(self.file, behind, &mut page[..])?;
+                next = Some(page);
+            }
+        }
+        self.segments = segments;
+        self.standing = Standing::Opened;
+        Ok(())
+    }
+
+    /// Reads a segment's records up to the first that does not fit. Answers whether all did.
+    fn load_records(&mut self, segment: &mut Segment, first: &Page, records: usize) -> Result<bool, StoreError> {
+        let mut page = *first;
+        for number in 0.. {
+            let entries = entries_of(number);
+            if entries.start >= records {
+                break;
+            }
+            if number > 0 {
+                page = [0; PAGE];
+                self.store.read(self.file, segment.at + segment.shape.metadata_at(number), &mut page)?;
+            }
+            let here = entries.start..entries.end.min(records);
+            let entries: Vec<Entry> = (0..here.len()).map(|which| Entry::get(&page, number, which)).collect();
+            if !self.load_images(segment, &entries)? {
+                self.counters.images_bad += 1;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the entries of one metadata page whose images fit, up to the first that does not. Their slots are in a row.
+    fn load_images(&self, segment: &mut Segment, entries: &[Entry]) -> Result<bool, StoreError> {
+        let slot = segment.shape.slot_bytes();
+        let mut bytes = Vec::new();
+        for entries in entries.chunks(READ_BYTES / slot) {
+            bytes.resize(entries.len() * slot, 0);
+            let there = self.store.read(self.file, segment.slot_at(segment.entries.len()), &mut bytes)?;
+            for (entry, image) in entries.iter().zip(bytes[..there].chunks_exact_mut(slot)) {
+                if !self.is_image(entry, segment.place(segment.entries.len()), image) {
+                    return Ok(false);
+                }
+                segment.entries.push(*entry);
+            }
+            if there < bytes.len() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a segment's tail. Answers whether it is what was written.
+    fn load_tail(&self, segment: &mut Segment, head: &Head) -> Result<bool, StoreError> {
+        let bytes = head.tail_bytes as usize;
+        let mut tail = head.tail.clone();
+        if tail.len() < bytes {
+            let at = segment.tail_pages_at();
+            if bytes as u64 > self.store.size(self.file)? {
+                return Ok(false);
+            }
+            let mut pages = vec![0; bytes];
+            let there = self.store.read(self.file, at, &mut pages)?;
+            if there < bytes || tail_check(head.nonce, head.segment, &pages) != head.tail_check {
+                return Ok(false);
+            }
+            tail = pages;
+        }
+        (segment.tail_at, segment.tail) = (head.tail_at, tail);
+        Ok(true)
+    }
+}

@@ -1,0 +1,479 @@
+//! The rollback journal against the bytes that SQLite wrote: whatever a script writes, a journal that is opened afresh reads
+//! the same, and the device is asked for no more than it must be.
+
+#[path = "../../store/tests/kit/mod.rs"]
+mod kit;
+
+use kit::{MemDisk, Op, PAGE};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_sqlite::journal::Journal;
+use remap_ssd_sqlite::mark::{HEADER_BYTES, Mark};
+use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
+use std::sync::Arc;
+
+const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+const DATABASE_PAGES: usize = 700;
+
+struct Bench {
+    disk: MemDisk,
+    store: Arc<dyn Store>,
+    database: FileId,
+    file: FileId,
+    mark: Mark,
+}
+
+impl Bench {
+    fn new(page: usize, pages: usize) -> Self {
+        let disk = MemDisk::new(100_000);
+        let volume = Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {});
+        let store: Arc<dyn Store> = Arc::new(volume.expect("possible"));
+        let open = |name, open_end| store.open(name, OpenOptions { create: Create::New, open_end }).expect("possible");
+        let (database, file) = (open("db", false), open("db-journal", true));
+        let mark = Mark::of(&store.identity().expect("a volume has one"));
+
+        // Some pages carry the header of a frame, which SQLite does not see.
+        for number in 0..pages {
+            let mut bytes = image(number as u32 + 1, page);
+            if number % 5 == 0 && Mark::has_room(&bytes) {
+                mark.stamp(&mut bytes, &[7; HEADER_BYTES]);
+            }
+            store.write(database, (number * page) as u64, &bytes).expect("there is room");
+        }
+        Self { disk, store, database, file, mark }
+    }
+
+    fn journal(&self) -> Journal {
+        Journal::open(self.store.clone(), self.file, self.mark, Some(self.database))
+    }
+}
+
+/// A page of the database as SQLite sees it.
+fn image(number: u32, page: usize) -> Vec<u8> {
+    let mut bytes = kit::tagged(u64::from(number), page);
+    if number % 2 == 1 {
+        bytes[page - 40..].fill(0);
+    }
+    bytes
+}
+
+/// What SQLite writes, and the bytes that its journal has then.
+struct Pager {
+    page: usize,
+    sector: usize,
+    /// The disk is said to append safely: no counts, one header.
+    safe: bool,
+    flat: Vec<u8>,
+    header_at: usize,
+    offset: usize,
+    records: u32,
+}
+
+impl Pager {
+    fn new(page: usize, sector: usize, safe: bool) -> Self {
+        Self { page, sector, safe, flat: Vec::new(), header_at: 0, offset: 0, records: 0 }
+    }
+
+    fn write(&mut self, journal: &mut Journal, offset: usize, data: &[u8]) {
+        journal.write(offset as u64, data).expect("there is room");
+        kit::write(&mut self.flat, offset, data);
+    }
+
+    fn header(&mut self, journal: &mut Journal, random: &mut impl Rng) {
+        let at = self.offset.next_multiple_of(self.sector);
+        let mut bytes = vec![0; self.page.min(self.sector)];
+        if self.safe {
+            bytes[..8].copy_from_slice(&MAGIC);
+            bytes[8..12].fill(0xff);
+        }
+        random.fill_bytes(&mut bytes[12..20]);
+        bytes[20..24].copy_from_slice(&(self.sector as u32).to_be_bytes());
+        bytes[24..28].copy_from_slice(&(self.page as u32).to_be_bytes());
+        for part in (0..self.sector).step_by(bytes.len()) {
+            journal.write((at + part) as u64, &bytes).expect("there is room");
+        }
+        self.flat.truncate(at);
+        self.flat.resize(at + self.sector, 0);
+        self.flat[at..at + 28].copy_from_slice(&bytes[..28]);
+        (self.header_at, self.offset, self.records) = (at, at + self.sector, 0);
+    }
+
+    fn record(&mut self, journal: &mut Journal, number: u32, image: &[u8]) {
+        let at = self.offset;
+        self.write(journal, at, &number.to_be_bytes());
+        self.write(journal, at + 4, image);
+        self.write(journal, at + 4 + self.page, &(number ^ 0x5a5a).to_be_bytes());
+        self.offset += self.page + 8;
+        self.records += 1;
+    }
+
+    fn sync(&mut self, journal: &mut Journal, zero_byte: bool) {
+        if !self.safe {
+            if zero_byte {
+                let next = self.offset.next_multiple_of(self.sector);
+                assert!(journal.read(next as u64, &mut [0; 8]).expect("readable") < 8, "nothing of an older journal");
+                self.write(journal, next, &[0]);
+            }
+            journal.sync().expect("possible");
+            let head = [&MAGIC[..], &self.records.to_be_bytes()].concat();
+            self.write(journal, self.header_at, &head);
+        }
+        journal.sync().expect("possible");
+    }
+
+    fn super_journal(&mut self, journal: &mut Journal, name: usize, aligned: bool) {
+        if aligned {
+            self.offset = self.offset.next_multiple_of(self.sector);
+        }
+        let at = self.offset;
+        self.write(journal, at, &0x4000_0001_u32.to_be_bytes());
+        self.write(journal, at + 4, &vec![b'n'; name]);
+        self.write(journal, at + 4 + name, &(name as u32).to_be_bytes());
+        self.write(journal, at + 8 + name, &77_u32.to_be_bytes());
+        self.write(journal, at + 12 + name, &MAGIC);
+        self.offset += name + 20;
+        let size = self.offset as u64;
+        if journal.size().expect("possible") > size {
+            journal.truncate(size).expect("possible");
+            self.flat.truncate(self.offset);
+        }
+    }
+
+    fn check(&self, journal: &mut Journal, random: &mut impl Rng) {
+        assert_eq!(journal.size().expect("readable"), self.flat.len() as u64);
+        assert_eq!(journal.exists().expect("readable"), !self.flat.is_empty());
+        let mut all = vec![9; self.flat.len() + 100];
+        assert_eq!(journal.read(0, &mut all).expect("readable"), self.flat.len());
+        let differs = self.flat.iter().zip(&all).position(|(one, other)| one != other);
+        assert_eq!(differs, None, "of {} bytes", self.flat.len());
+        assert!(all[self.flat.len()..].iter().all(|byte| *byte == 0));
+        for _ in 0..20 {
+            let at = random.random_range(0..self.flat.len() + 10);
+            let mut some = vec![9; random.random_range(1..3 * self.page)];
+            let there = self.flat.len().saturating_sub(at).min(some.len());
+            assert_eq!(journal.read(at as u64, &mut some).expect("readable"), there);
+            assert_eq!(some[..there], self.flat[at.min(self.flat.len())..][..there]);
+        }
+    }
+}
+
+fn invalidate(journal: &mut Journal, way: u32) {
+    match way {
+        0 => journal.write(0, &[0; 28]).expect("possible"),
+        1 => journal.truncate(0).expect("possible"),
+        _ => journal.invalidate().expect("possible"),
+    }
+}
+
+fn transactions(seed: u64, page: usize, sector: usize, safe: bool) {
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
+    let bench = Bench::new(page, DATABASE_PAGES.min((8 << 20) / page));
+    let mut kept = bench.journal();
+    for _ in 0..5 {
+        // A connection is kept, or it is a new one.
+        if random.random_bool(0.3) {
+            kept = bench.journal();
+        }
+        let journal = &mut kept;
+        let mut pager = Pager::new(page, sector, safe);
+        pager.header(journal, random);
+        let most = [3, 70, 600][random.random_range(0..3)].min((12 << 20) / page);
+        let segments = if safe { 1 } else { random.random_range(1..5) };
+        for segment in 0..segments {
+            if segment > 0 {
+                pager.header(journal, random);
+            }
+            for _ in 0..random.random_range(0..=most / segments) {
+                let number = random.random_range(0..DATABASE_PAGES as u32 + 20);
+                let mut bytes = image(number, page);
+                if random.random_bool(0.1) {
+                    bytes[random.random_range(0..page)] ^= 1;
+                }
+                pager.record(journal, number, &bytes);
+                if random.random_bool(0.02) {
+                    pager.check(journal, random);
+                }
+            }
+            let zero_byte = random.random_bool(0.5);
+            pager.sync(journal, zero_byte);
+            pager.check(&mut bench.journal(), random);
+        }
+        if random.random_bool(0.5) {
+            let name = [20, 500, 1_200, 1_900][random.random_range(0..4)];
+            let aligned = random.random_bool(0.5);
+            pager.super_journal(journal, name, aligned);
+            pager.sync(journal, false);
+        }
+        pager.check(journal, random);
+        pager.check(&mut bench.journal(), random);
+        let mut child = Journal::open(bench.store.clone(), bench.file, bench.mark, None);
+        pager.check(&mut child, random);
+
+        // Ended by its owner, or by one who found it.
+        let way = random.random_range(0..3);
+        let found = random.random_bool(0.3);
+        invalidate(if found { &mut child } else { journal }, way);
+        if found {
+            kept = bench.journal();
+        }
+        for mut journal in [bench.journal(), child] {
+            assert!(!journal.exists().expect("readable"));
+            assert_eq!(journal.size().expect("readable"), 0);
+            assert_eq!(journal.read(0, &mut [0; 8]).expect("readable"), 0);
+        }
+    }
+}
+
+#[test]
+fn what_sqlite_writes_is_read_by_whoever_opens_the_journal() {
+    for (seed, page) in [(0, 512), (1, 1_024), (2, 4_096), (3, 8_192), (4, 65_536)] {
+        for (sector, safe) in [(512, true), (512, false), (4_096, false), (65_536, false)] {
+            transactions(seed, page, sector, safe);
+        }
+    }
+}
+
+#[test]
+fn a_transaction_of_five_pages_writes_one_page_and_syncs_twice() {
+    let bench = Bench::new(PAGE, 100);
+    let mut journal = bench.journal();
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    for round in 0..3 {
+        let before = (bench.store.statistics(), journal.counters());
+        let mut pager = Pager::new(PAGE, 512, true);
+        pager.header(&mut journal, random);
+        for number in [1, 20, 21, 6, 70] {
+            pager.record(&mut journal, number, &image(number, PAGE));
+        }
+        pager.sync(&mut journal, false);
+        let synced = bench.store.statistics();
+        journal.flush().expect("nothing is left");
+        journal.truncate(0).expect("possible");
+        journal.sync().expect("nothing is left");
+        let (after, counters) = (bench.store.statistics(), journal.counters());
+
+        // The first one also makes the file.
+        if round > 0 {
+            assert_eq!(synced.pages_shared - before.0.pages_shared, 5);
+            assert_eq!(synced.pages_written - before.0.pages_written, 1);
+            assert_eq!(synced.pages_copied, 0);
+            assert_eq!(synced.syncs - before.0.syncs, 1);
+            assert_eq!(after.pages_written, synced.pages_written);
+            assert_eq!(after.pages_discarded - synced.pages_discarded, 1);
+            assert_eq!(after.syncs - synced.syncs, 1);
+            assert_eq!(after.pages_metadata, before.0.pages_metadata);
+        }
+        assert_eq!(counters.images_copied - before.1.images_copied, 5);
+        assert_eq!(counters.metadata_pages - before.1.metadata_pages, 1);
+        assert_eq!(counters.invalidations - before.1.invalidations, 1);
+        assert_eq!((counters.images_not_equal, counters.images_not_shareable), (0, 0));
+    }
+}
+
+#[test]
+fn without_syncs_an_invalidation_needs_none() {
+    let bench = Bench::new(PAGE, 10);
+    let mut journal = bench.journal();
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    for round in 0..3 {
+        let syncs = bench.store.statistics().syncs;
+        let mut pager = Pager::new(PAGE, 512, true);
+        pager.header(&mut journal, random);
+        pager.record(&mut journal, 3, &image(3, PAGE));
+        journal.flush().expect("possible");
+        pager.check(&mut bench.journal(), random);
+        journal.invalidate().expect("possible");
+        assert!(!bench.journal().exists().expect("readable"));
+        assert!(round == 0 || bench.store.statistics().syncs == syncs);
+    }
+
+    // Nobody knows that of a journal that was found.
+    Pager::new(PAGE, 512, true).header(&mut journal, random);
+    journal.flush().expect("possible");
+    let syncs = bench.store.statistics().syncs;
+    bench.journal().invalidate().expect("possible");
+    assert_eq!(bench.store.statistics().syncs, syncs + 1);
+}
+
+#[test]
+fn a_transaction_that_is_taken_back_before_anything_was_flushed_costs_nothing() {
+    let bench = Bench::new(PAGE, 10);
+    let mut journal = bench.journal();
+    let operations = bench.disk.medium().log.len();
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut pager = Pager::new(PAGE, 512, true);
+    pager.header(&mut journal, random);
+    pager.record(&mut journal, 3, &image(3, PAGE));
+    pager.check(&mut journal, random);
+    journal.invalidate().expect("possible");
+    assert_eq!(bench.disk.medium().log.len(), operations);
+}
+
+#[test]
+fn images_are_found_where_the_store_has_them_and_the_reasons_for_writing_them_are_counted() {
+    let bench = Bench::new(PAGE, 10);
+    let mut journal = bench.journal();
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut pager = Pager::new(PAGE, 512, true);
+    pager.header(&mut journal, random);
+    let changed = vec![3; PAGE];
+    pager.record(&mut journal, 1, &image(1, PAGE)); // The database's page has a stamp.
+    pager.record(&mut journal, 2, &changed);
+    pager.record(&mut journal, 30, &image(30, PAGE)); // The database is not as long.
+    let first = 512 + 4;
+    journal.read(first, &mut [0; PAGE]).expect("readable");
+    assert_eq!(journal.origin(), None, "it is nowhere yet");
+    journal.sync().expect("possible");
+    let counters = journal.counters();
+    assert_eq!((counters.images_copied, counters.images_not_equal, counters.images_not_shareable), (1, 1, 1));
+
+    for mut journal in [bench.journal(), journal] {
+        let mut page = [0; PAGE];
+        journal.read(first + PAGE as u64 + 8, &mut page).expect("readable");
+        let origin = journal.origin().expect("a whole image");
+        let mut there = [0; PAGE];
+        bench.store.read(bench.file, origin, &mut there).expect("readable");
+        assert_eq!((page.as_slice(), there.as_slice()), (changed.as_slice(), changed.as_slice()));
+        journal.read(first, &mut page).expect("readable");
+        assert_eq!(page.as_slice(), image(1, PAGE));
+        assert!(journal.origin().is_some());
+        journal.read(first - 4, &mut page).expect("readable");
+        assert_eq!(journal.origin(), None, "no image begins there");
+        journal.read(first, &mut [0; 100]).expect("readable");
+        assert_eq!(journal.origin(), None, "a part of one");
+    }
+
+    // Where no page may have a stamp, one that looks like it is a page of its own.
+    let mut plain = bench.journal();
+    plain.set_stamps(false);
+    assert_eq!(plain.size().expect("readable"), 512, "the first image was shared with its stamp");
+    assert_eq!(plain.counters().images_bad, 1);
+}
+
+#[test]
+fn a_bad_image_ends_the_journal_and_fails_nothing() {
+    for (page, sector) in [(PAGE, 512), (8_192, 4_096), (1_024, 512)] {
+        let bench = Bench::new(page, 100);
+        let mut journal = bench.journal();
+        let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut pager = Pager::new(page, sector, false);
+        pager.header(&mut journal, random);
+        (1..=60).for_each(|number| pager.record(&mut journal, number, &image(number, page)));
+        pager.sync(&mut journal, false);
+        pager.header(&mut journal, random);
+        (61..=80).for_each(|number| pager.record(&mut journal, number, &image(number, page)));
+        pager.super_journal(&mut journal, 30, true);
+        pager.sync(&mut journal, false);
+        let whole = pager.flat.len() as u64;
+
+        // Bytes that SQLite's checksum does not look at.
+        let slot = page.max(PAGE) as u64;
+        let hit = PAGE as u64 + 5 * slot + 77;
+        let mut byte = [0];
+        bench.store.read(bench.file, hit, &mut byte).expect("readable");
+        bench.store.write(bench.file, hit, &[!byte[0]]).expect("possible");
+
+        let mut reader = bench.journal();
+        let records = if page < PAGE { 5 * PAGE } else { 5 * (page + 8) };
+        pager.flat.truncate(sector + records);
+        pager.check(&mut reader, random);
+        assert!(pager.flat.len() < whole as usize);
+        assert_eq!(reader.counters().images_bad, 1);
+        reader.invalidate().expect("possible");
+        assert!(!bench.journal().exists().expect("readable"));
+    }
+}
+
+#[test]
+fn metadata_that_is_not_whole_is_no_journal() {
+    let bench = Bench::new(PAGE, 10);
+    let mut journal = bench.journal();
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut pager = Pager::new(PAGE, 512, true);
+    pager.header(&mut journal, random);
+    pager.record(&mut journal, 3, &image(3, PAGE));
+    pager.sync(&mut journal, false);
+    for at in (0..PAGE as u64).step_by(7) {
+        let mut byte = [0];
+        bench.store.read(bench.file, at, &mut byte).expect("readable");
+        bench.store.write(bench.file, at, &[byte[0] ^ 4]).expect("possible");
+        assert!(!bench.journal().exists().expect("readable"), "byte {at}");
+        assert_eq!(bench.journal().size().expect("readable"), 0, "byte {at}");
+        bench.store.write(bench.file, at, &byte).expect("possible");
+    }
+    pager.check(&mut bench.journal(), random);
+}
+
+#[test]
+fn a_new_journal_uses_no_slot_before_the_old_one_is_durably_gone() {
+    let bench = Bench::new(PAGE, 10);
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut old = Pager::new(PAGE, 512, true);
+    let mut journal = bench.journal();
+    old.header(&mut journal, random);
+    old.record(&mut journal, 3, &image(3, PAGE));
+    old.sync(&mut journal, false);
+
+    for mut journal in [bench.journal(), journal] {
+        let operations = bench.disk.medium().log.len();
+        let mut new = Pager::new(PAGE, 512, true);
+        new.header(&mut journal, random);
+        let log = bench.disk.medium().log[operations..].to_vec();
+        assert!(matches!(log[..], [Op::Set(_, None), Op::Flush]), "a discard and a flush");
+        new.record(&mut journal, 4, &image(4, PAGE));
+        new.sync(&mut journal, false);
+        new.check(&mut bench.journal(), random);
+    }
+}
+
+#[test]
+fn a_connection_does_not_remember_what_another_one_has_ended() {
+    let bench = Bench::new(PAGE, 300);
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let (mut writer, mut reader) = (bench.journal(), bench.journal());
+    for records in [5, 5, 2, 200, 1] {
+        let mut pager = Pager::new(PAGE, 512, true);
+        pager.header(&mut writer, random);
+        (1..=records).for_each(|number| pager.record(&mut writer, number, &image(number, PAGE)));
+        pager.sync(&mut writer, false);
+        pager.check(&mut reader, random);
+        writer.invalidate().expect("possible");
+        assert!(!reader.exists().expect("readable"));
+        assert_eq!(reader.read(0, &mut [0]).expect("readable"), 0);
+    }
+}
+
+#[test]
+fn a_record_can_be_written_again_and_a_journal_be_cut_off() {
+    let bench = Bench::new(PAGE, 100);
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut journal = bench.journal();
+    let mut pager = Pager::new(PAGE, 512, false);
+    for _ in 0..3 {
+        pager.header(&mut journal, random);
+        (1..=20).for_each(|number| pager.record(&mut journal, number, &image(number, PAGE)));
+        pager.sync(&mut journal, false);
+    }
+    let at = pager.offset - 7 * (PAGE + 8);
+    pager.write(&mut journal, at, &vec![5; 2 * PAGE]);
+    pager.check(&mut journal, random);
+    journal.flush().expect("possible");
+    pager.check(&mut bench.journal(), random);
+
+    // The middle of a record, its end, and the end of a segment.
+    let segment = (512 + 20 * (PAGE + 8)).next_multiple_of(512);
+    for size in [pager.offset - 3 * PAGE, segment + segment - 440, segment + 512 + PAGE + 8] {
+        journal.truncate(size as u64).expect("possible");
+        pager.flat.truncate(size);
+        pager.check(&mut journal, random);
+        journal.flush().expect("possible");
+        pager.check(&mut bench.journal(), random);
+    }
+    journal.truncate(segment as u64).expect("possible");
+    journal.flush().expect("possible");
+    assert!(bench.journal().size().expect("readable") <= segment as u64, "nothing of the second segment");
+    assert!(journal.write(100_000_000, &[1]).is_ok(), "behind the end anything can be");
+    assert!(bench.journal().write(0, &[1; 8]).is_ok(), "a journal that is there can be written by whoever finds it");
+    journal.invalidate().expect("possible");
+    assert!(bench.journal().write(512, &[1; 8]).is_err(), "there is none to write to");
+}
