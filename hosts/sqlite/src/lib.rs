@@ -1,5 +1,35 @@
-//! SQLite on a device that can remap: a checkpoint and a rollback journal write nothing twice.
+//! SQLite on a device that can remap: whatever SQLite writes twice is written once.
+//!
+//! ```text
+//! SQLite ── vfs        names, files, locks of the system's VFS
+//!            └ connection   what is read is what is written next: a share
+//!                ├ database     pages as they are
+//!                ├ wal          frames at pages of the device; a checkpoint shares them with the database
+//!                └ journal      old images shared from the database; one page of metadata a transaction
+//!                     └ remap_ssd_store::Store   a volume on a device, or files
+//! ```
+//!
+//! Sources: Remap-SSD (FAST'21) §5.3 for the log, Copyless Copy §III-A for the journal. FORMAT.md draws what is stored.
+//!
+//! As a loadable extension (`libremap_ssd_sqlite.so`) it serves any program that can load one. Programs that link with SQLite
+//! depend on this crate without its default feature and call [`register`].
+//!
+//! Invariants: what a `synchronous` setting promises in SQLite it promises here. Absent: page sizes below 4 KiB are stored as
+//! SQLite writes them, and share nothing; no memory is mapped.
 
+mod connection;
+mod database;
+#[cfg(feature = "loadable_extension")]
+mod extension;
 pub mod journal;
+mod log;
 pub mod mark;
+mod place;
+mod statistics;
+mod stock;
+mod twins;
+mod vfs;
 pub mod wal;
+
+pub use stock::StockFile;
+pub use vfs::{NAME, register};

@@ -11,12 +11,14 @@
 
 mod error;
 pub mod guard;
+mod image;
 pub mod os;
 mod store;
 pub mod volume;
 mod window;
 
 pub use error::StoreError;
+pub use image::{ImageDisk, ImageError};
 pub use os::OsStore;
 pub use store::{Create, FileId, FileInfo, OpenOptions, Share, Statistics, Store};
 pub use volume::{NewVolume, Processes, Volume, VolumeInfo};

@@ -196,6 +196,12 @@ pub trait Store: Send + Sync {
     /// It could not be made durable.
     fn sync_all(&self) -> Result<(), StoreError>;
 
+    /// Makes deleted, new and changed names survive a crash of the machine.
+    ///
+    /// # Errors
+    /// It could not be made durable.
+    fn sync_names(&self) -> Result<(), StoreError>;
+
     /// What this process has done so far.
     fn statistics(&self) -> Statistics;
 }

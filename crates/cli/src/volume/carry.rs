@@ -1,7 +1,8 @@
 //! Files into a volume and out of it, byte for byte.
 //!
 //! Invariant: a name stands for a whole file: what is being brought in has another name until it is complete and durable.
-//! Absent: looking into the files. A database that is in use is not still while it is copied.
+//! A database of SQLite's goes out as stock SQLite would have it, and comes in as it is. Absent: any other look into files. A
+//! database that is in use is not still while it is copied.
 
 use super::Place;
 use crate::failure::Failure;
@@ -9,6 +10,7 @@ use crate::output;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
 use remap_ssd_sim::report::format::exact;
+use remap_ssd_sqlite::StockFile;
 use remap_ssd_store::{Create, FileId, OpenOptions, Store, StoreError, Volume};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -51,6 +53,12 @@ pub(super) struct Import {
 pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
     let about = |error| args.place.about(error);
     let file = volume.open(&args.name, OpenOptions::default()).map_err(about)?;
+    let log = format!("{}-wal", args.name);
+    if volume.open(&log, OpenOptions::default()).is_ok() {
+        output::note(format_args!(
+            "note: transactions in {log} are not in what is written; `PRAGMA wal_checkpoint` moves them"
+        ));
+    }
     let local = |error: io::Error| Failure::about(args.file.display(), error);
     if args.file.as_os_str() == "-" {
         let mut out = io::stdout().lock();
@@ -83,11 +91,12 @@ fn copy_out<D: Disk + Send>(
     out: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let about = |error| args.place.about(error);
-    let mut patience = Patience::new("export", Some(volume.size(file).map_err(about)?));
+    let stock = StockFile::open(volume, file).map_err(about)?;
+    let mut patience = Patience::new("export", Some(stock.size()));
     let mut buffer = vec![0; STEP];
     let mut done = 0;
     loop {
-        let read = volume.read(file, done, &mut buffer).map_err(about)?;
+        let read = stock.read(done, &mut buffer).map_err(about)?;
         if read == 0 {
             return Ok(());
         }

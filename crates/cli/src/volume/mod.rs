@@ -8,14 +8,13 @@ mod carry;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted, pairs, table};
-use crate::service::kept::Service;
 use crate::trace::Patience;
-use remap_ssd_device::{Device, Disk, LocalDisk};
+use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_sim::report::format::{bytes, exact};
-use remap_ssd_store::{FileInfo, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo, Window};
+use remap_ssd_store::{FileInfo, ImageDisk, ImageError, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const PAGE: u64 = 4096;
 
@@ -34,6 +33,7 @@ Examples:
   remap-ssd volume import orders.db --connect 127.0.0.1:4420
   remap-ssd volume list --connect 127.0.0.1:4420
   remap-ssd volume export orders.db copy.db --connect 127.0.0.1:4420
+  remap-ssd volume delete orders.db --connect 127.0.0.1:4420
 
 Several processes of one user on one machine may use a volume at the same time; other users and machines may not.";
 
@@ -49,6 +49,17 @@ enum Command {
     Export(carry::Export),
     /// Brings a file of this machine into the volume.
     Import(carry::Import),
+    /// Deletes a file of the volume. Nobody should have it open.
+    Delete(Delete),
+}
+
+/// What to delete.
+#[derive(Debug, clap::Args)]
+struct Delete {
+    /// The file in the volume.
+    name: String,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Where the volume is.
@@ -104,6 +115,7 @@ impl Command {
             Self::List(args) | Self::Stat(args) => &args.place,
             Self::Export(args) => &args.place,
             Self::Import(args) => &args.place,
+            Self::Delete(args) => &args.place,
         }
     }
 }
@@ -133,9 +145,9 @@ impl Place {
 pub fn command(args: &Args) -> Result<(), Failure> {
     let place = args.command.place();
     if let Some(dir) = &place.image {
-        let disk = perform(open_image(dir, place.nsid)?, &Processes::One, &args.command)?;
-        let closed = disk.into_disk().into_device().close();
-        return closed.map(drop).map_err(|error| Failure::about(dir.display(), error));
+        let about = |error: ImageError| Failure::about(dir.display(), error);
+        let disk = ImageDisk::open(dir, place.nsid).map_err(about)?;
+        return perform(disk, &Processes::One, &args.command)?.close().map_err(about);
     }
 
     let mut options = Options { subnqn: place.nqn.clone(), nsid: place.nsid, ..Options::default() };
@@ -143,19 +155,6 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let client = Client::connect(place.name().as_str(), options);
     let client = client.map_err(|error| Failure::about(place.name(), error))?;
     perform(client, &Processes::local(), &args.command).map(drop)
-}
-
-/// A namespace of a device in a folder.
-fn open_image(dir: &Path, nsid: u32) -> Result<Window<LocalDisk>, Failure> {
-    let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
-    let (device, _) = Device::open_in_folder(dir).map_err(|error| about(&error))?;
-    let service = Service::load(dir, device.config().firmware.lpns)?;
-    let pages: Vec<u64> = service.namespaces.iter().map(|share| share.pages.into()).collect();
-    let index = (nsid as usize).wrapping_sub(1);
-    let none = || about(&format!("there is no namespace {nsid}, only {}", pages.len()));
-    let own = *pages.get(index).ok_or_else(none)?;
-    let first = pages[..index].iter().sum();
-    Window::new(LocalDisk::new(device), first, own).ok_or_else(|| about(&"its namespaces are larger than the device"))
 }
 
 /// Does it, and gives the disk back.
@@ -172,6 +171,7 @@ fn perform<D: Disk + Send>(disk: D, processes: &Processes, command: &Command) ->
         Command::Stat(args) => stat(&volume, args)?,
         Command::Export(args) => carry::export(&volume, args)?,
         Command::Import(args) => carry::import(&volume, args)?,
+        Command::Delete(args) => volume.delete(&args.name).map_err(|error| place.about(error))?,
     }
     Ok(volume.into_disk())
 }

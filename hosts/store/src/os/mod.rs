@@ -102,8 +102,7 @@ impl OsStore {
         Err(StoreError::BadName { name: name.into(), why })
     }
 
-    /// Makes names durable.
-    fn sync_names(&self) -> Result<(), StoreError> {
+    fn make_names_durable(&self) -> Result<(), StoreError> {
         let mut state = self.state();
         if std::mem::take(&mut state.names_changed) {
             let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
@@ -260,7 +259,7 @@ impl Store for OsStore {
         let opened = self.opened(file)?;
         opened.file.sync_data().map_err(|error| opened.failed(error))?;
         self.state().statistics.syncs += 1;
-        self.sync_names()
+        self.make_names_durable()
     }
 
     fn sync_all(&self) -> Result<(), StoreError> {
@@ -272,7 +271,11 @@ impl Store for OsStore {
         let synced = File::open(&self.folder).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
         synced.map_err(|error| StoreError::system(self.folder.display(), error))?;
         self.state().statistics.syncs += 1;
-        self.sync_names()
+        self.make_names_durable()
+    }
+
+    fn sync_names(&self) -> Result<(), StoreError> {
+        self.make_names_durable()
     }
 
     fn statistics(&self) -> Statistics {

@@ -2,6 +2,7 @@
 
 use crate::spec::status::Status;
 use std::io;
+use std::net::SocketAddr;
 
 /// Why a command has no result.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum ClientError {
     /// What came back is not what the protocol says.
     #[error("the target broke the protocol: {0}")]
     Protocol(&'static str),
+    /// A connection that broke was made again, and another namespace is there.
+    #[error("{0} serves another device now")]
+    AnotherDevice(SocketAddr),
     /// A buffer that is not whole pages.
     #[error("{0} bytes are not whole pages of 4096")]
     NotWholePages(usize),

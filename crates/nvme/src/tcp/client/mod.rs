@@ -112,6 +112,9 @@ impl Client {
                 Some(queues) => queues,
                 None => {
                     let new = connect(self.address, &self.options, &self.subnqn)?;
+                    if (new.namespace.nguid, new.namespace.nsze) != (self.namespace.nguid, self.namespace.nsze) {
+                        return Err(ClientError::AnotherDevice(self.address));
+                    }
                     (self.cntlid, self.controller, self.namespace) = (new.cntlid, new.controller, new.namespace);
                     self.queues.insert(new.queues)
                 }

@@ -1,0 +1,321 @@
+//! One connection's database with its log and its journal: what each write can share with the others.
+//!
+//! ```text
+//! checkpoint   read a frame of the log,      write it to the database   ─► the database shares the frame's page
+//! rollback     read an image of the journal, write it to the database   ─► the database shares the image's page
+//! commit       journal: old images shared from the database, then metadata, then the database is overwritten
+//! ```
+//!
+//! SQLite does all of this itself, by reading and writing; nothing tells us which write belongs to which read. But it writes
+//! what it has just read, so that is what is looked for: the bytes of the last page read from log or journal are kept, and
+//! if the next write to the database has exactly these bytes, it is a share.
+//!
+//! Invariants: what was read last is forgotten at any other write to one of the three files, since its source may be
+//! overwritten then. Shares are gathered and done in one go, before anybody could see that they are missing: at the end of
+//! a checkpoint, at a sync, before an unlock, and before any read, size or other write of the database. The journal's
+//! metadata is in the store before the database changes.
+//!
+//! Absent: locks, names, and C.
+
+use crate::database::Database;
+use crate::journal::{Journal, JournalCounters};
+use crate::mark::Mark;
+use crate::statistics;
+use crate::twins::{PlaceOf, Twins};
+use crate::wal::Wal;
+use remap_ssd_store::{FileId, Store, StoreError};
+use std::sync::Arc;
+
+/// Which of its files a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The database.
+    Database,
+    /// Its write-ahead log.
+    Wal,
+    /// Its rollback journal.
+    Journal,
+    /// A file that is stored as it is: a super-journal.
+    Plain(FileId),
+}
+
+/// A page that was read from log or journal, and where it is in the store.
+pub(crate) struct Seen {
+    pub file: FileId,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// A database that is open, with what belongs to it.
+pub struct Connection {
+    store: Arc<dyn Store>,
+    twins: Arc<Twins>,
+    mark: Mark,
+    stamps: bool,
+    database: Option<Database>,
+    wal: Option<(FileId, Wal)>,
+    journal: Option<(FileId, Journal)>,
+    /// What was done to journals that are closed.
+    journals_before: JournalCounters,
+    seen: Option<Seen>,
+}
+
+/// The mark of stores whose files others may read. It only counts in pages that SQLite has reserved for it.
+const MARK_OF_FILES: [u8; 16] = *b"remap-ssd\0files\0";
+
+impl Connection {
+    /// Nothing is open yet. All connections to a store have its `twins` in common.
+    pub fn new(store: Arc<dyn Store>, twins: Arc<Twins>) -> Self {
+        let identity = store.identity();
+        let mark = Mark::of(&identity.unwrap_or(MARK_OF_FILES));
+        let stamps = identity.is_some();
+        let journals_before = JournalCounters::default();
+        Self { store, twins, mark, stamps, database: None, wal: None, journal: None, journals_before, seen: None }
+    }
+
+    /// Takes the database's file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn open_database(&mut self, file: FileId) -> Result<(), StoreError> {
+        self.database = Some(Database::open(Arc::clone(&self.store), file, self.mark, Arc::clone(&self.twins)));
+        self.learn_stamps()
+    }
+
+    /// Takes the log's file.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn open_wal(&mut self, file: FileId) -> Result<(), StoreError> {
+        self.learn_stamps()?;
+        let mut wal = Wal::open(Arc::clone(&self.store), file, self.mark);
+        wal.set_stamps(self.stamps);
+        self.wal = Some((file, wal));
+        Ok(())
+    }
+
+    /// Takes the journal's file.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn open_journal(&mut self, file: FileId) -> Result<(), StoreError> {
+        self.learn_stamps()?;
+        let database = self.database.as_ref().map(Database::file);
+        let mut journal = Journal::open(Arc::clone(&self.store), file, self.mark, database);
+        journal.set_stamps(self.stamps);
+        self.journal = Some((file, journal));
+        Ok(())
+    }
+
+    /// Files that others may read get stamps only where SQLite has reserved the bytes: there nobody looks.
+    fn learn_stamps(&mut self) -> Result<(), StoreError> {
+        if self.store.identity().is_some() {
+            return Ok(());
+        }
+        let Some(database) = &mut self.database else { return Ok(()) };
+        self.stamps = database.reserved_bytes()?.is_some_and(|bytes| bytes >= crate::mark::STAMP_BYTES);
+        database.set_stamps(self.stamps);
+        Ok(())
+    }
+
+    /// Reads up to the end of a file; what is behind it is zeroes. Answers how many bytes there were.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn read(&mut self, role: Role, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        let (file, read, origin) = match role {
+            Role::Database => {
+                let database = opened(self.database.as_mut())?;
+                return database.read(offset, into);
+            }
+            Role::Plain(file) => {
+                let read = self.store.read(file, offset, into)?;
+                into[read..].fill(0);
+                return Ok(read);
+            }
+            Role::Wal => {
+                let (file, wal) = opened(self.wal.as_mut())?;
+                let read = wal.read(offset, into)?;
+                (*file, read, wal.origin())
+            }
+            Role::Journal => {
+                let (file, journal) = opened(self.journal.as_mut())?;
+                let read = journal.read(offset, into)?;
+                (*file, read, journal.origin())
+            }
+        };
+        if let Some(offset) = origin {
+            self.twins.note(into, PlaceOf { file, offset });
+            let mut bytes = self.seen.take().map(|seen| seen.bytes).unwrap_or_default();
+            bytes.clear();
+            bytes.extend_from_slice(into);
+            self.seen = Some(Seen { file, offset, bytes });
+        }
+        Ok(read)
+    }
+
+    /// Writes.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        let seen = self.seen.take();
+        match role {
+            Role::Database => {
+                self.flush_journal()?;
+                opened(self.database.as_mut())?.write(offset, data, seen.as_ref())?;
+                if offset == 0 {
+                    self.learn_stamps()?;
+                    self.tell_stamps();
+                }
+                Ok(())
+            }
+            Role::Wal => {
+                // A log that starts again overwrites the frames that shares still name.
+                self.flush_database()?;
+                opened(self.wal.as_mut())?.1.write(offset, data)
+            }
+            Role::Journal => {
+                self.flush_database()?;
+                opened(self.journal.as_mut())?.1.write(offset, data)
+            }
+            Role::Plain(file) => self.store.write(file, offset, data),
+        }
+    }
+
+    fn tell_stamps(&mut self) {
+        if let Some((_, wal)) = &mut self.wal {
+            wal.set_stamps(self.stamps);
+        }
+        if let Some((_, journal)) = &mut self.journal {
+            journal.set_stamps(self.stamps);
+        }
+    }
+
+    /// Cuts a file off, or makes it longer.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn truncate(&mut self, role: Role, size: u64) -> Result<(), StoreError> {
+        self.seen = None;
+        self.flush_database()?;
+        match role {
+            Role::Database => {
+                self.flush_journal()?;
+                opened(self.database.as_mut())?.truncate(size)
+            }
+            Role::Wal => opened(self.wal.as_mut())?.1.truncate(size),
+            Role::Journal => opened(self.journal.as_mut())?.1.truncate(size),
+            Role::Plain(file) => self.store.set_size(file, size),
+        }
+    }
+
+    /// Makes a file survive a crash of the machine that holds it.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn sync(&mut self, role: Role) -> Result<(), StoreError> {
+        match role {
+            Role::Database => opened(self.database.as_mut())?.sync(),
+            Role::Wal => opened(self.wal.as_mut())?.1.sync(),
+            Role::Journal => opened(self.journal.as_mut())?.1.sync(),
+            Role::Plain(file) => self.store.sync(file),
+        }
+    }
+
+    /// Size, as SQLite has it.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn size(&mut self, role: Role) -> Result<u64, StoreError> {
+        match role {
+            Role::Database => opened(self.database.as_mut())?.size(),
+            Role::Wal => opened(self.wal.as_mut())?.1.size(),
+            Role::Journal => opened(self.journal.as_mut())?.1.size(),
+            Role::Plain(file) => self.store.size(file),
+        }
+    }
+
+    /// SQLite says that a checkpoint begins, or that it is done.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn checkpoint(&mut self, begins: bool) -> Result<(), StoreError> {
+        self.seen = None;
+        if let Some(database) = &mut self.database {
+            database.set_checkpointing(begins);
+        }
+        self.flush_database()
+    }
+
+    /// Does the shares that were gathered: others may look at the database now.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn flush_database(&mut self) -> Result<(), StoreError> {
+        self.database.as_mut().map_or(Ok(()), Database::flush)
+    }
+
+    /// Hands what was gathered for the log to the store: others may look at it now.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn flush_wal(&mut self) -> Result<(), StoreError> {
+        self.wal.as_mut().map_or(Ok(()), |(_, wal)| wal.flush())
+    }
+
+    fn flush_journal(&mut self) -> Result<(), StoreError> {
+        self.journal.as_mut().map_or(Ok(()), |(_, journal)| journal.flush())
+    }
+
+    /// Ends the use of a file. The last close of a log or journal hands out what was gathered.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn close(&mut self, role: Role) -> Result<(), StoreError> {
+        self.seen = None;
+        let (file, flushed) = match role {
+            Role::Database => {
+                let flushed = self.flush_database();
+                (self.database.take().map(|database| database.file()), flushed)
+            }
+            Role::Wal => {
+                let flushed = self.flush_database().and_then(|()| self.flush_wal());
+                (self.wal.take().map(|(file, _)| file), flushed)
+            }
+            Role::Journal => {
+                let flushed = self.flush_database().and_then(|()| self.flush_journal());
+                self.journals_before = self.journals();
+                (self.journal.take().map(|(file, _)| file), flushed)
+            }
+            Role::Plain(file) => (Some(file), Ok(())),
+        };
+        if let Some(file) = file {
+            self.store.close(file);
+        }
+        flushed
+    }
+
+    fn journals(&self) -> JournalCounters {
+        let now = self.journal.as_ref().map(|(_, journal)| journal.counters()).unwrap_or_default();
+        statistics::sum(&self.journals_before, &now)
+    }
+
+    /// What was done so far, as JSON.
+    pub fn statistics(&self) -> serde_json::Value {
+        let mut all = statistics::of_store(self.store.as_ref());
+        if let Some(database) = &self.database {
+            all["database"] = statistics::of_database(&database.counters());
+        }
+        if let Some((_, wal)) = &self.wal {
+            all["wal"] = statistics::of_wal(&wal.counters());
+        }
+        all["journal"] = statistics::of_journal(&self.journals());
+        all
+    }
+}
+
+/// SQLite closes a file once, and uses none that it has closed.
+fn opened<T>(file: Option<&mut T>) -> Result<&mut T, StoreError> {
+    file.ok_or(StoreError::Gone)
+}

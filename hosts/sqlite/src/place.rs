@@ -1,0 +1,260 @@
+//! Where a database is: on a device that is served, on one in a folder, or among the files of the operating system.
+//!
+//! ```text
+//! device=HOST:PORT   a volume on a served device; nqn=, nsid= and hostnqn= say which namespace, if there are several
+//! image=FOLDER       a volume on a device in a folder, for this process alone; nsid= as above
+//! neither            files: in the folder where they are, of the operating system
+//! ```
+//!
+//! What a URI does not say the environment may: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or `REMAP_SSD_FOLDER=1` for files.
+//! A relative name for which nobody says anything is in the volume that this process opened last, if it still has it
+//! open: `ATTACH 'other.db'` and `VACUUM INTO 'copy.db'` stay where the database is.
+//!
+//! Invariants: a volume is opened once in a process and shared by its connections; when the last file is closed it is
+//! closed, and an image is free for others. A name in a volume is `/UUID/name`, so that super-journals, which hold names
+//! without parameters, lead to the right volume whatever the folder and the port are today.
+//!
+//! Absent: SQLite.
+
+use crate::twins::Twins;
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+/// What a URI or the environment says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Spec {
+    /// A served device.
+    Device {
+        /// HOST:PORT.
+        address: String,
+        /// Namespace.
+        nsid: u32,
+        /// Subsystem, if there are several.
+        nqn: Option<String>,
+        /// Our name, where only known hosts are served.
+        hostnqn: Option<String>,
+    },
+    /// A device in a folder.
+    Image {
+        /// The folder.
+        folder: PathBuf,
+        /// Namespace.
+        nsid: u32,
+    },
+    /// Files of the operating system.
+    Files,
+}
+
+/// Why there is no such place.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The store's reason.
+    #[error("{place}: {error}")]
+    Store {
+        /// Address or folder.
+        place: String,
+        /// The reason.
+        error: StoreError,
+    },
+    /// The system's.
+    #[error("{place}: {error}")]
+    System {
+        /// A path.
+        place: String,
+        /// The reason.
+        error: std::io::Error,
+    },
+    /// A volume that nobody has opened here.
+    #[error("{0} names a volume that this process has not opened: open a database on it first")]
+    NotOpen(String),
+    /// A parameter that cannot be.
+    #[error("{0}")]
+    Parameter(String),
+}
+
+/// A store, and the folder that has its locks.
+pub struct Place {
+    /// Where the files are.
+    pub store: Arc<dyn Store>,
+    /// Where pages that were read are.
+    pub twins: Arc<Twins>,
+    /// What stands before a name of a file here: `/UUID/`, or the folder.
+    prefix: String,
+    /// Where small files for locks are; `None` if they are beside the databases.
+    locks: Option<PathBuf>,
+}
+
+impl Place {
+    /// The full name of a file.
+    pub fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The file that carries the locks of a database.
+    pub fn lock_path(&self, name: &str) -> PathBuf {
+        match &self.locks {
+            // A name in a volume may have slashes, which mean nothing there.
+            Some(folder) => folder.join(name.replace('%', "%25").replace('/', "%2F")),
+            None => PathBuf::from(format!("{}{name}-lock", self.prefix)),
+        }
+    }
+}
+
+/// The places that are open in this process.
+#[derive(Default)]
+struct Places {
+    by_prefix: HashMap<String, Weak<Place>>,
+    by_spec: HashMap<Spec, Weak<Place>>,
+    /// The volume that was opened last.
+    last: Option<Weak<Place>>,
+    /// Keeps a place between the call that asks for a file's full name and the one that opens it.
+    held: Option<Arc<Place>>,
+}
+
+fn places() -> MutexGuard<'static, Places> {
+    static PLACES: OnceLock<Mutex<Places>> = OnceLock::new();
+    PLACES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens the place of a specification, or finds it open, and keeps it open until `release`.
+///
+/// # Errors
+/// It cannot be reached, or has no volume.
+pub fn hold(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
+    let mut places = places();
+    let known = places.by_spec.get(spec).and_then(Weak::upgrade);
+    let place = match known {
+        Some(place) => place,
+        None => {
+            // Whoever held another one opens nothing any more; an image may have to be free first.
+            places.held = None;
+            let place = open(spec)?;
+            places.by_spec.retain(|_, place| place.strong_count() > 0);
+            places.by_prefix.retain(|_, place| place.strong_count() > 0);
+
+            // Two ways to one volume are one place: two would not know of each other's locks.
+            let place = places.by_prefix.get(&place.prefix).and_then(Weak::upgrade).unwrap_or(place);
+            places.by_spec.insert(spec.clone(), Arc::downgrade(&place));
+            places.by_prefix.insert(place.prefix.clone(), Arc::downgrade(&place));
+            place
+        }
+    };
+    places.last = Some(Arc::downgrade(&place));
+    places.held = Some(Arc::clone(&place));
+    Ok(place)
+}
+
+/// The volume that was opened last, if it still is.
+pub fn last() -> Option<Arc<Place>> {
+    let mut places = places();
+    let place = places.last.as_ref().and_then(Weak::upgrade)?;
+    places.held = Some(Arc::clone(&place));
+    Some(place)
+}
+
+/// The file has been opened, and keeps its place itself.
+pub fn release() {
+    // Dropped after the lock: closing an image takes its time.
+    let held = places().held.take();
+    drop(held);
+}
+
+/// The place of a full name, and the name there.
+///
+/// # Errors
+/// It is on a volume that is not open, or has no folder.
+pub fn of_full_name(full: &str) -> Result<(Arc<Place>, String), PlaceError> {
+    if let Some((prefix, name)) = volume_prefix(full) {
+        let place = places().by_prefix.get(prefix).and_then(Weak::upgrade);
+        return match place {
+            Some(place) => Ok((place, name.into())),
+            None => Err(PlaceError::NotOpen(full.into())),
+        };
+    }
+
+    let (folder, name) = full.rsplit_once('/').unwrap_or((".", full));
+    let prefix = format!("{folder}/");
+    let mut places = places();
+    if let Some(place) = places.by_prefix.get(&prefix).and_then(Weak::upgrade) {
+        return Ok((place, name.into()));
+    }
+    let store =
+        OsStore::open(Path::new(&prefix)).map_err(|error| PlaceError::Store { place: prefix.clone(), error })?;
+    let place = Arc::new(Place { store: Arc::new(store), twins: Arc::default(), prefix: prefix.clone(), locks: None });
+    places.by_prefix.insert(prefix, Arc::downgrade(&place));
+    Ok((place, name.into()))
+}
+
+/// Splits `/UUID/name`.
+fn volume_prefix(full: &str) -> Option<(&str, &str)> {
+    const UUID_CHARS: usize = 36;
+    let (prefix, name) = full.split_at_checked(UUID_CHARS + 2)?;
+    let uuid = prefix.strip_prefix('/')?.strip_suffix('/')?;
+    let dashes = [8, 13, 18, 23];
+    let is_uuid = uuid
+        .bytes()
+        .enumerate()
+        .all(|(at, byte)| if dashes.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() });
+    is_uuid.then_some((prefix, name))
+}
+
+/// Whether a full name is of a file in a volume.
+pub fn is_in_volume(full: &str) -> bool {
+    volume_prefix(full).is_some()
+}
+
+/// Whether a name says by itself where it is: in a volume, or in a folder of the system.
+pub fn is_full(name: &str) -> bool {
+    name.starts_with('/')
+}
+
+fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
+    match spec {
+        Spec::Device { address, nsid, nqn, hostnqn } => {
+            let failed = |error| PlaceError::Store { place: address.clone(), error };
+            let mut options = Options { subnqn: nqn.clone(), nsid: *nsid, ..Options::default() };
+            options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
+            let disk = Client::connect(address.as_str(), options)
+                .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
+            let processes = Processes::local();
+            let volume = Volume::open(disk, &processes).map_err(failed)?;
+            volume_place(volume, None, address)
+        }
+        Spec::Image { folder, nsid } => {
+            let place = folder.display().to_string();
+            let disk = ImageDisk::open(folder, *nsid)
+                .map_err(|error| PlaceError::Store { place: place.clone(), error: StoreError::Disk(error) })?;
+            let volume = Volume::open(disk, &Processes::One)
+                .map_err(|error| PlaceError::Store { place: place.clone(), error })?;
+
+            // A copy of an image has the same UUID, and databases of its own.
+            let metadata = fs::metadata(folder).map_err(|error| PlaceError::System { place: place.clone(), error })?;
+            volume_place(volume, Some(format!("{}-{}", metadata.dev(), metadata.ino())), &place)
+        }
+        Spec::Files => Err(PlaceError::Parameter("files of the operating system have no volume".into())),
+    }
+}
+
+fn volume_place<D: remap_ssd_device::Disk + Send + 'static>(
+    volume: Volume<D>,
+    copy: Option<String>,
+    place: &str,
+) -> Result<Arc<Place>, PlaceError> {
+    let info = volume.info().map_err(|error| PlaceError::Store { place: place.into(), error })?;
+    let Processes::Several(folder) = Processes::local() else { unreachable!("processes of this user are several") };
+    let name = copy.map_or_else(|| format!("{}.locks", info.uuid), |copy| format!("{}.{copy}.locks", info.uuid));
+    let locks = folder.join(name);
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&locks);
+    made.map_err(|error| PlaceError::System { place: locks.display().to_string(), error })?;
+    Ok(Arc::new(Place {
+        store: Arc::new(volume),
+        twins: Arc::default(),
+        prefix: format!("/{}/", info.uuid),
+        locks: Some(locks),
+    }))
+}

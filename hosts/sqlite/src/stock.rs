@@ -1,0 +1,70 @@
+//! A database in a store, as it would be in an ordinary file: for programs that know nothing of us.
+//!
+//! Invariants: no stamps; as long as SQLite says it is, whatever a crash of the machine has left behind it. A file that is
+//! no database is given out as it is.
+//!
+//! Absent: what is in the log and not in the database yet.
+
+use crate::mark::Mark;
+use remap_ssd_store::{FileId, Store, StoreError};
+
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Bytes of a header.
+const HEADER_BYTES: usize = 100;
+
+/// A file of a store, as stock SQLite would have it.
+pub struct StockFile<'a> {
+    store: &'a dyn Store,
+    file: FileId,
+    size: u64,
+    /// The mark of its stamps, and the size of the pages that may have them.
+    stamps: Option<(Mark, u64)>,
+}
+
+impl<'a> StockFile<'a> {
+    /// Looks at the header.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn open(store: &'a dyn Store, file: FileId) -> Result<Self, StoreError> {
+        let size = store.size(file)?;
+        let plain = Self { store, file, size, stamps: None };
+        let mut header = [0; HEADER_BYTES];
+        if store.read(file, 0, &mut header)? < HEADER_BYTES || !header.starts_with(MAGIC) {
+            return Ok(plain);
+        }
+
+        let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        // SQLite's file format, §1.3.2: 1 stands for 65,536.
+        let page = match u16::from_be_bytes([header[16], header[17]]) {
+            1 => 65_536,
+            bytes => u64::from(bytes),
+        };
+        // §1.3.7: the count means something if the two counters of changes agree.
+        let pages = (word(24) == word(92)).then(|| u64::from(word(28))).filter(|pages| *pages > 0);
+        let size = pages.map_or(size, |pages| size.min(pages * page));
+        let stamps = store.identity().filter(|_| page >= 4096).map(|identity| (Mark::of(&identity), page));
+        Ok(Self { size, stamps, ..plain })
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reads up to the end, and answers how many bytes there were. `offset` and the buffer's length are multiples of 64 KiB,
+    /// so that pages come whole.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        let bytes = self.size.saturating_sub(offset).min(into.len() as u64) as usize;
+        let read = self.store.read(self.file, offset, &mut into[..bytes])?;
+        if let Some((mark, page)) = self.stamps {
+            for page in into[..read].chunks_exact_mut(page as usize) {
+                mark.strip(page);
+            }
+        }
+        Ok(read)
+    }
+}

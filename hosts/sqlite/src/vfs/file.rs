@@ -1,0 +1,320 @@
+//! The functions of an open file.
+//!
+//! Invariants: a read that ends behind the end of the file is filled up with zeroes and says so. Before a lock is given up,
+//! and before shared memory says that something is there, it is in the store. No memory of ours is mapped: pages may carry
+//! stamps that readers must not see.
+//!
+//! Absent: opening.
+
+use super::lock::LockFile;
+use super::{guarded, text};
+use crate::connection::{Connection, Role};
+use crate::log;
+use crate::place::Place;
+use libsqlite3_sys as ffi;
+use remap_ssd_store::StoreError;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A file as SQLite holds it.
+#[repr(C)]
+pub(super) struct File {
+    base: ffi::sqlite3_file,
+    handle: *mut Handle,
+}
+
+/// What is behind it.
+pub(super) struct Handle {
+    pub connection: Arc<Mutex<Connection>>,
+    pub role: Role,
+    /// A database has one.
+    pub lock: Option<LockFile>,
+    /// Open for as long as the file is.
+    pub _place: Arc<Place>,
+}
+
+impl File {
+    pub fn new(handle: Box<Handle>) -> Self {
+        Self { base: ffi::sqlite3_file { pMethods: &METHODS }, handle: Box::into_raw(handle) }
+    }
+
+    /// # Safety
+    /// `file` is a file of ours that is open, and that no other thread uses (SQLite's threads take turns on a file).
+    pub unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {
+        // SAFETY: as promised by the caller; the handle lives until `x_close`.
+        unsafe { &mut *(*file.cast::<Self>()).handle }
+    }
+}
+
+/// A connection, for one call. A call that panicked has left nothing half done but in memory, and was an error.
+pub(super) fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    iVersion: 3,
+    xClose: Some(x_close),
+    xRead: Some(x_read),
+    xWrite: Some(x_write),
+    xTruncate: Some(x_truncate),
+    xSync: Some(x_sync),
+    xFileSize: Some(x_file_size),
+    xLock: Some(x_lock),
+    xUnlock: Some(x_unlock),
+    xCheckReservedLock: Some(x_check_reserved_lock),
+    xFileControl: Some(x_file_control),
+    xSectorSize: Some(x_sector_size),
+    xDeviceCharacteristics: Some(x_device_characteristics),
+    xShmMap: Some(x_shm_map),
+    xShmLock: Some(x_shm_lock),
+    xShmBarrier: Some(x_shm_barrier),
+    xShmUnmap: Some(x_shm_unmap),
+    xFetch: Some(x_fetch),
+    xUnfetch: Some(x_unfetch),
+};
+
+/// Runs a call of a file's connection, and turns what went wrong into a result code.
+///
+/// # Safety
+/// As `File::handle`.
+unsafe fn on_connection(
+    file: *mut ffi::sqlite3_file,
+    otherwise: c_int,
+    call: impl FnOnce(&mut Connection, Role) -> Result<c_int, StoreError>,
+) -> c_int {
+    guarded(otherwise, || {
+        // SAFETY: as promised by the caller.
+        let handle = unsafe { File::handle(file) };
+        let result = call(&mut locked(&handle.connection), handle.role);
+        result.unwrap_or_else(|error| log::failed(&error, otherwise))
+    })
+}
+
+/// Runs a call of a database's lock file; other files have no locks.
+///
+/// # Safety
+/// As `File::handle`.
+unsafe fn on_lock(file: *mut ffi::sqlite3_file, none: c_int, call: impl FnOnce(&mut LockFile) -> c_int) -> c_int {
+    // SAFETY: as promised by the caller.
+    let handle = unsafe { File::handle(file) };
+    handle.lock.as_mut().map_or(none, call)
+}
+
+unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
+    guarded(ffi::SQLITE_IOERR_CLOSE, || {
+        // SAFETY: SQLite closes a file once, and uses it no more.
+        let handle = unsafe { Box::from_raw((*file.cast::<File>()).handle) };
+        let closed = locked(&handle.connection).close(handle.role);
+
+        // What is not in the store when the locks go was never committed, or is an error here.
+        drop(handle);
+        closed.map_or_else(|error| log::failed(&error, ffi::SQLITE_IOERR_CLOSE), |()| ffi::SQLITE_OK)
+    })
+}
+
+unsafe extern "C" fn x_read(file: *mut ffi::sqlite3_file, into: *mut c_void, bytes: c_int, offset: i64) -> c_int {
+    // SAFETY: SQLite's buffer has `bytes` bytes, and nobody else uses it during the call. They may be uninitialised: they are
+    // written first.
+    let into = unsafe {
+        into.cast::<u8>().write_bytes(0, bytes as usize);
+        std::slice::from_raw_parts_mut(into.cast::<u8>(), bytes as usize)
+    };
+    // SAFETY: SQLite calls with an open file.
+    unsafe {
+        on_connection(file, ffi::SQLITE_IOERR_READ, |connection, role| {
+            let read = connection.read(role, offset as u64, into)?;
+            Ok(if read == into.len() { ffi::SQLITE_OK } else { ffi::SQLITE_IOERR_SHORT_READ })
+        })
+    }
+}
+
+unsafe extern "C" fn x_write(file: *mut ffi::sqlite3_file, data: *const c_void, bytes: c_int, offset: i64) -> c_int {
+    // SAFETY: SQLite's buffer has `bytes` bytes, which do not change during the call.
+    let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes as usize) };
+    // SAFETY: SQLite calls with an open file.
+    unsafe {
+        on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, role| {
+            connection.write(role, offset as u64, data).map(|()| ffi::SQLITE_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    // SAFETY: SQLite calls with an open file.
+    unsafe {
+        on_connection(file, ffi::SQLITE_IOERR_TRUNCATE, |connection, role| {
+            connection.truncate(role, size as u64).map(|()| ffi::SQLITE_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file.
+    unsafe {
+        on_connection(file, ffi::SQLITE_IOERR_FSYNC, |connection, role| connection.sync(role).map(|()| ffi::SQLITE_OK))
+    }
+}
+
+unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
+    // SAFETY: SQLite calls with an open file, and a place for the answer.
+    unsafe {
+        on_connection(file, ffi::SQLITE_IOERR_FSTAT, |connection, role| {
+            out.write(connection.size(role)? as i64);
+            Ok(ffi::SQLITE_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file.
+    unsafe { on_lock(file, ffi::SQLITE_OK, |lock| lock.lock(level)) }
+}
+
+unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file.
+    unsafe {
+        let flushed = on_connection(file, ffi::SQLITE_IOERR_UNLOCK, |connection, _| {
+            connection.flush_database().map(|()| ffi::SQLITE_OK)
+        });
+        let unlocked = on_lock(file, ffi::SQLITE_OK, |lock| lock.unlock(level));
+        if flushed == ffi::SQLITE_OK { unlocked } else { flushed }
+    }
+}
+
+unsafe extern "C" fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file, and a place for the answer.
+    unsafe {
+        out.write(0);
+        on_lock(file, ffi::SQLITE_OK, |lock| lock.check_reserved(out))
+    }
+}
+
+unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: SQLite calls with an open file, and an argument as the operation wants it.
+    unsafe {
+        let is_database = File::handle(file).lock.is_some();
+        match operation {
+            // Where a checkpoint copies, pages are shared.
+            ffi::SQLITE_FCNTL_CKPT_START if is_database => checkpoint(file, true),
+            ffi::SQLITE_FCNTL_CKPT_DONE if is_database => checkpoint(file, false),
+            // Space is claimed in pieces that grow with the file.
+            ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
+            ffi::SQLITE_FCNTL_MMAP_SIZE => {
+                argument.cast::<i64>().write(0);
+                ffi::SQLITE_OK
+            }
+            ffi::SQLITE_FCNTL_VFSNAME => answer(argument.cast(), "remap"),
+            ffi::SQLITE_FCNTL_PRAGMA => pragma(file, argument.cast()),
+            _ => on_lock(file, ffi::SQLITE_NOTFOUND, |lock| lock.control(operation, argument)),
+        }
+    }
+}
+
+/// # Safety
+/// As `File::handle`.
+unsafe fn checkpoint(file: *mut ffi::sqlite3_file, begins: bool) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
+            connection.checkpoint(begins).map(|()| ffi::SQLITE_OK)
+        })
+    }
+}
+
+/// `PRAGMA remap_ssd_statistics`: what was shared, as JSON.
+///
+/// # Safety
+/// As `File::handle`; `arguments` are those of `SQLITE_FCNTL_PRAGMA`: a place for the answer, a name, a value.
+unsafe fn pragma(file: *mut ffi::sqlite3_file, arguments: *mut *mut c_char) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if !text(*arguments.add(1)).eq_ignore_ascii_case("remap_ssd_statistics") {
+            return on_lock(file, ffi::SQLITE_NOTFOUND, |lock| {
+                lock.control(ffi::SQLITE_FCNTL_PRAGMA, arguments.cast())
+            });
+        }
+        on_connection(file, ffi::SQLITE_ERROR, |connection, _| {
+            Ok(answer(arguments, &connection.statistics().to_string()))
+        })
+    }
+}
+
+/// Gives SQLite a string that it frees.
+///
+/// # Safety
+/// `out` is a place for the answer.
+pub(crate) unsafe fn answer(out: *mut *mut c_char, text: &str) -> c_int {
+    // SAFETY: memory of SQLite's with room for the text and a zero.
+    unsafe {
+        let memory: *mut c_char = ffi::sqlite3_malloc64(text.len() as u64 + 1).cast();
+        if memory.is_null() {
+            return ffi::SQLITE_NOMEM;
+        }
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), memory, text.len());
+        memory.add(text.len()).write(0);
+        out.write(memory);
+        ffi::SQLITE_OK
+    }
+}
+
+/// A page of the device is old or new, whatever happens.
+unsafe extern "C" fn x_sector_size(_: *mut ffi::sqlite3_file) -> c_int {
+    4096
+}
+
+/// What is around a range that is being written is safe, and an append that was cut leaves a shorter journal, never a
+/// wrong one: its images have checksums.
+unsafe extern "C" fn x_device_characteristics(_: *mut ffi::sqlite3_file) -> c_int {
+    ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE | ffi::SQLITE_IOCAP_SAFE_APPEND
+}
+
+unsafe extern "C" fn x_shm_map(
+    file: *mut ffi::sqlite3_file,
+    region: c_int,
+    bytes: c_int,
+    extend: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: SQLite calls with an open database, and a place for the answer.
+    unsafe { on_lock(file, ffi::SQLITE_IOERR_SHMMAP, |lock| lock.shm_map(region, bytes, extend, out)) }
+}
+
+unsafe extern "C" fn x_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+    const WRITE_LOCK: c_int = 0;
+    let gives_up_log = offset == WRITE_LOCK && flags == ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_EXCLUSIVE;
+    // SAFETY: SQLite calls with an open database.
+    unsafe {
+        if gives_up_log {
+            // Frames of a transaction that was rolled back: they must not come over those of the next one.
+            on_connection(file, ffi::SQLITE_OK, |connection, _| connection.flush_wal().map(|()| ffi::SQLITE_OK));
+        }
+        on_lock(file, ffi::SQLITE_IOERR_SHMLOCK, |lock| lock.shm_lock(offset, count, flags))
+    }
+}
+
+unsafe extern "C" fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
+    // SAFETY: SQLite calls with an open database.
+    unsafe {
+        // Frames up to a commit are there already; if anything else cannot be, the next call of the log says so.
+        on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| connection.flush_wal().map(|()| ffi::SQLITE_OK));
+        on_lock(file, ffi::SQLITE_OK, |lock| {
+            lock.shm_barrier();
+            ffi::SQLITE_OK
+        });
+    }
+}
+
+unsafe extern "C" fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open database.
+    unsafe { on_lock(file, ffi::SQLITE_OK, |lock| lock.shm_unmap(delete)) }
+}
+
+unsafe extern "C" fn x_fetch(_: *mut ffi::sqlite3_file, _: i64, _: c_int, out: *mut *mut c_void) -> c_int {
+    // SAFETY: SQLite gives a place for the answer; null says that it has to read.
+    unsafe { out.write(std::ptr::null_mut()) };
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn x_unfetch(_: *mut ffi::sqlite3_file, _: i64, _: *mut c_void) -> c_int {
+    ffi::SQLITE_OK
+}

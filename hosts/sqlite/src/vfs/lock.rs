@@ -1,0 +1,121 @@
+//! A small file of the system's own VFS: a database's locks, and the memory that its connections share.
+//!
+//! Invariant: it is never the file that has the database: a process that closes any handle of a file loses all locks it has
+//! on it (POSIX), and stores open and close files as they like.
+
+use libsqlite3_sys as ffi;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The file, open.
+pub(super) struct LockFile {
+    /// Where the system's VFS has its part of the file: its `szOsFile` bytes.
+    memory: Box<[u64]>,
+    /// The name that it was opened by, as SQLite makes names.
+    name: *mut c_char,
+}
+
+impl LockFile {
+    /// Opens or makes it.
+    pub fn open(path: &Path) -> Result<Self, c_int> {
+        let system = super::system();
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| ffi::SQLITE_CANTOPEN)?;
+        let empty = c"".as_ptr();
+        // SAFETY: C strings, and no parameters.
+        let name = unsafe { ffi::sqlite3_create_filename(path.as_ptr(), empty, empty, 0, std::ptr::null_mut()) };
+        if name.is_null() {
+            return Err(ffi::SQLITE_NOMEM);
+        }
+        let memory = vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
+        let mut file = Self { memory, name };
+
+        let flags = ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
+        let open = system.xOpen.ok_or(ffi::SQLITE_CANTOPEN)?;
+        // SAFETY: the memory is as large as that VFS asks, and zeroed; the name lives as long as the file.
+        let result = unsafe { open(super::system_pointer(), name, file.pointer(), flags, std::ptr::null_mut()) };
+        if result == ffi::SQLITE_OK { Ok(file) } else { Err(result) }
+    }
+
+    /// For the system's functions.
+    fn pointer(&mut self) -> *mut ffi::sqlite3_file {
+        self.memory.as_mut_ptr().cast()
+    }
+
+    /// Calls a function of the file, or answers `otherwise` if the system has none.
+    fn call<F: Copy>(
+        &mut self,
+        otherwise: c_int,
+        function: impl FnOnce(&ffi::sqlite3_io_methods) -> Option<F>,
+        call: impl FnOnce(F, *mut ffi::sqlite3_file) -> c_int,
+    ) -> c_int {
+        let pointer = self.pointer();
+        // SAFETY: the file is open, so it has a table of functions that is valid as long as the process.
+        let function = unsafe { (*pointer).pMethods.as_ref() }.and_then(function);
+        function.map_or(otherwise, |function| call(function, pointer))
+    }
+
+    pub fn lock(&mut self, level: c_int) -> c_int {
+        // SAFETY: the file is open.
+        self.call(ffi::SQLITE_IOERR_LOCK, |table| table.xLock, |lock, file| unsafe { lock(file, level) })
+    }
+
+    pub fn unlock(&mut self, level: c_int) -> c_int {
+        // SAFETY: the file is open.
+        self.call(ffi::SQLITE_IOERR_UNLOCK, |table| table.xUnlock, |unlock, file| unsafe { unlock(file, level) })
+    }
+
+    /// # Safety
+    /// `out` is a place for the answer.
+    pub unsafe fn check_reserved(&mut self, out: *mut c_int) -> c_int {
+        let otherwise = ffi::SQLITE_IOERR_CHECKRESERVEDLOCK;
+        // SAFETY: the file is open; `out` as promised.
+        self.call(otherwise, |table| table.xCheckReservedLock, |check, file| unsafe { check(file, out) })
+    }
+
+    /// # Safety
+    /// `argument` is what the operation takes.
+    pub unsafe fn control(&mut self, operation: c_int, argument: *mut c_void) -> c_int {
+        let otherwise = ffi::SQLITE_NOTFOUND;
+        // SAFETY: the file is open; `argument` as promised.
+        self.call(otherwise, |table| table.xFileControl, |control, file| unsafe { control(file, operation, argument) })
+    }
+
+    /// # Safety
+    /// `out` is a place for the answer.
+    pub unsafe fn shm_map(&mut self, region: c_int, bytes: c_int, extend: c_int, out: *mut *mut c_void) -> c_int {
+        let otherwise = ffi::SQLITE_IOERR_SHMMAP;
+        // SAFETY: the file is open; `out` as promised.
+        self.call(otherwise, |table| table.xShmMap, |map, file| unsafe { map(file, region, bytes, extend, out) })
+    }
+
+    pub fn shm_lock(&mut self, offset: c_int, count: c_int, flags: c_int) -> c_int {
+        let otherwise = ffi::SQLITE_IOERR_SHMLOCK;
+        // SAFETY: the file is open.
+        self.call(otherwise, |table| table.xShmLock, |lock, file| unsafe { lock(file, offset, count, flags) })
+    }
+
+    pub fn shm_barrier(&mut self) {
+        let barrier = |barrier: unsafe extern "C" fn(*mut ffi::sqlite3_file), file| {
+            // SAFETY: the file is open.
+            unsafe { barrier(file) };
+            ffi::SQLITE_OK
+        };
+        self.call(ffi::SQLITE_OK, |table| table.xShmBarrier, barrier);
+    }
+
+    pub fn shm_unmap(&mut self, delete: c_int) -> c_int {
+        // SAFETY: the file is open.
+        self.call(ffi::SQLITE_OK, |table| table.xShmUnmap, |unmap, file| unsafe { unmap(file, delete) })
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // A file whose opening failed has no functions, and needs no closing.
+        // SAFETY: the file is open, and is not used any more.
+        self.call(ffi::SQLITE_OK, |table| table.xClose, |close, file| unsafe { close(file) });
+        // SAFETY: it was made by `sqlite3_create_filename`, and the file that used it is closed.
+        unsafe { ffi::sqlite3_free_filename(self.name) };
+    }
+}

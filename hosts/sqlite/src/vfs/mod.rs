@@ -1,0 +1,409 @@
+//! The VFS that SQLite sees: names, and files opened and deleted. (SQLite: "The OS Backend (VFS) To SQLite".)
+//!
+//! ```text
+//! database, log, journal   ours: `Connection` on a store
+//! locks, shared memory     the system's own VFS, on a small file for each database
+//! temporary files, time    the system's own VFS
+//! ```
+//!
+//! Invariants: no panic reaches SQLite: a call that panics fails with an I/O error. A log or journal belongs to the
+//! connection whose database SQLite names for it. Where files are in a volume, a journal that SQLite deletes is emptied and
+//! keeps its space: making a file costs two flushes, and there is a journal in each transaction.
+//!
+//! Absent: what is in the files.
+
+mod file;
+mod lock;
+mod open;
+
+#[cfg(feature = "loadable_extension")]
+pub(crate) use file::answer;
+
+use crate::journal::Journal;
+use crate::log;
+use crate::mark::{Mark, STAMP_BYTES};
+use crate::place::{self, Place, PlaceError, Spec};
+use libsqlite3_sys as ffi;
+use remap_ssd_store::{OpenOptions, StoreError};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The name of the VFS.
+pub const NAME: &CStr = c"remap";
+
+/// The end of a journal's name.
+const JOURNAL: &str = "-journal";
+
+/// The VFS that has been registered, and the one of the system behind it.
+struct Registered {
+    ours: *mut ffi::sqlite3_vfs,
+    system: *mut ffi::sqlite3_vfs,
+}
+
+// SAFETY: both are made once, are never freed, and SQLite itself uses them from any thread.
+unsafe impl Send for Registered {}
+// SAFETY: as above; nothing of ours writes to them after registration.
+unsafe impl Sync for Registered {}
+
+static REGISTERED: OnceLock<Registered> = OnceLock::new();
+
+/// Makes the VFS known to SQLite under the name `remap`, and lets new databases on it reserve the bytes that a log's frame
+/// needs.
+///
+/// # Errors
+/// SQLite's result code.
+pub fn register(default: bool) -> Result<(), c_int> {
+    // SAFETY: SQLite's own functions; a null name asks for the default VFS.
+    let system = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
+    if system.is_null() {
+        return Err(ffi::SQLITE_ERROR);
+    }
+    let registered = REGISTERED.get_or_init(|| Registered { ours: Box::into_raw(Box::new(table(system))), system });
+
+    // SAFETY: the table is never freed; the function has the type that SQLite calls such a function with.
+    unsafe {
+        let result = ffi::sqlite3_vfs_register(registered.ours, c_int::from(default));
+        if result != ffi::SQLITE_OK {
+            return Err(result);
+        }
+        type Entry = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const c_void) -> c_int;
+        let entry = std::mem::transmute::<Entry, unsafe extern "C" fn()>(reserve);
+        match ffi::sqlite3_auto_extension(Some(entry)) {
+            ffi::SQLITE_OK => Ok(()),
+            result => Err(result),
+        }
+    }
+}
+
+/// Runs at each opening: a new database leaves room for a frame's header at the end of each page.
+unsafe extern "C" fn reserve(db: *mut ffi::sqlite3, _: *mut *mut c_char, _: *const c_void) -> c_int {
+    let mut vfs: *mut ffi::sqlite3_vfs = std::ptr::null_mut();
+    let mut bytes = STAMP_BYTES as c_int;
+    // SAFETY: SQLite calls this with an open connection; each operation takes a pointer to the type given to it.
+    unsafe {
+        let asked =
+            ffi::sqlite3_file_control(db, c"main".as_ptr(), ffi::SQLITE_FCNTL_VFS_POINTER, (&raw mut vfs).cast());
+        let is_ours = asked == ffi::SQLITE_OK && REGISTERED.get().is_some_and(|registered| registered.ours == vfs);
+        if is_ours {
+            ffi::sqlite3_file_control(db, c"main".as_ptr(), ffi::SQLITE_FCNTL_RESERVE_BYTES, (&raw mut bytes).cast());
+        }
+    }
+    ffi::SQLITE_OK
+}
+
+/// Our table of functions. Those that are about the system and not about files are passed on.
+fn table(system: *mut ffi::sqlite3_vfs) -> ffi::sqlite3_vfs {
+    // SAFETY: SQLite's default VFS is valid for as long as the process.
+    let theirs = unsafe { *system };
+    ffi::sqlite3_vfs {
+        iVersion: 2,
+        szOsFile: theirs.szOsFile.max(size_of::<file::File>() as c_int),
+        mxPathname: theirs.mxPathname.max(1024),
+        pNext: std::ptr::null_mut(),
+        zName: NAME.as_ptr(),
+        pAppData: std::ptr::null_mut(),
+        xOpen: Some(open::x_open),
+        xDelete: Some(x_delete),
+        xAccess: Some(x_access),
+        xFullPathname: Some(x_full_pathname),
+        xDlOpen: Some(x_dl_open),
+        xDlError: Some(x_dl_error),
+        xDlSym: Some(x_dl_sym),
+        xDlClose: Some(x_dl_close),
+        xRandomness: Some(x_randomness),
+        xSleep: Some(x_sleep),
+        xCurrentTime: Some(x_current_time),
+        xGetLastError: Some(x_get_last_error),
+        xCurrentTimeInt64: Some(x_current_time_int64),
+        xSetSystemCall: None,
+        xGetSystemCall: None,
+        xNextSystemCall: None,
+    }
+}
+
+/// The VFS behind ours.
+fn system() -> &'static ffi::sqlite3_vfs {
+    let registered = REGISTERED.get().expect("SQLite calls us after we have been registered");
+    // SAFETY: it is valid for as long as the process, and nobody writes to it.
+    unsafe { &*registered.system }
+}
+
+/// The VFS behind ours, as an argument.
+fn system_pointer() -> *mut ffi::sqlite3_vfs {
+    REGISTERED.get().expect("SQLite calls us after we have been registered").system
+}
+
+/// Runs a call of SQLite's; a panic is an error.
+fn guarded(otherwise: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        log::note(otherwise, &"a bug of the extension: a call was ended by a panic");
+        otherwise
+    })
+}
+
+/// A C string of SQLite's; empty if there is none, or if it is not UTF-8.
+///
+/// # Safety
+/// It is null or a C string that outlives the answer.
+unsafe fn text<'a>(name: *const c_char) -> &'a str {
+    if name.is_null() {
+        return "";
+    }
+    // SAFETY: as promised by the caller.
+    unsafe { CStr::from_ptr(name) }.to_str().unwrap_or_default()
+}
+
+/// A parameter of the URI by which a database is opened.
+///
+/// # Safety
+/// `name` is a file name that SQLite made.
+unsafe fn parameter(name: *const c_char, key: &CStr) -> Option<String> {
+    // SAFETY: as promised by the caller; the answer lives as long as the name.
+    let value = unsafe { text(ffi::sqlite3_uri_parameter(name, key.as_ptr())) };
+    (!value.is_empty()).then(|| value.to_string())
+}
+
+/// What a name's parameters, or the environment, say of where it is.
+///
+/// # Safety
+/// `name` is a file name that SQLite made.
+unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
+    // SAFETY: passed on from the caller.
+    let parameter = |key| unsafe { parameter(name, key) };
+    let number = |text: Option<String>| match text {
+        None => Ok(1),
+        Some(text) => {
+            text.parse().map_err(|_| PlaceError::Parameter(format!("nsid={text}: namespaces are numbers from 1 on")))
+        }
+    };
+    let environment = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
+
+    let (device, image) = (parameter(c"device"), parameter(c"image"));
+    if device.is_some() && image.is_some() {
+        return Err(PlaceError::Parameter(
+            "a database is on a device or on an image: name one of device= and image=".into(),
+        ));
+    }
+    // A name that says where it is needs nothing from the environment.
+    // SAFETY: as above.
+    let is_full = place::is_full(unsafe { text(name) });
+    let (device, image) = match (device, image) {
+        (None, None) if is_full => return Ok(None),
+        (None, None) if environment("REMAP_SSD_FOLDER").is_some() => return Ok(Some(Spec::Files)),
+        (None, None) => (environment("REMAP_SSD_DEVICE"), environment("REMAP_SSD_IMAGE")),
+        named => named,
+    };
+    let nsid = number(parameter(c"nsid"))?;
+    Ok(match (device, image) {
+        (Some(address), _) => {
+            Some(Spec::Device { address, nsid, nqn: parameter(c"nqn"), hostnqn: parameter(c"hostnqn") })
+        }
+        (None, Some(folder)) => Some(Spec::Image { folder: PathBuf::from(folder), nsid }),
+        (None, None) => None,
+    })
+}
+
+unsafe extern "C" fn x_full_pathname(
+    _: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    bytes: c_int,
+    out: *mut c_char,
+) -> c_int {
+    guarded(ffi::SQLITE_CANTOPEN, || {
+        // SAFETY: SQLite asks for the full name of a name that it made itself.
+        let (given, spec) = unsafe { (text(name), spec(name)) };
+        let place = match spec {
+            Ok(Some(Spec::Files)) => None,
+            Ok(Some(spec)) => match place::hold(&spec) {
+                Ok(place) => Some(place),
+                Err(error) => return refused(&error),
+            },
+            Ok(None) if place::is_full(given) => None,
+            Ok(None) => place::last(),
+            Err(error) => return refused(&error),
+        };
+        let Some(place) = place else {
+            // SAFETY: the arguments are those that SQLite gave us.
+            return unsafe {
+                system().xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |call| call(system_pointer(), name, bytes, out))
+            };
+        };
+
+        let full = place.full_name(given.trim_start_matches("./").trim_start_matches('/'));
+        let Ok(room) = usize::try_from(bytes) else { return ffi::SQLITE_CANTOPEN };
+        if full.len() >= room {
+            return refused(&PlaceError::Parameter(format!("{given}: the name is too long")));
+        }
+        // SAFETY: SQLite's buffer has `bytes` bytes, and the name with its zero is not longer.
+        unsafe {
+            std::ptr::copy_nonoverlapping(full.as_ptr(), out.cast(), full.len());
+            out.add(full.len()).write(0);
+        }
+        ffi::SQLITE_OK
+    })
+}
+
+/// Logs why there is no such place.
+fn refused(error: &PlaceError) -> c_int {
+    match error {
+        PlaceError::Store { error: error @ StoreError::InUse, .. } => log::failed(error, ffi::SQLITE_CANTOPEN),
+        error => {
+            log::note(ffi::SQLITE_CANTOPEN, error);
+            ffi::SQLITE_CANTOPEN
+        }
+    }
+}
+
+/// The place of a full name, if it is a volume.
+fn volume_of(full: &str) -> Result<Option<(std::sync::Arc<Place>, String)>, PlaceError> {
+    if !place::is_in_volume(full) {
+        return Ok(None);
+    }
+    place::of_full_name(full).map(Some)
+}
+
+/// A journal in a volume, whether or not there is one.
+fn journal_in(place: &Place, name: &str) -> Result<Option<Journal>, StoreError> {
+    match place.store.open(name, OpenOptions::default()) {
+        Ok(file) => {
+            let mark = Mark::of(&place.store.identity().unwrap_or_default());
+            Ok(Some(Journal::open(std::sync::Arc::clone(&place.store), file, mark, None)))
+        }
+        Err(StoreError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+unsafe extern "C" fn x_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
+    guarded(ffi::SQLITE_IOERR_DELETE, || {
+        // SAFETY: SQLite gives a C string.
+        let full = unsafe { text(name) };
+        match volume_of(full) {
+            // SAFETY: the arguments are those that SQLite gave us.
+            Ok(None) => unsafe {
+                system().xDelete.map_or(ffi::SQLITE_IOERR_DELETE, |call| call(system_pointer(), name, sync))
+            },
+            Ok(Some((place, name))) => match delete(&place, &name) {
+                Ok(true) => ffi::SQLITE_OK,
+                Ok(false) => ffi::SQLITE_IOERR_DELETE_NOENT,
+                Err(error) => log::failed(&error, ffi::SQLITE_IOERR_DELETE),
+            },
+            Err(error) => refused(&error),
+        }
+    })
+}
+
+/// Deletes a file in a volume. Says whether there was one.
+fn delete(place: &Place, name: &str) -> Result<bool, StoreError> {
+    if !name.ends_with(JOURNAL) {
+        return match place.store.delete(name) {
+            Ok(()) => Ok(true),
+            Err(StoreError::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        };
+    }
+    let Some(mut journal) = journal_in(place, name)? else { return Ok(false) };
+    if !journal.exists()? {
+        return Ok(false);
+    }
+    // Durable whatever SQLite asks: the next transaction uses the space again.
+    journal.invalidate()?;
+    Ok(true)
+}
+
+unsafe extern "C" fn x_access(_: *mut ffi::sqlite3_vfs, name: *const c_char, flags: c_int, out: *mut c_int) -> c_int {
+    guarded(ffi::SQLITE_IOERR_ACCESS, || {
+        // SAFETY: SQLite gives a C string.
+        let full = unsafe { text(name) };
+        let there = match volume_of(full) {
+            // SAFETY: the arguments are those that SQLite gave us.
+            Ok(None) => unsafe {
+                return system()
+                    .xAccess
+                    .map_or(ffi::SQLITE_IOERR_ACCESS, |call| call(system_pointer(), name, flags, out));
+            },
+            Ok(Some((place, name))) => exists(&place, &name),
+            Err(error) => {
+                log::note(ffi::SQLITE_IOERR_ACCESS, &error);
+                return ffi::SQLITE_IOERR_ACCESS;
+            }
+        };
+        match there {
+            Ok(there) => {
+                // SAFETY: SQLite gives a place for the answer.
+                unsafe { out.write(there.into()) };
+                ffi::SQLITE_OK
+            }
+            Err(error) => log::failed(&error, ffi::SQLITE_IOERR_ACCESS),
+        }
+    })
+}
+
+/// Whether there is a file in a volume that has anything in it.
+fn exists(place: &Place, name: &str) -> Result<bool, StoreError> {
+    if name.ends_with(JOURNAL) {
+        return journal_in(place, name)?.map_or(Ok(false), |mut journal| journal.exists());
+    }
+    match place.store.open(name, OpenOptions::default()) {
+        Ok(file) => Ok(place.store.size(file)? > 0),
+        Err(StoreError::NotFound(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+unsafe extern "C" fn x_dl_open(_: *mut ffi::sqlite3_vfs, name: *const c_char) -> *mut c_void {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe { system().xDlOpen.map_or(std::ptr::null_mut(), |call| call(system_pointer(), name)) }
+}
+
+unsafe extern "C" fn x_dl_error(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mut c_char) {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe {
+        if let Some(call) = system().xDlError {
+            call(system_pointer(), bytes, out);
+        }
+    }
+}
+
+type Symbol = Option<unsafe extern "C" fn(*mut ffi::sqlite3_vfs, *mut c_void, *const c_char)>;
+
+unsafe extern "C" fn x_dl_sym(_: *mut ffi::sqlite3_vfs, library: *mut c_void, name: *const c_char) -> Symbol {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe { system().xDlSym.and_then(|call| call(system_pointer(), library, name)) }
+}
+
+unsafe extern "C" fn x_dl_close(_: *mut ffi::sqlite3_vfs, library: *mut c_void) {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe {
+        if let Some(call) = system().xDlClose {
+            call(system_pointer(), library);
+        }
+    }
+}
+
+unsafe extern "C" fn x_randomness(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mut c_char) -> c_int {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe { system().xRandomness.map_or(0, |call| call(system_pointer(), bytes, out)) }
+}
+
+unsafe extern "C" fn x_sleep(_: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c_int {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe { system().xSleep.map_or(0, |call| call(system_pointer(), microseconds)) }
+}
+
+unsafe extern "C" fn x_current_time(_: *mut ffi::sqlite3_vfs, out: *mut f64) -> c_int {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe { system().xCurrentTime.map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out)) }
+}
+
+unsafe extern "C" fn x_get_last_error(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mut c_char) -> c_int {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe { system().xGetLastError.map_or(0, |call| call(system_pointer(), bytes, out)) }
+}
+
+unsafe extern "C" fn x_current_time_int64(_: *mut ffi::sqlite3_vfs, out: *mut ffi::sqlite3_int64) -> c_int {
+    // SAFETY: the arguments are those that SQLite gave us.
+    unsafe { system().xCurrentTimeInt64.map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out)) }
+}

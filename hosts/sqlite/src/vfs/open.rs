@@ -1,0 +1,160 @@
+//! Opening a file: whose connection it belongs to, and which of its three files it is.
+//!
+//! Invariants: what is opened is closed by `file::x_close`, or was never open. A database is locked by its lock file before
+//! anything of it is read.
+
+use super::file::{File, Handle, METHODS};
+use super::lock::LockFile;
+use super::{JOURNAL, guarded, refused, system, system_pointer, text};
+use crate::connection::{Connection, Role};
+use crate::log;
+use crate::place::{self, Place};
+use libsqlite3_sys as ffi;
+use remap_ssd_store::{Create, OpenOptions, StoreError};
+use std::ffi::{c_char, c_int};
+use std::sync::{Arc, Mutex};
+
+/// What SQLite opens files for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Database,
+    Wal,
+    Journal,
+    SuperJournal,
+    /// Gone when the connection is: nothing to share, nothing to keep.
+    Temporary,
+}
+
+impl Kind {
+    fn of(flags: c_int, name: &str) -> Self {
+        let has = |flag| flags & flag != 0;
+        // SQLite looks for the super-journal's name in other databases' journals, and opens them as super-journals.
+        let is_child = has(ffi::SQLITE_OPEN_SUPER_JOURNAL) && name.ends_with(JOURNAL);
+        if name.is_empty() || has(ffi::SQLITE_OPEN_DELETEONCLOSE) {
+            Self::Temporary
+        } else if has(ffi::SQLITE_OPEN_MAIN_DB) {
+            Self::Database
+        } else if has(ffi::SQLITE_OPEN_WAL) {
+            Self::Wal
+        } else if has(ffi::SQLITE_OPEN_MAIN_JOURNAL) || is_child {
+            Self::Journal
+        } else if has(ffi::SQLITE_OPEN_SUPER_JOURNAL) {
+            Self::SuperJournal
+        } else {
+            Self::Temporary
+        }
+    }
+}
+
+pub(super) unsafe extern "C" fn x_open(
+    _: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    guarded(ffi::SQLITE_CANTOPEN, || {
+        // SAFETY: SQLite gives a C string or null.
+        let full = unsafe { text(name) };
+        let kind = Kind::of(flags, full);
+        if kind == Kind::Temporary {
+            // SAFETY: the arguments are those that SQLite gave us, and the file has room for the system's part.
+            return unsafe {
+                system().xOpen.map_or(ffi::SQLITE_CANTOPEN, |call| call(system_pointer(), name, file, flags, out_flags))
+            };
+        }
+
+        // A file whose functions are null is not closed by SQLite.
+        // SAFETY: SQLite gives memory for a file of ours.
+        unsafe { (*file).pMethods = std::ptr::null() };
+        let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
+        // SAFETY: `name` is SQLite's own, of a database's log or journal.
+        let owner = if has_owner { unsafe { owner(name) } } else { None };
+        let handle = match open(full, kind, flags, owner) {
+            Ok(handle) => handle,
+            Err(code) => return code,
+        };
+
+        // SAFETY: the memory is as large as `szOsFile` says; the handle is given back in `x_close`.
+        unsafe {
+            file.cast::<File>().write(File::new(handle));
+            if !out_flags.is_null() {
+                out_flags.write(flags);
+            }
+        }
+        ffi::SQLITE_OK
+    })
+}
+
+/// The connection of the database that a log or journal belongs to. Another VFS may be stacked above ours: then nobody
+/// knows.
+///
+/// # Safety
+/// `name` is what SQLite gave for a log or a main journal.
+unsafe fn owner(name: *const c_char) -> Option<Arc<Mutex<Connection>>> {
+    // SAFETY: as promised by the caller; the object is valid while the database is open, which it is.
+    unsafe {
+        let database = ffi::sqlite3_database_file_object(name);
+        let ours = !database.is_null() && std::ptr::eq((*database).pMethods, &METHODS);
+        ours.then(|| Arc::clone(&File::handle(database).connection))
+    }
+}
+
+fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection>>>) -> Result<Box<Handle>, c_int> {
+    let (place, name) = place::of_full_name(full).map_err(|error| refused(&error))?;
+    let create = match (flags & ffi::SQLITE_OPEN_CREATE != 0, flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0) {
+        (true, true) => Create::New,
+        (true, false) => Create::IfAbsent,
+        (false, _) => Create::Never,
+    };
+    let lock = match kind {
+        Kind::Database => Some(LockFile::open(&place.lock_path(&name))?),
+        _ => None,
+    };
+    let opened = attach(&place, &name, kind, create, owner);
+    let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
+    if kind == Kind::Database {
+        place::release();
+    }
+    Ok(Box::new(Handle { connection, role, lock, _place: place }))
+}
+
+/// Opens the file in its store, and gives it to its connection, or to one of its own.
+fn attach(
+    place: &Place,
+    name: &str,
+    kind: Kind,
+    create: Create,
+    owner: Option<Arc<Mutex<Connection>>>,
+) -> Result<(Arc<Mutex<Connection>>, Role), StoreError> {
+    // Readers find the end of these by themselves: appending costs no metadata.
+    let open_end = kind != Kind::SuperJournal;
+    let file = place.store.open(name, OpenOptions { create, open_end })?;
+
+    let alone = owner.is_none();
+    let connection = owner
+        .unwrap_or_else(|| Arc::new(Mutex::new(Connection::new(Arc::clone(&place.store), Arc::clone(&place.twins)))));
+    let role = {
+        let mut connection = super::file::locked(&connection);
+        if alone && let Some(database) = database_of(name) {
+            // Pages are shared with the database's file even if SQLite's object of it is not ours.
+            match place.store.open(database, OpenOptions::default()) {
+                Ok(file) => connection.open_database(file)?,
+                Err(StoreError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match kind {
+            Kind::Database => connection.open_database(file).map(|()| Role::Database)?,
+            Kind::Wal => connection.open_wal(file).map(|()| Role::Wal)?,
+            Kind::Journal => connection.open_journal(file).map(|()| Role::Journal)?,
+            Kind::SuperJournal | Kind::Temporary => Role::Plain(file),
+        }
+    };
+    Ok((connection, role))
+}
+
+/// The database that a log or journal is named after.
+fn database_of(name: &str) -> Option<&str> {
+    name.strip_suffix("-wal").or_else(|| name.strip_suffix(JOURNAL))
+}
