@@ -75,7 +75,7 @@ impl Ftl {
             if head.is_none() {
                 let Some(die) = unreadable else { continue };
                 found.head = die;
-                head = self.head_from_pages(sb, die);
+                head = self.head_from_pages(sb);
             }
             // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
             found.life.set_clean(false);
@@ -146,29 +146,40 @@ impl Ftl {
 
     /// A head that cannot be read: pages of the same incarnation prove that it was there. Its number is then as old as
     /// it can be, which only matters among copies that say the same.
-    fn head_from_pages(&mut self, sb: SbId, head: u32) -> Option<Head> {
-        let core = &mut self.core;
-        let life = core.blocks.get(sb).life;
-        let mut proof = None;
-        // All of them if need be: the first ones may have been torn by a cut that filling the superblock went on from.
-        for offset in (0..core.geometry.pages_per_superblock()).filter(|offset| *offset != head) {
-            if let Ok(Some(oob)) = core.media.read_oob(core.geometry.page(sb, offset), Purpose::Meta)
-                && oob.incarnation() == life.incarnation() & 63
-                && oob.wsn() != 0
-            {
-                proof = Some(if oob.lpn() == Oob::LOG { Stream::Log } else { Stream::Host });
-                break;
-            }
-        }
+    fn head_from_pages(&mut self, sb: SbId) -> Option<Head> {
+        let life = self.core.blocks.get(sb).life;
+        let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
+        let proof = self.find_oob(sb, is_present)?;
+        let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
         Some(Head {
             magic: Head::MAGIC,
             superblock: sb.0,
             wsn: life.dead_before() + 1,
             incarnation: life.incarnation(),
             erase_count: life.incarnation(),
-            stream: proof? as u8,
+            stream: if is_of_log { Stream::Log } else { Stream::Host } as u8,
             padding: [0; 7],
         })
+    }
+
+    /// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut may have torn them before
+    /// the superblock was filled further.
+    fn find_oob(&mut self, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Option<Oob> {
+        let core = &mut self.core;
+        let geometry = core.geometry;
+        let mut passed = core.blocks.get(sb).bad;
+        for offset in 0..geometry.pages_per_superblock() {
+            let die = geometry.die_of_offset(offset);
+            if passed >> die & 1 == 1 {
+                continue;
+            }
+            match core.media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
+                Ok(Some(oob)) if is_wanted(&oob) => return Some(oob),
+                Ok(None) => passed |= 1 << die, // Erased: so is the rest of the block.
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+        None
     }
 
     /// Step 2: mappings made by writes. The superblocks without a complete tail, oldest first.

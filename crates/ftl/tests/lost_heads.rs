@@ -1,0 +1,100 @@
+//! Superblocks whose head cannot be read: any page proves that it was there, and without one the superblock is free.
+
+mod kit;
+
+use kit::{device, put, recovered, small_config, small_geometry};
+use remap_ssd_ftl::{Config, Ftl, SchemeKind, State, Stream};
+use remap_ssd_media::{Media, OpKind, Outcome, Page, Ppn, SbId};
+
+/// Pages of the host's.
+const LPNS: u32 = 600;
+
+fn config(scheme: SchemeKind) -> Config {
+    Config { dedup: false, ..small_config(scheme) }
+}
+
+/// Where a superblock has its head as long as all its blocks are good.
+fn head_of(sb: SbId) -> Ppn {
+    small_geometry().page(sb, sb.0 % small_geometry().dies())
+}
+
+/// The superblock that the host's pages go to.
+fn filled(ftl: &Ftl) -> Option<SbId> {
+    ftl.superblocks().find(|(_, sb)| sb.state == State::Open && sb.stream == Stream::Host).map(|(id, _)| id)
+}
+
+/// A device with every page written, and the power rail attached while a superblock was opened, of which nothing is durable
+/// yet: that superblock, and how many programs come before its head. The page that opened it is LPN 599.
+fn opening(scheme: SchemeKind) -> (Ftl, SbId, usize) {
+    let mut ftl = device(small_geometry(), &config(scheme));
+    (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    ftl.media_mut().attach_rail();
+    let before = filled(&ftl);
+    loop {
+        ftl.media_mut().settle_all();
+        ftl.media_mut().ops.clear();
+        put(&mut ftl, LPNS - 1, 1000);
+        let Some(sb) = filled(&ftl).filter(|sb| before != Some(*sb)) else { continue };
+        let mut programs = ftl.media().ops.iter().filter(|op| op.kind == OpKind::Program);
+        let head = programs.position(|op| op.page == head_of(sb)).expect("it was programmed");
+        return (ftl, sb, head);
+    }
+}
+
+/// Cuts the power: the first programs are whole and all others torn.
+fn cut_after(ftl: &Ftl, whole: usize) -> Media {
+    let mut programs = 0;
+    let image = ftl.media().cut_by(|kind| {
+        programs += usize::from(kind == OpKind::Program);
+        if kind == OpKind::Program && programs > whole { Outcome::Torn(0) } else { Outcome::Whole }
+    });
+    Media::from_image(&image)
+}
+
+/// A cut tears its first pages, filling goes on behind them, and when it is full its head decays. Taken for free, it would
+/// leave what it supersedes.
+#[test]
+fn a_superblock_with_torn_first_pages_outlives_its_head() {
+    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+        let (mut ftl, sb, head) = opening(scheme);
+        let under_head = Ppn(head_of(sb).0 + small_geometry().dies());
+        while !ftl.media().is_programmed(under_head) {
+            put(&mut ftl, LPNS - 1, 1000);
+        }
+        let (mut ftl, _) = Ftl::recover(cut_after(&ftl, head + 1), config(scheme)).expect("recovers");
+        assert_eq!(filled(&ftl), Some(sb), "{scheme}");
+
+        let mut rewritten = 0;
+        while filled(&ftl) == Some(sb) {
+            put(&mut ftl, rewritten, u64::from(rewritten) + 2001);
+            rewritten += 1;
+        }
+        put(&mut ftl, LPNS - 1, 2000);
+        let first_row = (0..small_geometry().dies()).map(|die| small_geometry().page(sb, die));
+        let mut readable = first_row.chain([under_head]).filter(|page| ftl.media().is_readable(*page));
+        assert!(rewritten > 20 && readable.all(|page| page == head_of(sb)), "{scheme}");
+        ftl.media_mut().plant(|faults| {
+            faults.read.insert(head_of(sb));
+        });
+
+        let (mut ftl, report) = recovered(ftl);
+        assert_eq!(report.lost, 0, "{scheme}");
+        for lpn in 0..LPNS - 1 {
+            let since = if lpn < rewritten { 2001 } else { 1 };
+            assert_eq!(ftl.read(lpn), Ok(Page::Identity(u64::from(lpn) + since)), "{scheme}");
+        }
+        assert_eq!(ftl.read(LPNS - 1), Ok(Page::Identity(2000)), "{scheme}");
+    }
+}
+
+/// After any cut there may be a head that is torn, and nothing behind it: that is seen from the first page of each block.
+#[test]
+fn a_torn_head_costs_a_page_of_each_block() {
+    let (ftl, sb, head) = opening(SchemeKind::None);
+    let (ftl, _) = Ftl::recover(cut_after(&ftl, head), config(SchemeKind::None)).expect("recovers");
+    assert_ne!(filled(&ftl), Some(sb));
+    let pages = small_geometry().page(sb, 0)..small_geometry().page(SbId(sb.0 + 1), 0);
+    let reads = ftl.media().ops.iter().filter(|op| op.kind == OpKind::Read && pages.contains(&op.page));
+    // The head and the page after it are read as heads first, and behind the head, in its block, there is one page more.
+    assert_eq!(reads.count() as u32, 2 + small_geometry().dies() + 1);
+}
