@@ -1,45 +1,16 @@
 //! Damage to the files of a device in a folder, under the real firmware: it is refused with the file's name and a place, or
 //! pages read as media errors, or nothing is wrong. No page is ever older than what was flushed.
 
-use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::{Remap, SchemeKind};
-use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
-use remap_ssd_media::{ContentMode, Geometry, Page, Payload};
+mod kit;
+
+use kit::{remap, try_read, write};
+use remap_ssd_device::Device;
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_media::geometry::PAGE_BYTES;
 use std::path::{Path, PathBuf};
 
 const LPNS: u32 = 90;
 const FILES: [&str; 6] = ["contents", "state.0", "state.1", "journal.0", "journal.1", "device.toml"];
-
-fn config(scheme: SchemeKind) -> DeviceConfig {
-    let sizes = (20..60).flat_map(|superblocks| [4096, 16_384, 65_536].map(|log_bytes| (superblocks, log_bytes)));
-    let configs = sizes.map(|(superblocks, log_bytes)| {
-        let mut config = DeviceConfig::preset("fast21-32g").expect("a preset");
-        let shape = Shape { channels: 1, dies: 2, superblocks, pages_per_block: 8 };
-        config.geometry = Geometry::new(shape).expect("valid");
-        config.content = ContentMode::Bytes;
-        config.addressable = 1.0;
-        let firmware = &mut config.firmware;
-        (firmware.lpns, firmware.scheme, firmware.dedup) = (LPNS, scheme, false);
-        (firmware.log_bytes, firmware.segment_bytes, firmware.dealloc_slots) = (log_bytes, 128, 8);
-        config
-    });
-    configs.clone().find(|config| config.check().is_ok()).unwrap_or_else(|| panic!("{scheme} suits none of these"))
-}
-
-fn page(content: u64) -> [u8; PAGE_BYTES] {
-    let mut page = [0; PAGE_BYTES];
-    page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = content.to_le_bytes());
-    page
-}
-
-/// Content of a page, 0 for zeroes; none if it is a media error.
-fn read(device: &mut Device, lpn: u32) -> Option<u64> {
-    match device.read(0, lpn).1.ok()? {
-        Page::Zeroes => Some(0),
-        Page::Bytes(bytes) => Some(u64::from_le_bytes(*bytes.first_chunk().expect("a page has more than 8 bytes"))),
-        other => panic!("{other:?}"),
-    }
-}
 
 /// A folder whose device was written, remapped, trimmed and flushed, and then not closed.
 struct Rig {
@@ -51,21 +22,22 @@ struct Rig {
 impl Rig {
     fn new(scheme: SchemeKind) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let mut device = Device::create_in_folder(dir.path(), config(scheme), Some(64 << 10)).expect("room for it");
+        let config = kit::tiny(scheme, false, LPNS, 20);
+        let mut device = Device::create_in_folder(dir.path(), config, Some(64 << 10)).expect("room for it");
+
         let mut held = vec![0u64; LPNS as usize];
         for n in 0..600u64 {
             let lpn = (n * 7 % u64::from(LPNS)) as u32;
             if n % 5 == 3 {
                 let source = (lpn + 11) % (LPNS - 4);
                 let target = lpn.min(LPNS - 4);
-                let remap = Remap { target, source, len: 1, relocate: false, atomic: false };
-                device.remap(0, &remap).result.expect("there is room");
+                remap(&mut device, target, source).expect("there is room");
                 held[target as usize] = held[source as usize];
             } else if n % 40 == 7 {
                 device.deallocate(0, lpn, 1).result.expect("there is room");
                 held[lpn as usize] = 0;
             } else {
-                device.write(0, lpn, &Payload::Bytes(&page(n + 1))).result.expect("there is room");
+                write(&mut device, lpn, n + 1).expect("there is room");
                 held[lpn as usize] = n + 1;
             }
             if n % 50 == 0 {
@@ -74,6 +46,7 @@ impl Rig {
         }
         device.sync().expect("the disk works");
         drop(device);
+
         let mut rig = Self { dir, held, good: Vec::new() };
         rig.good = rig.files();
         rig
@@ -97,9 +70,9 @@ impl Rig {
     fn errors(&self, device: &mut Device, what: &str) -> Vec<u32> {
         let mut errors = Vec::new();
         for lpn in 0..LPNS {
-            match read(device, lpn) {
-                Some(content) => assert_eq!(content, self.held[lpn as usize], "{what}: LPN {lpn}"),
-                None => errors.push(lpn),
+            match try_read(device, lpn) {
+                Ok(content) => assert_eq!(content, self.held[lpn as usize], "{what}: LPN {lpn}"),
+                Err(_) => errors.push(lpn),
             }
         }
         errors
@@ -120,6 +93,7 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
         let rig = Rig::new(scheme);
         let state = 1 + newest(rig.dir.path());
         let (mut refused, mut errors) = ([0; FILES.len()], 0);
+
         for (file, name) in FILES.iter().enumerate() {
             let len = rig.good[file].len();
             let used = rig.good[file].iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
@@ -127,9 +101,11 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
             let step = if file == 0 { PAGE_BYTES } else { (used / 150).max(1) | 1 };
             // Metadata are shorter than their pages.
             let first = if file == 0 { 3 } else { step / 3 };
+
             for at in (first..used.max(step).min(len)).step_by(step) {
                 rig.flip(file, at);
                 let what = format!("{scheme}, {name}, byte {at}");
+
                 match Device::open_in_folder(rig.dir.path()) {
                     Ok((mut device, _)) => {
                         device.ftl().check().expect("consistent");
@@ -144,6 +120,7 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
                 rig.restore();
             }
         }
+
         assert!(refused[state] > 100 && refused[state + 2] > 100, "{scheme}: {refused:?} refused");
         // Pages of metadata that live.
         assert!(refused[0] > 5, "{scheme}: {refused:?} refused");
@@ -158,6 +135,7 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
     let check = Device::check_folder(dir).expect("a device");
     assert!(check.is_clean() && check.mapped > 50, "{check:?}");
     assert_eq!((check.without_checksum, check.given_up), (0, 0));
+
     // A page that is mapped, and the configuration.
     let mut found = None;
     for page in 0.. {
@@ -174,6 +152,7 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
     }
     let check = found.expect("some page is mapped once");
     assert!(check.damage[0].to_string().starts_with("contents, byte "), "{}", check.damage[0]);
+
     rig.flip(5, 20);
     let before = rig.files();
     let check = Device::check_folder(dir).expect("a device");
@@ -184,16 +163,19 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
         assert!(Device::repair_folder(dir).is_err() && before == rig.files());
         std::fs::write(rig.path(5), &rig.good[5]).expect("room for it");
     }
+
     let (check, kept) = Device::repair_folder(dir).expect("it can be repaired");
     let kept = kept.expect("copies are kept");
     assert!(kept.join("state.0").exists() && kept.join("device.toml").exists());
+
     let (mut device, _) = Device::open_in_folder(dir).expect("it opens");
     let errors = rig.errors(&mut device, "repaired");
     assert_eq!(errors.len(), check.damage.iter().filter(|damage| damage.file == "contents").count());
+
     // It is a media error until it is written again.
     for lpn in &errors {
-        device.write(0, *lpn, &Payload::Bytes(&page(5))).result.expect("there is room");
-        assert_eq!(read(&mut device, *lpn), Some(5));
+        write(&mut device, *lpn, 5).expect("there is room");
+        assert_eq!(try_read(&mut device, *lpn), Ok(5));
     }
     device.close().expect("the disk works");
     assert!(Device::check_folder(dir).expect("a device").is_clean());

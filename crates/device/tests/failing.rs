@@ -2,10 +2,13 @@
 //!
 //! The limit of files' sizes stands for the disk: it is the whole process's, so that the tests here take turns.
 
-use remap_ssd_device::{Device, DeviceConfig};
-use remap_ssd_ftl::{Refusal, Remap, SchemeKind};
-use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
-use remap_ssd_media::{After, BlockId, ContentMode, Geometry, Media, Oob, Page, Payload, Ppn, Purpose, Stored};
+mod kit;
+
+use kit::{files, remap, try_read};
+use remap_ssd_device::Device;
+use remap_ssd_ftl::{Refusal, SchemeKind};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{After, BlockId, Media, Oob, Ppn, Purpose, Stored};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -18,37 +21,6 @@ fn limit(bytes: Option<u64>) {
     // The signal that comes with it would end the process.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false))).expect("a signal");
     setrlimit(Resource::Fsize, Rlimit { current: bytes, maximum: None }).expect("a limit may be set");
-}
-
-fn page(content: u64) -> [u8; PAGE_BYTES] {
-    let mut page = [0; PAGE_BYTES];
-    page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = content.to_le_bytes());
-    page
-}
-
-/// Content of a page; an error if it cannot be read.
-fn read(device: &mut Device, lpn: u32) -> Result<u64, Refusal> {
-    Ok(match device.read(0, lpn).1? {
-        Page::Bytes(bytes) => u64::from_le_bytes(*bytes.first_chunk().expect("a page has more than 8 bytes")),
-        other => panic!("{other:?}"),
-    })
-}
-
-fn config() -> DeviceConfig {
-    let mut config = DeviceConfig::preset("fast21-32g").expect("a preset");
-    config.geometry =
-        Geometry::new(Shape { channels: 1, dies: 2, superblocks: 24, pages_per_block: 8 }).expect("valid");
-    config.content = ContentMode::Bytes;
-    config.addressable = 1.0;
-    let firmware = &mut config.firmware;
-    (firmware.lpns, firmware.scheme, firmware.dedup) = (LPNS, SchemeKind::RemapSsd, false);
-    (firmware.log_bytes, firmware.segment_bytes, firmware.dealloc_slots) = (4096, 128, 8);
-    config
-}
-
-fn files(dir: &Path) -> Vec<Vec<u8>> {
-    let names = ["contents", "state.0", "state.1", "journal.0", "journal.1"];
-    names.iter().map(|name| std::fs::read(dir.join(name)).expect("the file is there")).collect()
 }
 
 /// Erases all, and programs all.
@@ -67,12 +39,14 @@ fn scribble(media: &mut Media) {
 /// A device that was filled, overwritten and flushed, on a disk that takes no bytes from `limit_at` on of any file.
 fn keeps_what_was_flushed(dir: &Path, journal_bytes: Option<u64>, limit_at: impl FnOnce(u64) -> u64) {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut device = Device::create_in_folder(dir, config(), journal_bytes).expect("room for it");
+    let mut device = Device::create_in_folder(dir, kit::tiny(SchemeKind::RemapSsd, false, LPNS, 24), journal_bytes)
+        .expect("room for it");
     let mut held = vec![Vec::new(); LPNS as usize];
     let write = |device: &mut Device, held: &mut Vec<Vec<u64>>, lpn: u32, content: u64| {
         held[lpn as usize].push(content);
-        device.write(0, lpn, &Payload::Bytes(&page(content))).result
+        kit::write(device, lpn, content)
     };
+
     for lpn in 0..LPNS {
         write(&mut device, &mut held, lpn, u64::from(lpn) + 1000).expect("there is room");
     }
@@ -81,6 +55,8 @@ fn keeps_what_was_flushed(dir: &Path, journal_bytes: Option<u64>, limit_at: impl
     }
     device.sync().expect("the disk works");
     held.iter_mut().for_each(|held| *held = vec![*held.last().expect("written")]);
+
+    // The disk fails somewhere in the middle of what follows.
     let contents = u64::from(device.ftl().media().geometry().pages()) * PAGE_BYTES as u64;
     limit(Some(limit_at(contents)));
     let mut written = 0u32;
@@ -89,30 +65,32 @@ fn keeps_what_was_flushed(dir: &Path, journal_bytes: Option<u64>, limit_at: impl
         written += 1;
         assert!(written < 5000, "the disk never failed");
     }
+
     let then = files(dir);
     for n in 0..LPNS {
         assert_eq!(write(&mut device, &mut held, n, 200_000 + u64::from(n)), Err(Refusal::DiskFailed));
         held[n as usize].pop();
-        let remap = Remap { target: n, source: (n + 1) % LPNS, len: 1, relocate: false, atomic: false };
-        assert_eq!(device.remap(0, &remap).result, Err(Refusal::DiskFailed));
+        assert_eq!(remap(&mut device, n, (n + 1) % LPNS), Err(Refusal::DiskFailed));
         assert_eq!(device.deallocate(0, n, 1).result, Err(Refusal::DiskFailed));
         device.flush(0);
         device.idle(0, 1 << 40);
         assert!(device.sync().is_err());
         // What can be read is right: the new content, or the one before.
-        if let Ok(content) = read(&mut device, n) {
+        if let Ok(content) = try_read(&mut device, n) {
             assert!(held[n as usize].contains(&content), "LPN {n} reads {content} after the failure");
         }
     }
     assert!(then == files(dir), "files have changed after the first failure");
+
     // Even a firmware that went on would overwrite nothing.
     limit(None);
     device.untimed(|ftl| scribble(ftl.media_mut()));
     assert!(device.close().is_err());
     assert!(then == files(dir), "files have changed after the first failure");
+
     let (mut device, _) = Device::open_in_folder(dir).expect("it opens");
     for lpn in 0..LPNS {
-        let content = read(&mut device, lpn).expect("it was flushed");
+        let content = try_read(&mut device, lpn).expect("it was flushed");
         assert!(held[lpn as usize].contains(&content), "LPN {lpn} reads {content}, not of {:?}", held[lpn as usize]);
     }
 }

@@ -1,15 +1,11 @@
 //! Devices of real bytes in memory: garbage collection moves contents, not only mappings.
 
+mod kit;
+
+use kit::page;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::{EntrySize, Remap, SchemeKind};
-use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{PageView, Payload};
-
-fn page(content: u64) -> [u8; PAGE_BYTES] {
-    let mut page = [0; PAGE_BYTES];
-    page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = content.to_le_bytes());
-    page
-}
 
 /// Overwrites and remaps at random until everything has been collected several times; every page must be what it was.
 fn churn(mut device: Device, what: &str) {

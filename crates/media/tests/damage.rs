@@ -1,17 +1,16 @@
 //! Damage to the files of a device in a folder: found, named, and never taken for the end of what happened.
 
-use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
+mod kit;
+
+use kit::tiny;
+use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_media::{After, Geometry, Media, Oob, Page, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{After, Media, Oob, Page, Ppn, Purpose, SbId, Stored};
 use std::path::Path;
 use std::sync::Arc;
 
 const WORDS: usize = 100;
 const JOURNAL_BYTES: u64 = 16 << 10;
-
-fn geometry() -> Geometry {
-    Geometry::new(Shape { channels: 1, dies: 2, superblocks: 4, pages_per_block: 4 }).expect("valid")
-}
 
 fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
     let stored = match is_meta {
@@ -24,7 +23,7 @@ fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
 
 /// A device with a state, a journal of records of each kind behind it, and flushes among them and at the end.
 fn folder(dir: &Path) -> Media {
-    let mut media = Media::create_folder(dir, geometry(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
+    let mut media = Media::create_folder(dir, tiny(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
     for page in 0..8 {
         program(&mut media, page, page as u8 + 1, page % 3 == 0);
     }
@@ -38,7 +37,7 @@ fn folder(dir: &Path) -> Media {
     }
     media.clear(9, 2, After::NOTHING);
     let id = media.name_next();
-    media.erase(geometry().block(SbId(0), 1), id, After::NOTHING).expect("no fault is planted");
+    media.erase(tiny().block(SbId(0), 1), id, After::NOTHING).expect("no fault is planted");
     media.store_record(20, &[1, 2, 3, 4, 5], Purpose::Host, After::NOTHING);
     media.sync().expect("the disk works");
     media
@@ -139,7 +138,7 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
 #[test]
 fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut media = Media::create_folder(dir.path(), geometry(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
+    let mut media = Media::create_folder(dir.path(), tiny(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
     media.tidy().expect("the disk works");
     (0..20).for_each(|word| media.store(word, word as u64 + 1, Purpose::Host, After::NOTHING));
     program(&mut media, 0, 1, false);
@@ -159,7 +158,7 @@ fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
 /// Pages that read as they should, and pages that do not read.
 fn compare(found: &mut Media, expected: &mut Media) -> (u32, u32) {
     let (mut right, mut errors) = (0, 0);
-    let all: Vec<Ppn> = (0..geometry().pages()).map(Ppn).filter(|ppn| expected.is_programmed(*ppn)).collect();
+    let all: Vec<Ppn> = (0..tiny().pages()).map(Ppn).filter(|ppn| expected.is_programmed(*ppn)).collect();
     for ppn in all {
         let wanted = match expected.is_meta(ppn) {
             true => expected.read_meta(ppn, Purpose::Host).expect("readable").map(|(_, bytes)| bytes.to_vec()),
@@ -191,7 +190,7 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     let dir = tempfile::tempdir().expect("a folder");
     let mut expected = folder(dir.path());
     let image = expected.to_image();
-    let programmed: Vec<u32> = (0..geometry().pages()).filter(|ppn| expected.is_programmed(Ppn(*ppn))).collect();
+    let programmed: Vec<u32> = (0..tiny().pages()).filter(|ppn| expected.is_programmed(Ppn(*ppn))).collect();
     drop(expected);
     let path = dir.path().join("contents");
     let good = std::fs::read(&path).expect("the file is there");
@@ -213,17 +212,17 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     bytes[from as usize * PAGE_BYTES] ^= 1;
     std::fs::write(&path, &bytes).expect("room for it");
     let (mut found, _) = Media::open_folder(dir.path()).expect("the rest is whole");
-    let to = geometry().page(SbId(3), 0);
+    let to = tiny().page(SbId(3), 0);
     assert!(!found.is_programmed(to));
-    let slot = geometry().slot(to);
+    let slot = tiny().slot(to);
     found.copy(Ppn(from), slot, Oob::new(3, 3, 1), b"lost", Purpose::Gc, After::NOTHING).expect("no fault is planted");
     assert!(found.is_meta(to), "what took its place says that it is lost");
 }
 
 /// Makes files of version 1 of a folder whose journal is empty.
 fn as_version_1(dir: &Path) {
-    let pages = geometry().pages() as usize;
-    let blocks = geometry().blocks() as usize;
+    let pages = tiny().pages() as usize;
+    let blocks = tiny().blocks() as usize;
     for (index, name) in ["state.0", "state.1"].into_iter().enumerate() {
         let new = std::fs::read(dir.join(name)).expect("the file is there");
         let sums = 64 + blocks * 12 + pages * 12;
@@ -359,7 +358,7 @@ fn what_a_sparse_copy_left_out_is_reserved_when_it_is_opened() {
         }
     }
     let allocated = |name: &str| std::fs::metadata(dir.path().join(name)).expect("there").blocks() * 512;
-    let contents = u64::from(geometry().pages()) * PAGE_BYTES as u64;
+    let contents = u64::from(tiny().pages()) * PAGE_BYTES as u64;
     assert!(allocated("contents") < contents && allocated("journal.1") < JOURNAL_BYTES, "the copy is sparse");
     let (mut media, _) = Media::open_folder(dir.path()).expect("there is room");
     assert!(allocated("contents") >= contents && allocated("journal.1") >= JOURNAL_BYTES);

@@ -2,6 +2,9 @@
 
 #![allow(dead_code)]
 
+pub mod folder;
+pub mod numbers;
+
 use remap_ssd_media::geometry::{Shape, Slot};
 use remap_ssd_media::{
     After, BlockId, ContentMode, Geometry, Image, Media, MediaError, Oob, Outcome, Page, Ppn, Purpose, SbId, Stored,
