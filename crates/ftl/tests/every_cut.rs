@@ -5,46 +5,22 @@
 
 mod kit;
 
-use kit::{Random, content, device, fullest};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, Refusal, Remap, SchemeKind};
-use remap_ssd_media::geometry::Shape;
+use kit::script::{Command, Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log};
+use kit::{Random, content, device};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, Remap, SchemeKind};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 use std::ops::Range;
-
-type Contents = Vec<Option<u64>>;
-
-#[derive(Clone, Copy, Debug)]
-enum Command {
-    Write {
-        lpn: u32,
-        identity: u64,
-    },
-    WriteFor {
-        lpn: u32,
-        home: u32,
-        identity: u64,
-    },
-    /// One command that writes the same to several pages.
-    WriteMore {
-        lpn: u32,
-        len: u32,
-        identity: u64,
-    },
-    Remap(Remap),
-    Deallocate {
-        lpn: u32,
-        len: u32,
-    },
-}
 
 /// Dies, superblocks and pages per block. In the first, superblocks have five pages of data: collection within nearly every
 /// command.
 const SHAPES: [(u32, u32, u32); 5] = [(1, 48, 7), (2, 30, 6), (2, 24, 8), (1, 30, 12), (3, 20, 5)];
 
+/// Pages of a command, at most.
+const LEN_MAX: u32 = 24;
+
 /// A device with as many logical pages as the scheme can work with, and little NVRAM.
 fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -> (Geometry, Config) {
-    let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
-    let geometry = Geometry::new(Shape { channels: 1, dies, superblocks, pages_per_block }).expect("valid");
+    let geometry = geometry(SHAPES[variant % SHAPES.len()]);
     let config = Config {
         lpns: 40,
         scheme,
@@ -57,80 +33,8 @@ fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -
         gc_free: 0.0,
         ..Config::default()
     };
-    let works = |config: &Config| config.check(&geometry).is_ok();
-    let log = (1..200).map(|step| Config { log_bytes: 128 * step, ..config.clone() }).find(works);
-    let log = log.unwrap_or_else(|| panic!("{scheme} works on no such device"));
-    let config = Config { log_bytes: log.log_bytes + 128 * (variant as u64 + 2) % 768, ..config };
-    // Half of them may be homes of the other half.
-    let lpns = fullest(&geometry, &config).lpns & !1;
-    (geometry, Config { lpns, ..config })
-}
-
-fn draw(random: &mut Random, ftl: &Ftl, identity: u64) -> Command {
-    let config = ftl.config();
-    let lpns = config.lpns;
-    let below = |random: &mut Random, n: u32| random.below(u64::from(n)) as u32;
-    let (lpn, half) = (below(random, lpns), lpns / 2);
-    let len = (1 + below(random, 24)).min(lpns - lpn);
-    if config.scheme.uses_hints() {
-        // Pages of the upper half are written for homes in the lower, and go there.
-        let home = below(random, half);
-        let len = len.min(half - home);
-        return match below(random, 8) {
-            0..2 => Command::Remap(Remap { target: home, source: home + half, len, relocate: false, atomic: false }),
-            2..5 => Command::WriteFor { lpn: home + half, home, identity },
-            5 => Command::Deallocate { lpn, len: len.min(lpns - lpn) },
-            _ => Command::Write { lpn, identity },
-        };
-    }
-    match below(random, 8) {
-        0..3 => {
-            let target = below(random, lpns);
-            let len = len.min(lpns - target);
-            let atomic = config.entry == EntrySize::Bytes24 && random.below(4) > 0;
-            let len = if atomic { len.min(ftl.atomic_pages_max()) } else { len };
-            Command::Remap(Remap { target, source: lpn, len, relocate: random.below(3) == 0, atomic })
-        }
-        3 => Command::WriteMore { lpn, len, identity: if random.below(2) == 0 { identity } else { 7 } },
-        4 => Command::Deallocate { lpn, len },
-        _ => Command::Write { lpn, identity },
-    }
-}
-
-fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
-    match command {
-        Command::Write { lpn, identity } => ftl.write(lpn, &content(identity)),
-        Command::WriteFor { lpn, home, identity } => ftl.write_for(lpn, &content(identity), home),
-        Command::WriteMore { lpn, len, identity } => {
-            (lpn..lpn + len).try_for_each(|lpn| ftl.write_more(lpn, &content(identity)))?;
-            ftl.end_write();
-            Ok(())
-        }
-        Command::Remap(remap) => ftl.remap(&remap),
-        Command::Deallocate { lpn, len } => ftl.deallocate(lpn, len),
-    }
-}
-
-/// What a command makes of the pages: the oracle.
-fn model(command: Command, before: &Contents) -> Contents {
-    let mut after = before.clone();
-    match command {
-        Command::Write { lpn, identity } | Command::WriteFor { lpn, identity, .. } => {
-            after[lpn as usize] = Some(identity);
-        }
-        Command::WriteMore { lpn, len, identity } => {
-            after[lpn as usize..(lpn + len) as usize].fill(Some(identity));
-        }
-        Command::Remap(Remap { target, source, len, relocate, .. }) => {
-            let (target, source, len) = (target as usize, source as usize, len as usize);
-            if relocate && target != source {
-                after[source..source + len].fill(None);
-            }
-            after[target..target + len].copy_from_slice(&before[source..source + len]);
-        }
-        Command::Deallocate { lpn, len } => after[lpn as usize..(lpn + len) as usize].fill(None),
-    }
-    after
+    let config = with_log(&geometry, &config, 128 * (variant as u64 + 2) % 768);
+    (geometry, nearly_full(&geometry, &config, 0))
 }
 
 fn read_all(ftl: &mut Ftl) -> Result<Contents, String> {
@@ -199,17 +103,20 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
     ftl.media_mut().ops.clear();
     ftl.media_mut().attach_rail();
     let mut contents = read_all(&mut ftl)?;
+
     let mut cuts = 0;
     for number in 0..commands {
         let before = contents;
-        let command = draw(&mut random, &ftl, 10_000 + number);
+        let command = draw(&mut random, &ftl, 10_000 + number, LEN_MAX);
         let at = |what: String| format!("{}, seed {seed}, command {number} {command:?}: {what}", config.scheme);
         execute(&mut ftl, command).map_err(|refusal| at(refusal.to_string()))?;
         ftl.media_mut().ops.clear();
-        contents = model(command, &before);
+        contents = before.clone();
+        apply(command, &mut contents);
         if read_all(&mut ftl)? != contents {
             return Err(at("it does something else".into()));
         }
+
         let power_on = |media: Media| -> Result<Ftl, String> {
             let (mut ftl, _) = Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
             ftl.check()?;
@@ -217,6 +124,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
             judge(command, &before, &contents, &read)?;
             Ok(ftl)
         };
+
         let mut again = 0;
         cuts += each_cut(&ftl, |mut media| {
             if random.below(RECOVERY_CUT) > 0 {
@@ -228,6 +136,7 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         })
         .map_err(at)?;
         cuts += again;
+
         // Now and then one of the cuts is what happened.
         if random.below(4) == 0 {
             let pending = ftl.media().pending();
@@ -249,9 +158,8 @@ fn variants() -> usize {
 
 #[test]
 fn nothing_is_lost() {
-    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
     let mut cuts = 0;
-    for (scheme, entry) in durable.flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)]) {
+    for (scheme, entry) in durable_schemes() {
         for variant in 0..variants() {
             cuts += run(&tight(scheme, entry, Guards::ALL, variant), variant as u64 + 1, 120).unwrap();
         }

@@ -6,22 +6,23 @@
 
 mod kit;
 
-use kit::{Random, content, device, fullest};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, Refusal, Remap, SchemeKind, State, Stream};
-use remap_ssd_media::geometry::Shape;
+use kit::script::{Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log};
+use kit::{Random, content, device};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, SchemeKind, State, Stream};
 use remap_ssd_media::{Geometry, Image, Media, Oob, Outcome, Page, Ppn, SbId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an LPN holds; `GONE` is a content that was on a page when that page became unreadable.
-type Contents = Vec<Option<u64>>;
+/// Stands for a content that was on a page when that page became unreadable.
 const GONE: u64 = u64::MAX;
 
 /// Dies, superblocks, pages per block.
 const SHAPES: [(u32, u32, u32); 4] = [(2, 30, 6), (1, 44, 8), (3, 24, 6), (2, 26, 9)];
 
+/// Pages of a command, at most.
+const LEN_MAX: u32 = 6;
+
 fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -> (Geometry, Config) {
-    let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
-    let geometry = Geometry::new(Shape { channels: 1, dies, superblocks, pages_per_block }).expect("valid");
+    let geometry = geometry(SHAPES[variant % SHAPES.len()]);
     let config = Config {
         lpns: 40,
         scheme,
@@ -35,81 +36,14 @@ fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -
         gc_free: 0.0,
         ..Config::default()
     };
-    let works = |config: &Config| config.check(&geometry).is_ok();
-    let log = (1..200).map(|step| Config { log_bytes: 128 * step, ..config.clone() }).find(works);
-    let log = log.unwrap_or_else(|| panic!("{scheme} works on no such device"));
-    let config = Config { log_bytes: log.log_bytes + 128 * (variant as u64 + 2), ..config };
+    let config = with_log(&geometry, &config, 128 * (variant as u64 + 2));
     // Some blocks fail: a superblock fewer is left for what they held.
-    let lpns = (fullest(&geometry, &config).lpns - 2 * dies * pages_per_block) & !1;
-    (geometry, Config { lpns, ..config })
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Command {
-    Write { lpn: u32, identity: u64 },
-    WriteFor { lpn: u32, home: u32, identity: u64 },
-    Remap(Remap),
-    Deallocate { lpn: u32, len: u32 },
-}
-
-fn draw(random: &mut Random, ftl: &Ftl, identity: u64) -> Command {
-    let config = ftl.config();
-    let below = |random: &mut Random, n: u32| random.below(u64::from(n)) as u32;
-    let (lpns, half) = (config.lpns, config.lpns / 2);
-    let (lpn, len) = (below(random, lpns), 1 + below(random, 6));
-    if config.scheme.uses_hints() {
-        let home = below(random, half);
-        let len = len.min(half - home);
-        return match below(random, 8) {
-            0..3 => Command::Remap(Remap { target: home, source: home + half, len, relocate: false, atomic: false }),
-            3..6 => Command::WriteFor { lpn: home + half, home, identity },
-            6 => Command::Deallocate { lpn, len: len.min(lpns - lpn) },
-            _ => Command::Write { lpn, identity },
-        };
-    }
-    match below(random, 8) {
-        0..3 => {
-            let target = below(random, lpns);
-            let atomic = config.entry == EntrySize::Bytes24 && random.below(2) == 0;
-            let len = len.min(lpns - target).min(lpns - lpn);
-            let len = if atomic { len.min(ftl.atomic_pages_max()) } else { len };
-            Command::Remap(Remap { target, source: lpn, len, relocate: random.below(3) == 0, atomic })
-        }
-        3 => Command::Deallocate { lpn, len: len.min(lpns - lpn) },
-        _ => Command::Write { lpn, identity },
-    }
-}
-
-fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
-    match command {
-        Command::Write { lpn, identity } => ftl.write(lpn, &content(identity)),
-        Command::WriteFor { lpn, home, identity } => ftl.write_for(lpn, &content(identity), home),
-        Command::Remap(remap) => ftl.remap(&remap),
-        Command::Deallocate { lpn, len } => ftl.deallocate(lpn, len),
-    }
-}
-
-/// What a command makes of the pages.
-fn apply(command: Command, contents: &mut Contents) {
-    match command {
-        Command::Write { lpn, identity } | Command::WriteFor { lpn, identity, .. } => {
-            contents[lpn as usize] = Some(identity);
-        }
-        Command::Remap(Remap { target, source, len, relocate, .. }) => {
-            let (target, source, len) = (target as usize, source as usize, len as usize);
-            let moved = contents[source..source + len].to_vec();
-            if relocate && target != source {
-                contents[source..source + len].fill(None);
-            }
-            contents[target..target + len].copy_from_slice(&moved);
-        }
-        Command::Deallocate { lpn, len } => contents[lpn as usize..(lpn + len) as usize].fill(None),
-    }
+    (geometry, nearly_full(&geometry, &config, 2 * geometry.pages_per_superblock()))
 }
 
 fn work(ftl: &mut Ftl, contents: &mut Contents, random: &mut Random, commands: u64, from: u64) -> Result<(), String> {
     for number in 0..commands {
-        let command = draw(random, ftl, from + number);
+        let command = draw(random, ftl, from + number, LEN_MAX);
         execute(ftl, command).map_err(|refusal| format!("{command:?}: {refusal}"))?;
         ftl.media_mut().ops.clear();
         apply(command, contents);
@@ -228,9 +162,11 @@ impl Table {
             Fault::Page(_) => return (config.lpns..1 << 31).contains(&oob.lpn()).then_some("a bitmap"),
             Fault::Word(word) => word,
         };
+
         let aborted = self.geometry.superblocks() as usize * 3 + 1;
         let dealloc = aborted + 64;
         let scheme = (dealloc + 4 * config.dealloc_slots as usize).next_multiple_of(8);
+
         if word + 1 == aborted {
             return (config.entry == EntrySize::Bytes24).then_some("the slot of atomic commands");
         }
@@ -243,6 +179,7 @@ impl Table {
         if word < scheme {
             return ((word - dealloc) % 2 == 1).then_some("which LPNs were deallocated");
         }
+
         let (at, is_second) = (word - scheme, (word - scheme) % 2 == 1);
         let in_segment = at % (config.segment_bytes as usize / 8);
         match config.scheme {
@@ -325,6 +262,7 @@ fn judge(
             return Ok(());
         }
     };
+
     if unvouched {
         let found = look(&mut ftl, contents)?;
         tally.unvouched += 1;
@@ -339,6 +277,7 @@ fn judge(
             None => Ok(()),
         };
     }
+
     let errors = errors_of(&mut ftl, contents)?;
     tally.errors += errors.len() as u64;
     match fault {
@@ -350,6 +289,7 @@ fn judge(
         }
         _ => {}
     }
+
     if tally.faults.is_multiple_of(2) {
         ftl = cycle(ftl, contents, &errors)?;
     }
@@ -389,10 +329,12 @@ fn run(setup: &(Geometry, Config), seed: u64, stride: usize, tally: &mut Tally) 
         let (scheme, entry) = (table.config.scheme, table.config.entry);
         format!("{scheme}, {entry:?}, seed {seed}, {fault:?} {when}: {what}")
     };
+
     for fault in faults_of(&ftl, stride, seed as usize) {
         let mut media = copy_of(&image, &ftl);
         fault.plant(&mut media);
         fault.plant(ftl.media_mut());
+
         let left = without(&mut ftl, &contents);
         let unvouched = if let Fault::Page(page) = fault { is_unvouched(&ftl, page) } else { false };
         ftl.media_mut().plant(|planted| {
@@ -401,19 +343,23 @@ fn run(setup: &(Geometry, Config), seed: u64, stride: usize, tally: &mut Tally) 
         });
         judge((&table, tally), media, &left, fault, unvouched).map_err(|what| at("at power-on", fault, what))?;
     }
+
     for (nth, fault) in faults_of(&ftl, 2 * stride, seed as usize + 1).into_iter().enumerate() {
         let recovered = Ftl::recover(copy_of(&image, &ftl), table.config.clone());
         let mut fork = recovered.map_err(|error| at("not yet", fault, error.to_string()))?.0;
         fault.plant(fork.media_mut());
+
         let mut left = without(&mut fork, &contents);
         let mut random = Random(seed * 1_000 + nth as u64);
         work(&mut fork, &mut left, &mut random, [5, 40, 150][nth % 3], 100_000)
             .map_err(|what| at("while powered", fault, what))?;
+
         let gone = (0..).zip(&left).filter(|(_, is)| **is == Some(GONE)).map(|(lpn, _)| lpn).collect();
         let errors = errors_of(&mut fork, &left).map_err(|what| at("while powered", fault, what))?;
         if errors != gone {
             return Err(at("while powered", fault, format!("{errors:?} are media errors, and {gone:?} were there")));
         }
+
         let unvouched = match fault {
             Fault::Page(page) => fork.media().faults().read.contains(&page) && is_unvouched(&fork, page),
             Fault::Word(_) => false,
@@ -433,9 +379,8 @@ fn stride() -> usize {
 
 #[test]
 fn nothing_old_is_read() {
-    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
     let mut failures = Vec::new();
-    for (scheme, entry) in durable.flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)]) {
+    for (scheme, entry) in durable_schemes() {
         let mut tally = Tally::default();
         for variant in 0..SHAPES.len() {
             failures.extend(
@@ -453,17 +398,21 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
     let (ftl, contents) = aged(setup, seed, 300);
     let (image, config, mut cuts) = (ftl.media().to_image(), &setup.1, 0);
     let table = Table { geometry: setup.0, config: config.clone() };
+
     for word in (seed as usize % stride..ftl.media().nvram_words()).step_by(stride) {
         let mut media = copy_of(&image, &ftl);
         Fault::Word(word).plant(&mut media);
         media.attach_rail();
         let Ok((mut once, _)) = Ftl::recover(media, config.clone()) else { continue };
         let at = |what: String| format!("{}, seed {seed}, word {word}: {what}", config.scheme);
+
         let errors = errors_of(&mut once, &contents).map_err(at)?;
         let pending = once.media().pending();
         let prefixes = (0..pending).map(|landed| landed..pending);
+
         for absent in prefixes.chain((0..pending).map(|missing| missing..missing + 1)) {
             cuts += 1;
+
             let mut ops = 0..;
             let left = once.media().cut(|| match absent.contains(&ops.next().expect("without end")) {
                 true => Outcome::Absent,
@@ -474,6 +423,7 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
             if left.word(word) == image.word(word) {
                 Fault::Word(word).plant(&mut media);
             }
+
             let at = |what: String| at(format!("cut without {absent:?} of {pending}: {what}"));
             // Superblocks that recovery has opened may have the incarnation that an entry of nobody knows whom names.
             let mut again = match Ftl::recover(media, config.clone()) {
@@ -481,6 +431,7 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
                 Err(_) if table.refuses(image.nvram_words(), Fault::Word(word), Oob::default()).is_some() => continue,
                 Err(error) => return Err(at(error.to_string())),
             };
+
             let found = errors_of(&mut again, &contents).map_err(at)?;
             // A page that collection has copied meanwhile is one more that a home may have come to.
             if !found.is_subset(&errors) && !config.scheme.uses_hints() {
@@ -494,9 +445,8 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
 
 #[test]
 fn a_cut_while_damage_is_mended_loses_nothing() {
-    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
     let mut failures = Vec::new();
-    for (scheme, entry) in durable.flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)]) {
+    for (scheme, entry) in durable_schemes() {
         for variant in 0..SHAPES.len() {
             match run_cut(&tight(scheme, entry, Guards::ALL, variant), variant as u64 + 1, 12 * stride()) {
                 Ok(cuts) => println!("{scheme}, {entry:?}: {cuts} cuts"),

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod script;
+
 use remap_ssd_ftl::{Config, Ftl, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry, Media, Payload};

@@ -1,0 +1,126 @@
+//! Scripts of random commands on tiny devices, and what the commands make of the pages.
+
+use super::{Random, content, fullest};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
+use remap_ssd_media::Geometry;
+use remap_ssd_media::geometry::Shape;
+
+/// What each LPN holds.
+pub type Contents = Vec<Option<u64>>;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Command {
+    Write {
+        lpn: u32,
+        identity: u64,
+    },
+    WriteFor {
+        lpn: u32,
+        home: u32,
+        identity: u64,
+    },
+    /// One command that writes the same to several pages.
+    WriteMore {
+        lpn: u32,
+        len: u32,
+        identity: u64,
+    },
+    Remap(Remap),
+    Deallocate {
+        lpn: u32,
+        len: u32,
+    },
+}
+
+/// A small geometry: dies, superblocks, pages per block.
+pub fn geometry((dies, superblocks, pages_per_block): (u32, u32, u32)) -> Geometry {
+    Geometry::new(Shape { channels: 1, dies, superblocks, pages_per_block }).expect("valid")
+}
+
+/// The same with as little NVRAM as the scheme works with, and so much more.
+pub fn with_log(geometry: &Geometry, config: &Config, more: u64) -> Config {
+    let sizes = (1..200).map(|step| Config { log_bytes: 128 * step, ..config.clone() });
+    let least = sizes.into_iter().find(|config| config.check(geometry).is_ok());
+    let least = least.unwrap_or_else(|| panic!("{} works on no such device", config.scheme));
+    Config { log_bytes: least.log_bytes + more, ..least }
+}
+
+/// The same with as many logical pages as work, without `spared`. Half of them may be homes of the other half.
+pub fn nearly_full(geometry: &Geometry, config: &Config, spared: u32) -> Config {
+    Config { lpns: (fullest(geometry, config).lpns - spared) & !1, ..config.clone() }
+}
+
+/// Every scheme that keeps its promise in a power cut, with both sizes of entries.
+pub fn durable_schemes() -> impl Iterator<Item = (SchemeKind, EntrySize)> {
+    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
+    durable.flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)])
+}
+
+/// A command that the device should accept, over `len_max` pages at most. `identity` is a content that is new.
+pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Command {
+    let config = ftl.config();
+    let lpns = config.lpns;
+    let below = |random: &mut Random, n: u32| random.below(u64::from(n)) as u32;
+    let (lpn, half) = (below(random, lpns), lpns / 2);
+    let len = (1 + below(random, len_max)).min(lpns - lpn);
+
+    if config.scheme.uses_hints() {
+        // Pages of the upper half are written for homes in the lower, and go there.
+        let home = below(random, half);
+        let len = len.min(half - home);
+        return match below(random, 8) {
+            0..2 => Command::Remap(Remap { target: home, source: home + half, len, relocate: false, atomic: false }),
+            2..5 => Command::WriteFor { lpn: home + half, home, identity },
+            5 => Command::Deallocate { lpn, len: len.min(lpns - lpn) },
+            _ => Command::Write { lpn, identity },
+        };
+    }
+
+    match below(random, 8) {
+        0..3 => {
+            let target = below(random, lpns);
+            let len = len.min(lpns - target);
+            let atomic = config.entry == EntrySize::Bytes24 && random.below(4) > 0;
+            let len = if atomic { len.min(ftl.atomic_pages_max()) } else { len };
+            Command::Remap(Remap { target, source: lpn, len, relocate: random.below(3) == 0, atomic })
+        }
+        3 => Command::WriteMore { lpn, len, identity: if random.below(2) == 0 { identity } else { 7 } },
+        4 => Command::Deallocate { lpn, len },
+        _ => Command::Write { lpn, identity },
+    }
+}
+
+pub fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
+    match command {
+        Command::Write { lpn, identity } => ftl.write(lpn, &content(identity)),
+        Command::WriteFor { lpn, home, identity } => ftl.write_for(lpn, &content(identity), home),
+        Command::WriteMore { lpn, len, identity } => {
+            (lpn..lpn + len).try_for_each(|lpn| ftl.write_more(lpn, &content(identity)))?;
+            ftl.end_write();
+            Ok(())
+        }
+        Command::Remap(remap) => ftl.remap(&remap),
+        Command::Deallocate { lpn, len } => ftl.deallocate(lpn, len),
+    }
+}
+
+/// What a command makes of the pages: the oracle.
+pub fn apply(command: Command, contents: &mut Contents) {
+    match command {
+        Command::Write { lpn, identity } | Command::WriteFor { lpn, identity, .. } => {
+            contents[lpn as usize] = Some(identity);
+        }
+        Command::WriteMore { lpn, len, identity } => {
+            contents[lpn as usize..(lpn + len) as usize].fill(Some(identity));
+        }
+        Command::Remap(Remap { target, source, len, relocate, .. }) => {
+            let (target, source, len) = (target as usize, source as usize, len as usize);
+            let moved = contents[source..source + len].to_vec();
+            if relocate && target != source {
+                contents[source..source + len].fill(None);
+            }
+            contents[target..target + len].copy_from_slice(&moved);
+        }
+        Command::Deallocate { lpn, len } => contents[lpn as usize..(lpn + len) as usize].fill(None),
+    }
+}
