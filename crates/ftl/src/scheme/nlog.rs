@@ -67,6 +67,14 @@ pub(super) struct NLog {
     damaged: Vec<usize>,
 }
 
+/// What recovery finds of the log.
+struct FoundUnits {
+    /// Sequence numbers and units.
+    used: Vec<(u64, usize)>,
+    /// A unit with entries whose head cannot be read: one at most.
+    headless: Option<usize>,
+}
+
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let least = UNITS_MIN * 3 * SLOT_WORDS * 8;
     if config.log_bytes < least as u64 {
@@ -278,11 +286,13 @@ impl NLog {
                 }
             }
         }
+
         kept.iter().flatten().for_each(|entry| core.map.mark_remapped(entry.lpn()));
         let found: u64 = kept.iter().map(|unit| unit.len() as u64).sum();
         if found < core.blocks.remapped_total() {
             self.store_unread(core, &kept);
         }
+
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
         for (range, entries) in old.iter().zip(kept) {
             for entry in entries.into_iter().rev() {
@@ -352,6 +362,71 @@ impl NLog {
         let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
         let clear = core.media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
         self.free.push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
+    }
+
+    /// Finds out which units are in use, and queues the others as free.
+    fn find_units(&mut self, core: &mut Core) -> Result<FoundUnits, RecoveryError> {
+        let (mut used, mut headless) = (Vec::new(), None);
+        self.free.clear();
+        for unit in 0..self.total_units {
+            let at = self.word(unit);
+            let len = (self.slots + 1) * SLOT_WORDS;
+            match core.media.load(at).map(UnitHead::from_bits) {
+                Ok(head) if head.sequence() >= SEQUENCE_END => {
+                    return Err(RecoveryError::Foreign("a unit of the log has a number that none reaches".into()));
+                }
+                Ok(head) if head.torn() => {
+                    used.push((head.sequence(), unit));
+                    continue;
+                }
+                // Entries come after the head: without any, nothing hangs on it.
+                Err(_) if (at + 1..at + len).any(|word| core.media.load(word) != Ok(0)) => {
+                    // The order of two such units is not known, and of two entries the later one counts.
+                    if headless.replace(unit).is_some() {
+                        return Err(RecoveryError::NvramDamaged { word: at });
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+
+            let zero = (at..at + len).all(|word| core.media.load(word) == Ok(0));
+            let clear = if zero { ClearId::default() } else { core.media.clear(at, len, After::NOTHING) };
+            self.free.push_back((unit, clear));
+        }
+        Ok(FoundUnits { used, headless })
+    }
+
+    /// Tells the entries of one unit. `used` is left as the newest unit needs it.
+    fn replay_unit(&mut self, core: &mut Core, witnesses: &mut Witnesses, unit: usize) -> Result<(), RecoveryError> {
+        self.used = 0;
+        for slot in 0..self.slots {
+            let at = self.word(unit) + (slot + 1) * SLOT_WORDS;
+            let words = [core.media.load(at), core.media.load(at + 1)];
+            if words == [Ok(0), Ok(0)] {
+                continue;
+            }
+
+            self.used = slot + 1;
+            let [Ok(first), Ok(second)] = words else {
+                self.damaged.push(at);
+                LogEntry::doubt(core, witnesses, words).map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
+                continue;
+            };
+
+            let entry = LogEntry::from_words([first, second]);
+            let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
+            if intact && entry.is_current(core) {
+                let ppn = Ppn(entry.ppn());
+                if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
+                    witnesses.zero(at..at + SLOT_WORDS);
+                    continue;
+                }
+                let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
+                self.index.push_unchecked(core, &remapping);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -432,65 +507,19 @@ impl RemapScheme for NLog {
         let bytes = self.total_units * (self.slots + 1) * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
         core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
-        let (mut found, mut headless) = (Vec::new(), None);
-        self.free.clear();
-        for unit in 0..self.total_units {
-            let at = self.word(unit);
-            let len = (self.slots + 1) * SLOT_WORDS;
-            match core.media.load(at).map(UnitHead::from_bits) {
-                Ok(head) if head.sequence() >= SEQUENCE_END => {
-                    return Err(RecoveryError::Foreign("a unit of the log has a number that none reaches".into()));
-                }
-                Ok(head) if head.torn() => {
-                    found.push((head.sequence(), unit));
-                    continue;
-                }
-                // Entries come after the head: without any, nothing hangs on it.
-                Err(_) if (at + 1..at + len).any(|word| core.media.load(word) != Ok(0)) => {
-                    headless = Some(unit);
-                    continue;
-                }
-                _ => {}
-            }
-            let zero = (at..at + len).all(|word| core.media.load(word) == Ok(0));
-            let clear = if zero { ClearId::default() } else { core.media.clear(at, len, After::NOTHING) };
-            self.free.push_back((unit, clear));
-        }
-        found.sort_unstable();
+
+        let FoundUnits { mut used, headless } = self.find_units(core)?;
+        used.sort_unstable();
         if let Some(unit) = headless {
-            let sequence = self.sequence_of(core, unit, &found);
+            let sequence = self.sequence_of(core, unit, &used);
             self.heads.push((unit, sequence));
-            found.push((sequence, unit));
-            found.sort_unstable();
+            used.push((sequence, unit));
+            used.sort_unstable();
         }
-        self.sequence = found.last().map_or(1, |(sequence, _)| sequence + 1);
-        for (_, unit) in found {
-            self.used = 0;
-            for slot in 0..self.slots {
-                let at = self.word(unit) + (slot + 1) * SLOT_WORDS;
-                let words = [core.media.load(at), core.media.load(at + 1)];
-                if words == [Ok(0), Ok(0)] {
-                    continue;
-                }
-                self.used = slot + 1;
-                let [Ok(first), Ok(second)] = words else {
-                    self.damaged.push(at);
-                    LogEntry::doubt(core, witnesses, words)
-                        .map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
-                    continue;
-                };
-                let entry = LogEntry::from_words([first, second]);
-                let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
-                if intact && entry.is_current(core) {
-                    let ppn = Ppn(entry.ppn());
-                    if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
-                        witnesses.zero(at..at + SLOT_WORDS);
-                        continue;
-                    }
-                    let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
-                    self.index.push_unchecked(core, &remapping);
-                }
-            }
+
+        self.sequence = used.last().map_or(1, |(sequence, _)| sequence + 1);
+        for (_, unit) in used {
+            self.replay_unit(core, witnesses, unit)?;
             self.units.push_back(unit);
         }
         Ok(())
