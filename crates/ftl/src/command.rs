@@ -292,12 +292,14 @@ impl Ftl {
         if command.atomic && !atomic::is_free(&self.core) {
             return Err(Refusal::AtomicUnavailable);
         }
+
         self.core.stats.host_writes += u64::from(len);
         if target == source || len == 0 {
             self.core.stats.no_effect += u64::from(len);
             self.core.media.ack_after(After::ALL);
             return Ok(());
         }
+
         if command.atomic {
             return self.remap_atomic(command);
         }
@@ -310,6 +312,7 @@ impl Ftl {
             self.may_change()?;
             self.make_dealloc_room(2 * count as usize)?;
             self.make_page_room()?;
+
             let mut losses = Losses::default();
             let result = (done..done + count).try_for_each(|step| {
                 let index = if ascending { step } else { len - 1 - step };
@@ -416,12 +419,14 @@ impl Ftl {
         self.make_dealloc_room(2 * command.len as usize)?;
         self.make_page_room()?;
         self.scheme.prepare(&mut self.core, command.len);
+
         let wsn = self.core.tick();
         // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit.
         // Cut before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3.
         // A failure, too, is before 3: what each target had is still there, and gets it back.
         self.paused = true;
         atomic::begin(&mut self.core, wsn);
+
         let mut losses = Losses::default();
         let mut before = Vec::with_capacity(command.len as usize);
         let ascending = command.target < command.source;
@@ -430,6 +435,7 @@ impl Ftl {
             before.push((command.target + index, self.core.map.get(command.target + index)));
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
+
         if result.is_ok() {
             self.issue_and_lose(losses, Some(wsn));
             atomic::commit(&mut self.core);

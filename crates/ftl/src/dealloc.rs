@@ -139,6 +139,7 @@ impl DeallocLog {
     pub fn read_back(&mut self, core: &mut Core) -> Records {
         let mut found = Records::default();
         let mut used = [0; 2];
+
         for (half, used) in used.iter_mut().enumerate() {
             // Numbers ascend within a half.
             let mut newest = 0;
@@ -163,6 +164,7 @@ impl DeallocLog {
                 if is_torn && torn_bits || what.is_ok_and(|what| !fits(&what)) {
                     continue;
                 }
+
                 match (when, what) {
                     (Ok(when), Ok(what)) => {
                         newest = when.wsn();
@@ -177,6 +179,7 @@ impl DeallocLog {
                 }
             }
         }
+
         // Both halves hold records if a cut came during a flush: then the flush is done again.
         self.half = usize::from(used[1] > used[0]);
         self.used = used[self.half];

@@ -45,6 +45,7 @@ impl Ftl {
     pub(crate) fn assemble(media: Media, config: Config) -> Result<Self, ConfigError> {
         let geometry = media.geometry();
         config.check(&geometry)?;
+
         let words = config.nvram_words(&geometry);
         if media.nvram_words() != words {
             let have = media.nvram_words();
@@ -52,6 +53,7 @@ impl Ftl {
                 "this configuration needs {words} words of NVRAM and the media has {have}"
             )));
         }
+
         let scheme = crate::scheme::build(&config, &geometry);
         let dedup = (config.dedup && scheme.remaps() && !config.scheme.uses_hints())
             .then(|| {
@@ -59,6 +61,7 @@ impl Ftl {
                 Dedup::new(geometry.pages(), media.mode(), is_exact, config.count_max.into())
             })
             .flatten();
+
         Ok(Self {
             gc_start: config.gc_start(&geometry),
             reserve: config.reserve(&geometry),
@@ -84,6 +87,7 @@ impl Ftl {
         let mut ftl = Self::assemble(media, config)?;
         ftl.files.format(&mut ftl.core);
         crate::atomic::format(&mut ftl.core);
+
         let core = &mut ftl.core;
         for index in 0..core.geometry.superblocks() {
             let sb = SbId(index);
@@ -102,6 +106,7 @@ impl Ftl {
             };
             core.blocks.set(sb, found);
         }
+
         core.media.fence();
         Ok(ftl)
     }

@@ -116,14 +116,18 @@ impl Ftl {
         let mut ftl = Self::assemble(media, config)?;
         let mut witnesses = Witnesses::new(&ftl.core);
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
+
         ftl.read_lives(&mut witnesses)?;
         let aborted = atomic::read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
         witnesses.aborted(aborted);
+
         ftl.read_heads(&mut witnesses)?;
         let open = ftl.read_pages(&mut witnesses);
         let bitmaps_lost = ftl.read_bitmaps(&mut witnesses);
         let unknown = ftl.read_deallocations(&mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
+
+        // Only now is it known which LPNs what cannot be read may concern.
         witnesses.settle_doubts(&mut ftl.core);
         if let Some(lost) = bitmaps_lost.iter().find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn)) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
@@ -131,6 +135,7 @@ impl Ftl {
         if let Some((word, _)) = unknown.iter().find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core, *wsn)) {
             return Err(RecoveryError::NvramDamaged { word: *word });
         }
+
         let found = ftl.files.read_back(&mut ftl.core);
         if witnesses.newest() >= WSN_END {
             return Err(RecoveryError::Foreign("a sequence number has more than 42 bits".into()));
@@ -146,11 +151,13 @@ impl Ftl {
         for chunk in 0..core.config.chunks() {
             let Some(mapping) = core.map.get(core.config.lpns + chunk) else { continue };
             witnesses.report.bitmap_pages += 1;
+
             let page = core.media.read_meta(mapping.ppn, Purpose::Meta).ok().flatten();
             let Some((oob, bits)) = page.filter(|(_, bits)| &bits[..] != LOST) else {
                 lost.push(LostBitmap { chunk, wsn: core.media.oob(mapping.ppn).wsn(), page: mapping.ppn });
                 continue;
             };
+
             let first = chunk * crate::config::CHUNK_LPNS;
             for (byte, bits) in bits.iter().enumerate() {
                 let mut bits = *bits;
@@ -221,23 +228,30 @@ impl Ftl {
             aborted_words,
             ..
         } = witnesses;
+
         self.resume_streams(&open);
         self.heal_lives(&damaged_lives);
+
         lost.sort_unstable();
         lost.dedup();
         lost.retain(|lpn| *lpn < self.core.config.lpns);
         report.lost = lost.len() as u64;
+
         // A record that is made now would be newer than the page that says that the LPN is in doubt.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
+
         // 1. pages that say which LPNs are in doubt  2. whatever takes the damaged words' place, after everything. Cut
         // between: the words are still damaged, and recovery finds the same doubt, or the page, which is newer.
         let rest = self.mark_lost(&lost, true).map_err(|_| RecoveryError::NoSpace)?;
+
         self.files.repair(&mut self.core, files);
         atomic::resume(&mut self.core, aborted_seen, &aborted_words);
         report.aborted = self.core.aborted.len() as u64;
+
         self.paused = true;
         self.keep_relocated(relocated).map_err(|_| RecoveryError::NoSpace)?;
         self.paused = false;
+
         if !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }

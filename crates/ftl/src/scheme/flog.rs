@@ -347,6 +347,7 @@ impl RemapScheme for FLog {
             .map(|(id, sb)| (sb.opened, id))
             .collect();
         logs.sort_unstable();
+
         for (_, sb) in logs {
             self.superblocks.push(sb);
             let found = log_pages::read(core, sb, &mut witnesses.report.log_pages);
@@ -364,6 +365,7 @@ impl RemapScheme for FLog {
                 }
             }
         }
+
         let mut saved: Vec<[u64; 2]> = Vec::new();
         for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
             let words = [core.media.load(word), core.media.load(word + 1)];
@@ -375,6 +377,7 @@ impl RemapScheme for FLog {
                 saved.push([first, second]);
             }
         }
+
         saved.retain(|words| self.tell(core, witnesses, *words));
         self.saved = saved.concat();
         Ok(())

@@ -301,16 +301,19 @@ impl RemapScheme for LocalFlash {
                 self.stale.push(slot);
                 continue;
             };
+
             if first | second == 0 {
                 self.free.push_back((slot, ClearId::default()));
                 continue;
             }
+
             let entry = LogEntry::from_words([first, second]);
             let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
             if !intact || !entry.is_current(core) {
                 self.stale.push(slot);
                 continue;
             }
+
             let ppn = Ppn(entry.ppn());
             let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
             if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
@@ -320,6 +323,7 @@ impl RemapScheme for LocalFlash {
             let entry = RmmEntry::of(&remapping, core.geometry.offset(ppn));
             self.cached[core.geometry.superblock(ppn).0 as usize].push(Cached { slot, entry });
         }
+
         self.cached.iter_mut().for_each(|cached| cached.sort_by_key(|cached| cached.entry.wsn()));
         self.counts = self.cached.iter().map(|cached| cached.len() as u32).collect();
         Ok(())

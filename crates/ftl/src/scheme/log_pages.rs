@@ -48,6 +48,7 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
     if offset == 0 || core.media.next_row(geometry.block(sb, die)) != geometry.row_of_offset(offset) {
         return; // A block failed after its place was chosen: the superblock stays without.
     }
+
     let incarnation = core.blocks.get(sb).life.incarnation();
     let (mut sum, mut count) = (vec![0; PAGE_BYTES], 0);
     for page in (0..geometry.pages_per_superblock()).map(|offset| geometry.page(sb, offset)) {
@@ -59,6 +60,7 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
             count += 1;
         }
     }
+
     if count == 0 {
         return;
     }
@@ -80,11 +82,13 @@ pub(super) fn read(core: &mut Core, sb: SbId, log_pages: &mut u64) -> LogPages {
     let present = core.blocks.get(sb).life.incarnation() & 63;
     let head = core.blocks.get(sb).head;
     let (mut found, mut parity, mut unreadable) = (LogPages::default(), None, None);
+
     for offset in 0..core.geometry.pages_per_superblock() {
         let page = core.geometry.page(sb, offset);
         if !core.media.is_programmed(page) {
             continue;
         }
+
         *log_pages += 1;
         match core.media.read_meta(page, Purpose::Meta) {
             Ok(Some((oob, bytes))) => {

@@ -354,10 +354,12 @@ impl RemapScheme for Pebble {
             let first = self.slots + index as usize * len;
             let at = self.head_word(sb);
             core.media.charge(OpKind::NvRead, 8 * (len as u32 + 1), Purpose::Meta, After::NOTHING);
+
             let Ok(head) = core.media.load(at).map(RoomHead::from_bits) else {
                 self.doubt_room(core, witnesses, sb);
                 continue;
             };
+
             let present = head.incarnation() == core.blocks.get(sb).life.incarnation();
             let counts = head.valid() && (present || !core.config.guards.has(Guard::StaleSegments));
             if !counts || !witnesses.is_live(sb) {
@@ -366,6 +368,7 @@ impl RemapScheme for Pebble {
                 }
                 continue;
             }
+
             witnesses.saw(head.base());
             let mut taken = 0;
             for at in first..first + len {

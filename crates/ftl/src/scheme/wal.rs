@@ -299,10 +299,12 @@ impl RemapScheme for Wal {
         let bytes = self.records.len() * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
         core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+
         let mut hinted = std::mem::take(&mut witnesses.hinted);
         hinted.sort_unstable();
         self.free.clear();
         let (mut torn, mut damaged) = (Vec::new(), Vec::new());
+
         for slot in 0..self.records.len() as u32 {
             let at = self.word(slot);
             let words = [core.media.load(at), core.media.load(at + 1)];
@@ -314,10 +316,12 @@ impl RemapScheme for Wal {
                 }
                 continue;
             };
+
             if first | second == 0 {
                 self.free.push_back((slot, ClearId::default()));
                 continue;
             }
+
             let commit = Commit::from_words([first, second]);
             let in_range = |from: u32| u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns);
             let intact = commit.is_intact() || !core.config.guards.has(Guard::TornBits);
@@ -326,6 +330,7 @@ impl RemapScheme for Wal {
                 torn.push(slot);
                 continue;
             }
+
             for (home, lpn) in commit.pairs() {
                 if let Some(ppn) = page_meant(core, &hinted, home, lpn, commit.wsn()) {
                     witnesses.remap(core, home, ppn, commit.wsn(), None);
@@ -334,6 +339,7 @@ impl RemapScheme for Wal {
             witnesses.saw(commit.wsn());
             self.records[slot as usize] = Some(Record { commit, places: 0 });
         }
+
         self.release(core, torn);
         for [first, second] in damaged {
             let first = first.map(|first| Commit::from_words([first, 0]));

@@ -38,20 +38,24 @@ impl Superblocks {
     pub fn erase(&mut self, media: &mut Media, sb: SbId, wsn: &mut u64) {
         assert_eq!(self.owners(sb).live, 0, "a superblock with live pages must not be erased");
         next_number(wsn);
+
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
         // One that has reached the limit is retired by this erase, or by the next if a cut comes in between.
         let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
         entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
+
         let failing = std::mem::take(&mut entry.failing);
         entry.bad |= failing;
         let (life, mut bad) = (entry.life, entry.bad);
+
         let waits = self.guards.has(Guard::EraseWaits);
         let dead_first = self.guards.has(Guard::DeadBeforeErase);
         if dead_first {
             LifeRecord::store_life(media, sb, life, if waits { After::ALL } else { After::NOTHING });
         }
+
         // Recovery looks for a head in good blocks only: a block may be called bad only once the head in it is dead.
         media.fence();
         if failing != 0 {
@@ -59,12 +63,14 @@ impl Superblocks {
             media.fence();
             LifeRecord::store_failing(media, sb, 0);
         }
+
         let after = match (waits, dead_first) {
             (true, true) => After::FENCE,
             (true, false) => After::ALL,
             (false, _) => After::NOTHING,
         };
         let id = media.name_next();
+
         // A block that has reached its limit is a bad one from now on, as if this erase had failed.
         // That happens to a log's, and where recovery found half a superblock: GC leaves the others as they are.
         let worn_out = self.is_worn_out(incarnation);
@@ -74,12 +80,14 @@ impl Superblocks {
                 self.get_mut(sb).bad |= 1 << die;
             }
         }
+
         if self.get(sb).bad != bad {
             bad = self.get(sb).bad;
             LifeRecord::store_bad(media, sb, bad);
         }
         let life = life.with_clean(true);
         LifeRecord::store_life(media, sb, life, After::clear(id).and(After::FENCE));
+
         let was_free = self.get(sb).state == State::Free;
         let capacity = self.capacity(bad);
         let entry = self.get_mut(sb);

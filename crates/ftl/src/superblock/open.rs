@@ -119,6 +119,7 @@ impl Superblocks {
         let incarnation = self.get(sb).life.incarnation();
         let entry = self.get_mut(sb);
         (entry.stream, entry.opened) = (stream, *wsn);
+
         let head = Head {
             magic: Head::MAGIC,
             superblock: sb.0,
@@ -129,6 +130,7 @@ impl Superblocks {
             padding: [0; 7],
         };
         let oob = Oob::new(Oob::HEAD, *wsn, incarnation);
+
         // The head need not wait for the erases: in each block the erase comes before the programs, and a page that
         // an absent erase left behind carries the number of the incarnation before.
         // 1. erases that keep the reserve free  2. the head. Cut before 2: this one is free itself.
@@ -137,11 +139,13 @@ impl Superblocks {
         if self.skipped(sb) != 0 {
             after = after.and(After::FENCE);
         }
+
         while let Some(offset) = self.head_offset(sb, self.skipped(sb)) {
             let usable = self.capacity(self.skipped(sb)) > 0;
             if !usable {
                 return None;
             }
+
             self.meta_programs += 1;
             let page = self.geometry.page(sb, offset);
             let stored = Stored::Meta(head.as_bytes().into());

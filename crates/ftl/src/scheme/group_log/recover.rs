@@ -46,6 +46,7 @@ impl GroupLog {
         let logs = core.blocks.iter().filter(|(_, sb)| is_log(sb.stream, sb.state));
         let mut logs: Vec<(u64, SbId)> = logs.map(|(id, sb)| (sb.opened, id)).collect();
         logs.sort_unstable();
+
         let mut found: Vec<Vec<Found>> = Vec::new();
         found.resize_with(self.groups.len(), Vec::new);
         for (_, sb) in logs {
@@ -56,6 +57,7 @@ impl GroupLog {
             }
             pages.pages.into_iter().for_each(|at| find(core, witnesses, at, &mut found));
         }
+
         for (index, mut pages) in found.into_iter().enumerate() {
             let sb = SbId(index as u32);
             let base = pages.iter().map(|at| at.base).max().unwrap_or(0);
@@ -94,6 +96,7 @@ impl GroupLog {
         let mut live = 0;
         for (index, group) in self.groups.iter().enumerate() {
             let sb = SbId(index as u32);
+
             let mut all = Vec::new();
             let readable = self.read(core, sb, &mut all);
             if !readable {
@@ -102,14 +105,17 @@ impl GroupLog {
                     return Err(format!("a page of {sb:?}'s entries cannot be read"));
                 }
             }
+
             let known = known(sb).into_iter();
             entries.push(all.iter().map(|entry| (entry.target(), entry.offset())).chain(known).collect());
             live += group.pages.len();
         }
+
         let in_logs: usize = self.logs.values().map(|log| log.live).sum();
         if live != self.live || live != in_logs {
             return Err(format!("{live} pages in groups, {in_logs} in the log's superblocks, {} counted", self.live));
         }
+
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
             let sb = core.geometry.superblock(mapping.ppn);

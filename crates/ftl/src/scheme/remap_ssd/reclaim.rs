@@ -270,9 +270,11 @@ impl RemapSsd {
                 Err(_) => damaged = Some(index),
             }
         }
+
         let entry = RmmEntry::from_words(words[0], words[1]);
         let offset_is_sane = entry.offset() < core.geometry.pages_per_superblock();
         let ppn = core.geometry.page(sb, if offset_is_sane { entry.offset() } else { 0 });
+
         if let Some(index) = damaged {
             self.damaged.push(at);
             let counts = offset_is_sane && witnesses.counts(core, ppn, entry.wsn());

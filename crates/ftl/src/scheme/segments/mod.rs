@@ -285,9 +285,11 @@ impl Segments {
         let bytes = self.capacity_bytes();
         witnesses.report.nvram_bytes += bytes;
         core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+
         let mut found: Vec<Vec<Found>> = Vec::new();
         found.resize_with(core.geometry.superblocks() as usize, Vec::new);
         self.free.clear();
+
         for segment in 0..self.count {
             match self.owner_of(core, witnesses, segment) {
                 Owner::Of(sb, sequence, wsn) => {
@@ -300,6 +302,7 @@ impl Segments {
                 }
                 Owner::Nobody => {}
             }
+
             // Old entries in a free segment would come alive with its next owner.
             let at = self.word(segment);
             let zero = (at..at + self.segment_words).all(|word| core.media.load(word) == Ok(0));
@@ -309,6 +312,7 @@ impl Segments {
             };
             self.free.push_back((segment, clear));
         }
+
         found.into_iter().map(|segments| self.chain(core, segments)).collect()
     }
 

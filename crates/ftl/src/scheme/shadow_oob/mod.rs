@@ -326,6 +326,7 @@ impl ShadowOob {
         // A block that failed once is never erased again, and keeps what tore then.
         let failed = superblock.bad | superblock.failing;
         let mut newest = None;
+
         for offset in 0..core.geometry.pages_per_superblock() {
             let page = core.geometry.page(sb, offset);
             // A bad block is not erased any more: what an earlier life tore there stays, and says nothing.
@@ -333,6 +334,7 @@ impl ShadowOob {
             if is_bad || !core.media.is_programmed(page) || offset == superblock.head {
                 continue;
             }
+
             witnesses.report.log_pages += 1;
             match core.media.read_meta(page, Purpose::Meta) {
                 Ok(Some((oob, bytes))) => {
@@ -349,6 +351,7 @@ impl ShadowOob {
                 Err(_) => unreadable.push(Unreadable { page: page.0, generation: None }),
             }
         }
+
         unreadable[start..].iter_mut().for_each(|at| at.generation = newest);
         newest
     }
@@ -424,6 +427,7 @@ impl RemapScheme for ShadowOob {
         let is_log = |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
         let logs = core.blocks.iter().filter(|(_, sb)| is_log(sb.stream, sb.state));
         let logs: Vec<SbId> = logs.map(|(id, _)| id).collect();
+
         let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
         for sb in logs {
             let newest = self.read_saved(core, witnesses, sb, &mut pages, &mut unreadable);
@@ -433,6 +437,7 @@ impl RemapScheme for ShadowOob {
                 None => self.found.outdated.push(sb),
             }
         }
+
         // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
         let newest = pages.pop_last();
         let last = newest.as_ref().map(|(last, _)| *last);
@@ -440,12 +445,14 @@ impl RemapScheme for ShadowOob {
         if let Some(at) = unreadable.iter().find(|at| at.generation.is_none() || at.generation == last) {
             return Err(RecoveryError::SavedDamaged { page: at.page });
         }
+
         let Some((last, pages)) = newest else { return Ok(()) };
         witnesses.saw(last);
         for (generation, sb) in filled {
             let list = if generation == last { &mut self.found.saved } else { &mut self.found.outdated };
             list.push(sb);
         }
+
         for words in pages.iter().flat_map(|page| &page.entries) {
             let entry = LogEntry::from_words(*words);
             let intact = entry.is_intact() || !core.config.guards.has(Guard::TornBits);
@@ -460,6 +467,7 @@ impl RemapScheme for ShadowOob {
                 self.tags[core.geometry.superblock(ppn).0 as usize].push(tag);
             }
         }
+
         self.tags.iter_mut().for_each(|tags| tags.sort_by_key(Tag::wsn));
         Ok(())
     }

@@ -180,6 +180,7 @@ impl Reserve {
         for slot in 0..self.slots as u32 {
             entries.extend(self.entry(core, slot)?);
         }
+
         let (mut area, mut damaged) = (Vec::new(), None);
         for index in 0..self.superblocks_max {
             let word = core.media.load(self.area_word(index)).unwrap_or_else(|_| {
@@ -188,10 +189,12 @@ impl Reserve {
             });
             area.extend(word.checked_sub(1).map(|sb| SbId(sb as u32)).filter(|sb| sb.0 < core.geometry.superblocks()));
         }
+
         let there = self.saved_before(core, &area, generation);
         let mut places = Places::new(&area);
         let pages = entries.len().div_ceil(self.per_page) as u32;
         let mut energy = self.energy;
+
         for (number, entries) in (0..).zip(entries.chunks(self.per_page)) {
             let of = SavedOf::new().with_generation(generation);
             let place = SavedPlace::new().with_number(number).with_pages(pages);
@@ -243,6 +246,7 @@ impl<'a> Places<'a> {
             }
             let (offset, die) = (self.offset, geometry.die_of_offset(self.offset));
             self.offset += 1;
+
             // Without its life the head tells the incarnation; a block that is not known to be bad fails again.
             let loaded = LifeRecord::load(&mut core.media, sb);
             let Some(life) = loaded.life.ok().or_else(|| life_by_head(core, sb)) else { continue };
@@ -252,10 +256,12 @@ impl<'a> Places<'a> {
             if (record.bad | record.failing) >> die & 1 == 1 || next != geometry.row_of_offset(offset) {
                 continue;
             }
+
             if *energy == 0 {
                 return false;
             }
             *energy -= 1;
+
             let oob = Oob::new(Oob::LOG, u64::from(number) + 1, record.life.incarnation());
             let stored = Stored::Meta(bytes.into());
             if core.media.program(geometry.page(sb, offset), oob, stored, Purpose::Meta, After::NOTHING).is_ok() {
