@@ -266,9 +266,11 @@ impl Disk {
         if count == 0 || from.namespace.lba_shift != shift {
             return Err(if len == 0 { DiskError::Range } else { DiskError::Alignment });
         }
+
         // As many blocks as are whole pages, so that none but the last Copy ends in the middle of one.
         let step =
             u64::from(copy_range_blocks_max(shift)) / (PAGE_BYTES as u64 >> shift) * (PAGE_BYTES as u64 >> shift);
+
         let (copied, done_at) = self.turn(false, |turn| {
             let mut copied = 0;
             while copied < count {

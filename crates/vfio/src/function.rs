@@ -85,6 +85,7 @@ impl Function {
             unsettled: Vec::new(),
             weight: Weight::default(),
         };
+
         let shared = Arc::new(Shared {
             state: Mutex::new(Some(state)),
             doorbells: [const { AtomicU32::new(0) }; DOORBELLS],
@@ -92,6 +93,7 @@ impl Function {
             epoch,
             thread: OnceLock::new(),
         });
+
         let thread = std::thread::Builder::new().name("nvme function".into()).spawn({
             let shared = shared.clone();
             move || shared.run()
@@ -300,6 +302,7 @@ impl Shared {
             let mut guard = self.lock();
             let Some(state) = &mut *guard else { return };
             let mut worked = self.burst(state).and_then(|worked| self.settle(state).map(|()| worked));
+
             if Instant::now() >= tick {
                 tick = Instant::now() + TICK;
                 if state.association.subsystem().is_broken() {
@@ -307,6 +310,7 @@ impl Shared {
                 }
                 worked = worked.and_then(|worked| Ok(self.report(state)? || worked));
             }
+
             let worked = worked.unwrap_or_else(|OutOfReach| {
                 state.association.set_fatal();
                 state.queues = Queues::default();
@@ -314,12 +318,15 @@ impl Shared {
                 state.unsettled.clear();
                 false
             });
+
             let State { queues, vectors, .. } = state;
             for vector in queues.interrupts() {
                 vectors.get(usize::from(vector)).into_iter().flatten().for_each(interrupt);
             }
+
             let due = state.later.next().map(|at| self.epoch + Duration::from_nanos(at));
             drop(guard);
+
             if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
                 return;
             }
@@ -347,15 +354,18 @@ impl Shared {
             state.queues.complete(due.sqid, due.cid, Status::from_bits(due.status), due.result, &state.memory)?;
             worked = true;
         }
+
         if !state.association.is_enabled() || state.association.status().cfs() {
             return Ok(worked);
         }
+
         let mut left = BURST;
         loop {
             let before = left;
             let doorbell =
                 |index: usize| u16::try_from(self.doorbells[index].load(Ordering::Acquire)).unwrap_or(u16::MAX);
             state.queues.take(|cqid| doorbell(usize::from(cqid) * 2 + 1));
+
             for qid in state.queues.submission_ids() {
                 let tail = doorbell(usize::from(qid) * 2);
                 let Some(sqe) = state.queues.fetch(qid, tail, &state.memory)? else { continue };
@@ -366,6 +376,7 @@ impl Shared {
                     return Ok(true);
                 }
             }
+
             if left == before {
                 return Ok(worked);
             }
@@ -446,37 +457,43 @@ impl Shared {
         outcome
     }
 
-    /// Executes an admin command; `None` if it waits.
-    fn admin(&self, state: &mut State, sqe: &Sqe) -> Option<(Status, u64)> {
+    /// Makes or deletes a queue, which then begins at the start; `None` if the command is another one.
+    fn queue_command(&self, state: &mut State, sqe: &Sqe) -> Option<Status> {
         let qids = state.association.io_queues();
         let made = match sqe.head().opcode() {
-            admin::CREATE_CQ => Some(state.queues.create_cq(sqe, qids).map(|qid| usize::from(qid) * 2 + 1)),
-            admin::CREATE_SQ => Some(state.queues.create_sq(sqe, qids).map(|qid| usize::from(qid) * 2)),
-            admin::DELETE_CQ => Some(state.queues.delete_cq(sqe).map(|qid| usize::from(qid) * 2 + 1)),
+            admin::CREATE_CQ => state.queues.create_cq(sqe, qids).map(|qid| usize::from(qid) * 2 + 1),
+            admin::CREATE_SQ => state.queues.create_sq(sqe, qids).map(|qid| usize::from(qid) * 2),
+            admin::DELETE_CQ => state.queues.delete_cq(sqe).map(|qid| usize::from(qid) * 2 + 1),
             admin::DELETE_SQ => {
                 // Out of reach shows at the next command, too.
                 let _ = self.settle(state);
                 self.complete_all(state, sqe);
-                Some(state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2))
+                state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2)
             }
             // For networks.
-            admin::FABRICS => Some(Err(Status::INVALID_OPCODE)),
-            _ => None,
+            admin::FABRICS => Err(Status::INVALID_OPCODE),
+            _ => return None,
         };
-        if let Some(made) = made {
-            let status = match made {
-                Ok(doorbell) => {
-                    state.association.queue_made();
-                    self.doorbells[doorbell].store(0, Ordering::Release);
-                    Status::SUCCESS
-                }
-                Err(status) => {
-                    state.association.log_error(0, sqe, status);
-                    status
-                }
-            };
+
+        Some(match made {
+            Ok(doorbell) => {
+                state.association.queue_made();
+                self.doorbells[doorbell].store(0, Ordering::Release);
+                Status::SUCCESS
+            }
+            Err(status) => {
+                state.association.log_error(0, sqe, status);
+                status
+            }
+        })
+    }
+
+    /// Executes an admin command; `None` if it waits.
+    fn admin(&self, state: &mut State, sqe: &Sqe) -> Option<(Status, u64)> {
+        if let Some(status) = self.queue_command(state, sqe) {
             return Some((status, 0));
         }
+
         let transfer = admin_transfer(sqe).and_then(|transfer| {
             let (len, access) = moved(transfer);
             Ok((transfer, len, segments(&state.memory, sqe.prps(), len, access)?))
@@ -485,6 +502,7 @@ impl Shared {
             Ok(transfer) => transfer,
             Err(status) => return Some((status, 0)),
         };
+
         let mut guest = GuestData::new(&state.memory, &found);
         let mut sent = Vec::new();
         while matches!(transfer, Transfer::FromHost(_)) && sent.len() < len {
@@ -493,6 +511,7 @@ impl Shared {
                 taken => sent.extend_from_slice(taken),
             }
         }
+
         let mut page = Vec::new();
         match state.association.admin(sqe, &sent, &mut page) {
             AdminOutcome::Waits => {

@@ -107,10 +107,12 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
             log(&format!("{text}{}", more(left_out)));
         }
     };
+
     while !stop.load(Ordering::SeqCst) {
         // The library trusts its peer to send well-formed messages: if not, this connection ends.
         let ended = catch_unwind(AssertUnwindSafe(|| hush::library(|| server.run(backend))));
         let was_library = hush::was_library();
+
         if stop.load(Ordering::SeqCst) {
             return;
         }

@@ -73,12 +73,14 @@ impl Association {
             Some(_) => return Err(Status::INVALID_FIELD),
             None => {}
         }
+
         if sqe.head().fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
         if !self.is_enabled() {
             return Err(Status::SEQUENCE);
         }
+
         match sqe.head().opcode() {
             admin::IDENTIFY => self.identify(sqe, out).map(|()| Some(0)),
             admin::GET_LOG_PAGE => self.log_page(sqe, out).map(|()| Some(0)),

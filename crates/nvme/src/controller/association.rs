@@ -140,6 +140,7 @@ impl Association {
         let (qid, entries) = checked(sqe, data)?;
         let wanted = name(&data.subnqn).ok_or(ConnectRefusal::SUBSYSTEM)?;
         let discovery = wanted == DISCOVERY_NQN;
+
         if qid != 0 {
             return Err(ConnectRefusal::QUEUE);
         }
@@ -149,6 +150,7 @@ impl Association {
         if !(discovery || wanted == subsystem.nqn()) {
             return Err(ConnectRefusal::SUBSYSTEM);
         }
+
         let state = State::new(subsystem, Transport::Fabrics, sqe.cdw12, now);
         let association = Self {
             subsystem: subsystem.clone(),
@@ -178,6 +180,7 @@ impl Association {
         if data.hostid != self.hostid || name(&data.hostnqn) != Some(&self.hostnqn) {
             return Err(ConnectRefusal::OTHER_HOST);
         }
+
         let mut state = self.state();
         if !state.cc.en() || state.closed {
             return Err(ConnectRefusal::NOT_ENABLED);
@@ -188,6 +191,7 @@ impl Association {
         if state.queues >> (qid - 1) & 1 == 1 {
             return Err(ConnectRefusal::QUEUE_IN_USE);
         }
+
         state.queues |= 1 << (qid - 1);
         state.queues_made = true;
         Ok(Joined { qid, entries, generation: state.generation })
@@ -291,25 +295,30 @@ impl Association {
         if sqe.cdw11 != property::CC || sqe.cdw10 & 7 != 0 {
             return Err(Status::INVALID_FIELD);
         }
+
         let cc = Cc::from_bits(join(sqe.cdw12, sqe.cdw13) as u32);
         // Page size 4 KiB, the NVM command set, entries of 64 and 16 bytes.
         let possible = cc.mps() == 0 && cc.css() == 0 && cc.ams() == 0;
         let sized = self.discovery || (cc.iosqes() == 6 && cc.iocqes() == 4);
+
         let shuts_down = {
             let state = self.state();
             cc.shn() != 0 && state.cc.shn() == 0 && state.cc.en() && !self.discovery
         };
         // What the host believes to be kept is kept before it reads that shutdown is complete.
         let kept = if shuts_down { self.subsystem.flush_all() } else { Ok(()) };
+
         let mut state = self.state();
         if let Err(status) = kept {
             state.csts.set_cfs(true);
             return Err(status);
         }
+
         if cc.en() && !state.cc.en() && !(possible && sized) {
             state.csts.set_cfs(true);
             return Err(Status::INVALID_FIELD);
         }
+
         if state.cc.en() && !cc.en() {
             // A reset: what the host had asked for is gone, and so are its I/O queues.
             (state.queues, state.queues_made) = (0, false);
@@ -318,6 +327,7 @@ impl Association {
             state.features = Features::new(self.subsystem.volatile_cache(), self.transport);
             (state.reported, state.unread) = (0, false);
         }
+
         state.cc = cc;
         state.csts.set_rdy(cc.en());
         state.csts.set_shst(if cc.shn() != 0 { 2 } else { 0 });

@@ -7,7 +7,7 @@
 //! Invariants: one commit at a time; what has been durable once is not asked for again, so that a flush behind which nothing
 //! was written costs nothing. Absent: why it is durable (`remap_ssd_media::folder::Commit`).
 
-use super::io::Outcome;
+use super::execute::Outcome;
 use super::subsystem::Subsystem;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;

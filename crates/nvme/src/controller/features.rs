@@ -132,6 +132,7 @@ impl Features {
             out.extend_from_slice(&self.host_behavior);
             return Ok(0);
         }
+
         let default = *self.defaults.get(&cdw10.fid()).ok_or(Status::INVALID_FIELD)?;
         let (now, default) = match cdw10.fid() {
             fid::TEMPERATURE => self.threshold(sqe)?,
@@ -142,6 +143,7 @@ impl Features {
             fid::KEEP_ALIVE => (keep_alive_ms, default),
             fid => (self.value(fid), default),
         };
+
         match cdw10.sel() {
             0 => Ok(now.into()),
             // Nothing is saved, so "saved" is the default.
@@ -182,6 +184,7 @@ impl Features {
         if cdw10.fid() != fid::HOST_BEHAVIOR && !self.values.contains_key(&cdw10.fid()) {
             return Err(Status::INVALID_FIELD);
         }
+
         let namespaces = with.subsystem.namespaces();
         if sqe.nsid != 0 && sqe.nsid != ALL {
             with.subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;

@@ -27,6 +27,7 @@ impl Association {
         // Command set identifier, bits 31:24.
         let csi = (sqe.cdw11 >> 24) as u8;
         let subsystem = &*self.subsystem;
+
         if wanted == cns::CONTROLLER {
             out.extend_from_slice(self.identify_controller().as_bytes());
             return Ok(());
@@ -34,9 +35,11 @@ impl Association {
         if self.discovery {
             return Err(Status::INVALID_FIELD);
         }
+
         let namespace = || subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE);
         let command_set = || if csi == 0 { Ok(()) } else { Err(Status::INVALID_FIELD) };
         let start = out.len();
+
         match wanted {
             // Nor of all namespaces at once: what they have in common is for those who make namespaces.
             cns::NAMESPACE => out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes()),
@@ -70,6 +73,7 @@ impl Association {
             cns::COMMAND_SETS => out.extend_from_slice(&1u64.to_le_bytes()),
             _ => return Err(Status::INVALID_FIELD),
         }
+
         out.resize(start + IDENTIFY_BYTES, 0);
         Ok(())
     }
@@ -80,10 +84,12 @@ impl Association {
         id.sn = text(subsystem.serial());
         id.mn = text("remap-ssd");
         id.fr = text(env!("CARGO_PKG_VERSION"));
+
         id.mdts = MDTS;
         id.cntlid = self.cntlid;
         id.ver = VERSION;
         id.cntrltype = if self.discovery { 2 } else { 1 };
+
         // More than one controller may have the subsystem.
         id.cmic = 1 << 1;
         id.acl_z = 3;
@@ -96,8 +102,10 @@ impl Association {
         (id.wctemp, id.cctemp) = (WARNING_TEMPERATURE_K, WARNING_TEMPERATURE_K + 10);
         id.tnvmcap = u128::from(subsystem.capacity_bytes()).to_le_bytes();
         id.maxcmd = QUEUE_ENTRIES_MAX;
+
         let nqn = if self.discovery { DISCOVERY_NQN } else { subsystem.nqn() };
         id.subnqn[..nqn.len()].copy_from_slice(nqn.as_bytes());
+
         if self.transport == Transport::Fabrics {
             // In units of 100 ms.
             id.kas = (KEEP_ALIVE_STEP_MS / 100) as u16;
@@ -109,6 +117,7 @@ impl Association {
             // Disconnect.
             id.ofcs = 1;
         }
+
         if self.discovery {
             return id;
         }
@@ -121,6 +130,7 @@ impl Association {
             | oncs::FEATURE_SELECT
             | oncs::VERIFY
             | oncs::COPY;
+
         // Flush of all namespaces is supported; present only if a crash of the machine can lose what was acknowledged.
         id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
         // A page is old or new, whatever fails: one block, 0's based. More are not promised.

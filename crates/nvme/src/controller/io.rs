@@ -1,4 +1,4 @@
-//! I/O commands on the device, page by page.
+//! Reads, writes and remaps of blocks on the device, page by page.
 //!
 //! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole, so
 //! each page is old or new. Copies between pages are remaps; copies that are not aligned to pages move bytes.
@@ -7,10 +7,10 @@
 //! Invariant: ranges have been checked. Absent: where the host's data are (`data`), and waiting until something is durable
 //! (`durable`).
 
-use super::data::{HostData, InMemory, take_all};
+use super::data::{HostData, InMemory};
 use super::record::{Deed, Notes};
-use super::request::{Blocks, IoRequest, Transfer, copy_ranges, dsm_ranges};
-use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
+use super::request::Blocks;
+use super::subsystem::{Namespace, PAGE_SHIFT};
 use super::turn::{DeviceTurn, Step};
 use crate::spec::status::Status;
 use remap_ssd_device::Completion;
@@ -18,33 +18,6 @@ use remap_ssd_ftl::{FilePage, FileStatus, Refusal, Remap};
 use remap_ssd_media::folder::Position;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{PageView, Payload};
-use std::sync::atomic::Ordering::Relaxed;
-
-/// A checked command with all it comes with.
-#[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
-    /// Namespace.
-    pub nsid: u32,
-    /// What to do.
-    pub request: &'a IoRequest,
-    /// The time.
-    pub now: u64,
-    /// May writes stay in a volatile cache?
-    pub cache_enabled: bool,
-}
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Status.
-    pub status: Status,
-    /// Dwords 0 and 1 of the completion.
-    pub result: u64,
-    /// When the timing model completes it, in the clock of `now`.
-    pub done_at: u64,
-    /// What must be durable before it is acknowledged (`Subsystem::settle`).
-    pub owes: Option<Position>,
-}
 
 /// Pages of one step of a remap: between two of them others may go first.
 const REMAP_PAGES: u32 = 64;
@@ -56,26 +29,26 @@ const SLICES_SHORT: u32 = 8;
 const MOVE_BYTES: u32 = 64 << 10;
 
 /// A command under way: when its parts are done, and what it owes.
-struct Run<'a, 't> {
-    device: &'a mut DeviceTurn<'t>,
-    now: u64,
-    done_at: u64,
-    owes: Option<Position>,
+pub(super) struct Run<'a, 't> {
+    pub device: &'a mut DeviceTurn<'t>,
+    pub now: u64,
+    pub done_at: u64,
+    pub owes: Option<Position>,
     /// Slices that it has used up.
-    slices: u32,
-    notes: Option<Notes<'a>>,
+    pub slices: u32,
+    pub notes: Option<Notes<'a>>,
 }
 
 /// A part of one page.
-struct Piece {
-    lpn: u32,
+pub(super) struct Piece {
+    pub lpn: u32,
     /// First byte in the page.
     start: usize,
     len: usize,
 }
 
 /// The pages that a range of blocks covers, whole or in part.
-fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Item = Piece> + use<> {
+pub(super) fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Item = Piece> + use<> {
     let (first_lpn, shift) = (u64::from(namespace.first_lpn), namespace.lba_shift);
     let mut at = blocks.slba << shift;
     let end = at + (u64::from(blocks.count) << shift);
@@ -141,7 +114,7 @@ fn whole_pages(namespace: &Namespace, blocks: Blocks) -> ((u32, u32), impl Itera
 
 impl Run<'_, '_> {
     /// Lets others go first, if this command has had its slice.
-    fn pause(&mut self) {
+    pub fn pause(&mut self) {
         if self.device.must_pause() {
             self.end_write();
             self.slices += 1;
@@ -167,7 +140,7 @@ impl Run<'_, '_> {
     }
 
     /// Reads a page and shows it where it is.
-    fn view<R>(&mut self, lpn: u32, show: impl FnOnce(PageView<'_>) -> Result<R, Status>) -> Result<R, Status> {
+    pub fn view<R>(&mut self, lpn: u32, show: impl FnOnce(PageView<'_>) -> Result<R, Status>) -> Result<R, Status> {
         let (done_at, shown) = self.device.view(self.now, lpn, show);
         self.done(Completion { done_at, result: Ok(()) })?;
         let shown = shown.map_err(status_of)?;
@@ -189,7 +162,7 @@ impl Run<'_, '_> {
     }
 
     /// Is a part of a page what the host sent?
-    fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
+    pub fn is_same(&mut self, piece: &Piece, data: &mut dyn HostData) -> Result<bool, Status> {
         self.device.spend(Step::Read);
         let wanted = data.take(piece.len);
         self.view(piece.lpn, |page| match page {
@@ -232,7 +205,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
+    pub fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
         let written = pieces(namespace, blocks).try_for_each(|piece| {
             self.pause();
             let bytes = data.take(piece.len);
@@ -242,7 +215,7 @@ impl Run<'_, '_> {
         written
     }
 
-    fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
+    pub fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
         pieces(namespace, blocks).try_for_each(|piece| {
             self.pause();
             self.read(&piece, data)
@@ -250,7 +223,7 @@ impl Run<'_, '_> {
     }
 
     /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must read so.
-    fn deallocate(&mut self, namespace: &Namespace, blocks: Blocks, must_be_zero: bool) -> Result<(), Status> {
+    pub fn deallocate(&mut self, namespace: &Namespace, blocks: Blocks, must_be_zero: bool) -> Result<(), Status> {
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
         let behind = lpn + pages;
         while lpn < behind {
@@ -272,7 +245,7 @@ impl Run<'_, '_> {
         written
     }
 
-    fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
+    pub fn remap(&mut self, remap: &Remap) -> Result<(), Status> {
         if remap.atomic {
             self.remap_step(remap)?;
         } else {
@@ -290,12 +263,13 @@ impl Run<'_, '_> {
     }
 
     /// Copies blocks; a remap where pages match pages.
-    fn copy(&mut self, to: (&Namespace, u64), from: (&Namespace, u64), count: u32) -> Result<(), Status> {
+    pub fn copy(&mut self, to: (&Namespace, u64), from: (&Namespace, u64), count: u32) -> Result<(), Status> {
         let page_of = |(namespace, slba): (&Namespace, u64)| {
             let at = slba << namespace.lba_shift;
             let whole = at.is_multiple_of(PAGE_BYTES as u64);
             whole.then_some((u64::from(namespace.first_lpn) + (at >> PAGE_SHIFT)) as u32)
         };
+
         let bytes = u64::from(count) << from.0.lba_shift;
         if let (Some(target), Some(source), true) =
             (page_of(to), page_of(from), bytes.is_multiple_of(PAGE_BYTES as u64))
@@ -303,11 +277,13 @@ impl Run<'_, '_> {
             let len = (bytes >> PAGE_SHIFT) as u32;
             return self.remap(&Remap { target, source, len, relocate: false, atomic: false });
         }
+
         let mut copied = Vec::new();
         let mut done = 0;
         // Piece by piece, in an order in which no source is overwritten before it is read.
         let step = MOVE_BYTES >> from.0.lba_shift;
         let backwards = from.0.nsid == to.0.nsid && from.1 < to.1;
+
         while done < count {
             let len = (count - done).min(step);
             let first = u64::from(if backwards { count - done - len } else { done });
@@ -321,7 +297,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn fs_write(
+    pub fn fs_write(
         &mut self,
         namespace: &Namespace,
         blocks: Blocks,
@@ -339,7 +315,7 @@ impl Run<'_, '_> {
     }
 
     /// A file's pages with their first LBAs, or the files. Pages of other namespaces are left out.
-    fn fs_list(&mut self, namespace: &Namespace, inode: Option<u32>) -> Result<Vec<[u32; 2]>, Status> {
+    pub fn fs_list(&mut self, namespace: &Namespace, inode: Option<u32>) -> Result<Vec<[u32; 2]>, Status> {
         let Some(inode) = inode else {
             let (done_at, files) = self.device.fs_files(self.now);
             self.device.spend(Step::List(files.as_ref().map_or(0, Vec::len)));
@@ -354,195 +330,19 @@ impl Run<'_, '_> {
         Ok(blocks.map(|block| [block.offset, block.lpn - own.start]).collect())
     }
 
-    fn fs_reset(&mut self) -> Result<(), Status> {
+    pub fn fs_reset(&mut self) -> Result<(), Status> {
         let completion = self.device.fs_reset(self.now);
         self.done(completion)
     }
 
     /// All that was executed so far is to be durable when the command is acknowledged.
-    fn sync(&mut self) -> Result<(), Status> {
+    pub fn sync(&mut self) -> Result<(), Status> {
         let completion = self.device.flush(self.now);
         self.done(completion)?;
         self.owes = self.device.ftl().media().position();
         self.note(Deed::Flush);
         Ok(())
     }
-}
-
-impl Subsystem {
-    /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those before it.
-    pub fn go_on(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
-        self.counters.write_commands.fetch_sub(1, Relaxed);
-        self.execute(device, job, data)
-    }
-
-    /// Executes a checked command. What it has put is for the host only if it was successful.
-    ///
-    /// `device` is this subsystem's, for one command or for a batch of them; a long command lets others have it in between.
-    /// What the outcome owes, the caller settles before the command is acknowledged, when it has not the device any more.
-    pub fn execute(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
-        let notes = self.recorder().map(|recorder| Notes { recorder, deeds: Vec::new() });
-        let mut run = Run { device, now: job.now, done_at: job.now, owes: None, slices: 0, notes };
-        let (status, result) = match self.execute_parts(&mut run, job, data) {
-            Ok(()) => (Status::SUCCESS, 0),
-            Err(failure) => failure,
-        };
-        let status = match run.device.ftl().media().broken() {
-            Some(_) => Status::WRITE_FAULT,
-            None => status,
-        };
-        if let Some(notes) = run.notes.take().filter(|notes| !notes.deeds.is_empty()) {
-            notes.recorder.command(job.now, &notes.deeds);
-        }
-        if status.kind() == 2 {
-            self.counters.media_errors.fetch_add(1, Relaxed);
-        }
-        Outcome { status, result, done_at: run.done_at, owes: run.owes }
-    }
-
-    fn execute_parts(
-        &self,
-        run: &mut Run<'_, '_>,
-        job: &Job<'_>,
-        data: &mut dyn HostData,
-    ) -> Result<(), (Status, u64)> {
-        let Job { nsid, request, cache_enabled, .. } = *job;
-        if *request == IoRequest::Flush {
-            return run.sync().map_err(plain);
-        }
-        let namespace = self.namespace(nsid).ok_or((Status::INVALID_NAMESPACE, 0))?;
-        let list_bytes = match request.transfer(namespace.lba_shift) {
-            Transfer::FromHost(bytes) => bytes as usize,
-            Transfer::None | Transfer::ToHost(_) => 0,
-        };
-        let write_through = self.volatile_cache() && !cache_enabled;
-        let count = |blocks: &Blocks| u64::from(blocks.count) << (namespace.lba_shift - 9);
-        let force = match *request {
-            IoRequest::Flush => false,
-            IoRequest::Read { blocks, fua } => {
-                self.counters.read_commands.fetch_add(1, Relaxed);
-                self.counters.sectors_read.fetch_add(count(&blocks), Relaxed);
-                run.read_all(namespace, blocks, data).map_err(plain)?;
-                fua
-            }
-            IoRequest::Write { blocks, fua } => {
-                self.counters.write_commands.fetch_add(1, Relaxed);
-                self.counters.sectors_written.fetch_add(count(&blocks), Relaxed);
-                run.write_all(namespace, blocks, data).map_err(plain)?;
-                fua || write_through
-            }
-            IoRequest::Compare { blocks } => {
-                self.counters.read_commands.fetch_add(1, Relaxed);
-                for piece in pieces(namespace, blocks) {
-                    run.pause();
-                    if !run.is_same(&piece, data).map_err(plain)? {
-                        return Err((Status::COMPARE_FAILURE, 0));
-                    }
-                }
-                false
-            }
-            IoRequest::Verify { blocks } => {
-                for piece in pieces(namespace, blocks) {
-                    run.pause();
-                    run.device.spend(Step::Look);
-                    run.view(piece.lpn, |_| Ok(())).map_err(plain)?;
-                }
-                false
-            }
-            IoRequest::WriteZeroes { blocks, fua } => {
-                run.deallocate(namespace, blocks, true).map_err(plain)?;
-                fua || write_through
-            }
-            IoRequest::DatasetManagement { deallocate, .. } => {
-                let ranges = take_all(data, list_bytes);
-                let ranges: Vec<_> = dsm_ranges(&ranges).filter(|range| range.blocks > 0).collect();
-                let checked: Result<Vec<Blocks>, Status> =
-                    ranges.iter().map(|range| namespace.blocks(range.slba, range.blocks)).collect();
-                for blocks in checked.map_err(plain)?.into_iter().filter(|_| deallocate) {
-                    run.deallocate(namespace, blocks, false).map_err(plain)?;
-                }
-                write_through
-            }
-            IoRequest::Copy { target, with_namespaces, fua, .. } => {
-                self.copy(run, namespace, target, with_namespaces, &take_all(data, list_bytes))?;
-                fua || write_through
-            }
-            IoRequest::Remap { target, source, relocate, atomic, fua } => {
-                let pages = |slba: u64| (slba << namespace.lba_shift).is_multiple_of(PAGE_BYTES as u64);
-                let lpn = |slba: u64| namespace.first_lpn + ((slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
-                if !pages(target.slba) || !pages(source) || !pages(u64::from(target.count)) {
-                    return Err((Status::INVALID_FIELD, 0));
-                }
-                let len = lpn(u64::from(target.count)) - namespace.first_lpn;
-                let remap = Remap { target: lpn(target.slba), source: lpn(source), len, relocate, atomic };
-                run.remap(&remap).map_err(plain)?;
-                fua || write_through
-            }
-            IoRequest::FsWrite { blocks, inode, page, fua } => {
-                self.counters.write_commands.fetch_add(1, Relaxed);
-                self.counters.sectors_written.fetch_add(count(&blocks), Relaxed);
-                let status = run.fs_write(namespace, blocks, data, FilePage { inode, offset: page }).map_err(plain)?;
-                if status != FileStatus::Recorded {
-                    if fua || write_through {
-                        run.sync().map_err(plain)?;
-                    }
-                    // 1 the table of files is full, 2 the lists are, 3 the map is damaged.
-                    return Err((Status::NOT_LISTED, status as u64));
-                }
-                fua || write_through
-            }
-            IoRequest::FsMap { bytes, inode, first } => {
-                let list = run.fs_list(namespace, inode).map_err(plain)?;
-                let entries = list.iter().skip(first as usize).flat_map(|entry| entry.map(u32::to_le_bytes)).flatten();
-                let head = u64::from(list.len() as u32).to_le_bytes().into_iter();
-                let listed: Vec<u8> = head.chain(entries).take(bytes as usize).collect();
-                listed.chunks(PAGE_BYTES).for_each(|piece| data.put(piece));
-                data.put_zeroes(bytes as usize - listed.len());
-                false
-            }
-            IoRequest::FsReset => {
-                run.fs_reset().map_err(plain)?;
-                write_through
-            }
-        };
-        if force { run.sync().map_err(plain) } else { Ok(()) }
-    }
-
-    /// Copies the ranges one after the other. If one fails, the result is how many were copied.
-    fn copy(
-        &self,
-        run: &mut Run<'_, '_>,
-        namespace: &Namespace,
-        target: u64,
-        with_namespaces: bool,
-        data: &[u8],
-    ) -> Result<(), (Status, u64)> {
-        let ranges = copy_ranges(data, namespace.lba_shift).map_err(plain)?;
-        let mut to = target;
-        let mut checked = Vec::with_capacity(ranges.len());
-        for range in &ranges {
-            let from = match with_namespaces {
-                false => namespace,
-                true => self.namespace(range.snsid).ok_or((Status::INVALID_NAMESPACE, 0))?,
-            };
-            if from.lba_shift != namespace.lba_shift {
-                return Err((Status::INVALID_NAMESPACE, 0));
-            }
-            let count = u32::from(range.nlb_z) + 1;
-            from.blocks(range.slba, count).map_err(plain)?;
-            namespace.blocks(to, count).map_err(plain)?;
-            checked.push((from, to, range.slba, count));
-            to += u64::from(count);
-        }
-        for (index, (from, to, slba, count)) in checked.into_iter().enumerate() {
-            run.copy((namespace, to), (from, slba), count).map_err(|status| (status, index as u64))?;
-        }
-        Ok(())
-    }
-}
-
-fn plain(status: Status) -> (Status, u64) {
-    (status, 0)
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ impl Association {
         if !offset.is_multiple_of(4) {
             return Err(Status::INVALID_FIELD);
         }
+
         let page = match (wanted, self.discovery) {
             (lid::DISCOVERY, true) => self.discovery_page(),
             (lid::SUPPORTED, _) => supported(self.discovery),
@@ -51,6 +52,7 @@ impl Association {
             (lid::STATISTICS, false) => statistics::page(&self.subsystem.device()),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
+
         if offset > page.len() as u64 {
             return Err(Status::INVALID_FIELD);
         }
@@ -59,6 +61,7 @@ impl Association {
         out.extend_from_slice(&rest[..rest.len().min(bytes)]);
         // Behind the end of a page there are zeroes.
         out.resize(start + bytes, 0);
+
         if wanted == lid::SMART && !cdw10.rae() {
             self.state().unread = false;
         }
@@ -80,6 +83,7 @@ impl Association {
             let state = self.state();
             (state.error_count, state.features.warns_at(TEMPERATURE_K))
         };
+
         let mut smart = smart(&self.subsystem, errors);
         if too_warm {
             smart.critical_warning |= warning::TEMPERATURE;
@@ -135,6 +139,7 @@ fn firmware() -> Vec<u8> {
 fn command_effects(transport: Transport) -> Vec<u8> {
     let mut page = vec![0; 4096];
     let mut put = |at: usize, value: u32| page[at * 4..at * 4 + 4].copy_from_slice(&value.to_le_bytes());
+
     for opcode in [
         admin::GET_LOG_PAGE,
         admin::IDENTIFY,
@@ -145,6 +150,7 @@ fn command_effects(transport: Transport) -> Vec<u8> {
     ] {
         put(usize::from(opcode), effects::SUPPORTED);
     }
+
     let of_transport: &[u8] = match transport {
         Transport::Fabrics => &[admin::KEEP_ALIVE],
         Transport::Bus => &[admin::DELETE_SQ, admin::CREATE_SQ, admin::DELETE_CQ, admin::CREATE_CQ],
@@ -152,6 +158,7 @@ fn command_effects(transport: Transport) -> Vec<u8> {
     for opcode in of_transport {
         put(usize::from(*opcode), effects::SUPPORTED);
     }
+
     for opcode in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::FS_MAP, io::FS_RESET] {
         put(256 + usize::from(opcode), effects::SUPPORTED);
     }
@@ -166,22 +173,27 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let health = subsystem.health();
     let device = subsystem.device();
     let (config, ftl) = (device.config(), device.ftl());
+
     let counts = ftl.media().erase_counts();
     let mean = counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
     // What ends first: the flash, or the numbers that writes are told apart by.
     let used = (mean / config.flash.endurance as f64).max(ftl.numbers_used());
     let used = (used * 100.0).min(255.0) as u8;
+
     let bad: u32 = ftl.superblocks().map(|(_, sb)| sb.bad.count_ones()).sum();
     let spare_pages = config.geometry.pages() - config.firmware.lpns;
     let spare_blocks = (spare_pages / config.geometry.pages_per_block()).max(1);
     let spare = 100u32.saturating_sub(bad * 100 / spare_blocks) as u8;
+
     let mut smart: Smart = blank();
     let low_spare = if spare < SPARE_THRESHOLD { warning::SPARE } else { 0 };
     let is_read_only = ftl.media().broken().is_some() || ftl.is_read_only();
     smart.critical_warning = low_spare | if is_read_only { warning::READ_ONLY } else { 0 };
     smart.composite_temperature = TEMPERATURE_K;
+
     (smart.available_spare, smart.available_spare_threshold) = (spare, SPARE_THRESHOLD);
     smart.percentage_used = used;
+
     // Thousands of 512 bytes, rounded up.
     smart.data_units_read = u128::from(health.sectors_read.div_ceil(1000));
     smart.data_units_written = u128::from(health.sectors_written.div_ceil(1000));

@@ -3,7 +3,8 @@
 //! ```text
 //! subsystem   the device, its namespaces, everything that connections share
 //! request     a submission queue entry, checked once, as what it asks for
-//! io          I/O commands on the device
+//! execute     what each I/O command does
+//! io          reads, writes and remaps of blocks, page by page
 //! turn        who has the device when: slices of long commands, fairly
 //! durable     group commit for those that wait until something is durable
 //! data        their data, wherever the transport has them
@@ -22,6 +23,7 @@ mod bus;
 mod connect;
 mod data;
 mod durable;
+mod execute;
 mod features;
 mod gate;
 mod identify;
@@ -37,8 +39,8 @@ pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::{Association, Joined};
 pub use connect::ConnectRefusal;
 pub use data::{HostData, InMemory};
+pub use execute::{Job, Outcome};
 pub use gate::Gate;
-pub use io::{Job, Outcome};
 pub use record::{Deed, Fingerprint, Recorder};
 pub use request::{Blocks, IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};

@@ -50,6 +50,11 @@ pub enum IoRequest {
     FsReset,
 }
 
+/// The first LBA that a command names.
+fn first_block(sqe: &Sqe) -> u64 {
+    join(sqe.cdw10, sqe.cdw11)
+}
+
 impl IoRequest {
     /// Checks a command against its namespace, and against the formats of Copy's descriptors that its host has enabled, by
     /// bits.
@@ -61,75 +66,80 @@ impl IoRequest {
         if head.fuse() != 0 {
             return Err(Status::INVALID_FIELD);
         }
-        let slba = join(sqe.cdw10, sqe.cdw11);
         let rw = RwCdw12::from_bits(sqe.cdw12);
-        let blocks = |count: u32| namespace.blocks(slba, count);
-        let at_most = |bytes_max: u64| {
-            let blocks = blocks(u32::from(rw.nlb_z()) + 1)?;
-            match u64::from(blocks.count) << namespace.lba_shift {
-                bytes if bytes > bytes_max => Err(Status::INVALID_FIELD),
-                _ => Ok(blocks),
-            }
-        };
-        let transferred = || at_most(TRANSFER_BYTES_MAX.into());
-        if matches!(head.opcode(), io::READ | io::WRITE | io::COMPARE | io::VERIFY | io::WRITE_ZEROES)
-            && rw.prinfo() != 0
-        {
-            // No protection information: neither checks nor actions.
+        // No protection information: neither checks nor actions.
+        let has_prinfo = matches!(head.opcode(), io::READ | io::WRITE | io::COMPARE | io::VERIFY | io::WRITE_ZEROES);
+        if has_prinfo && rw.prinfo() != 0 {
             return Err(Status::INVALID_FIELD);
         }
+
+        let blocks = || namespace.blocks(first_block(sqe), u32::from(rw.nlb_z()) + 1);
+        let at_most = |bytes_max: u64| match blocks()? {
+            blocks if u64::from(blocks.count) << namespace.lba_shift > bytes_max => Err(Status::INVALID_FIELD),
+            blocks => Ok(blocks),
+        };
+        let transferred = || at_most(TRANSFER_BYTES_MAX.into());
+
         Ok(match head.opcode() {
             io::FLUSH => Self::Flush,
             io::READ => Self::Read { blocks: transferred()?, fua: rw.fua() },
             io::WRITE => Self::Write { blocks: transferred()?, fua: rw.fua() },
             io::COMPARE => Self::Compare { blocks: transferred()? },
             io::VERIFY => Self::Verify { blocks: at_most(VERIFY_BYTES_MAX)? },
-            io::WRITE_ZEROES => Self::WriteZeroes { blocks: blocks(u32::from(rw.nlb_z()) + 1)?, fua: rw.fua() },
+            io::WRITE_ZEROES => Self::WriteZeroes { blocks: blocks()?, fua: rw.fua() },
             io::DATASET_MANAGEMENT => Self::DatasetManagement {
                 ranges: u32::from(DsmCdw10::from_bits(sqe.cdw10).nr_z()) + 1,
                 deallocate: DsmCdw11::from_bits(sqe.cdw11).ad(),
             },
-            io::COPY => {
-                let copy = CopyCdw12::from_bits(sqe.cdw12);
-                let known =
-                    matches!(copy.format(), 0 | COPY_FORMAT_NAMESPACES) && copy_formats >> copy.format() & 1 == 1;
-                if !known || copy.prinfor() != 0 || copy.prinfow() != 0 {
-                    return Err(Status::INVALID_FIELD);
-                }
-                blocks(1)?;
-                let ranges = u32::from(copy.nr_z()) + 1;
-                Self::Copy {
-                    target: slba,
-                    ranges,
-                    with_namespaces: copy.format() == COPY_FORMAT_NAMESPACES,
-                    fua: copy.fua(),
-                }
-            }
-            io::REMAP => {
-                let remap = RemapCdw12::from_bits(sqe.cdw12);
-                let target = blocks(remap.nlb_z() + 1)?;
-                let source = join(sqe.cdw14, sqe.cdw15);
-                namespace.blocks(source, target.count)?;
-                let (relocate, atomic) = (remap.relocate(), remap.atomic());
-                Self::Remap { target, source, relocate, atomic, fua: remap.fua() }
-            }
-            io::FS_WRITE => {
-                let blocks = transferred()?;
-                let bytes = u64::from(blocks.count) << namespace.lba_shift;
-                if bytes != PAGE_BYTES as u64 || !(slba << namespace.lba_shift).is_multiple_of(bytes) {
-                    return Err(Status::INVALID_FIELD);
-                }
-                Self::FsWrite { blocks, inode: sqe.cdw13, page: sqe.cdw14, fua: rw.fua() }
-            }
-            io::FS_MAP => {
-                let bytes = (u64::from(sqe.cdw10) + 1) * 4;
-                let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= TRANSFER_BYTES_MAX);
-                let inode = (sqe.cdw12 & 1 == 0).then_some(sqe.cdw13);
-                Self::FsMap { bytes: bytes.ok_or(Status::INVALID_FIELD)?, inode, first: sqe.cdw14 }
-            }
+            io::COPY => Self::copy(sqe, namespace, copy_formats)?,
+            io::REMAP => Self::remap(sqe, namespace)?,
+            io::FS_WRITE => Self::fs_write(sqe, namespace, transferred()?)?,
+            io::FS_MAP => Self::fs_map(sqe)?,
             io::FS_RESET => Self::FsReset,
             _ => return Err(Status::INVALID_OPCODE),
         })
+    }
+
+    /// Where its ranges come from is in its data, which are checked when they are there.
+    fn copy(sqe: &Sqe, namespace: &Namespace, formats: u16) -> Result<Self, Status> {
+        let copy = CopyCdw12::from_bits(sqe.cdw12);
+        let format = copy.format();
+        let is_enabled = matches!(format, 0 | COPY_FORMAT_NAMESPACES) && formats >> format & 1 == 1;
+        if !is_enabled || copy.prinfor() != 0 || copy.prinfow() != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+
+        let target = first_block(sqe);
+        namespace.blocks(target, 1)?;
+        let (ranges, with_namespaces) = (u32::from(copy.nr_z()) + 1, format == COPY_FORMAT_NAMESPACES);
+        Ok(Self::Copy { target, ranges, with_namespaces, fua: copy.fua() })
+    }
+
+    fn remap(sqe: &Sqe, namespace: &Namespace) -> Result<Self, Status> {
+        let remap = RemapCdw12::from_bits(sqe.cdw12);
+        let target = namespace.blocks(first_block(sqe), remap.nlb_z() + 1)?;
+        let source = join(sqe.cdw14, sqe.cdw15);
+        namespace.blocks(source, target.count)?;
+
+        let (relocate, atomic) = (remap.relocate(), remap.atomic());
+        Ok(Self::Remap { target, source, relocate, atomic, fua: remap.fua() })
+    }
+
+    /// A file's page is a whole page of the device.
+    fn fs_write(sqe: &Sqe, namespace: &Namespace, blocks: Blocks) -> Result<Self, Status> {
+        let (at, bytes) = (blocks.slba << namespace.lba_shift, u64::from(blocks.count) << namespace.lba_shift);
+        if bytes != PAGE_BYTES as u64 || !at.is_multiple_of(bytes) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let fua = RwCdw12::from_bits(sqe.cdw12).fua();
+        Ok(Self::FsWrite { blocks, inode: sqe.cdw13, page: sqe.cdw14, fua })
+    }
+
+    fn fs_map(sqe: &Sqe) -> Result<Self, Status> {
+        let bytes = (u64::from(sqe.cdw10) + 1) * 4;
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= TRANSFER_BYTES_MAX);
+        let inode = (sqe.cdw12 & 1 == 0).then_some(sqe.cdw13);
+        Ok(Self::FsMap { bytes: bytes.ok_or(Status::INVALID_FIELD)?, inode, first: sqe.cdw14 })
     }
 
     /// The part of a write that `len` bytes of its data from `at` on are: whole pages, unless they are its `last` bytes.

@@ -133,6 +133,27 @@ pub struct Subsystem {
     recorder: Option<Box<dyn Recorder>>,
 }
 
+/// Namespaces one after the other on a device of `lpns` pages; without any specification, one that takes it all.
+fn namespaces(specs: &[NamespaceSpec], lpns: u32) -> Result<Vec<Namespace>, SubsystemError> {
+    let whole = [NamespaceSpec { pages: lpns, lba_shift: PAGE_SHIFT }];
+    let specs = if specs.is_empty() { &whole } else { specs };
+
+    let mut namespaces = Vec::new();
+    let mut first_lpn = 0u32;
+    for (nsid, spec) in (1..).zip(specs) {
+        let NamespaceSpec { pages, lba_shift } = *spec;
+        let end = first_lpn.checked_add(pages).filter(|end| *end <= lpns && pages > 0);
+        let end = end.ok_or_else(|| SubsystemError(format!("namespace {nsid} does not fit on {lpns} pages")))?;
+        if !matches!(lba_shift, 9 | 12) {
+            return Err(SubsystemError(format!("namespace {nsid}: blocks of 512 or 4096 bytes are possible")));
+        }
+
+        namespaces.push(Namespace { nsid, first_lpn, pages, lba_shift });
+        first_lpn = end;
+    }
+    Ok(namespaces)
+}
+
 impl Subsystem {
     /// A subsystem over a device. `volatile_cache`: what is acknowledged may be lost if this machine crashes before a
     /// flush. No namespaces given: one of 4 KiB blocks over all pages.
@@ -151,33 +172,17 @@ impl Subsystem {
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
             return Err(SubsystemError("a device that hosts use must store bytes: content = \"bytes\"".into()));
         }
-        let whole = [NamespaceSpec { pages: lpns, lba_shift: PAGE_SHIFT }];
-        let specs = if specs.is_empty() { &whole } else { specs };
-        let mut namespaces = Vec::new();
-        let mut first_lpn = 0u32;
-        for (index, spec) in specs.iter().enumerate() {
-            let end = first_lpn.checked_add(spec.pages).filter(|end| *end <= lpns && spec.pages > 0);
-            let Some(end) = end else {
-                return Err(SubsystemError(format!("namespace {} does not fit on {lpns} pages", index + 1)));
-            };
-            if !matches!(spec.lba_shift, 9 | 12) {
-                return Err(SubsystemError(format!(
-                    "namespace {}: blocks of 512 or 4096 bytes are possible",
-                    index + 1
-                )));
-            }
-            let NamespaceSpec { pages, lba_shift } = *spec;
-            namespaces.push(Namespace { nsid: index as u32 + 1, first_lpn, pages, lba_shift });
-            first_lpn = end;
-        }
         if nqn.is_empty() || nqn.len() > 223 || !nqn.starts_with("nqn.") {
             return Err(SubsystemError(format!(
                 "`{nqn}` is no NVMe qualified name: it begins with `nqn.` and has at most 223 bytes"
             )));
         }
+        let namespaces = namespaces(specs, lpns)?;
+
         device.keep_time(latency == Latency::Emulated);
         // The same name, the same serial number.
         let serial = format!("RMP{:013}", u64::from(crc32c::crc32c(nqn.as_bytes())));
+
         Ok(Self {
             device: Mutex::new(device),
             turnstile: Turnstile::default(),

@@ -147,9 +147,11 @@ impl Turnstile {
         if !lines.anybody() {
             lines.passed = 0;
         }
+
         let [granted, woken] = [false, false].map(AtomicBool::new);
         let waiter = Arc::new(Waiter { thread: std::thread::current(), granted, woken });
         lines.waiting[weight as usize].push_back(waiter.clone());
+
         // If the device is free, one in front is waking up and will have it, and who ends a turn wakes the next.
         drop(lines);
         loop {

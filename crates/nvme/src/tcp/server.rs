@@ -14,7 +14,7 @@ use super::patience::Patient;
 use super::quota::Shares;
 use super::target::{Connection, End, Output, PDU_BYTES_MAX, Port, Refused, canonical};
 use crate::Escaped;
-use crate::controller::Latency;
+use crate::controller::{Association, Latency};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
@@ -222,9 +222,11 @@ impl Server {
                     continue;
                 }
             };
+
             if self.shared.stop.load(Ordering::SeqCst) {
                 break;
             }
+
             number += 1;
             if self.shared.admit(&stream, peer, number) {
                 self.shared.start(stream, peer, number);
@@ -233,11 +235,13 @@ impl Server {
                 break;
             }
         }
+
         drop(self.listener);
         let until = Instant::now() + FINISH_WITHIN + TICK;
         while self.shared.threads.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
+
         match self.shared.port.subsystem().is_broken() {
             true => Err(io::Error::other("the firmware or the disk under it has failed")),
             false => Ok(()),
@@ -378,6 +382,7 @@ impl Shared {
         if self.port.subsystem().latency() == Latency::Emulated {
             wake_me_in_time();
         }
+
         let mut is_connected = false;
         let mut buffer = Buffer::new(SMALL_BUFFER);
         let mut out = Output::default();
@@ -397,6 +402,7 @@ impl Shared {
             if sent {
                 connection.sent(false, &mut out);
             }
+
             let consumed = match received {
                 Ok(consumed) => consumed,
                 Err(end) => {
@@ -405,13 +411,11 @@ impl Shared {
                 }
             };
             buffer.consume(consumed);
+
             if !is_connected && let Some((association, qid)) = connection.connected() {
                 is_connected = true;
-                self.no_longer_half_open(number);
                 buffer.grow(2 * PDU_BYTES_MAX);
-                let kind = if association.is_discovery() { "discovery" } else { "queue" };
-                let host = Escaped::name(association.hostnqn());
-                self.ordinary("connected", peer, &format!("{kind} {qid} connected by {host}"));
+                self.greet(association, qid, peer, number);
             }
 
             let whole = buffer.has_more() && connection.next_deadline().is_some();
@@ -421,19 +425,23 @@ impl Shared {
             {
                 return Ok(why);
             }
+
             if (consumed > 0 || sent) && buffer.has_more() {
                 // There may have been more than was to be answered at once.
                 continue;
             }
+
             if self.stop.load(Ordering::Relaxed) {
                 let until = *stopping.get_or_insert_with(|| Instant::now() + FINISH_WITHIN);
                 if connection.is_idle() || Instant::now() > until {
                     return Ok("the service ends".into());
                 }
             }
+
             if !out.is_empty() {
                 continue;
             }
+
             if buffer.is_full() {
                 // What is there is less than a PDU, or waits for completions to be due.
                 if connection.next_deadline().is_none() {
@@ -442,18 +450,22 @@ impl Shared {
                 self.sleep(&stream, connection, false);
                 continue;
             }
+
             // With nothing to be sent later the socket itself is waited for.
-            if connection.next_deadline().is_none() || self.sleep(&stream, connection, true) {
-                match buffer.read(&mut stream) {
-                    Ok(0) => return Ok("its host closed the connection".into()),
-                    Ok(_) => {}
-                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                        connection.sent(true, &mut out);
-                    }
-                    Err(error) => return Err(error),
-                }
+            if (connection.next_deadline().is_none() || self.sleep(&stream, connection, true))
+                && !read(&mut buffer, &mut stream, connection, &mut out)?
+            {
+                return Ok("its host closed the connection".into());
             }
         }
+    }
+
+    /// A connection has become a queue.
+    fn greet(&self, association: &Association, qid: u16, peer: SocketAddr, number: u64) {
+        self.no_longer_half_open(number);
+        let kind = if association.is_discovery() { "discovery" } else { "queue" };
+        let host = Escaped::name(association.hostnqn());
+        self.ordinary("connected", peer, &format!("{kind} {qid} connected by {host}"));
     }
 
     /// Sends all there is; `false` if there was nothing.
@@ -564,6 +576,23 @@ fn wake_me_in_time() {
     #[cfg(target_os = "linux")]
     // Where that is impossible completions are late, no more.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
+/// Reads what has come, if anything has; `false` at the end of the stream.
+fn read(
+    buffer: &mut Buffer,
+    stream: &mut TcpStream,
+    connection: &mut Connection,
+    out: &mut Output,
+) -> io::Result<bool> {
+    match buffer.read(stream) {
+        Ok(bytes) => Ok(bytes > 0),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            connection.sent(true, out);
+            Ok(true)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn why(end: End) -> String {

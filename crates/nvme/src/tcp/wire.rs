@@ -102,6 +102,7 @@ pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(P
     if usize::from(common.hlen) != hlen {
         return Err(Fault::field(offset::HLEN));
     }
+
     let is_ic = matches!(common.kind, kind::IC_REQ | kind::IC_RESP);
     let is_term = matches!(common.kind, kind::H2C_TERM | kind::C2H_TERM);
     let plain = is_ic || is_term;
@@ -124,6 +125,7 @@ pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(P
         if start < header_end || start - header_end > 256 {
             return Err(Fault::field(offset::PDO));
         }
+
         if end <= start {
             return Err(Fault::field(offset::PLEN));
         }

@@ -166,6 +166,7 @@ impl Queue {
                 self.read()?;
                 continue;
             };
+
             if pdu.damaged {
                 return Err(broken("data were damaged on their way"));
             }
@@ -193,6 +194,7 @@ impl Queue {
                 kind::C2H_TERM => return Err(broken("it terminated the connection")),
                 _ => return Err(broken("a PDU out of place")),
             }
+
             self.input.consume(len);
             handled = true;
         }

@@ -125,6 +125,7 @@ impl Client {
 
         let mut taken = 0;
         let mut next_target = None;
+
         for (index, remap) in copies {
             let (mut source, mut target) = (self.blocks(remap.source), self.blocks(remap.target));
             let end = target + self.blocks(remap.pages.into());
@@ -135,6 +136,7 @@ impl Client {
                 let room = if open.is_some() { command_max - taken } else { command_max };
                 let count = (end - target).min(range_max).min(room);
                 let range = CopyRange::new(source, (count - 1) as u16);
+
                 match open {
                     Some(open) => {
                         open.ranges.push(range);
@@ -147,10 +149,12 @@ impl Client {
                         taken = count;
                     }
                 }
+
                 (source, target) = (source + count, target + count);
                 next_target = Some(target);
             }
         }
+
         for command in commands.iter_mut().filter(|command| !command.ranges.is_empty()) {
             command.sqe.cdw12 = CopyCdw12::new().with_nr_z((command.ranges.len() - 1) as u8).into_bits();
         }

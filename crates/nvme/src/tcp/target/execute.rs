@@ -93,20 +93,24 @@ impl Connection {
         let agreed = self.agreed.unwrap_or_default();
         let without_response = self.queue.as_ref().is_some_and(|queue| queue.no_flow_control);
         let emulated = turn.subsystem.latency() == Latency::Emulated;
+
         if !self.hold_output(bytes as usize + HEADERS_BYTES_MAX, turn.out) {
             let refused = Outcome { status: Status::INTERRUPTED, result: 0, done_at: turn.now, owes: None };
             return self.complete(sqe, &refused, turn);
         }
+
         let mut to = if emulated { turn.out.spare() } else { std::mem::take(turn.out.open()) };
         let start = to.len();
         if start == 0 {
             to.reserve_exact(bytes as usize + HEADERS_BYTES_MAX);
         }
+
         let header = Data::new(sqe.head().cid(), 0, 0, bytes);
         let flags = Flags::new().with_last(true).with_success(without_response);
         let outcome = wire::put_data(&mut to, kind::C2H_DATA, flags, &header, agreed, bytes as usize, |to| {
             let start = to.len();
             let outcome = self.perform(sqe, request, false, InMemory { from_host: &[], to_host: to }, turn);
+
             if !outcome.status.is_success() {
                 to.truncate(start);
             }
@@ -116,6 +120,7 @@ impl Connection {
             to.truncate(start);
         }
         let data_suffice = outcome.status.is_success() && without_response;
+
         if outcome.owes.is_some() {
             let data = to.split_off(start);
             self.unsettled.push(Unsettled { sqe: *sqe, outcome, data, data_suffice });
@@ -125,6 +130,7 @@ impl Connection {
             }
             return;
         }
+
         if !data_suffice {
             self.note(sqe, outcome.status);
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
@@ -164,8 +170,10 @@ impl Connection {
         if fabrics_kind(sqe) == Some(fabrics::CONNECT) {
             return self.connect(sqe, data, turn);
         }
+
         let Some(queue) = &self.queue else { return Err(End::Closed) };
         let mut page = Vec::new();
+
         match queue.association.admin(sqe, data, &mut page) {
             AdminOutcome::Waits => {}
             AdminOutcome::Done(..) if !self.hold_output(page.len() + HEADERS_BYTES_MAX, turn.out) => {
@@ -233,12 +241,15 @@ impl Connection {
         if self.queue.is_some() {
             return Err(ConnectRefusal::AGAIN);
         }
+
         let data = ConnectData::read_from_bytes(data).map_err(|_| ConnectRefusal::NO_DATA)?;
         let admin = (sqe.cdw10 >> 16) == 0;
+
         let allowed = |association: &Association| {
             let allowed = self.port.allowed.host(self.peer.ip(), association.hostnqn());
             if allowed { Ok(()) } else { Err(ConnectRefusal::NOT_ALLOWED) }
         };
+
         let (association, joined, entries) = if admin {
             let address = self.port.address(self.local);
             let (association, entries) = Association::connect(&self.port.subsystem, sqe, &data, address, now)?;

@@ -213,6 +213,7 @@ impl Connection {
         let port = self.port.clone();
         let mut turn = Turn { now, subsystem: &port.subsystem, device: None, out };
         let mut at = 0;
+
         // Where the PDU begins that is looked at.
         let mut start;
         let result = loop {
@@ -227,6 +228,7 @@ impl Connection {
             if turn.device.as_ref().is_some_and(DeviceTurn::is_used_up) {
                 break Ok(());
             }
+
             let data_max = IN_CAPSULE_BYTES.max(H2C_BYTES_MAX) as usize;
             match wire::cut(&input[at..], self.agreed.unwrap_or_default(), data_max) {
                 Ok(None) => break Ok(()),
@@ -239,15 +241,18 @@ impl Connection {
                 Err(fault) => break Err(End::Fatal(fault)),
             }
         };
+
         if let Some(device) = &turn.device {
             self.weight = device.weight();
         }
         drop(turn);
+
         if at > 0
             && let Some(queue) = &self.queue
         {
             queue.association.heard(now);
         }
+
         if let Err(End::Fatal(fault)) = result {
             wire::put_term(out.open(), kind::C2H_TERM, fault, &input[start..]);
         }
@@ -281,6 +286,7 @@ impl Connection {
 
     fn command(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
         let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
+
         let events =
             self.queue.as_ref().filter(|queue| queue.qid == 0).map_or(0, |queue| queue.association.event_requests());
         let under_way = self.transfers.len() + self.later.len() + self.unsettled.len() + events;
@@ -288,17 +294,20 @@ impl Connection {
             // The host takes no part in flow control, or does not keep to it: there is no place for this command.
             return Err(Fault::from(FatalError::Sequence).into());
         }
+
         let cid = sqe.head().cid();
         if self.queue.is_none() && fabrics_kind(&sqe) != Some(fabrics::CONNECT) {
             self.respond(cid, Status::SEQUENCE, 0, turn.out.open());
             return Err(End::Closed);
         }
+
         if let Some(queue) = &mut self.queue {
             queue.head = (queue.head + 1) % queue.entries;
             if queue.joined.is_some_and(|joined| !queue.association.has(&joined)) {
                 return Err(End::Reset);
             }
         }
+
         if self.is_under_way(cid) {
             return self.refuse(&sqe, Status::ID_CONFLICT, turn);
         }
@@ -308,6 +317,7 @@ impl Connection {
         if fabrics_kind(&sqe) == Some(fabrics::DISCONNECT) {
             return self.disconnect(&sqe, turn);
         }
+
         let (want, transfer) = match self.check(&sqe) {
             Ok(checked) => checked,
             Err(status) => return self.refuse(&sqe, status, turn),
@@ -316,6 +326,7 @@ impl Connection {
             Ok(bytes) => bytes,
             Err(status) => return self.refuse(&sqe, status, turn),
         };
+
         match sqe.sgl.identifier {
             Sgl::TRANSPORT if matches!(transfer, Transfer::FromHost(_)) => {
                 self.transfers.add(sqe, want, bytes as u32);
@@ -403,18 +414,21 @@ impl Connection {
     fn data(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
         let Arrived { tag, last } = self.transfers.arrive(pdu)?;
         let Some(incoming) = self.transfers.get(tag) else { return Ok(()) };
+
         if incoming.damaged {
             return self.damaged(tag, last, turn);
         }
         if incoming.refused {
             return self.pass_over(tag, last, turn);
         }
+
         let (sqe, want, before) = (incoming.sqe, incoming.want, incoming.outcome);
         let at = incoming.executed() - pdu.data.len() as u32;
         let part = match (incoming.gathered.is_empty(), want) {
             (true, Want::Io(request)) => self.part(&sqe, &request, at, pdu.data.len() as u32, last, turn),
             _ => None,
         };
+
         if let Some(part) = part {
             let outcome = self.go_on(&sqe, &part, before, pdu.data, turn);
             if let Some(incoming) = self.transfers.get(tag) {
@@ -432,18 +446,22 @@ impl Connection {
             }
             incoming.gathered.extend_from_slice(pdu.data);
         }
+
         if !last {
             return Ok(());
         }
+
         let Some(incoming) = self.transfers.finish(tag) else { return Ok(()) };
         if let Some(queue) = &mut self.queue {
             queue.seat.give_back(incoming.charged);
         }
+
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
         let rest = match want {
             Want::Io(request) if at > 0 && len > 0 => self.part(&sqe, &request, at, len, true, turn),
             _ => None,
         };
+
         match (incoming.outcome, rest) {
             (None, _) => self.execute(&sqe, want, &incoming.gathered, turn)?,
             (before, Some(rest)) => {
@@ -452,6 +470,7 @@ impl Connection {
             }
             (Some(outcome), None) => self.complete(&sqe, &outcome, turn),
         }
+
         self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
         Ok(())
     }
