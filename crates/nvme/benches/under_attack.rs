@@ -1,10 +1,13 @@
-//! What a host at queue depth 1 notices of others' long commands, and how fast forced writes are: figures, not verdicts.
+//! What a host notices of other hosts' long commands, how long one command takes at most, and how fast forced writes are.
 //!
 //! ```sh
-//! cargo test --release -p remap-ssd-nvme --test under_attack -- --ignored --nocapture --test-threads 1
+//! cargo bench -p remap-ssd-nvme --bench under_attack                 # a minute
+//! cargo bench -p remap-ssd-nvme --bench under_attack -- forced       # one part: reads, commands, forced
 //! ```
-//! The device is in a folder in the temporary directory, `TMPDIR`. Bounds that hold on any machine are in `fairness.rs`.
+//! The device is in a folder in the temporary directory, `TMPDIR`. Figures only: bounds that hold on any machine are in
+//! `tests/fairness.rs`, and throughput is `remap-ssd bench --service`.
 
+#[path = "../tests/kit/mod.rs"]
 mod kit;
 
 use kit::Rig;
@@ -34,6 +37,7 @@ impl Numbers {
     }
 }
 
+/// A device in a folder, so that forced writes reach a disk.
 fn rig(dir: &tempfile::TempDir, lba_shift: u8) -> Rig {
     let config = DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
@@ -65,11 +69,13 @@ fn attacks() -> Vec<Attack> {
     };
     let whole = |first: u64, lba_shift: u8| CopyRange::new(first, (copy_blocks_max(lba_shift) - 1) as u16);
     let (same, crooked) = (whole(0, 12), whole(1, 9));
+
     let mut verify = entry(io::VERIFY, 1);
     verify.cdw12 = RwCdw12::new().with_nlb_z(VERIFIED).into_bits();
     let mut trim = entry(io::DATASET_MANAGEMENT, 1);
     trim.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
     let upper = DsmRange { attributes: 0, blocks: half, slba: half.into() };
+
     let copies = |name, connections, depth| Attack {
         name,
         lba_shift: 12,
@@ -78,6 +84,7 @@ fn attacks() -> Vec<Attack> {
         depth,
         connections,
     };
+
     vec![
         Attack { name: "nothing", lba_shift: 12, sqe: verify, data: Vec::new(), depth: 0, connections: 0 },
         copies("100 Copies of 16 MiB from one page", 1, 100),
@@ -121,36 +128,51 @@ fn prepare(rig: &Rig) {
     }
 }
 
-#[test]
-#[ignore = "prints figures and takes a minute"]
-fn reads_at_depth_1_beside_long_commands() {
+fn main() {
+    // Cargo passes `--bench`.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let parts: [(&str, fn()); 3] = [
+        ("reads", reads_beside_long_commands),
+        ("commands", one_command_at_its_limits),
+        ("forced", forced_writes_a_second),
+    ];
+    for (name, part) in parts {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            part();
+        }
+    }
+}
+
+/// Sends an attack's commands on one queue until it is over; how many.
+fn repeat(mut queue: Queue, attack: &Attack, over: &AtomicBool) -> usize {
+    let call = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
+    let mut commands = 0;
+    while !over.load(Ordering::SeqCst) {
+        let Ok(answers) = queue.calls(&vec![call; attack.depth]) else { break };
+        assert!(answers.iter().all(|answer| answer.status.is_success()));
+        commands += answers.len();
+    }
+    commands
+}
+
+/// How long one read after the other takes while other queues send long commands.
+fn reads_beside_long_commands() {
     for attack in attacks() {
         let dir = tempfile::tempdir().expect("a folder");
         let rig = rig(&dir, attack.lba_shift);
         prepare(&rig);
+
         let mut reader = host(&rig, "reader");
         let over = AtomicBool::new(false);
         let mut took = Vec::new();
-        let mut commands = 0;
-        std::thread::scope(|scope| {
+        let commands: usize = std::thread::scope(|scope| {
             let client = host(&rig, "attacker");
-            let threads: Vec<_> = (0..attack.connections)
-                .map(|index| {
-                    let mut queue: Queue = client.another_queue(index + 2).expect("within its share");
-                    let (attack, over) = (&attack, &over);
-                    scope.spawn(move || {
-                        let call = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
-                        let mut commands = 0;
-                        while !over.load(Ordering::SeqCst) {
-                            let Ok(answers) = queue.calls(&vec![call; attack.depth]) else { break };
-                            assert!(answers.iter().all(|answer| answer.status.is_success()));
-                            commands += answers.len();
-                        }
-                        commands
-                    })
-                })
-                .collect();
+            let queues =
+                (0..attack.connections).map(|index| client.another_queue(index + 2).expect("within its share"));
+            let (attack, over) = (&attack, &over);
+            let threads: Vec<_> = queues.map(|queue| scope.spawn(move || repeat(queue, attack, over))).collect();
             std::thread::sleep(Duration::from_millis(200));
+
             let (began, mut numbers) = (Instant::now(), Numbers(1));
             while began.elapsed() < LASTS {
                 let block = numbers.below(u64::from(PAGES)) << (12 - attack.lba_shift);
@@ -158,10 +180,11 @@ fn reads_at_depth_1_beside_long_commands() {
                 reader.read(block, 1).expect("it is neither dropped nor reset");
                 took.push(one.elapsed());
             }
+
             over.store(true, Ordering::SeqCst);
-            commands = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
-            drop(client);
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
+
         took.sort_unstable();
         let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
         println!(
@@ -188,18 +211,19 @@ fn timed(client: &mut Client, what: &str, call: &Call<'_>) {
     println!("{what}: {} ms", took.join(", "));
 }
 
-#[test]
-#[ignore = "prints figures"]
-fn how_long_one_command_takes_at_its_limits() {
+/// How long the longest command of each kind takes, alone.
+fn one_command_at_its_limits() {
     for (name, shift) in [("from one page", 12), ("misaligned", 9)] {
         let dir = tempfile::tempdir().expect("a folder");
         let rig = rig(&dir, shift);
         prepare(&rig);
+
         let mut client = host(&rig, "one");
         let attacks = attacks();
         let attack = attacks.iter().find(|attack| attack.lba_shift == shift && attack.depth > 3).expect("there is one");
         let copy = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
         timed(&mut client, &format!("Copy {name}"), &copy);
+
         if shift == 12 {
             // Pages of their own: what a Copy ordinarily is.
             for first in (0..u64::from(PAGES / 2)).step_by(256) {
@@ -216,11 +240,13 @@ fn how_long_one_command_takes_at_its_limits() {
 
         let verified = client.rw(io::VERIFY, 0, ((VERIFY_BYTES_MAX >> shift) - 1) as u16);
         timed(&mut client, "Verify", &Call { sqe: verified, send: &[], receive: 0 });
+
         let blocks = (1 << (20 - shift)) - 1;
         let data = vec![9; 1 << 20];
         let (written, compared) = (client.rw(io::WRITE, 0, blocks), client.rw(io::COMPARE, 0, blocks));
         timed(&mut client, "Write of 1 MiB", &Call { sqe: written, send: &data, receive: 0 });
         timed(&mut client, "Compare of 1 MiB", &Call { sqe: compared, send: &data, receive: 0 });
+
         let zeroed = client.rw(io::WRITE_ZEROES, u64::from(PAGES / 4) + 1, u16::MAX);
         timed(&mut client, "Write Zeroes of 65,536 blocks", &Call { sqe: zeroed, send: &[], receive: 0 });
 
@@ -237,93 +263,35 @@ fn how_long_one_command_takes_at_its_limits() {
     }
 }
 
-#[test]
-#[ignore = "prints figures"]
+/// Writes random blocks with FUA, `depth` at a time, until the time is over; how many.
+fn force_writes(mut client: Client, seed: u16, depth: u32, began: Instant) -> usize {
+    let (data, mut numbers, mut writes) = ([seed as u8 | 1; PAGE], Numbers(seed.into()), 0);
+    while began.elapsed() < LASTS / 2 {
+        let mut forced = || {
+            let mut sqe = client.rw(io::WRITE, numbers.below(PAGES.into()), 0);
+            sqe.cdw12 = RwCdw12::new().with_fua(true).into_bits();
+            Call { sqe, send: &data[..], receive: 0 }
+        };
+        let calls: Vec<Call<'_>> = (0..depth).map(|_| forced()).collect();
+        writes += client.queue(|queue| queue.calls(&calls)).expect("served").len();
+    }
+    writes
+}
+
 fn forced_writes_a_second() {
     for (connections, depth) in [(1u16, 32u32), (8, 4), (32, 1), (1, 1)] {
         let dir = tempfile::tempdir().expect("a folder");
         let rig = rig(&dir, 12);
+
         let began = Instant::now();
         let writes: usize = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..connections)
-                .map(|index| {
-                    let mut client = host(&rig, &format!("host-{index}"));
-                    scope.spawn(move || {
-                        let (data, mut numbers, mut writes) = ([index as u8 | 1; PAGE], Numbers(index.into()), 0);
-                        while began.elapsed() < LASTS / 2 {
-                            let forced = |lba: u64| {
-                                let mut sqe = client.rw(io::WRITE, lba, 0);
-                                sqe.cdw12 = RwCdw12::new().with_fua(true).into_bits();
-                                sqe
-                            };
-                            let sqes: Vec<Sqe> = (0..depth).map(|_| forced(numbers.below(PAGES.into()))).collect();
-                            let calls: Vec<Call<'_>> =
-                                sqes.iter().map(|sqe| Call { sqe: *sqe, send: &data, receive: 0 }).collect();
-                            writes += client.queue(|queue| queue.calls(&calls)).expect("served").len();
-                        }
-                        writes
-                    })
-                })
-                .collect();
+            let clients = (0..connections).map(|index| (index, host(&rig, &format!("host-{index}"))));
+            let threads: Vec<_> =
+                clients.map(|(index, client)| scope.spawn(move || force_writes(client, index, depth, began))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
         let rate = writes as f64 / began.elapsed().as_secs_f64();
         println!("{connections} connections, {depth} writes with FUA in flight on each: {rate:.0} a second");
         rig.stop();
     }
-}
-
-#[test]
-#[ignore = "prints figures"]
-fn reads_and_writes_a_second() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let rig = rig(&dir, 12);
-    prepare(&rig);
-    let loads = [
-        ("reads 4 KiB", io::READ, 1u32, 32),
-        ("writes 4 KiB", io::WRITE, 1, 32),
-        ("reads 128 KiB", io::READ, 32, 8),
-        ("writes 128 KiB", io::WRITE, 32, 8),
-    ];
-    for round in 0..6 {
-        for (name, opcode, pages, depth) in loads {
-            let began = Instant::now();
-            let commands: usize = std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..2u64)
-                    .map(|index| {
-                        let mut client = host(&rig, &format!("host-{index}"));
-                        scope.spawn(move || {
-                            let (mut numbers, mut commands) = (Numbers(index + round), 0);
-                            let mut data = vec![0; pages as usize * PAGE];
-                            while began.elapsed() < Duration::from_millis(700) {
-                                data.iter_mut().step_by(512).for_each(|byte| *byte = numbers.below(256) as u8);
-                                let bytes = data.len();
-                                let (send, receive) =
-                                    if opcode == io::READ { (&[][..], bytes) } else { (&data[..], 0) };
-                                let sqes: Vec<Sqe> = (0..depth)
-                                    .map(|_| {
-                                        client.rw(
-                                            opcode,
-                                            numbers.below((PAGES / pages).into()) * u64::from(pages),
-                                            (pages - 1) as u16,
-                                        )
-                                    })
-                                    .collect();
-                                let calls: Vec<Call<'_>> =
-                                    sqes.iter().map(|sqe| Call { sqe: *sqe, send, receive }).collect();
-                                commands += client.queue(|queue| queue.calls(&calls)).expect("served").len();
-                            }
-                            commands
-                        })
-                    })
-                    .collect();
-                threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-            });
-            println!(
-                "round {round}: {name}: {:.1} thousand a second",
-                commands as f64 / began.elapsed().as_secs_f64() / 1e3
-            );
-        }
-    }
-    rig.stop();
 }
