@@ -44,8 +44,8 @@ pub struct Args {
     /// Switch this guard of the firmware off, to see the campaign notice.
     #[arg(long, value_name = "GUARD")]
     pub mutant: Option<Guard>,
-    /// On media that fail: pages and NVRAM words become unreadable between commands and at cuts. What is damaged may be lost,
-    /// it must not be older.
+    /// Test on failing media: flash pages and NVRAM words become unreadable between commands and at cuts. Damaged data
+    /// may be lost, but an older version must never be read.
     #[arg(long, conflicts_with = "mutant")]
     pub media_faults: bool,
     /// Threads [default: one per core].
@@ -116,6 +116,7 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
         failures: args.failures.unwrap_or(if expected { 1 } else { 10 }),
         ..Options::new(scheme, args.seed)
     };
+
     let line = progress_line(args, scheme, seconds);
     let report = run(&options, &mut |progress| {
         let part = match (args.cuts, seconds) {
@@ -130,6 +131,7 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
             counted(progress.violations, "violation")
         ));
     });
+
     line.finish_and_clear();
     report
 }

@@ -222,7 +222,7 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Damage that appears now, on a device at rest: what is under way may yet be undone.
+    /// Damage that appears between commands, on a device at rest: commands under way might still be undone.
     fn damage(&mut self, line: &mut Line) {
         if !self.setup.media_faults || !self.chance(30) {
             return;
@@ -236,7 +236,7 @@ impl<'a> Campaign<'a> {
         line.doubts.damaged(held, word.is_some());
     }
 
-    /// Damage that is noticed after a cut.
+    /// Damage that appears during a cut.
     fn damage_left(&mut self, survivor: &mut Survivor) {
         if !self.setup.media_faults || !self.chance(2) {
             return;
@@ -251,7 +251,7 @@ impl<'a> Campaign<'a> {
     }
 
     fn add_damage(&mut self, faults: &mut Faults, page: Option<Ppn>, word: Option<(usize, u64)>) {
-        // A page and a life that are drawn together could be of one superblock.
+        // A page and a life record drawn together could belong to one superblock.
         let is_apart =
             |page: &Ppn| word.is_none_or(|(word, _)| word as u32 / 3 != self.setup.geometry.superblock(*page).0);
         if let Some(page) = page.filter(is_apart) {
@@ -270,6 +270,7 @@ impl<'a> Campaign<'a> {
     /// Faults that appear now.
     fn plant(&mut self, line: &mut Line) {
         self.damage(line);
+
         let geometry = self.setup.geometry;
         if line.faults_left > 0 && self.chance(30) {
             line.faults_left -= 1;
@@ -286,6 +287,7 @@ impl<'a> Campaign<'a> {
                 }
             });
         }
+
         let words = line.ftl.media().nvram_words() as u32;
         if words > 0 && self.chance(50) {
             let word = self.random.random_range(0..words) as usize;
@@ -308,10 +310,12 @@ impl<'a> Campaign<'a> {
                 continue;
             }
             seen.push(digest);
+
             let fork = match self.fork(&line, image) {
                 Ok(fork) => fork,
                 Err(failure) if failure.is_refusal => {
-                    // That device is lost. The main line's is repaired, or none of its cuts could be recovered from.
+                    // That fork is lost. The damage is removed from the main line, or none of its later cuts could
+                    // recover.
                     self.end.marks.refusals += 1;
                     self.trail.rewind(mark);
                     line.ftl.media_mut().plant(|faults| {
@@ -322,6 +326,7 @@ impl<'a> Campaign<'a> {
                 }
                 Err(failure) => return Err(failure),
             };
+
             if self.chance(30) {
                 self.end.marks.forks_adopted += 1;
                 self.end.marks.collect(&line.ftl);
@@ -363,6 +368,7 @@ impl<'a> Campaign<'a> {
             generator,
             faults_left: line.faults_left,
         })?;
+
         for _ in 0..self.random.random_range(0..3) {
             // Mostly a little work, now and then enough for what recovery found to be collected.
             let longest = if self.chance(12) { 300 } else { 20 };
@@ -373,9 +379,11 @@ impl<'a> Campaign<'a> {
                     break;
                 }
             }
+
             if self.chance(4) && !fork.read_only {
                 fork.verify_live(&mut self.read)?;
             }
+
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
             let faults = fork.ftl.media().faults().clone();
@@ -390,6 +398,7 @@ impl<'a> Campaign<'a> {
         self.damage_left(&mut survivor);
         let Survivor { mut image, mut faults, oracle, doubts, files, generator, faults_left } = survivor;
         let mut cuts_left = if self.chance(4) { self.random.random_range(1..=3) } else { 0 };
+
         let mut ftl = self.recover(&image, faults)?;
         while cuts_left > 0 && ftl.media().pending() > 0 {
             cuts_left -= 1;
@@ -398,12 +407,14 @@ impl<'a> Campaign<'a> {
             faults = ftl.media().faults().clone();
             ftl = self.recover(&image, faults)?;
         }
+
         // The host is served once recovery's own operations have ended: what it sees then is there to stay.
         ftl.media_mut().settle_all();
         let in_flight = Vec::new();
         let mut line = Line { ftl, oracle, doubts, files, generator, in_flight, faults_left, read_only: false };
         line.check_tables()?;
         line.observe(&mut self.read)?;
+
         let verdict = line
             .oracle
             .judge(&self.read)
@@ -420,6 +431,7 @@ impl<'a> Campaign<'a> {
         line.files.adopt(&listed);
         self.end.marks.atomic_committed += verdict.committed;
         self.end.marks.atomic_aborted += verdict.aborted;
+
         self.trail.push(Event::Seen);
         self.end.marks.lost_pages_read += self.read.iter().filter(|read| **read == LOST).count() as u64;
         line.oracle.adopt(&self.read);

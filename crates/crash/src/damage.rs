@@ -1,14 +1,15 @@
-//! Media that fail besides: flash pages that cannot be read any more, and NVRAM words with more flips than ECC corrects.
+//! Failing media: flash pages that become unreadable, and NVRAM words with more flipped bits than ECC corrects.
 //!
-//! What is damaged may be lost: reads are media errors, or recovery is refused where it says so. It is never older, or
-//! another page's. An LPN is in doubt from any damage on until a command that was submitted after it, and that takes
-//! nothing from LPNs in doubt, has been acknowledged: what is rewritten is right. But where the device deduplicates, a write of
-//! what a damaged page holds may be mapped to that page, as long as nobody has noticed that it is damaged. And a damaged word may
-//! be the number of an entry: which LPNs were written after it the next recovery cannot always tell, and takes it out.
+//! Damaged data may be lost: reads return media errors, or recovery refuses with an error that names the damage. Reads
+//! never return older data, or another page's. After damage every LPN is in doubt until a later command that writes it,
+//! and takes nothing from LPNs in doubt, has been acknowledged: rewritten data is right. There are two exceptions. A
+//! device that deduplicates may map a write to a damaged page with the same content, as long as no read has found the
+//! damage. And a damaged word may hold the number of an entry; the next recovery cannot always tell which LPNs were
+//! written after it, and removes it.
 //!
-//! Invariants: a page is damaged only where recovery can tell that it was there, in a superblock with its whole tail or in
-//! a full one of a log; and of what says the same only one is damaged: one page a superblock or a word of its life, and one
-//! word of NVRAM at a time. Absent: what the firmware makes of it.
+//! Invariants: a page is damaged only where recovery can tell that it was programmed, which is in a superblock with a
+//! whole tail or in a full log superblock; and only one of several redundant records is damaged: one page of a
+//! superblock or one word of its life, and one word of NVRAM at a time. Absent: how the firmware handles it.
 
 use crate::oracle::{CommandId, Content};
 use crate::script::Command;
@@ -22,9 +23,9 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 struct Pending {
     id: CommandId,
-    /// Those that it gives something, and those that it takes something from.
+    /// The LPNs that it writes, and those that lose their mapping.
     lpns: [Range<u32>; 2],
-    /// Is what it leaves in none of its LPNs in doubt?
+    /// Are all its LPNs free of doubt once it is acknowledged?
     is_sound: bool,
 }
 
@@ -35,9 +36,9 @@ pub struct Doubts {
     /// The last command that left an LPN in doubt: those before it may be acknowledged after it.
     unsound: Vec<Option<CommandId>>,
     pending: Vec<Pending>,
-    /// What damaged pages hold, to which writes may be deduplicated.
+    /// Contents of damaged pages, to which writes may be deduplicated.
     shared: BTreeSet<Content>,
-    /// A word is damaged that no recovery has come across.
+    /// A word is damaged, and no recovery has run since.
     has_word: bool,
 }
 
@@ -88,6 +89,7 @@ impl Doubts {
             }
             Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => return,
         };
+
         if !is_sound {
             for lpn in lpns[0].clone() {
                 self.of[lpn as usize] = true;
@@ -111,14 +113,14 @@ impl Doubts {
         }
     }
 
-    /// What was read after a recovery is the truth: nothing is under way any more.
+    /// Adopts what was read after a recovery; no command is under way.
     pub fn adopt(&mut self) {
         self.pending.clear();
         self.has_word = false;
     }
 }
 
-/// Superblocks of which recovery knows what each page was: those with a whole tail, and full ones of a log.
+/// Superblocks in which recovery knows every page: those with a whole tail, and full log superblocks.
 fn told(media: &Media, config: &Config) -> Vec<SbId> {
     let geometry = media.geometry();
     let tail_pages = config.tail_pages(&geometry) as usize;
@@ -138,7 +140,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
 /// Words of a superblock's life, with which NVRAM begins.
 const LIFE_WORDS: usize = 3;
 
-/// Superblocks of which something is damaged already.
+/// Superblocks that already have damage.
 fn taken(media: &Media) -> BTreeSet<SbId> {
     let geometry = media.geometry();
     let of_word = |word: usize| SbId((word / LIFE_WORDS) as u32);
@@ -169,7 +171,7 @@ pub fn held(media: &Media, page: Ppn) -> Option<Content> {
     }
 }
 
-/// A word to be damaged, with the bits that flip: mostly one that says something.
+/// A word to damage, with the bits to flip: mostly one that is not zero.
 pub fn word(media: &Media, random: &mut impl Rng) -> Option<(usize, u64)> {
     let (words, taken) = (media.nvram_words() as u32, taken(media));
     let mut draws = (0..40).map(|_| random.random_range(0..words) as usize);
@@ -178,14 +180,14 @@ pub fn word(media: &Media, random: &mut impl Rng) -> Option<(usize, u64)> {
     Some((word, 1 << one | 1 << ((one + other) % 64)))
 }
 
-/// May recovery refuse for this reason with these faults on the media? Whatever is not a matter of damage may not.
+/// May recovery refuse for this reason, given these faults? Errors that are not about damage are never allowed.
 pub fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
     let is_damaged = |word: &usize| faults.flips.get(word).is_some_and(|flips| flips.count_ones() > 1);
     match error {
         RecoveryError::Config(_) | RecoveryError::Foreign(_) | RecoveryError::NoSpace => false,
-        // The address of the record or of its word.
+        // The address may be the record's or its second word's.
         RecoveryError::NvramDamaged { word } => (*word..word + 3).any(|word| is_damaged(&word)),
-        // A page that moved since has been replaced by one that says so.
+        // A page that was moved since was replaced by one that marks its LPN as lost.
         _ => true,
     }
 }

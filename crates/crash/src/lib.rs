@@ -6,9 +6,9 @@
 //! expected what it reads. Every failure has a [`Code`] that runs it again; with a
 //! [`Guard`](remap_ssd_ftl::Guard) of the firmware switched off, a failure is what must be found ([`hunt`]).
 //!
-//! Media that fail besides are setups of their own ([`damage`], [`Options::media_faults`]): what is damaged may be lost, but
-//! it is never older. Absent from them: unreadable pages of superblocks without a tail. A page that recovery cannot read
-//! there is one that was being programmed, as far as anyone can tell.
+//! Failing media have setups of their own ([`damage`], [`Options::media_faults`]): damaged data may be lost, but older
+//! data is never read. They do not cover unreadable pages of superblocks without a tail, since recovery cannot tell
+//! these from pages torn while they were programmed.
 
 pub mod campaign;
 pub mod code;

@@ -20,7 +20,7 @@ pub struct Failure {
     pub text: String,
     /// The LPN it is about.
     pub lpn: Option<u32>,
-    /// Recovery was refused because of damage for which it may be: no finding at all.
+    /// Recovery refused because of damage, where FORMAT.md allows it: not a finding.
     pub is_refusal: bool,
 }
 
@@ -69,6 +69,7 @@ impl Line {
         let mut ftl = Ftl::format(media, setup.config.clone()).map_err(|error| Failure::new(error.to_string()))?;
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
+
         let atomic_pages = if setup.atomic() { ftl.atomic_pages_max() } else { 0 };
         Ok(Self {
             ftl,
@@ -98,9 +99,11 @@ impl Line {
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
         self.ftl.media_mut().ops.clear();
+
         self.read_only = result == Err(Refusal::ReadOnly) && self.ftl.config().pe_limit > 0;
         let result = if self.read_only { Ok(None) } else { result };
         let status = result.map_err(|refusal| Failure::new(format!("the firmware refuses '{command}': {refusal}")))?;
+
         if !matches!(command, Command::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);

@@ -22,7 +22,7 @@ pub const ZEROES: Content = 0;
 /// What is read of a page that is lost: a media error.
 pub const LOST: Content = Content::MAX;
 
-/// From here on contents are not known: what a lost page held is one of a list.
+/// Content numbers from here on are unknown ones, of lost pages; each stands for a list of candidates.
 const UNKNOWN: Content = 1 << 62;
 
 /// Is this a content that a host can write again?
@@ -153,7 +153,7 @@ impl Oracle {
         (self.base_id[at] >= id && self.base[at] == content) || self.pending.iter().any(|effects| shows(effects))
     }
 
-    /// Does a page that holds `held` read like this? One that is lost may be found again, and is what it was.
+    /// Does a page with this content read like this? A lost page may become readable again, with its old content.
     pub fn reads(&self, held: Content, read: Content) -> bool {
         held == read || read == LOST || held >= UNKNOWN && self.unknown[(held - UNKNOWN) as usize].contains(&read)
     }
@@ -171,7 +171,7 @@ impl Oracle {
         self.pending.clear();
     }
 
-    /// The content of a page that is lost: any that the LPN may have now.
+    /// The content of a lost page: any that the LPN may have now.
     fn lost(&mut self, lpn: u32) -> Content {
         let of_lpn =
             |effects: &Arc<Effects>| effects.pages.iter().filter(|page| page.0 == lpn).map(|page| page.1).next_back();

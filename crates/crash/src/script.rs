@@ -306,10 +306,12 @@ impl Generator {
         {
             return write;
         }
+
         // Other commands come between its writes only now and then.
         if self.stream.left > 0 && self.random.random_ratio(9, 10) {
             return self.stream_on(live);
         }
+
         let mix = self.mix;
         let mut draw = self.random.random_range(0..mix.total());
         let mut drawn = |weight: u32| {
@@ -317,6 +319,7 @@ impl Generator {
             draw = draw.wrapping_sub(weight);
             hit
         };
+
         if drawn(mix.write) {
             if self.homes && self.random.random_ratio(2, 3) {
                 return self.write_for();

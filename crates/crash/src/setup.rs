@@ -99,7 +99,7 @@ const PROFILES: &[Profile] = &[
     COMMON,
     // Hardly any NVRAM: active collection, and remaps become copies.
     Profile { segment_bytes: 64, segments: 8, count_max: 15, mix: Mix::REMAPS, ..COMMON },
-    // Whole commands.
+    // Atomic commands.
     Profile { entry: EntrySize::Bytes24, segments: 24, count_max: 6, dealloc_slots: 14, mix: Mix::REMAPS, ..COMMON },
     // Deallocations, flushed often.
     Profile { dealloc_slots: 4, mix: Mix::TRIMS, spare_pages: 2, ..COMMON },
@@ -230,9 +230,9 @@ const PROFILES: &[Profile] = &[
 /// Devices whose media fail: pages and words become unreadable.
 const FAILING: &[Profile] = &[
     COMMON,
-    // Entries are what NVRAM holds, and they move often.
+    // NVRAM is full of entries, which move often.
     Profile { segment_bytes: 64, segments: 16, count_max: 9, mix: Mix::REMAPS, ..COMMON },
-    // Whole commands.
+    // Atomic commands.
     Profile { entry: EntrySize::Bytes24, segments: 32, count_max: 6, dealloc_slots: 14, mix: Mix::REMAPS, ..COMMON },
     // Bitmaps, written again and again.
     Profile { dealloc_slots: 4, mix: Mix::TRIMS, spare_pages: 4, ..COMMON },
@@ -244,16 +244,16 @@ const FAILING: &[Profile] = &[
     Profile { mode: ContentMode::Bytes, steps: 120, spare_pages: 2, ..COMMON },
     // Logs on flash are filled, rewritten and emptied.
     Profile { shape: (2, 24, 8), segment_bytes: 48, segments: 8, count_max: 4, mix: Mix::REMAPS, ..COMMON },
-    // Runs.
+    // Extents.
     Profile { shape: (2, 18, 16), segments: 24, count_max: 6, dealloc_slots: 64, mix: Mix::RUNS, ..COMMON },
     // Tails of two pages.
     Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
 ];
 
 impl Setup {
-    /// Setups of each scheme on media that work, but for blocks that fail and bits that ECC corrects.
+    /// Setups of each scheme on working media, with only failing blocks and flipped bits that ECC corrects.
     pub const COUNT: u32 = PROFILES.len() as u32;
-    /// The numbers behind them: setups on media that fail.
+    /// The setups that follow, on failing media.
     pub const FAILING: Range<u32> = Self::COUNT..Self::COUNT + FAILING.len() as u32;
 
     /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the one given, whole or
@@ -263,6 +263,7 @@ impl Setup {
         let media_faults = Self::FAILING.contains(&index);
         let profile = PROFILES.iter().chain(FAILING).nth(index as usize).expect("there are as many");
         let pages_per_block = profile.shape.2;
+
         let mut config = Config {
             lpns: 1,
             scheme,
@@ -289,9 +290,11 @@ impl Setup {
             pe_limit: profile.pe_limit,
             guards: mutant.map_or(Guards::ALL, Guards::without),
         };
+
         let geometry = enough(&mut config, profile);
         let spare = profile.spare_pages + profile.bad_blocks * pages_per_block * 2;
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
+
         Self {
             index,
             geometry,

@@ -1,7 +1,7 @@
-//! A device in a folder: what of its files is damaged, what that costs, and going on without it.
+//! Checks the files of a device in a folder for damage, says what would be lost, and repairs them.
 //!
-//! Invariants: checking changes nothing; repairing gives up what checking said and nothing else, and keeps a copy of each
-//! file that it replaces, apart from pages' contents, which it never touches. Absent: what damage is (the media's folder).
+//! Invariants: a check changes nothing; a repair gives up what the check listed and nothing else, and keeps a copy of
+//! each file that it replaces. It never touches the page contents. Absent: what counts as damage (`media::folder`).
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 pub struct FolderCheck {
     /// What is damaged, in the files' order.
     pub damage: Vec<Damage>,
-    /// Why the device cannot go on even without what is damaged.
+    /// Why the device cannot be repaired.
     pub beyond: Option<String>,
-    /// LPNs that a read of the device finds mapped.
+    /// Mapped LPNs.
     pub mapped: u64,
-    /// Among them, those that read as media errors by an earlier decision: their data is lost, and nothing is damaged.
+    /// Mapped LPNs whose data was given up earlier: they read as media errors, although nothing is damaged.
     pub given_up: u64,
     /// Flash pages without a checksum, which an earlier version wrote.
     pub without_checksum: u64,
@@ -71,12 +71,11 @@ impl Device {
         Ok(())
     }
 
-    /// Goes on without what is damaged: the device is what it was at the newest moment of which all is known, and pages that
-    /// are damaged read as media errors until they are written again. Files that are replaced are kept in a folder, whose
-    /// name is returned.
+    /// Repairs the folder: the device returns to the newest moment of which everything is known, and damaged pages read
+    /// as media errors until they are written again. Replaced files are kept in a folder, whose name is returned.
     ///
     /// # Errors
-    /// Nothing is left to go on from, or the system's reason; nothing has changed then.
+    /// Nothing is left to recover from, or an I/O error; nothing has changed then.
     pub fn repair_folder(dir: &Path) -> Result<(FolderCheck, Option<PathBuf>), OpenError> {
         let check = Self::check_folder(dir)?;
         if let Some(why) = &check.beyond {
@@ -85,7 +84,7 @@ impl Device {
         if check.is_clean() {
             return Ok((check, None));
         }
-        // 1. copies  2. what takes the originals' place. Cut before 2: all is as it was.
+        // 1. copies  2. replacements. Cut before 2: nothing has changed.
         let kept = keep_copies(dir).map_err(ImageError::from)?;
         let file = ConfigFile::read(dir)?;
         let config = file.parse()?;
@@ -102,7 +101,7 @@ impl Device {
     }
 }
 
-/// Pages of metadata without their checksum in superblocks that the firmware needs.
+/// Metadata pages with a wrong checksum in superblocks that the firmware needs.
 pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<Damage>, OpenError> {
     let found: FoundFolder = Media::weigh_folder(dir)?;
     let suspects = found.suspects().to_vec();
@@ -115,7 +114,7 @@ pub(crate) fn suspects(dir: &Path, config: &DeviceConfig) -> Result<Vec<Damage>,
     Ok(live(device.ftl(), &suspects).map(metadata).collect())
 }
 
-/// Those that still are what they were, in a superblock that is not free: one that is dead is free after recovery.
+/// Suspects that are still torn, in superblocks that are not free: a dead superblock is free after recovery.
 fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
     let (media, geometry) = (ftl.media(), ftl.media().geometry());
     let needed = |ppn: &&Ppn| {

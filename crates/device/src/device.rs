@@ -178,7 +178,7 @@ impl Device {
     pub fn ftl(&self) -> &Ftl {
         &self.ftl
     }
-    /// What became of the fingerprints that an earlier shutdown saved, for a device in a folder.
+    /// What happened to the fingerprints saved at the last shutdown, for a device in a folder.
     pub fn fingerprints(&self) -> &Fingerprints {
         &self.fingerprints
     }

@@ -36,23 +36,23 @@ pub struct DiskFileBlock {
     pub page: u64,
 }
 
-/// Why a list of remaps was not done to its end.
+/// Why a list of remaps failed.
 #[derive(Debug, thiserror::Error)]
 #[error("remap {index} of the list: {error}")]
 pub struct RemapAllError<E> {
-    /// The first remap of the list that is known to have failed. Of the others, any may have been done.
+    /// Index of the first remap known to have failed. Any of the others may have been done.
     pub index: usize,
     /// Why.
     pub error: E,
 }
 
-/// Why the file map did not do something.
+/// Why a file map operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FileMapError<E> {
-    /// There is none: the disk knows no such commands, or was made without the room.
+    /// The disk has no file map: it does not know the commands, or was created without room for it.
     #[error("this disk has no file map")]
     Unsupported,
-    /// As other commands.
+    /// Any other error.
     #[error(transparent)]
     Disk(E),
 }
@@ -95,8 +95,8 @@ pub trait Disk {
     /// As `write`; an atomic remap may also be too large, or not possible on this disk.
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error>;
 
-    /// Does many remaps, as if one after the other. A disk far away has many under way at once, so that a list costs a
-    /// few round trips and not one each.
+    /// Does many remaps, with the same result as one after the other. A remote disk keeps many under way at once, so
+    /// that a list costs a few round trips instead of one per remap.
     ///
     /// # Errors
     /// As `remap`, and which one. After a failure any of the others may have been done.

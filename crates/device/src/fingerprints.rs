@@ -1,23 +1,23 @@
-//! What deduplication knew, kept over a shutdown; and what it does not know, read from the pages.
+//! Keeps the fingerprint store across shutdowns, and rebuilds from the pages what is missing.
 //!
 //! ```text
 //! header   32 bytes
 //! records  36 bytes each: flash page (4), digest of what it holds (32)
 //! hash     32 bytes: BLAKE3 of all before
 //! ```
-//! The file `fingerprints` is written at a shutdown in good order, after the state it belongs to, and names that state's
+//! The file `fingerprints` is written at a clean shutdown, after the state it belongs to, and names that state's
 //! generation. Opening a folder begins a new generation before anything changes, and removes the file.
 //!
-//! Order: 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is opened: a state of the next
-//! generation, durable  5. anything changes. Cut before 3: there is no file of this generation, and whatever is there is
-//! ignored. Between 3 and 4: state and file are those of the shutdown. After 4: no state that can be found has the file's
-//! generation, so that a file that was not removed is ignored.
+//! Order: 1. the last state, durable  2. the file aside, durable  3. its name  4. the device is opened: a state of the
+//! next generation, durable  5. anything changes. Cut before 3: there is no file of this generation, and any other is
+//! ignored. Between 3 and 4: state and file match. After 4: no state has the file's generation any more, so a file that
+//! was not removed is ignored.
 //!
-//! Should a file be believed all the same that does not belong to the contents (a folder put together from two copies):
-//! the firmware compares a page with its saved digest at the first hit, before it maps anything to it.
+//! A file with the right generation may still not match the contents (a folder assembled from two copies). So the
+//! firmware compares a page with its saved digest at the first hit, before it maps anything to the page.
 //!
-//! Invariant: the device is the same with the file and without it, but for what it finds. Absent: when pages are read,
-//! and by which thread (the service's).
+//! Invariant: the file changes nothing but how many duplicates are found. Absent: when pages are read, and by which
+//! thread (the service decides).
 
 use crate::device::Device;
 use remap_ssd_ftl::{FingerprintKind, UnknownPage};
@@ -33,9 +33,10 @@ const NAME: &str = "fingerprints";
 const MAGIC: [u8; 8] = *b"RMPFPRNT";
 const VERSION: u32 = 1;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Pages that are listed, read and entered at once.
+/// Pages in a slice.
 const SLICE: usize = 256;
-/// Passes over the device, at most: pages that collection moves behind a pass are found by the next one.
+/// Maximum number of passes over the device: garbage collection may move pages behind a pass, and the next pass finds
+/// them.
 const PASSES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -68,14 +69,14 @@ fn number(kind: FingerprintKind) -> u32 {
     }
 }
 
-/// What became of the fingerprints that a shutdown saved.
+/// What happened to the saved fingerprints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fingerprints {
     /// The device does not deduplicate, is new, or is not in a folder.
     NotSaved,
-    /// Those of so many pages are known again.
+    /// The fingerprints of this many pages were restored.
     Recalled(u64),
-    /// They are not to be had, for this reason: pages must be read.
+    /// They cannot be used, for this reason; the pages must be read.
     Ignored(String),
 }
 
@@ -84,14 +85,14 @@ pub enum Fingerprints {
 pub enum SavedFingerprints {
     /// The device does not deduplicate, or is not in a folder.
     None,
-    /// Those of so many pages.
+    /// The fingerprints of this many pages were saved.
     Saved(u64),
-    /// The system's reason why not.
+    /// Saving failed, for this reason.
     Failed(io::Error),
 }
 
 impl Device {
-    /// Reads what the shutdown saved that wrote the state of this generation. The file is removed, whatever it holds.
+    /// Reads the fingerprints that were saved with the state of this generation. The file is removed in any case.
     pub(crate) fn recall_fingerprints(&mut self, dir: &Path, generation: Option<u64>) {
         if self.ftl().deduplicates() {
             self.fingerprints = match self.recall_from(&dir.join(NAME), generation) {
@@ -99,7 +100,7 @@ impl Device {
                 Err(why) => Fingerprints::Ignored(why),
             };
         }
-        // Not needed for safety: after power-on no state has the file's generation any more.
+        // Not needed for safety: after power-on no state has the file's generation.
         let _ = std::fs::remove_file(dir.join(NAME));
         let _ = std::fs::remove_file(aside(dir));
     }
@@ -123,7 +124,7 @@ impl Device {
             return Err("the file holds digests of another kind".into());
         }
 
-        // Nothing of a damaged file is used: it is read twice.
+        // Read twice, so that nothing of a damaged file is used.
         if !is_whole(&mut source, &header).map_err(|error| error.to_string())? {
             return Err("the file does not have its hash".into());
         }
@@ -139,7 +140,7 @@ impl Device {
         Ok(recalled)
     }
 
-    /// Saves what is known of the contents, which the state on disk describes already.
+    /// Saves all known fingerprints. The state on disk must be current.
     pub(crate) fn save_fingerprints(&self) -> SavedFingerprints {
         let (Some(dir), Some(generation)) = (&self.dir, self.ftl().media().generation()) else {
             return SavedFingerprints::None;
@@ -167,18 +168,23 @@ impl Device {
             generation: generation.into(),
             records: records.into(),
         };
+
         let mut hash = blake3::Hasher::new();
         let mut sink = BufWriter::with_capacity(BUFFER_BYTES, File::create(aside)?);
         let mut put = |sink: &mut BufWriter<File>, bytes: &[u8]| {
             hash.update(bytes);
             sink.write_all(bytes)
         };
+
         put(&mut sink, header.as_bytes())?;
         for (ppn, digest) in self.ftl().known_digests() {
             put(&mut sink, Record { page: ppn.0.into(), digest: *digest }.as_bytes())?;
         }
+
         sink.write_all(hash.finalize().as_bytes())?;
         sink.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+
+        // The rename comes last, so that a file of this name is whole.
         std::fs::rename(aside, dir.join(NAME))?;
         File::open(dir)?.sync_all()?;
         Ok(records)
@@ -195,7 +201,7 @@ fn read<T: FromBytes + IntoBytes>(source: &mut impl Read) -> io::Result<T> {
     Ok(value)
 }
 
-/// Does what follows a header end with the hash of all before?
+/// Does the file end with the hash of everything before?
 fn is_whole(source: &mut impl Read, header: &Header) -> io::Result<bool> {
     let mut hash = blake3::Hasher::new();
     hash.update(header.as_bytes());
@@ -206,8 +212,8 @@ fn is_whole(source: &mut impl Read, header: &Header) -> io::Result<bool> {
     Ok(hash.finalize() == kept)
 }
 
-/// Pages of a device in a folder whose content is not known, read and hashed in slices while the device is in use:
-/// `list` and `enter` have the device for some tens of microseconds each, `read` needs it not at all.
+/// Reads and hashes the pages with unknown fingerprints of a device in a folder, in slices, while the device is in use:
+/// `list` and `enter` hold the device for some tens of microseconds each, and `read` does not need it.
 pub struct Relearner {
     contents: File,
     kind: FingerprintKind,
@@ -232,7 +238,7 @@ impl Relearner {
         self.entered
     }
 
-    /// The next pages to be read, perhaps none; `None` when nothing is left to do.
+    /// The pages of the next slice, possibly none; `None` when the job is done.
     pub fn list(&mut self, device: &Device) -> Option<Vec<UnknownPage>> {
         if self.passes == PASSES {
             return None;
@@ -246,7 +252,7 @@ impl Relearner {
         Some(pages)
     }
 
-    /// Reads and hashes pages. What they hold stays as it is until their superblock is erased, and `enter` notices that.
+    /// Reads and hashes pages. Their content does not change until their superblock is erased, which `enter` detects.
     ///
     /// # Errors
     /// The system's reason.
@@ -259,7 +265,7 @@ impl Relearner {
         pages.iter().map(digest).collect()
     }
 
-    /// Enters what was read.
+    /// Enters the digests of a slice.
     pub fn enter(&mut self, device: &mut Device, digests: Vec<(UnknownPage, [u8; 32])>) {
         let entered = device.untimed(|ftl| {
             let enter = |(page, digest): (UnknownPage, [u8; 32])| u64::from(ftl.learn_page(page, digest));

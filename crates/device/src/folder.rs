@@ -41,11 +41,13 @@ impl Device {
         if config.content != ContentMode::Bytes {
             return Err(OpenError::NotBytes);
         }
+
         let existed = dir.exists();
         std::fs::create_dir_all(dir).map_err(ImageError::from)?;
         if std::fs::read_dir(dir).map_err(ImageError::from)?.next().is_some() {
             return Err(OpenError::NotEmpty);
         }
+
         let made = Self::fill_folder(dir, config, journal_bytes);
         if made.is_err() {
             Self::folder_files(dir).into_iter().for_each(|file| drop(std::fs::remove_file(file)));
@@ -91,12 +93,13 @@ impl Device {
         let (media, replayed) = found.begin()?;
         let (mut device, report) = Self::recover(media, config)?;
         device.dir = Some(dir.to_owned());
-        // Records mean that no shutdown came after this state: what was saved with it is older than the device.
+        // Records in the journal mean that no clean shutdown followed this state: the saved fingerprints are out of
+        // date.
         device.recall_fingerprints(dir, (replayed.records == 0).then_some(replayed.generation));
         Ok((device, report))
     }
 
-    /// The configuration of the device in a folder, whether its file has its checksum or not.
+    /// The configuration of the device in a folder; its checksum is not verified.
     ///
     /// # Errors
     /// There is no device, or its configuration makes no sense.
@@ -131,7 +134,7 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().begin_commit())
     }
 
-    /// The middle of a commit, when its contents are written.
+    /// The middle step of a commit, after the contents were written.
     ///
     /// # Errors
     /// As `sync`.
@@ -139,7 +142,7 @@ impl Device {
         self.untimed(|ftl| ftl.media_mut().vouch(commit))
     }
 
-    /// The end of a commit, with what has become durable.
+    /// The last step of a commit, with the position up to which everything is durable.
     pub fn finish_commit(&mut self, until: Position) {
         self.untimed(|ftl| ftl.media_mut().finish_commit(until));
     }
@@ -158,7 +161,8 @@ impl Device {
         Media::contents_file(dir)
     }
 
-    /// Powers off in good order. Whether the fingerprints could be saved is said, and no error: pages can be read instead.
+    /// Shuts down cleanly. Failing to save the fingerprints is reported, but is no error: the pages can be read
+    /// instead.
     ///
     /// # Errors
     /// As `sync`.
@@ -169,7 +173,7 @@ impl Device {
     }
 }
 
-/// The configuration as the file says it.
+/// Parses the configuration file.
 pub(crate) struct ConfigFile {
     text: String,
     damage: Option<Damage>,

@@ -1,6 +1,6 @@
-//! Sets of pages as ranges, to see whether one command is in another one's way.
+//! Sets of pages as ranges, to find out whether commands overlap.
 //!
-//! Invariant: ranges are disjoint and not empty. Absent: taking pages out again.
+//! Invariant: ranges are disjoint and not empty. Absent: removing pages.
 
 use std::collections::BTreeMap;
 

@@ -7,11 +7,11 @@
 //! Invariants: recovery ignores every witness whose number is in the slot or in the aborted list; a number stays in
 //! the list while a witness with it exists anywhere, and whoever reclaims drops entries with it (`Core::is_in_force`).
 //!
-//! The list has 64 places, and nothing is written between cuts that come again and again: so recovery itself removes what
-//! carries the numbers. Words of NVRAM (entries, slots, records of deallocations) it zeroes, always. Pages (copies, a log's)
-//! it collects when more than half of the list is in use (`recovery`). Only what it has no flash space for stays: at worst
-//! the list is full and the slot is not given back, and atomic commands are refused until there is space at a power-on.
-//! Absent: which pages the command touches.
+//! The list has 64 places, and repeated cuts leave no time for garbage collection to drop the witnesses. So recovery
+//! itself removes them. Words of NVRAM (entries, slots, deallocation records) are always zeroed. Pages (copies, log
+//! pages) are collected when more than half of the list is in use (`recovery`). Only witnesses for which there is no
+//! flash space stay: at worst the list is full and the slot is not released, and atomic commands are refused until a
+//! power-on finds space. Absent: which pages the command touches.
 
 use crate::config::EntrySize;
 use crate::core::Core;
@@ -59,15 +59,14 @@ pub fn format(core: &mut Core) {
     }
 }
 
-/// What the slot says while no command is under way: what the numbers of the list add up to, bit by bit, so that one word
-/// of it may be lost.
+/// The idle slot holds the XOR of the numbers in the list, so that one damaged word of the list can be rebuilt.
 fn idle_word(aborted: &[u64]) -> u64 {
     SlotWord::new().with_is_idle(true).with_number(aborted.iter().fold(0, |sum, number| sum ^ number)).into_bits()
 }
 
-/// Numbers that do not count. A word that cannot be read is given by its address: the slot, since a command may have been
-/// under way and nothing else says which witnesses are its; of the list a second one, or one whose number the slot does not
-/// tell. Where commands cannot be atomic, nothing was ever stored here.
+/// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt. That is the slot, since a
+/// command may have been under way and nothing else identifies its witnesses; or a word of the list, if it is the
+/// second one or the slot does not hold the sum. Nothing is stored here where commands cannot be atomic.
 pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
     let layout = core.layout;
     if core.config.entry != EntrySize::Bytes24 {
@@ -104,25 +103,25 @@ pub fn resume(core: &mut Core, mut seen: Vec<u64>, words: &[Range<usize>]) {
     seen.dedup();
     core.aborted = seen;
     remember(core);
-    // At any time: a record part of which is zeroed has lost a torn bit, and counts no more than before.
+    // This may happen at any time: a partly zeroed record has lost a torn bit, and counts as little as before.
     for word in words.iter().cloned().flatten() {
         core.media.store(word, 0, Purpose::Meta, After::NOTHING);
     }
 }
 
-/// The command with this number has failed, and counts no more than if power had.
+/// Aborts a failed command: it counts as little as if power had failed.
 #[cold]
 pub fn abort(core: &mut Core, wsn: u64) {
     core.aborted.push(wsn);
     remember(core);
 }
 
-/// Lists the numbers that do not count, and empties the slot.
+/// Writes the list of aborted numbers, and empties the slot.
 fn remember(core: &mut Core) {
-    // 1. the list, where what stands there already keeps its place  2. the slot. Cut between: both say it. A sum that the
-    // slot has goes before the list changes: it would be wrong in between.
-    // More than the list holds are there only if nothing could go for long: the slot keeps its number then, and no other
-    // command takes it (`is_free`). So there is never one too many.
+    // 1. the list, in which numbers keep their places  2. the slot. Cut between: both hold the number. The sum in the
+    // slot is cleared before the list changes, since it would be wrong in between. There are more numbers than places
+    // only if none could be removed for long. Then the slot keeps its number and no other command may use it
+    // (`is_free`), so there is never one too many.
     if !is_free(core) {
         return;
     }
@@ -144,7 +143,7 @@ fn remember(core: &mut Core) {
     }
 }
 
-/// Can another command be recorded, should power fail in it?
+/// Could another atomic command be recorded as aborted if power failed during it?
 pub fn is_free(core: &Core) -> bool {
     core.aborted.len() <= ABORTED_SLOTS
 }

@@ -35,14 +35,14 @@ pub enum Refusal {
     /// All sequence numbers are handed out. Everything can still be read.
     #[error("the device is read-only: its 2^42 sequence numbers are used up")]
     NumbersUsedUp,
-    /// A write to the disk under the device has failed. What was read before can be read still.
+    /// A write to the disk under the device has failed. What was written before it failed can still be read.
     #[error("the disk under the device has failed")]
     DiskFailed,
     /// More pages than an atomic remap may have here.
     #[error("atomic command too large")]
     AtomicTooLarge,
-    /// Interrupted atomic commands have left as many numbers as the device can remember, and there was no flash space at
-    /// power-on to remove what carries them.
+    /// Interrupted atomic commands have left as many numbers as the device can remember, and there was no flash space
+    /// at power-on to remove their witnesses.
     #[error("no atomic command can be recorded before what interrupted ones left has been removed")]
     AtomicUnavailable,
     /// Neither files nor lists have room in this device's NVRAM.
@@ -96,7 +96,7 @@ impl Ftl {
         Ok(range)
     }
 
-    /// Is the device neither read-only nor without its disk?
+    /// Refuses changes when the device is read-only or its disk has failed.
     #[inline]
     fn may_change(&self) -> Result<(), Refusal> {
         match (self.read_only, self.core.is_used_up()) {
@@ -140,7 +140,7 @@ impl Ftl {
         if self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
     }
 
-    /// A page cannot be read: no write is to be deduplicated onto it.
+    /// A page cannot be read: the fingerprint store must forget it.
     #[cold]
     fn forget_content(&mut self, ppn: Ppn) {
         if let Some(dedup) = &mut self.dedup {
@@ -209,7 +209,7 @@ impl Ftl {
         }
     }
 
-    /// Does the page that an untrusted fingerprint nominates, or one from a file, hold this content? It is read to find out.
+    /// Reads the page nominated by an untrusted fingerprint, or by one from a file, and compares the contents.
     #[inline(never)]
     fn is_verified(&mut self, ppn: Ppn, payload: &Payload<'_>) -> bool {
         self.core.stats.verified += 1;
@@ -421,9 +421,9 @@ impl Ftl {
         self.scheme.prepare(&mut self.core, command.len);
 
         let wsn = self.core.tick();
-        // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit.
-        // Cut before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3.
-        // A failure, too, is before 3: what each target had is still there, and gets it back.
+        // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit. Cut
+        // before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3. A failure comes
+        // before 3 too: the old page of each target is still there, and is mapped again.
         self.paused = true;
         atomic::begin(&mut self.core, wsn);
 
@@ -449,7 +449,7 @@ impl Ftl {
         result
     }
 
-    /// Gives LPNs back what they had, the one changed last first. Their entries are where they were.
+    /// Restores old mappings, the one changed last first. Their entries are still in place.
     #[cold]
     fn restore(&mut self, before: Vec<(u32, Option<Mapping>)>) {
         for (lpn, old) in before.into_iter().rev() {

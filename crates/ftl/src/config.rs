@@ -82,8 +82,8 @@ pub struct Config {
     pub fs_blocks: u32,
     /// Content of pages is recognised by this.
     pub fingerprint: FingerprintKind,
-    /// Erases after which a block is used no more: the endurance of the flash, which a device knows from its chips. 0 is as
-    /// many as a superblock's counter can tell, 2^21 - 1.
+    /// Erases after which a block is retired: the endurance of the flash chips. 0 means the limit of a superblock's
+    /// erase counter, 2^21 - 1.
     #[serde(skip)]
     pub pe_limit: u32,
     /// Guards switched off, for the tests that prove each of them necessary.

@@ -17,9 +17,9 @@ use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
 /// Sequence numbers have 42 bits, as in FAST'21's Table 2: all are below this.
 pub const WSN_END: u64 = 1 << 42;
 
-/// From this number on the device is read-only. The rest is for what goes on by itself: a command that was admitted just
-/// before, the collecting that it waits for, one recovery. Each takes a few numbers for a page that it moves at most, and
-/// this is 32 for each page that the largest device can have.
+/// From this number on the device is read-only. The rest is reserved for internal work: a command admitted just before,
+/// the garbage collection that it waits for, and one recovery. Each takes at most a few numbers per page that it moves;
+/// the reserve is 32 for each page of the largest possible device.
 pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 
 /// The next sequence number.
@@ -87,7 +87,8 @@ impl Core {
         next_number(&mut self.wsn)
     }
 
-    /// Are so many numbers handed out that the device is read-only? Whatever takes numbers by itself asks first.
+    /// Are the sequence numbers used up, so that the device is read-only? Internal work that takes numbers must check
+    /// this first.
     #[inline(always)]
     pub fn is_used_up(&self) -> bool {
         self.wsn >= WSN_READ_ONLY
@@ -99,8 +100,8 @@ impl Core {
         !self.aborted.is_empty() && self.aborted.contains(&wsn)
     }
 
-    /// What zeroing a damaged word waits for: 1. pages that say which LPNs are in doubt without it  2. zeroes. Cut between: the
-    /// same doubt is found once more, or the pages, which are newer.
+    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes. Cut between:
+    /// recovery finds the same doubt again, or the pages, which are newer.
     pub fn after_doubts(&self) -> After {
         if self.config.guards.has(Guard::MendingWaits) { After::ALL } else { After::NOTHING }
     }

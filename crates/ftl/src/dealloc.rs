@@ -73,7 +73,7 @@ pub struct Record {
 pub struct Records {
     /// Records that can be read.
     pub intact: Vec<Record>,
-    /// Records whose number cannot be read: first LPN, pages, the numbers of the records before and behind.
+    /// Records whose number cannot be read: first LPN, pages, and the numbers of the records before and after.
     pub between: Vec<(u32, u32, u64, u64)>,
     /// Records whose LPNs cannot be read: the word, and the number.
     pub unknown: Vec<(usize, u64)>,
@@ -135,7 +135,7 @@ impl DeallocLog {
         bits
     }
 
-    /// Reads the log back: what it says, and where to go on.
+    /// Reads the log at recovery, and finds where to append.
     pub fn read_back(&mut self, core: &mut Core) -> Records {
         let mut found = Records::default();
         let mut used = [0; 2];
@@ -190,7 +190,7 @@ impl DeallocLog {
         found
     }
 
-    /// Takes out the records that recovery could not read.
+    /// Zeroes the records that recovery could not read.
     pub fn heal(&mut self, core: &mut Core) {
         for at in std::mem::take(&mut self.damaged) {
             core.media.store_record(at, &[0; DEALLOC_WORDS], Purpose::Meta, core.after_doubts());

@@ -34,7 +34,7 @@ pub struct Ftl {
     pub(crate) reserve: u32,
     /// No space can be gained any more: nothing is changed from now on.
     pub(crate) read_only: bool,
-    /// LPNs whose newest witness is lost, where no page could be programmed that says so.
+    /// LPNs that lost their newest witness while no page could be programmed to mark them.
     pub(crate) unreadable: BTreeSet<u32>,
     /// Pages the host had written when the first block was worn out.
     pub(crate) first_retired: Option<u64>,

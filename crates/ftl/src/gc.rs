@@ -386,7 +386,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// A bitmap of deallocations that cannot be read any more: the tables know what it has to say.
+    /// A bitmap of deallocations that has become unreadable: the tables still know its content.
     #[cold]
     fn renew_bitmap(&mut self, lpn: u32) -> Result<(), Refusal> {
         loop {

@@ -98,7 +98,7 @@ guards! {
     CapacitorEnergy = "capacitor-energy",
     /// DRAM counts only once all entries are in it and the flash that it is saved to is ready.
     ArmedLast = "armed-last",
-    /// What is damaged is zeroed only after the pages that say which LPNs are in doubt without it.
+    /// Damaged words are zeroed only after the pages that mark the LPNs in doubt.
     MendingWaits = "mending-waits",
     /// Virtual time resumes above everything found on the media.
     TimeResumes = "time-resumes",

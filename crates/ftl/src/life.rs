@@ -29,7 +29,7 @@ pub struct Life {
 /// A superblock's record in NVRAM.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeRecord {
-    /// Which incarnation counts.
+    /// Incarnation, dead and clean marks.
     pub life: Life,
     /// Retired blocks, one bit a die.
     pub bad: u64,
@@ -40,7 +40,7 @@ pub struct LifeRecord {
 /// A record as far as it can be read.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadedLife {
-    /// Which incarnation counts.
+    /// Incarnation, dead and clean marks.
     pub life: Result<Life, MediaError>,
     /// Retired blocks.
     pub bad: Result<u64, MediaError>,
@@ -49,7 +49,7 @@ pub struct LoadedLife {
 }
 
 impl LoadedLife {
-    /// Can all of it be read?
+    /// Are all words readable?
     pub fn is_whole(&self) -> bool {
         self.life.is_ok() && self.masks_are_whole()
     }

@@ -43,9 +43,9 @@ counters! {
     remaps,
     /// Writes whose content was on flash already.
     dedup_hits,
-    /// Writes whose content was on flash in a page that the fingerprint store had no room for.
+    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint store had no room.
     dedup_missed,
-    /// Hits that were read to compare the contents: of an untrusted fingerprint, or of one that was read from a file.
+    /// Hits verified by a read: of an untrusted fingerprint, or of one loaded from a file.
     verified,
     /// Of the untrusted ones, contents that differed: the fingerprint collided.
     collisions,

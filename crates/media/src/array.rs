@@ -304,7 +304,7 @@ impl NandArray {
         }
     }
 
-    /// Does a page of data hold what was stored in it, as far as that is known?
+    /// Does a data page match its checksum, if it has one?
     #[inline]
     pub(crate) fn is_whole(&self, ppn: Ppn) -> bool {
         match &self.contents {

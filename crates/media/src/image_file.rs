@@ -59,7 +59,7 @@ pub enum ImageError {
     /// A folder written by another version.
     #[error("image version {0}, this program reads versions 1 and 2")]
     FolderVersion(u32),
-    /// A file lacks blocks that a write may need one day, and there is no room for them.
+    /// A sparse file cannot be filled, since the disk is full.
     #[error("{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}")]
     NoRoom {
         /// The file's name.

@@ -83,7 +83,7 @@ impl Oob {
     pub const TAIL: u32 = u32::MAX - 1;
     /// OOB "LPN" of a page of a remapping log on flash.
     pub const LOG: u32 = u32::MAX - 2;
-    /// OOB "LPN" of the page that closes a superblock of a remapping log: what its other pages add up to.
+    /// OOB "LPN" of the parity page, which closes a log superblock: the XOR of its other pages.
     pub const PARITY: u32 = u32::MAX - 3;
 
     /// The record of a page.

@@ -174,17 +174,21 @@ impl Meters {
         if self.readings.last().is_none_or(|reading| reading.at_ns < end_ns) {
             self.readings.push(last);
         }
+
         let seconds = (end_ns - self.first.at_ns) as f64 / NS_PER_S;
         let stats = last.stats - self.first.stats;
         let usage = device.ftl().usage();
         let config = device.config();
         let media = device.ftl().media();
+
         let (flash_pages, erases) = (last.programs - self.first.programs, last.erases - self.first.erases);
         let nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
         let nvram_bytes = media.nvram_words() as f64 * 8.0;
+
         let blocks = media.erase_counts();
         let erase_max = blocks.iter().copied().max().unwrap_or(0);
         let erase_min = blocks.iter().copied().min().unwrap_or(0);
+
         RunSummary {
             scheme: config.firmware.scheme.to_string(),
             gc_policy: config.firmware.gc_policy.to_string(),

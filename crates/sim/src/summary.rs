@@ -147,7 +147,7 @@ pub struct RunSummary {
     pub lost_references: u64,
     /// Writes that found their content on flash already (dedup hits).
     pub dedup_hits: u64,
-    /// Writes whose content was on flash in a page that the fingerprint store had no room for.
+    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint store had no room.
     #[serde(default)]
     pub dedup_missed: u64,
     /// Cumulative distribution of write latency: (microseconds, fraction of requests).

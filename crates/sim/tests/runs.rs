@@ -361,10 +361,12 @@ fn a_run_from_a_saved_device_shows_what_a_run_without_the_saving_shows() {
         age(&mut aged, &mut source, &AgingOptions::default()).unwrap();
         let (mut loaded, _) =
             Device::recover(Media::from_image(&aged.ftl().media().to_image()), aged.config().clone()).unwrap();
+
         let [direct, saved] = [&mut aged, &mut loaded].map(|device| {
             let mut source = workload(device, content, 77);
             go(device, &mut source, &options(200_000, 32)).unwrap()
         });
+
         let alike = |name: &str, a: f64, b: f64| {
             assert!((a / b - 1.0).abs() < 0.02, "{scheme}, {content}: {name} is {a} and {b}");
         };

@@ -36,10 +36,10 @@ enum Event {
     Ended(&'static str),
 }
 
-/// What is to be done now and then while it is served.
+/// Periodic work while the device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// Keep what SMART counts.
+    /// Save the SMART counters.
     Keep,
     /// Log statistics.
     Tell,
@@ -144,9 +144,9 @@ impl Fronts {
     }
 }
 
-/// Whatever would end the process by default without being meant to cut the power.
+/// Signals that would end the process by default although nobody meant to cut the power.
 fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
-    // A write beyond the limit of files' sizes fails then, as one to a full disk does.
+    // Without this signal a write beyond the file size limit fails like one to a full disk.
     let mut heeded = vec![SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ];
     if !is_ignored(SIGHUP) {
         heeded.push(SIGHUP);
@@ -165,7 +165,7 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
     Ok(handle)
 }
 
-/// Was a signal ignored when the program began, as `nohup` has it?
+/// Was the signal already ignored when the program started, as under `nohup`?
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());

@@ -1,6 +1,8 @@
-//! `image`: devices in folders. Made with all the space they will ever need, checked, repaired, and given names of their own.
+//! `image`: devices in folders: creating them with all the space they will ever need, checking, repairing, and renaming
+//! copies.
 //!
-//! Invariant: only `repair --accept-loss` gives anything up, and it says what. Absent: what damage is (the media's folder).
+//! Invariant: only `repair --accept-loss` gives up data, and it says which. Absent: what counts as damage
+//! (`media::folder`).
 
 use super::kept::{SERVICE, Service};
 use crate::failure::Failure;
@@ -14,7 +16,7 @@ use remap_ssd_sim::report::format::{bytes, exact};
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Makes devices that `serve` serves, checks and repairs them, and names copies of them.
+/// Creates, checks and repairs the images that `serve` serves, and renames copies of them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -25,11 +27,11 @@ pub struct Args {
 enum Command {
     /// Makes a new, empty device in a folder; its space is reserved, so that a full disk shows now and never in service.
     Create(Create),
-    /// Looks for damage, reads every page, and changes nothing. Exit code 1 if anything is damaged.
+    /// Looks for damage and reads every page, without changing anything. Exit code 1 if anything is damaged.
     Check(Check),
-    /// Goes on without what is damaged. Says what would be lost, and does nothing, unless told to accept it.
+    /// Drops what is damaged so that the image opens again. Without --accept-loss, only lists what would be lost.
     Repair(Repair),
-    /// Gives a copy of an image a name and a serial number of its own, so that hosts can tell it from the original.
+    /// Gives a copy of an image its own name and serial number, so that hosts can tell it from the original.
     Adopt(Adopt),
 }
 
@@ -39,7 +41,7 @@ pub struct Check {
     /// The folder.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Print what was found as JSON.
+    /// Print the findings as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -50,10 +52,10 @@ pub struct Repair {
     /// The folder.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Do it. Files that are replaced are kept in a new folder `before-repair-N` in DIR.
+    /// Repair the image. Replaced files are kept in a new folder `before-repair-N` in DIR.
     #[arg(long)]
     pub accept_loss: bool,
-    /// Print what was found and done as JSON.
+    /// Print the findings and the repairs as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -64,10 +66,10 @@ pub struct Adopt {
     /// The folder.
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Its NVMe qualified name from now on; a new one unless given.
+    /// The new NVMe qualified name; generated unless given.
     #[arg(long, value_name = "NQN", conflicts_with = "keep_name")]
     pub nqn: Option<String>,
-    /// It has been moved, and there is no other one of this name: it keeps it.
+    /// Keep the name: the image was moved, and the original is gone.
     #[arg(long)]
     pub keep_name: bool,
 }
@@ -156,15 +158,16 @@ impl Shape {
         Service::new(nqn, config.firmware.lpns, self.namespaces.unwrap_or(1), self.block.unwrap_or(4096))
     }
 
-    /// An image is what it was made as: what was asked for must be that.
+    /// Checks that the options match what the image was created with; none of them can change later.
     ///
     /// # Errors
-    /// It is not, in a sentence that says what the image is.
+    /// An option differs; the message says what the image has.
     pub fn must_be(&self, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
         let firmware = &config.firmware;
         let size = u64::from(firmware.lpns) * 4096;
         let block = service.namespaces.first().map_or(4096, |share| share.block_bytes);
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+
         let asked = [
             ("--size", self.size.map(|asked| asked.next_multiple_of(4096) == size), bytes(size)),
             ("--scheme", self.scheme.map(|asked| asked == firmware.scheme), firmware.scheme.to_string()),
@@ -180,6 +183,7 @@ impl Shape {
             ),
             ("--nqn", self.nqn.as_ref().map(|asked| *asked == service.nqn), service.nqn.clone()),
         ];
+
         match asked.iter().find(|(_, is_so, _)| *is_so == Some(false)) {
             None => Ok(()),
             Some((option, _, is)) => Err(Failure::usage(format_args!(
@@ -202,7 +206,7 @@ fn new_nqn() -> String {
 /// Runs `image`.
 ///
 /// # Errors
-/// Why there is no new device, and nothing is left behind then; or what is damaged.
+/// The device cannot be created, and nothing is left behind; or what is damaged.
 pub fn command(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Create(args) => create(args),
@@ -234,10 +238,10 @@ fn create(args: &Create) -> Result<(), Failure> {
     show(args, dir, &config, &service)
 }
 
-/// What is damaged, `service.json` among it.
+/// Looks for damage, in `service.json` too.
 fn look(dir: &Path) -> Result<FolderCheck, Failure> {
     let mut found = Device::check_folder(dir).map_err(|error| Failure::about(dir.display(), error))?;
-    // Its pages are checked against the device's where that is known.
+    // Namespaces are checked against the device's size where that is known.
     let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
     if let Err(error) = Service::read(dir, pages) {
         found.damage.push(Damage {
@@ -262,6 +266,7 @@ fn repair(args: &Repair) -> Result<(), Failure> {
     if found.is_clean() {
         return report(dir, &found, args.json, None);
     }
+
     if !args.accept_loss || found.beyond.is_some() {
         report(dir, &found, args.json, None)?;
         return Err(match found.beyond.is_some() {
@@ -269,9 +274,11 @@ fn repair(args: &Repair) -> Result<(), Failure> {
             false => Failure::about(dir.display(), "nothing was changed; --accept-loss goes on without what is lost"),
         });
     }
+
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
     let (_, kept) = Device::repair_folder(dir).map_err(|error| about(&error))?;
     let config = Device::folder_config(dir).map_err(|error| about(&error))?;
+
     if Service::read(dir, config.firmware.lpns).is_err() {
         let file = dir.join(SERVICE);
         // `repair_folder` keeps a copy, unless nothing else was damaged.
@@ -282,6 +289,7 @@ fn repair(args: &Repair) -> Result<(), Failure> {
             .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096))
             .save(dir)?;
     }
+
     report(dir, &found, args.json, Some(kept.as_deref()))
 }
 
@@ -305,7 +313,7 @@ fn adopt(args: &Adopt) -> Result<(), Failure> {
     output::text(&pairs(&[("image", dir.display().to_string()), ("name", service.nqn)]))
 }
 
-/// Entries of one kind shown as text, at most.
+/// Findings shown as text, at most.
 const SHOWN: usize = 20;
 
 /// Shows what is damaged; `repaired` says where the replaced files are.
@@ -323,6 +331,7 @@ fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Optio
             "kept": repaired.flatten(),
         }));
     }
+
     let mut text = String::new();
     for damage in found.damage.iter().take(SHOWN) {
         text +=
@@ -334,6 +343,7 @@ fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Optio
     if let Some(why) = &found.beyond {
         text += &format!("beyond repair: {why}\n");
     }
+
     text += &format!("{} mapped pages read", exact(found.mapped));
     if found.given_up > 0 {
         text += &format!(", {} of which were given up before", exact(found.given_up));
@@ -341,6 +351,7 @@ fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Optio
     if found.without_checksum > 0 {
         text += &format!(", {} pages have no checksum yet", exact(found.without_checksum));
     }
+
     text += match (found.is_clean(), repaired) {
         (true, _) => "; nothing is damaged\n",
         (false, None) => "; the image is damaged\n",

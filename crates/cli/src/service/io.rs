@@ -165,6 +165,7 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
     let blocks = namespace.nsze;
     let size = blocks << client.lba_shift();
     let (copy_blocks, namespaces) = (namespace.mcl, controller.nn);
+
     if as_json {
         return output::json(&json!({
             "nqn": client.subnqn(), "model": text(&controller.mn), "serial": text(&controller.sn),
@@ -173,6 +174,7 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
             "volatile_write_cache": controller.vwc & 1 == 1,
         }));
     }
+
     let shown = |field: &[u8]| Escaped::text(&text(field)).to_string();
     output::text(&pairs(&[
         ("name", Escaped::name(client.subnqn()).to_string()),

@@ -1,7 +1,7 @@
 //! What a device in a folder is besides flash: its name, its namespaces, and what SMART has counted.
 //!
-//! Invariants: a file is replaced whole or not at all. A machine that dies may lose what was counted in the last seconds. The
-//! service does not depend on what is counted: a full disk, or a damaged file of counters, is a warning.
+//! Invariants: a file is replaced whole or not at all. A crash of the machine may lose the last seconds of counting.
+//! The service does not depend on the counters: a full disk or a damaged counter file is only a warning.
 
 use crate::failure::Failure;
 use remap_ssd_nvme::controller::{Health, NamespaceSpec};
@@ -92,7 +92,7 @@ impl Service {
     /// Reads it, and changes nothing.
     ///
     /// # Errors
-    /// It is not there, or not what was written, or cannot be: `pages` is how many the device has.
+    /// The file is missing, damaged, or does not fit a device of `pages` pages.
     pub fn read(dir: &Path, pages: u32) -> Result<Self, Failure> {
         let path = dir.join(SERVICE);
         let service: Self = load(&path)?;
@@ -112,7 +112,7 @@ impl Service {
         Ok(service)
     }
 
-    /// What the file says, whatever its checksum, if that can be.
+    /// Reads the file without checking its checksum; `None` if it makes no sense.
     pub fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
         let service: Self = load(&dir.join(SERVICE)).ok()?;
         let fits = service.namespaces.iter().map(|share| u64::from(share.pages)).sum::<u64>() <= u64::from(pages);
@@ -122,7 +122,7 @@ impl Service {
         whole.then_some(service)
     }
 
-    /// Is the image in `dir` another one than this was written for: a copy?
+    /// Was this file written for another image, so that the one in `dir` is a copy?
     pub fn is_of_another(&self, dir: &Path) -> bool {
         self.contents_inode.is_some_and(|kept| inode(dir).is_ok_and(|inode| inode != kept))
     }
@@ -148,14 +148,14 @@ impl Kept {
         save(dir, HEALTH, self)
     }
 
-    /// Writes it, or says why that could not be.
+    /// Writes it; logs a warning if that fails.
     pub fn try_save(&self, dir: &Path) {
         if let Err(error) = self.save(dir) {
             tracing::warn!("{error}; what SMART counts is kept later");
         }
     }
 
-    /// Reads it; nothing was counted yet if there is none, or none that is whole.
+    /// Reads it; a missing or damaged file counts as empty.
     pub fn load(dir: &Path) -> Self {
         let path = dir.join(HEALTH);
         if !path.exists() {
@@ -181,7 +181,7 @@ fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         .and_then(|()| std::fs::rename(&aside, &path))
         .and_then(|()| File::open(dir)?.sync_all());
     written.map_err(|error| {
-        // A part of a file helps nobody, and takes room where there is none.
+        // A partial file is useless, and the disk may be full.
         let _ = std::fs::remove_file(&aside);
         Failure::about(path.display(), error)
     })

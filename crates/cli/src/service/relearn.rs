@@ -1,8 +1,9 @@
-//! After a shutdown that was not in good order deduplication learns again what the pages hold, while hosts are served.
+//! Rebuilds the fingerprint store after an unclean shutdown, while hosts are served.
 //!
-//! Pages are read and hashed outside of the device, a slice at a time; the device is asked which pages, and told what they
-//! hold, for some tens of microseconds each. As fast as the machine goes while hosts do nothing, with pauses while they
-//! do something. Invariant: nothing depends on it but what deduplication finds. Absent: which pages (the device's).
+//! Pages are read and hashed outside the device lock, one slice at a time; listing the pages of a slice and entering
+//! their digests take the lock for some tens of microseconds each. The thread runs at full speed while hosts are idle
+//! and pauses while they are not. Invariant: only the hit rate of deduplication depends on it. Absent: which pages to
+//! read (the device knows).
 
 use crate::failure::Failure;
 use remap_ssd_device::{Device, Fingerprints, Relearner, SavedFingerprints};
@@ -13,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two slices of 1 MiB while hosts read or write: about 100 MiB/s.
+/// Pause between two slices of 1 MiB while hosts are busy: about 100 MiB/s.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Ends when dropped.
@@ -37,6 +38,7 @@ impl Relearn {
     fn start(mut relearner: Relearner, again: Weak<Subsystem>) -> Result<Self, Failure> {
         let (stop, stopped) = channel::<()>();
         let began = Instant::now();
+
         let run = move || {
             let (mut pause, mut last) = (Duration::ZERO, None);
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -56,12 +58,13 @@ impl Relearn {
                 }
             }
         };
+
         let thread = std::thread::Builder::new().name("relearn".into()).spawn(run).map_err(Failure::failed)?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 
-/// Reads some pages; what hosts have done so far, or `None` when there is nothing left to read.
+/// Reads one slice. Returns a measure of host activity so far, or `None` when no page is left to read.
 fn slice(relearner: &mut Relearner, subsystem: &Subsystem) -> std::io::Result<Option<(u64, u64)>> {
     if subsystem.is_broken() {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! `serve`: the device for programs that know nothing of it, on the network, as files, and on a bus.
 //!
-//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts on a list; SIGTERM, SIGINT, SIGQUIT and
-//! SIGHUP finish what is under way and leave the image in its shortest form; any other end is a power cut, which the image
-//! survives. It ends in good order only if the device was closed.
+//! Invariants: it listens on the loopback unless told otherwise, and then only to hosts on a list; SIGTERM, SIGINT,
+//! SIGQUIT and SIGHUP finish the commands under way and compact the image; any other end is a power cut, which the
+//! image survives. A shutdown is clean only if the device was closed.
 
 use super::fronts::{Fronts, Tick};
 use super::image::Shape;
@@ -31,10 +31,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 ///
 /// What is acknowledged survives the end of this process at any instant, and a crash of the machine up to the last flush.
 ///
-/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP end the service in good order (SIGHUP does nothing under `nohup`); SIGUSR1 logs
-/// statistics; SIGUSR2 does nothing.
+/// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored under `nohup`);
+/// SIGUSR1 logs statistics; SIGUSR2 is ignored.
 ///
-/// Exit code 0 after an end in good order, 1 if the device or the disk under it has failed, 2 for arguments that cannot be.
+/// Exit code 0 after a clean shutdown, 1 if the device or the disk under it has failed, 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -65,8 +65,8 @@ pub struct Args {
     /// A host that may connect: its address, or its name (NQN). May be given several times.
     #[arg(long, value_name = "HOST")]
     pub allow: Vec<String>,
-    /// Memory for what NVMe/TCP connections hold, the device's own not counted; one host may have half of it. Who asks for
-    /// more is told to try again.
+    /// Memory for the buffers of NVMe/TCP connections, not counting the device itself. One host may use half of it;
+    /// beyond that, commands fail with a status that asks the host to retry.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory_limit)]
     pub memory_limit: u64,
     /// One JSON object a line instead of text.
@@ -162,40 +162,49 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let allowed = allowed(args)?;
     start_log(args);
     let (device, service, kept) = open(args)?;
+
     let health = Health { power_cycles: kept.health.power_cycles + 1, ..kept.health };
     let subsystem = Subsystem::new(device, &service.nqn, &service.specs(), args.latency, args.image.is_some(), health);
     let subsystem = subsystem.map_err(Failure::failed)?;
+
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
     let subsystem = Arc::new(match &recording {
         Some(recording) => subsystem.recorded(Box::new(recording.clone())),
         None => subsystem,
     });
+
     let began = Instant::now();
     let kept = |clean: bool| {
         let mut health = subsystem.health();
         health.power_on_seconds += began.elapsed().as_secs();
         Kept { health, clean }
     };
+
     let keep = |kept: Kept| args.image.iter().for_each(|dir| kept.try_save(dir));
     let writeback = args.image.as_ref().map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem))).transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
     let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
+
     keep(kept(false));
+
     let served = fronts.serve(&subsystem, |tick| match tick {
-        // What SMART counts may be some seconds old after a crash.
+        // After a crash the SMART counters may be some seconds old.
         Tick::Keep => {
             keep(kept(false));
             recording.iter().for_each(Recording::flush);
         }
         Tick::Tell => tell(&subsystem),
     });
+
     drop((writeback, relearn));
     recording.iter().for_each(Recording::flush);
     let clean = kept(true);
     served?;
     close(subsystem)?;
-    // 1. the device is closed  2. that it was. Cut between, the next start counts an unsafe shutdown too many.
+
+    // 1. close the device  2. record that it was closed. Cut between: the next start counts one unsafe shutdown too
+    //    many.
     keep(clean);
     tracing::info!("ended in good order");
     Ok(())
@@ -216,10 +225,10 @@ fn tell(subsystem: &Subsystem) {
     );
 }
 
-/// How long it is waited for whoever still has the device.
+/// How long to wait for threads that still hold the device.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Powers the device off, once nobody has it any more.
+/// Powers the device off once no other thread holds it.
 fn close(mut subsystem: Arc<Subsystem>) -> Result<(), Failure> {
     let began = Instant::now();
     let device = loop {
@@ -265,6 +274,7 @@ fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
         }
         error => about(&error),
     })?;
+
     device.ftl().check().map_err(|error| about(&error))?;
     let service = Service::load(dir, device.config().firmware.lpns)?;
     if service.is_of_another(dir) {
@@ -275,10 +285,12 @@ fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
              `remap-ssd image adopt` gives it its own, or keeps them (--keep-name) if the other one is gone"
         );
     }
+
     let mut kept = Kept::load(dir);
     if !kept.clean {
         kept.health.unsafe_shutdowns += 1;
     }
+
     tracing::info!(
         image = %dir.display(),
         records = report.records,

@@ -2,7 +2,8 @@
 //!
 //! Before an erase the device waits until all contents are durable. What this thread has had written out by then is not
 //! waited for. Invariant: it only makes durable earlier what may become so at any time, and nothing depends on it.
-//! Absent: errors; whoever waits for durability meets them too, since the system reports them to each opening of the file.
+//! Absent: error handling. The system reports a write error to every open handle of the file, so the next sync sees it
+//! too.
 
 use crate::failure::Failure;
 use remap_ssd_device::Device;
@@ -13,9 +14,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Flash pages programmed, for hosts or for the device itself, between two times of writing out: 4 MiB.
+/// Start writing out after this many flash pages, programmed for hosts or by the device itself: 4 MiB.
 const PAGES: u64 = 1 << 10;
-/// How often it is looked, while pages are programmed and while they are not.
+/// Polling intervals, while pages are programmed and while they are not.
 const BUSY: Duration = Duration::from_millis(4);
 const IDLE: Duration = Duration::from_millis(50);
 

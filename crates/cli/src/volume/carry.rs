@@ -1,8 +1,8 @@
-//! Files into a volume and out of it, byte for byte.
+//! Imports files into a volume and exports them, byte for byte.
 //!
-//! Invariant: a name stands for a whole file: what is being brought in has another name until it is complete and durable.
-//! A database of SQLite's goes out as stock SQLite would have it, and comes in as it is. Absent: any other look into files. A
-//! database that is in use is not still while it is copied.
+//! Invariant: a name stands for a whole file; an import has another name until it is complete and durable. An SQLite
+//! database is exported as stock SQLite would have written it. Absent: any other look into files. A database in use may change
+//! while it is copied.
 
 use super::Place;
 use crate::failure::Failure;
@@ -16,40 +16,40 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are carried at once.
+/// Bytes copied at a time.
 const STEP: usize = 1 << 20;
-/// What an unfinished file is called, behind its name.
+/// Suffix of an unfinished import.
 const PART: &str = ".part";
 
-/// What to take out.
+/// What to export.
 #[derive(Debug, clap::Args)]
 pub(super) struct Export {
-    /// The file in the volume. Whoever uses it should have closed it.
+    /// The file in the volume. Close it in other programs first.
     name: String,
-    /// Where to; `-` is standard output.
+    /// Destination; `-` is standard output.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     pub(super) place: Place,
 }
 
-/// What to bring in.
+/// What to import.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
     /// The file on this machine.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Its name in the volume; that of the file unless given.
+    /// Name in the volume; the file's own name unless given.
     #[arg(long)]
     name: Option<String>,
-    /// Replace a file of that name.
+    /// Replace an existing file of that name.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     pub(super) place: Place,
 }
 
-/// Takes a file out.
+/// Exports a file.
 pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
     let about = |error| args.place.about(error);
     let file = volume.open(&args.name, OpenOptions::default()).map_err(about)?;
@@ -106,7 +106,7 @@ fn copy_out<D: Disk + Send>(
     }
 }
 
-/// Brings a file in.
+/// Imports a file.
 pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Result<(), Failure> {
     let about = |error| args.place.about(error);
     let local = |error: io::Error| Failure::about(args.file.display(), error);
@@ -137,14 +137,14 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
     let bytes = match carried {
         Ok(bytes) => bytes,
         Err(failure) => {
-            // If this fails too, the first reason is the one to tell.
+            // If this fails too, report the first reason.
             let _ = volume.delete(&part);
             return Err(failure);
         }
     };
 
-    // 1. the new file is durable  2. the old one goes  3. the new one gets its name. Cut between 2 and 3: it is under its
-    // other name, whole.
+    // 1. make the new file durable  2. remove the old one  3. rename the new one. Cut between 2 and 3: the new file is
+    // there, whole, under its temporary name.
     volume.sync(file).map_err(about)?;
     if exists {
         volume.delete(name).map_err(about)?;
@@ -176,7 +176,7 @@ fn copy_in<D: Disk + Send>(
     }
 }
 
-/// A database's transactions may be in the log beside it.
+/// Warns if a log lies beside a database: recent transactions may be in it.
 fn note_about_log(file: &Path) {
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");

@@ -1,7 +1,7 @@
-//! `volume`: files on a device, made, listed, brought in and taken out.
+//! `volume`: creates volumes of files on a device, and lists, imports and exports the files.
 //!
-//! Invariant: what is on a device is not overwritten unless that was asked for. Absent: what files are for; host software
-//! opens the same volume by itself.
+//! Invariant: existing data is not overwritten unless asked for. Absent: what the files are for; host software opens
+//! the same volume on its own.
 
 mod carry;
 
@@ -39,17 +39,17 @@ Several processes of one user on one machine may use a volume at the same time; 
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Makes a volume on a namespace.
+    /// Creates a volume on a namespace.
     Create(Create),
     /// Lists the files.
     List(Show),
-    /// Says what the volume is, and how full.
+    /// Shows the size and usage of the volume.
     Stat(Show),
-    /// Writes a file of the volume to a file of this machine.
+    /// Copies a file out of the volume.
     Export(carry::Export),
-    /// Brings a file of this machine into the volume.
+    /// Copies a local file into the volume.
     Import(carry::Import),
-    /// Deletes a file of the volume. Nobody should have it open.
+    /// Deletes a file of the volume. Close it everywhere first.
     Delete(Delete),
 }
 
@@ -74,10 +74,10 @@ struct Place {
     /// The namespace.
     #[arg(long, value_name = "N", default_value_t = 1)]
     nsid: u32,
-    /// The subsystem; the first that discovery names unless given.
+    /// NQN of the subsystem; by default the first one that discovery returns.
     #[arg(long, value_name = "NQN", conflicts_with = "image")]
     nqn: Option<String>,
-    /// Our name, where only known hosts are served.
+    /// NQN to connect with, for servers that admit only known hosts.
     #[arg(long, value_name = "NQN", conflicts_with = "image")]
     hostnqn: Option<String>,
 }
@@ -90,10 +90,10 @@ struct Create {
     /// Size of the volume; all of the namespace unless given.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
     size: Option<u64>,
-    /// Files that it has room for.
+    /// Maximum number of files.
     #[arg(long, value_name = "N", default_value_t = NewVolume::default().files_max)]
     files: u32,
-    /// Overwrite what is there.
+    /// Overwrite existing data.
     #[arg(long)]
     force: bool,
 }
@@ -157,7 +157,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     perform(client, &Processes::local(), &args.command).map(drop)
 }
 
-/// Does it, and gives the disk back.
+/// Runs the action, and returns the disk.
 fn perform<D: Disk + Send>(disk: D, processes: &Processes, command: &Command) -> Result<D, Failure> {
     let place = command.place();
     if let Command::Create(args) = command {

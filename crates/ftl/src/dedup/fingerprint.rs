@@ -1,4 +1,4 @@
-//! What a page's content is recognised by.
+//! Fingerprints of page contents.
 //!
 //! With identities it is the identity itself, with real bytes their BLAKE3 digest: no collision can turn into wrong data.
 //! A MurmurHash3 digest proves nothing: the core compares the contents as well.
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 /// How a page's content is recognised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FingerprintKind {
-    /// 256 bits that nobody can make collide: equal digests are equal contents.
+    /// BLAKE3, 256 bits, resistant to collisions: equal digests are equal contents.
     #[default]
     #[serde(rename = "blake3")]
     Blake3,
-    /// 128 bits that are quick to compute and easy to make collide (Coldmap): each hit is verified by a read.
+    /// MurmurHash3, 128 bits, fast, but collisions are easy to make (Coldmap): each hit is verified by a read.
     #[serde(rename = "murmur3")]
     Murmur3,
 }
 
 impl FingerprintKind {
-    /// Need hits not be verified?
+    /// Are equal digests proof of equal contents, so that hits need no verification?
     #[inline]
     pub fn is_trusted(self) -> bool {
         self == Self::Blake3
@@ -62,7 +62,7 @@ impl Fingerprint {
         }
     }
 
-    /// 64 bits that differ where fingerprints do, as far as 64 bits can.
+    /// A 64-bit hash of the fingerprint.
     #[inline]
     pub(super) fn spread(&self) -> u64 {
         match self {

@@ -1,12 +1,12 @@
 //! How the fingerprint store comes back after power-on.
 //!
-//! - Identities: recovery goes over all live pages once. A simulation has the store at once, as if nothing had happened;
-//!   no read is charged, and no time passes.
-//! - Real bytes, after a shutdown in good order: whoever keeps the device saves `known_digests` and gives them back
-//!   (`recall`). Such a digest is believed only after it has been compared with the page, at its first hit: a file that
-//!   does not belong to this device, or not any more, costs a read and a program, and never maps a write to other data.
-//! - Real bytes, after any other end: pages are read and hashed piece by piece (`unknown_pages`, `learn_page`) while
-//!   hosts go on. The reading is the caller's, outside of the firmware, so that nobody waits for it.
+//! - Identities: recovery enters all live pages at once. A simulation has its store back immediately; no read is
+//!   charged, and no time passes.
+//! - Real bytes, after a clean shutdown: the caller saves `known_digests` and gives them back (`recall`). Such a digest
+//!   is trusted only after it has been compared with the page, at its first hit: a file of another device, or an
+//!   outdated one, costs a read and a program, and never maps a write to other data.
+//! - Real bytes, after any other end: pages are read and hashed in slices (`unknown_pages`, `learn_page`) while hosts
+//!   go on. The caller does the reading, outside the firmware, so that no command waits for it.
 //!
 //! Invariants: a page that cannot be read is not entered; a digest that comes late is entered only if the superblock has
 //! not been erased since the page was listed, since what a page holds does not change in between.
@@ -16,12 +16,12 @@ use super::{Fingerprint, Pages, UNKNOWN};
 use crate::ftl::Ftl;
 use remap_ssd_media::{ContentMode, Ppn};
 
-/// Pages whose lines are asked for at once.
+/// Pages whose lines are prefetched together.
 const AHEAD: usize = 16;
 /// Pages looked at in one call, at most: some tens of microseconds.
 const LOOKED_AT: u32 = 64 << 10;
 
-/// A page with data of which the store knows nothing, at the time it was listed.
+/// A data page whose content the store did not know when it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPage {
     /// Where it is.
@@ -74,7 +74,7 @@ impl Ftl {
         (listed, (next < core.geometry.pages()).then_some(Ppn(next)))
     }
 
-    /// A listed page has been read, and this is the digest of its bytes. `false` if it is not the page that it was.
+    /// Enters the digest of a listed page. `false` if the page has been erased since.
     pub fn learn_page(&mut self, page: UnknownPage, digest: [u8; 32]) -> bool {
         let sb = self.core.geometry.superblock(page.ppn);
         self.core.blocks.get(sb).life.incarnation() == page.incarnation && self.enter(page.ppn, digest, false)
@@ -102,7 +102,7 @@ impl Ftl {
         pages.filter(|(ppn, digest)| **digest != UNKNOWN && !self.core.counts.is_zero(*ppn))
     }
 
-    /// A saved digest comes back. `false` if the page holds no data, or is known already.
+    /// Restores a saved digest. `false` if the page holds no data, or its digest is known already.
     pub fn recall(&mut self, ppn: Ppn, digest: [u8; 32]) -> bool {
         ppn.0 < self.core.geometry.pages() && self.enter(ppn, digest, true)
     }

@@ -1,11 +1,10 @@
 //! Live pages whose fingerprints found no slot in their line.
 //!
-//! With an exact store they are found here. Otherwise nothing is found here: they are known only so that the duplicates
-//! that the store misses can be counted.
+//! An exact store finds duplicates of them here. Other stores use the list only to count the duplicates that they miss.
 //!
-//! Invariants: a page may be listed that is garbage by now, and whoever looks at its line drops it; a line without pages
-//! has no list. Absent: what a page holds, and whether it is live (the store asks); which lines need not be looked at (they
-//! say so themselves).
+//! Invariants: a listed page may be garbage by now, and is dropped when its line is next searched; a line without pages
+//! has no list. Absent: what a page holds, and whether it is live (the store checks); which lines to skip (the line's
+//! own spill bits).
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::Slab;
@@ -21,7 +20,7 @@ pub(super) struct Spilled {
     /// By line: the number of its list plus one, or 0.
     heads: Slab<u32>,
     lists: Vec<Vec<SpilledPage>>,
-    /// Lists that no line has: they keep their memory.
+    /// Unused lists, kept for their memory.
     free: Vec<u32>,
 }
 
@@ -34,7 +33,7 @@ impl Spilled {
         self.heads[line].checked_sub(1).map(|head| &mut self.lists[head as usize])
     }
 
-    /// What a line has spilled.
+    /// The pages that a line has spilled.
     pub fn pages(&self, line: usize) -> &[SpilledPage] {
         self.heads[line].checked_sub(1).map_or(&[], |head| &self.lists[head as usize])
     }

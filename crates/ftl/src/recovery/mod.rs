@@ -10,10 +10,10 @@
 //! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable: first the pages of LPNs in
 //!    doubt, then whatever takes the place of what is damaged. Or `open_as_it_is`, when the sequence numbers are used up.
 //!
-//! A witness that cannot be read leaves an LPN in doubt if all that is known of the LPN is older: it is a media error then.
-//! For every LPN the newest witness wins; of two with one number, the one in the younger superblock. What this
-//! returns for a command that was never acknowledged becomes the truth.
-//! Invariant: nothing is written between steps 0 and 5, and step 5 says nothing that steps 1 to 4 would not find again.
+//! A witness that cannot be read leaves an LPN in doubt if everything else known of the LPN is older; reads of it
+//! return a media error. For every LPN the newest witness wins; of two with one number, the one in the younger
+//! superblock. What this returns for a command that was never acknowledged becomes the truth. Invariant: nothing is
+//! written between steps 0 and 5, and step 5 says nothing that steps 1 to 4 would not find again.
 
 mod flash;
 mod witnesses;
@@ -86,7 +86,7 @@ pub enum RecoveryError {
         /// Its page.
         page: u32,
     },
-    /// A page of a log cannot be read, and what makes up for one page does not make up for two.
+    /// Pages of a log cannot be read, more than its parity page can rebuild.
     #[error("flash page {page}, which held remaps, cannot be read, and nothing else tells what it said")]
     LogDamaged {
         /// Its page.
@@ -127,7 +127,7 @@ impl Ftl {
         let unknown = ftl.read_deallocations(&mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
 
-        // Only now is it known which LPNs what cannot be read may concern.
+        // All witnesses are known now, so the LPNs that damaged records may concern can be determined.
         witnesses.settle_doubts(&mut ftl.core);
         if let Some(lost) = bitmaps_lost.iter().find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn)) {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
@@ -144,7 +144,8 @@ impl Ftl {
         ftl.resume(witnesses, open, &found)
     }
 
-    /// Deallocated LPNs: each set bit of a bitmap is one, as of the bitmap's own number. The bitmaps that cannot be read.
+    /// Reads the bitmaps: each set bit is a deallocated LPN, as of the bitmap's own number. Returns the bitmaps that
+    /// cannot be read.
     fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Vec<LostBitmap> {
         let core = &mut self.core;
         let mut lost = Vec::new();
@@ -173,7 +174,7 @@ impl Ftl {
         lost
     }
 
-    /// Records of deallocations. Those whose LPNs cannot be read: their words and numbers.
+    /// Reads the deallocation records. Returns the words and numbers of those whose LPNs cannot be read.
     fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
@@ -237,7 +238,7 @@ impl Ftl {
         lost.retain(|lpn| *lpn < self.core.config.lpns);
         report.lost = lost.len() as u64;
 
-        // A record that is made now would be newer than the page that says that the LPN is in doubt.
+        // A record made now would be newer than the page that marks the LPN as lost.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 
         // 1. pages that say which LPNs are in doubt  2. whatever takes the damaged words' place, after everything. Cut
@@ -264,15 +265,15 @@ impl Ftl {
         Ok((self, report))
     }
 
-    /// Step 5 of a device whose sequence numbers are used up: it is read-only, and nothing is done that takes one. So it can
-    /// be opened without end, and each time it says the same.
+    /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no number. So it can
+    /// be opened any number of times, with the same result.
     fn open_as_it_is(mut self, witnesses: Witnesses, files: &Found) -> Result<(Self, RecoveryReport), RecoveryError> {
         let Witnesses { mut report, lost, aborted_seen, aborted_words, .. } = witnesses;
         let lpns = self.core.config.lpns;
         self.unreadable.extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
         self.files.repair(&mut self.core, files);
-        // Damaged words stay as they are: no page can be programmed that keeps the doubt.
+        // Damaged words stay: no page can be programmed that would record the doubt.
         if self.unreadable.is_empty() {
             atomic::resume(&mut self.core, aborted_seen, &aborted_words);
             if !self.scheme.resume(&mut self.core) {
@@ -313,8 +314,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// LPNs that lost their newest witness get a page that says so: never old data. How many did; `early`, before the
-    /// scheme is ready for collection, as many as there is room for.
+    /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many were marked. `early`
+    /// is before the scheme is ready for garbage collection: then only as many as there is room for.
     fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::command::Refusal> {
         for (done, &lpn) in lost.iter().enumerate() {
             if early && !self.has_room_uncollected() {
@@ -325,7 +326,7 @@ impl Ftl {
         Ok(lost.len())
     }
 
-    /// Gives an LPN a page that reads as a media error, until it is written again: what it had is lost.
+    /// Marks the data of an LPN as lost: it gets a page that reads as a media error until the LPN is written again.
     ///
     /// # Errors
     /// `ReadOnly`, `DiskFailed`.
@@ -335,16 +336,17 @@ impl Ftl {
         self.program_lost(lpn, Stored::Meta(LOST.into()), false)
     }
 
-    /// The list of aborted commands is crowded: what carries their numbers on flash goes, so that the next power-on can
-    /// forget them. Words of NVRAM went before.
+    /// The list of aborted commands is crowded: collects the pages that carry their numbers, so that the next power-on
+    /// can drop the numbers. Words of NVRAM have been zeroed before.
     ///
-    /// Each superblock goes in the way in which garbage collection and a log's reclaiming take one, whose cuts are the same
-    /// here. An atomic command after this enters the slot only after the last "dead" (every store before the slot's fence),
-    /// so that a cut leaves its number and those that could not go: no number is added before what was here has gone.
+    /// Superblocks are collected as by garbage collection, or reclaimed as by their log, with the same crash arguments.
+    /// A later atomic command enters the slot only after the last "dead" (every store before the slot's fence), so that
+    /// a cut leaves its number and those that could not be dropped: no number is added before the old witnesses are
+    /// gone.
     fn drop_aborted(&mut self, pages: BTreeSet<SbId>) {
         self.scheme.drop_aborted(&mut self.core);
-        // What a victim's pages may open. Less is left only when the device is at its end, and what is left then is
-        // recovery's: the numbers stay, and `atomic` sees to it that there are never too many.
+        // Superblocks that moving a victim's pages may open. Fewer are free only near the end of the device's life, and
+        // those are reserved for recovery: then the numbers stay, and `atomic` ensures that there are never too many.
         let kept_free = self.core.geometry.groups() * self.core.config.gc_policy.zones() as u32;
         for sb in pages {
             let blocks = &mut self.core.blocks;
@@ -355,7 +357,7 @@ impl Ftl {
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;
             }
-            // A superblock that was being filled stays without a tail.
+            // A superblock that was being filled gets no tail.
             blocks.abandon(sb);
             self.begin_job_on(sb, 1);
             if self.finish_job().is_err() {

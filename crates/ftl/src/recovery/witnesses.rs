@@ -30,7 +30,7 @@ pub struct Witnesses {
     /// Lives of which a word cannot be read.
     pub(super) damaged_lives: BTreeMap<SbId, LoadedLife>,
     pub(super) lost: Vec<u32>,
-    /// LPNs of whose witnesses one cannot be read.
+    /// LPNs with an unreadable witness.
     doubts: Vec<Doubt>,
     /// Pages that were written for a home: a commit record says which of them came there.
     pub hinted: Vec<Hinted>,
@@ -42,7 +42,7 @@ struct Doubt {
     /// The LPNs it is of.
     first: u32,
     len: u32,
-    /// Its number is larger than what is below `from`, and not larger than `to`.
+    /// Its sequence number is above `from` and at most `to`.
     from: u64,
     to: u64,
     /// Did it deallocate them?
@@ -109,7 +109,7 @@ impl Witnesses {
         self.aborted = numbers;
     }
 
-    /// Is this the number of an aborted command? Then whatever carries it is a reason to go on remembering it.
+    /// Is this the number of an aborted command? If so, remembers that the number still has a witness.
     #[inline]
     pub fn is_aborted(&mut self, wsn: u64) -> bool {
         if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
@@ -121,7 +121,7 @@ impl Witnesses {
         true
     }
 
-    /// These words of NVRAM say only what an aborted command did: recovery zeroes them, before the scheme's `resume`.
+    /// These words of NVRAM belong to an aborted command: recovery zeroes them, before the scheme's `resume`.
     pub fn zero(&mut self, words: Range<usize>) {
         self.aborted_words.push(words);
     }
@@ -189,13 +189,13 @@ impl Witnesses {
         self.consider(core, lpn, wsn, None);
     }
 
-    /// Would an entry with this number for this page count?
+    /// Would an entry for this page with this number be valid?
     pub fn counts(&self, core: &Core, ppn: Ppn, wsn: u64) -> bool {
         let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
         self.is_live(core.geometry.superblock(ppn)) && page_is_older && !self.aborted.contains(&wsn)
     }
 
-    /// Is a number that of a command that a cut interrupted?
+    /// Is this the number of an interrupted command?
     pub fn is_aborted_number(&self, wsn: u64) -> bool {
         self.aborted.contains(&wsn)
     }
@@ -205,34 +205,35 @@ impl Witnesses {
         (after + 1..before).contains(&self.when[lpn as usize])
     }
 
-    /// An entry for this LPN cannot be read as a whole. Its number is `newest` at most: whatever else is known of the LPN
-    /// may be old, unless it has a number as large.
+    /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`: any other witness of
+    /// the LPN may be outdated, unless its number is as large.
     pub fn doubt(&mut self, lpn: u32, newest: u64) {
         self.doubts.push(Doubt { first: lpn, len: 1, from: 0, to: newest, deallocates: false });
     }
 
-    /// A deallocation of these LPNs, of which only the numbers are known that it came behind and not after.
+    /// Notes a deallocation of these LPNs whose number is only known to lie between two others.
     pub(super) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
         self.doubts.push(Doubt { first, len, from, to, deallocates: true });
     }
 
-    /// A deallocation with this number of nobody knows what: may any LPN have been in it?
+    /// A deallocation with this number, of unknown LPNs: may it concern any mapped LPN?
     pub(super) fn may_have_been_mapped(&self, core: &Core, wsn: u64) -> bool {
         (0..core.config.lpns).any(|lpn| {
-            // A bitmap that is younger says that the LPN was mapped then.
+            // A younger bitmap shows that the LPN was mapped then.
             let bitmap = self.when[(core.config.lpns + lpn / CHUNK_LPNS) as usize];
             core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn && bitmap < wsn
         })
     }
 
-    /// May an LPN have lost its mapping by a bitmap with this number?
+    /// May an unreadable bitmap with this number concern any mapped LPN?
     pub(super) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
         let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(core.config.lpns);
         lpns.into_iter().any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
     }
 
-    /// All witnesses have been heard: which LPNs are in doubt? Those whose newest witness is older than one that cannot be
-    /// read may be. A deallocation that came after all that is known of an LPN is as good as read: it is recorded again.
+    /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is older than an
+    /// unreadable one. A deallocation that is certainly newer than every other witness of an LPN needs no doubt: it is
+    /// recorded again.
     pub(super) fn settle_doubts(&mut self, core: &mut Core) {
         for doubt in std::mem::take(&mut self.doubts) {
             for lpn in (doubt.first..doubt.first.saturating_add(doubt.len)).take_while(|lpn| *lpn < core.config.lpns) {

@@ -45,9 +45,9 @@ pub(super) struct FLog {
     clears: [ClearId; 2],
     /// What recovery found in the buffers.
     saved: Vec<u64>,
-    /// It had no flash space for it: the buffers are as they were, and nothing is added.
+    /// There was no flash space at recovery: the buffers stay as they are, and no entry is added.
     stuck: bool,
-    /// Superblocks of the log in which it found entries of aborted commands.
+    /// Superblocks of the log in which recovery found entries of aborted commands.
     aborted: BTreeSet<SbId>,
     index: OwnerIndex,
     fullest: u32,
@@ -155,8 +155,8 @@ impl FLog {
         self.buffered = 0;
     }
 
-    /// What the tables know of an entry of the buffer of which a word cannot be read: it, or zeroes if it is not in force
-    /// any more.
+    /// Rebuilds a buffered entry with an unreadable word from the tables: the entry, or zeroes if it is no longer in
+    /// force.
     #[cold]
     fn known_of(&self, core: &Core, words: [Result<u64, MediaError>; 2]) -> [u64; 2] {
         let [first, second] = words.map(|word| word.map(|word| LogEntry::from_words([word, word])));

@@ -14,7 +14,7 @@ use remap_ssd_media::{MediaError, Ppn, SbId};
 /// Entries in a 4 KiB log page.
 pub(super) const ENTRIES_PER_PAGE: usize = 256;
 
-/// First word of a saved entry whose own could not be read: its number, 0, is none.
+/// First word of a saved entry whose own was unreadable: the number 0 is no valid one.
 pub(super) const UNNUMBERED: u64 = 1;
 
 /// A remap, in a log of the whole device.
@@ -64,10 +64,10 @@ impl LogEntry {
         Self::from_bits(u128::from(words[0]) | u128::from(words[1]) << 64)
     }
 
-    /// Says what is in doubt without an entry of which one word cannot be read.
+    /// Reports the LPNs in doubt because of an entry with an unreadable word.
     ///
     /// # Errors
-    /// Nothing tells whose entry it was, and it may count.
+    /// The LPN is not known, and the entry may be valid.
     pub fn doubt(
         core: &Core,
         witnesses: &mut Witnesses,
@@ -75,7 +75,7 @@ impl LogEntry {
     ) -> Result<(), MediaError> {
         let is_torn = |word: &u64| word & 1 == 0 && core.config.guards.has(Guard::TornBits);
         match words {
-            // A word that is there and was not stored: the entry does not count, whatever the other one says.
+            // The readable word has no torn bit, so the entry was never complete, whatever the other word holds.
             [Ok(word), Err(_)] | [Err(_), Ok(word)] if is_torn(&word) => Ok(()),
             [_, Ok(second)] => {
                 witnesses.doubt(Self::from_words([0, second]).lpn(), u64::MAX);

@@ -1,12 +1,12 @@
-//! The pages of a superblock of a log on flash, and the page that makes up for one of them.
+//! The pages of a log superblock on flash, and the parity page that can rebuild one of them.
 //!
-//! The tail's place of a log's superblock, where other superblocks tell of their pages, holds a *parity page*: the bytes of
-//! all log pages before it, each filled up with zeroes, added bit by bit. Which entries a page held nobody else knows; with
-//! the parity page one that cannot be read is what the others and the parity add up to.
+//! Where other superblocks have their tail, a log superblock has a *parity page*: the XOR of all log pages before it,
+//! padded with zeroes. The entries of a log page are recorded nowhere else; the XOR of the parity page and the readable
+//! pages rebuilds one unreadable page.
 //!
-//! Order: 1. the log pages  2. the parity page. Cut before 2: the superblock is without, like one that is open.
-//! Invariants: the parity page's number is that of the pages that it counts, so that pages that a cut tore before are not
-//! missed. Absent: what is in log pages, and where they belong.
+//! Order: 1. the log pages  2. the parity page. Cut before 2: the superblock has no parity, like one that is open.
+//! Invariant: the parity page records how many pages it covers, so that pages torn by an earlier cut are not expected.
+//! Absent: what log pages contain.
 
 use crate::core::Core;
 use crate::guard::Guard;
@@ -24,12 +24,12 @@ pub(super) struct LogPage {
     pub bytes: Arc<[u8]>,
 }
 
-/// What is in a superblock of a log.
+/// The contents of a log superblock.
 #[derive(Default)]
 pub(super) struct LogPages {
     /// In the order of offsets.
     pub pages: Vec<LogPage>,
-    /// A page that held entries and cannot be made up for.
+    /// An unreadable page that cannot be rebuilt.
     pub lost: Option<Ppn>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn read(core: &mut Core, sb: SbId, log_pages: &mut u64) -> LogPages {
 }
 
 impl LogPages {
-    /// The one page that is missing: what the others and the parity add up to, as far as it is not zero.
+    /// Rebuilds the missing page: the XOR of the others and the parity, without trailing zeroes.
     fn rebuild(&mut self, page: Ppn, sum: &[u8]) {
         let mut bytes = sum.to_vec();
         self.pages.iter().for_each(|other| add(&mut bytes, &other.bytes));

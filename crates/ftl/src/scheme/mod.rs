@@ -276,20 +276,20 @@ pub trait RemapScheme: Send {
     /// A superblock has been erased: nothing points into it any more.
     fn forget(&mut self, core: &mut Core, sb: SbId);
 
-    /// Reads everything durable back into an empty scheme and tells the witnesses, and of what cannot be read which LPNs are
-    /// in doubt.
+    /// Reads everything durable back into an empty scheme. Reports all witnesses, and the LPNs in doubt because of
+    /// unreadable records.
     ///
     /// # Errors
     /// Metadata that is damaged beyond repair: any LPN may be in doubt.
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError>;
 
-    /// Recovery again, after `resume`: pages of the scheme's own with entries of aborted commands go, as far as there is
-    /// room for what takes their place. Entries in NVRAM have been zeroed.
+    /// Recovery, after `resume`: rewrites the scheme's own flash pages that hold entries of aborted commands, as far as
+    /// there is room. Entries in NVRAM have been zeroed.
     fn drop_aborted(&mut self, _core: &mut Core) {}
 
-    /// The tables are rebuilt, and pages say which LPNs are in doubt: take out what could not be read, after everything
-    /// (`Core::after_doubts`), and restore the room that GC relies on. `false` if there is no flash space left for what
-    /// must be made durable. Takes no sequence number if they are used up (`Core::is_used_up`).
+    /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable records, after
+    /// everything else (`Core::after_doubts`), and restores the room that GC relies on. `false` if there is not enough
+    /// flash space for what must be made durable. Takes no sequence number if they are used up (`Core::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 
     /// GC finds nothing to gain: gives superblocks back if the scheme holds more than it needs.

@@ -32,7 +32,7 @@ const SLACK: usize = 2;
 const SLOT_WORDS: usize = 2;
 /// Reclaiming pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
-/// Units are numbered as long as the device lives; no more than this, at one in a nanosecond, in a hundred years.
+/// Limit of unit sequence numbers: at one unit per nanosecond it is not reached in a hundred years.
 const SEQUENCE_END: u64 = 1 << 62;
 /// Entries gone through at a time.
 const CHUNK: usize = 64;
@@ -62,7 +62,7 @@ pub(super) struct NLog {
     hopeless_below: u64,
     gone: Vec<u32>,
     hidden: Vec<u32>,
-    /// Units whose heads recovery could not read, and entries that it could not.
+    /// Units whose heads were unreadable at recovery, and entries that were.
     heads: Vec<(usize, u64)>,
     damaged: Vec<usize>,
 }
@@ -302,7 +302,7 @@ impl NLog {
         }
     }
 
-    /// Stores the entries that are in force and cannot be read, which the index knows, before a unit of theirs is zeroed.
+    /// Stores the unreadable entries that are in force, taken from the index, before their unit is zeroed.
     fn store_unread(&mut self, core: &mut Core, read: &[Vec<LogEntry>]) {
         let read: BTreeSet<(u32, u32)> = read.iter().flatten().map(|entry| (entry.lpn(), entry.ppn())).collect();
         self.index.sort_out(core);
@@ -313,7 +313,8 @@ impl NLog {
         self.index = index;
     }
 
-    /// The number of a unit whose head cannot be read: that of the gap which it leaves, or of the last or the first one.
+    /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before the first, or after
+    /// the last.
     fn sequence_of(&self, core: &mut Core, unit: usize, known: &[(u64, usize)]) -> u64 {
         let gap = known.windows(2).find(|pair| pair[0].0 + 1 < pair[1].0).map(|pair| pair[0].0 + 1);
         let (Some(first), Some(last)) = (known.first(), known.last()) else { return 1 };
@@ -327,7 +328,7 @@ impl NLog {
         slots.filter_map(|at| load(core, at)).map(|entry| entry.wsn()).max().unwrap_or(0)
     }
 
-    /// Takes out what recovery could not read.
+    /// Repairs the records that were unreadable at recovery.
     fn heal(&mut self, core: &mut Core) {
         for (unit, sequence) in std::mem::take(&mut self.heads) {
             let head = UnitHead::new().with_torn(true).with_sequence(sequence);
@@ -379,9 +380,9 @@ impl NLog {
                     used.push((head.sequence(), unit));
                     continue;
                 }
-                // Entries come after the head: without any, nothing hangs on it.
+                // Entries are stored after the head: a unit without any is free.
                 Err(_) if (at + 1..at + len).any(|word| core.media.load(word) != Ok(0)) => {
-                    // The order of two such units is not known, and of two entries the later one counts.
+                    // The order of two such units is unknown, and of two entries the later one counts.
                     if headless.replace(unit).is_some() {
                         return Err(RecoveryError::NvramDamaged { word: at });
                     }
@@ -397,7 +398,7 @@ impl NLog {
         Ok(FoundUnits { used, headless })
     }
 
-    /// Tells the entries of one unit. `used` is left as the newest unit needs it.
+    /// Reports the entries of one unit as witnesses. `used` is left at the value for this unit.
     fn replay_unit(&mut self, core: &mut Core, witnesses: &mut Witnesses, unit: usize) -> Result<(), RecoveryError> {
         self.used = 0;
         for slot in 0..self.slots {

@@ -81,7 +81,7 @@ pub(super) struct Pebble {
     degree: usize,
     rooms: Vec<Room>,
     tables: Tables,
-    /// What recovery could not read: slots that hold nothing, and heads of rooms.
+    /// Unreadable at recovery: slots that hold nothing, and heads of rooms.
     damaged: Vec<usize>,
     headless: Vec<SbId>,
 }
@@ -248,7 +248,7 @@ impl Pebble {
         self.rooms[sb.0 as usize].base.is_some_and(|base| core.wsn + 2 - base >= AGES)
     }
 
-    /// A room whose head cannot be read: its slots tell the LPNs, and not since when.
+    /// A room with an unreadable head: its slots give the LPNs, but not their numbers.
     fn doubt_room(&mut self, core: &mut Core, witnesses: &mut Witnesses, sb: SbId) {
         let first = self.slot_word(core.geometry.page(sb, 0));
         for at in first..first + core.geometry.pages_per_superblock() as usize * self.degree {
@@ -375,7 +375,7 @@ impl RemapScheme for Pebble {
                 let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
                 let word = match core.media.load(at) {
                     Ok(word) => word,
-                    // A page that is not there has no owners; that of any other slot may be any LPN.
+                    // A page that is not programmed has no owners; otherwise the slot may name any LPN.
                     Err(_) if core.media.is_programmed(ppn) => return Err(RecoveryError::NvramDamaged { word: at }),
                     Err(_) => {
                         self.damaged.push(at);

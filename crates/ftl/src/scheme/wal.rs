@@ -349,7 +349,7 @@ impl RemapScheme for Wal {
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
-        // Zeroed after everything, so after the pages that say which LPNs are in doubt.
+        // Zeroed after everything else, so after the pages that mark the LPNs in doubt.
         let mut gone = std::mem::take(&mut self.damaged);
         for slot in 0..self.records.len() as u32 {
             let Some(record) = &mut self.records[slot as usize] else { continue };
@@ -422,9 +422,9 @@ fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) 
     newest.map(|page| page.ppn)
 }
 
-/// A record of which one word cannot be read: the homes that may have come to a page by it. Without the first word they are
-/// those that follow its first one, as far as pages were written for them; without the second one all homes that had a
-/// page waiting at that time.
+/// Reports the homes in doubt because of a record with an unreadable word. Without the first word these are the homes
+/// from its first one on for which pages were written; without the second word, all homes that had a page waiting at
+/// that time.
 fn doubt(core: &Core, witnesses: &mut Witnesses, hinted: &[Hinted], first: Option<Commit>, second: Option<Commit>) {
     let newest = first.map_or(u64::MAX, |first| first.wsn());
     if first.is_some_and(|first| witnesses.is_aborted_number(first.wsn())) {
@@ -436,7 +436,7 @@ fn doubt(core: &Core, witnesses: &mut Witnesses, hinted: &[Hinted], first: Optio
                 page.lpn >= second.source()
                     && page.home.checked_sub(second.target()) == page.lpn.checked_sub(second.source())
             });
-            // It was the newest page of its home, remapped while the LPN that it was written under still had it.
+            // It was the newest page of its home, and was remapped while still mapped by the LPN it was written under.
             let is_possible = first.is_none_or(|_| {
                 page_meant(core, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)

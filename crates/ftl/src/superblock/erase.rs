@@ -42,7 +42,7 @@ impl Superblocks {
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
         // Cut before 2: it is a witness as before. After 2: nothing in it counts, erased or not.
         let entry = self.get_mut(sb);
-        // One that has reached the limit is retired by this erase, or by the next if a cut comes in between.
+        // A superblock at the limit is retired by this erase, or by the next one if a cut comes in between.
         let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
         entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
 

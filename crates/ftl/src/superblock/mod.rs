@@ -26,7 +26,7 @@ use crate::life::Life;
 use crate::policy::ZONES_MAX;
 use remap_ssd_media::{ClearId, Geometry, SbId};
 
-/// The counter of incarnations has 21 bits and never starts over: what names an incarnation would name two.
+/// The incarnation counter has 21 bits and never wraps around: records that name an incarnation would become ambiguous.
 const INCARNATION_MAX: u32 = (1 << 21) - 1;
 
 /// Who fills a superblock.
@@ -97,7 +97,7 @@ pub struct Superblock {
 pub struct Superblocks {
     geometry: Geometry,
     guards: Guards,
-    /// Erases after which a block is used no more: the flash endures no more, or the counter of incarnations.
+    /// Erases after which a block is retired: the limit of the flash, or of the incarnation counter.
     pe_limit: u32,
     tail_pages: u32,
     /// OOB records of a tail page, and whether they have the extension.

@@ -1,28 +1,30 @@
-//! Commits: what was done so far becomes durable while the device goes on.
+//! Commits: everything done so far becomes durable while the device goes on working.
 //!
-//! `Folder::sync` has the device for itself until the disk has answered. A commit has it three times for a moment, and what it
-//! waits for lies in between:
+//! `Folder::sync` holds the device until the disk has answered. A commit holds it three times, briefly, and waits for
+//! the disk in between:
 //!
-//! 1. *begin*, with the device: the journal's end is noted. Contents of every program before it are in the system's page
+//! 1. *begin*, holding the device: the end of the journal is noted. Contents of every program before it are in the page
 //!    cache, since a record follows its contents.
-//! 2. without it: `fdatasync` of the contents.
-//! 3. *vouch*, with the device: if no page was programmed since 1, the record `Vouched`.
-//! 4. without it: `fdatasync` of the journal. Whatever was done before 1 is durable now, and is acknowledged.
-//! 5. *finish*, with the device: the record `Durable`, with the end noted in 1 or 3. It waits for nobody.
+//! 2. without the device: `fdatasync` of the contents.
+//! 3. *vouch*, holding the device: if no page was programmed since 1, append the record `Vouched`.
+//! 4. without the device: `fdatasync` of the journal. Everything done before 1 is durable now, and is acknowledged.
+//! 5. *finish*, holding the device: append the record `Durable`, with the end noted in 1 or 3. Nothing waits for it to
+//!    be durable.
 //!
-//! Cut before 4: nothing was acknowledged because of this commit, and the journal is a prefix as ever. A `Vouched` of 3 that is
-//! there vouches only for programs before 1, and their contents were durable at 2. Cut after 4: records up to the end noted
-//! in 1 are there. Contents of their programs are there too, and have the CRCs that replay looks for where nothing
-//! vouches for them; they are overwritten only after an erase, which makes a whole sync first (`unsynced` stays set here).
-//! If the journal was begun anew meanwhile, all this is in the state that was written then.
+//! Cut before 4: nothing was acknowledged because of this commit, and replay finds a prefix of the journal, as always.
+//! If the `Vouched` of 3 is there, it vouches only for programs before 1, whose contents were durable at 2. Cut after
+//! 4: the records up to the end noted in 1 are there. The contents of their programs are there too, with the CRCs that
+//! replay checks where nothing vouches for them; they are overwritten only after an erase, which does a full sync first
+//! (`unsynced` stays set here). If a new journal was begun meanwhile, the state written then contains all of this.
 //!
-//! Others append records between 3 and 4. So, unlike `Synced`, a `Vouched` with a record behind it does not prove that the
-//! journal before it was ever durable; a crash may leave both and a gap before them. `Durable` proves it, up to its end.
+//! Other commands append records between 3 and 4. So, unlike `Synced`, a `Vouched` followed by a record does not prove
+//! that the journal before it was ever durable; a crash may leave both after a gap. `Durable` proves it, up to the end
+//! that it names.
 //!
-//! Without 3 a replay would have to look at the contents of everything that was programmed since the last erase. So when
-//! programs that nothing vouches for are many, 3 is a whole sync: one in `UNPROVED_MAX` programs, with little left to write.
+//! Without 3, replay would have to check the contents of everything programmed since the last erase. So when too many
+//! programs lack a `Vouched`, step 3 is a full sync: once in `UNPROVED_MAX` programs, with little left to write.
 //!
-//! Absent: whoever waits (the service's), and when to commit.
+//! Absent: who waits, and when to commit (the service decides).
 
 use super::{Folder, Record, slot};
 use crate::array::{Contents, NandArray};
@@ -31,17 +33,17 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Programs without a `Synced` or `Vouched` behind them that a replay may have to look at: 64 MiB of contents.
+/// Programs not followed by a `Synced` or `Vouched`, at most: replay must check their contents, 64 MiB.
 const UNPROVED_MAX: u64 = 16 << 10;
 
-/// A place in the history of a folder: everything before it is durable, or not yet. Later ones are greater.
+/// A position in the history of a folder. Later ones are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     generation: u64,
     end: u64,
 }
 
-/// The files that a commit has written out, for a thread that has not the device.
+/// The files that a commit syncs, for a thread that does not hold the device.
 #[derive(Clone)]
 pub(super) struct Files {
     contents: Arc<File>,
@@ -80,7 +82,7 @@ pub struct Commit {
     files: Files,
     begun: Position,
     programs: u64,
-    /// What will be durable.
+    /// Everything before this will be durable.
     until: Position,
 }
 
@@ -98,7 +100,7 @@ impl Commit {
     /// # Errors
     /// The system could not write.
     pub fn write_journal(&self) -> io::Result<Position> {
-        // As `msync` does, for all of the file: stores to a shared mapping are the file's dirty pages.
+        // Like `msync` of the whole file: stores to a shared mapping are dirty pages of the file.
         self.files.journals[slot(self.begun.generation)].sync_data()?;
         Ok(self.until)
     }
@@ -134,7 +136,7 @@ impl Folder {
     }
 }
 
-/// How a device in a folder is made durable while it is used.
+/// Commits of a device in a folder.
 impl Media {
     /// Where the history of a device in a folder ends now; `None` for one in memory, which nothing makes durable.
     pub fn position(&self) -> Option<Position> {
@@ -176,7 +178,7 @@ impl Media {
         }
     }
 
-    /// A commit could not write: nothing may be acknowledged any more.
+    /// Reports that a commit could not write: nothing may be acknowledged any more.
     pub fn commit_failed(&mut self, error: &io::Error) {
         if let (Some(folder), Contents::Mapped(pages)) = (&mut self.folder, &mut self.nand.contents) {
             folder.fail(&error.to_string(), pages);

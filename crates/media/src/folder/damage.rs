@@ -1,16 +1,16 @@
-//! What is wrong with a folder's files: where, and what has to be given up to go on without it.
+//! Damage to the files of a folder: where it is, and what is lost if the device goes on without it.
 //!
 //! Absent: finding it (`open`).
 
 use crate::image_file::ImageError;
 use std::fmt;
 
-/// Bytes that are not what was written there.
+/// Bytes that differ from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Name of the file in the folder.
     pub file: String,
-    /// The byte from which on it is damaged.
+    /// First damaged byte.
     pub offset: u64,
     /// What is wrong.
     pub what: String,
@@ -32,14 +32,14 @@ impl From<&Damage> for ImageError {
 
 /// Damage that has been found so far.
 pub(super) struct Findings {
-    /// Go on, as well as that can be.
+    /// Accept the loss and go on.
     pub(super) accept: bool,
     pub(super) list: Vec<Damage>,
 }
 
 impl Findings {
     /// # Errors
-    /// The damage, unless the caller goes on without what it costs.
+    /// The damage, unless the loss is accepted.
     pub(super) fn add(&mut self, file: &str, offset: u64, what: String, lost: String) -> Result<(), ImageError> {
         let damage = Damage { file: file.to_owned(), offset, what, lost };
         let refused = if self.accept { Ok(()) } else { Err(ImageError::from(&damage)) };

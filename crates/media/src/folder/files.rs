@@ -1,7 +1,7 @@
 //! The files of a folder: their names, their locks, and their space.
 //!
-//! Invariants: two files are locked, one of which nobody can take away without taking the pages' contents away; every error
-//! says which file it is about; a file that is written has all its blocks, as far as the file system can tell.
+//! Invariants: two files are locked, one of them `contents`, which cannot be removed without losing the data; every
+//! error names its file; a file opened for writing has all its blocks allocated, as far as the file system can do that.
 //! Absent: what is in them.
 
 use crate::image_file::ImageError;
@@ -25,24 +25,24 @@ pub(super) fn about(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// What is done with a folder.
+/// How a folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It is used.
+    /// For use.
     Own,
-    /// It is looked at: nothing is written, not even a missing file.
+    /// Read only: nothing is written, not even a missing file.
     Look,
 }
 
-/// What keeps others out, as long as it lives.
+/// The locks of a folder, held until dropped.
 pub(super) struct Locks {
     _lock: Option<File>,
     contents: File,
 }
 
 impl Locks {
-    /// Locks a folder. The file `lock` is what earlier versions lock; if somebody has removed it, a new one of that name
-    /// keeps nobody out, but `contents` does.
+    /// Locks a folder. Earlier versions lock the file `lock` only. If somebody removes it, a new one keeps nobody out,
+    /// but the lock on `contents` does.
     pub(super) fn take(dir: &Path, access: Access) -> Result<Self, ImageError> {
         let lock = match access {
             Access::Own => {
@@ -79,7 +79,7 @@ pub(super) fn open(dir: &Path, name: &str, access: Access) -> io::Result<File> {
     opened.map_err(|error| about(name, error))
 }
 
-/// Is a file as long as it must be?
+/// Checks the length of a file.
 pub(super) fn check_length(file: &File, name: &str, bytes: u64) -> Result<(), ImageError> {
     let have = file.metadata().map_err(|error| about(name, error))?.len();
     match have < bytes {
@@ -106,12 +106,12 @@ fn write_zeroes(mut file: &File, bytes: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut file).map(drop)
 }
 
-/// Allocates what is missing of a file's blocks, as of a copy that left out what was zero: a write into such a gap would
-/// need space that there may not be, and a store to it where it is mapped would end the process. What is there stays.
-/// Where the file system cannot allocate, nothing can be reserved.
+/// Allocates the missing blocks of a file, such as a sparse copy: a write into a hole needs space that may not be
+/// there, and a store into its mapping would kill the process. Existing data stays. File systems that cannot allocate
+/// are left alone.
 pub(super) fn reserve(file: &File, name: &str, bytes: u64) -> Result<(), ImageError> {
     let about = file.metadata().map_err(|error| about(name, error))?;
-    // In units of 512 bytes, whatever the file system's blocks are.
+    // `st_blocks` is in units of 512 bytes on every file system.
     if about.len() >= bytes && about.blocks().saturating_mul(512) >= bytes {
         return Ok(());
     }

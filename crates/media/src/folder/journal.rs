@@ -100,18 +100,18 @@ pub(super) enum Record<'a> {
     Store { word: u64, values: &'a [u64] },
     /// A range of NVRAM was zeroed.
     Clear { start: u64, len: u64 },
-    /// When this record is durable, everything before it is, contents too.
+    /// Appended by a sync: when this record is durable, everything before it is, contents too.
     Synced,
-    /// Everything before this record is durable already.
+    /// Appended after a sync: everything before this record was durable.
     Ended,
-    /// Contents of every program before this record are durable. Says nothing of records.
+    /// Contents of every program before this record are durable. The records may not be.
     Vouched,
-    /// Every record before this place in the file is durable already.
+    /// Every record before this offset of the file was durable.
     Durable { until: u64 },
 }
 
 impl Record<'_> {
-    /// Does it change the device? The others only say what is durable.
+    /// Does the record change the device? The others only record what is durable.
     #[inline]
     pub(super) fn is_operation(&self) -> bool {
         !matches!(self, Self::Synced | Self::Ended | Self::Vouched | Self::Durable { .. })
@@ -127,7 +127,7 @@ pub(super) enum HeaderFound {
     BegunBy1(u64),
     /// Only zeroes: it was never begun.
     Blank,
-    /// Nothing that was ever written.
+    /// Damaged.
     Garbage,
 }
 
@@ -210,6 +210,7 @@ impl Journal {
                 (DURABLE, 0, &words[..1])
             }
         };
+
         self.put(kind, page_kind, payload.iter().copied(), payload.len());
     }
 
@@ -227,8 +228,8 @@ impl Journal {
         self.at = end;
     }
 
-    /// Reads what is there of a generation, whatever the header says: offsets of its records up to the first that does
-    /// not count.
+    /// Reads the records of a generation, whatever the header says. Returns the offsets of its records up to the first
+    /// invalid one.
     pub(super) fn read(&mut self, generation: u64) -> Vec<usize> {
         let mut found = Vec::new();
         self.generation = generation;
@@ -245,12 +246,12 @@ impl Journal {
         self.at
     }
 
-    /// After `read`: the first place behind the end that proves that what is missing at the end was durable once. That is
-    /// `Ended`, or a `Synced` with another record behind it: both were stored after the sync had returned; or `Durable` with a
-    /// place behind the end.
+    /// After `read`: the first offset after the end that proves that the invalid record was once durable. That is
+    /// `Ended`, or a `Synced` followed by another record, both stored after the sync returned; or `Durable` with an
+    /// offset after the end.
     pub(super) fn proof_behind(&self) -> Option<usize> {
         self.behind().map(|word| word * 8).find(|at| {
-            // All bits of their heads but the CRC's are known, so that few places need a CRC to be computed.
+            // All bits of their heads except the CRC are known, so a CRC is computed for few offsets.
             let bare = self.head_at(*at).map(|head| head.with_crc(0).into_bits());
             let is = |kind: u8, words: u8| {
                 bare == Some(RecordHead::new().with_kind(kind).with_words(words).into_bits())
@@ -269,7 +270,7 @@ impl Journal {
         self.count_behind()
     }
 
-    /// After `read`: how many operations are recorded behind the end, and how many syncs.
+    /// After `read`: how many operations and syncs are recorded after the end.
     pub(super) fn count_behind(&self) -> (u64, u64) {
         let (mut records, mut syncs) = (0, 0);
         let mut behind = self.behind();
@@ -283,7 +284,7 @@ impl Journal {
         (records, syncs)
     }
 
-    /// Places behind the end at which records may begin, in words of 8 bytes.
+    /// Offsets after the end at which records may begin, in words of 8 bytes.
     fn behind(&self) -> Range<usize> {
         self.at / 8 + 1..self.map.len() / 8
     }
@@ -310,6 +311,7 @@ impl Journal {
         let payload = self.map.get(at + 8..at + 8 + usize::from(head.words()) * 8)?;
         values.clear();
         values.extend(payload.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+
         let small = |word: u64| u32::try_from(word).ok();
         Some(match (head.kind(), values.as_slice()) {
             (PROGRAM, [place, low, high]) => {
@@ -338,7 +340,7 @@ const _: () = assert!(OOB_BYTES == 10);
 
 /// The header's word of a generation.
 fn begun(generation: u64) -> Begun {
-    // A state every millisecond would take 49 days to get there; a device writes some a minute.
+    // It would take 49 days at one state every millisecond; a device writes a few a minute.
     let generation = u32::try_from(generation).expect("fewer than 2^32 states are ever written");
     let crc = crc32c::crc32c_append(crc32c::crc32c(&MAGIC), &generation.to_le_bytes());
     Begun::new().with_generation(generation).with_crc(crc)

@@ -12,7 +12,7 @@
 //!
 //! - *Sync*: 1. contents are durable  2. the record `Synced`  3. the journal is durable  4. the record `Ended`, which waits for
 //!   nobody. What was before 1 survives.
-//! - *Commit* (`commit`): a sync that others need not wait for, with its own argument.
+//! - *Commit* (`commit`): a sync that does not hold the device, with its own crash argument.
 //! - *Erase*, the only thing that gives pages' contents up to be overwritten: 1. sync, unless nothing has happened since
 //!   the last one  2. the record  3. later programs overwrite. If 3 survives without 2, what it overwrote had been
 //!   replaced before 1, or the firmware would not have erased it.
@@ -21,10 +21,10 @@
 //! - *State*: 1. sync  2. the other state file, with a higher generation and a hash, durable  3. the other journal,
 //!   empty, with that generation, durable  4. records go there. Cut before 2: the old state and journal are whole. Between
 //!   2 and 3: the new state is whole and its journal is of another generation, so it is empty.
-//! - *Failure*: after the first write that the system refused nothing is written. The files stay as they were.
+//! - *Failure*: after the first write that the system refuses, nothing is written any more. The files stay as they are.
 //!
-//! Damage is what none of this can leave (`open`): it is refused, or accepted in as many words, and never taken for the end
-//! of a history. Pages have checksums, which reads verify.
+//! Anything that no crash can leave is damage (`open`): opening refuses it unless the loss is accepted explicitly, and
+//! never takes it for the end of the journal. Pages have checksums, which reads verify.
 //!
 //! Invariant: files have their full size from the beginning, so that no later write needs space.
 //! Absent: what the bytes mean, and when to sync (the device's).
@@ -74,11 +74,11 @@ pub(crate) struct Folder {
     /// Why nothing is written any more.
     broken: Option<String>,
     syncs: u64,
-    /// Where the last operation's record ends. What syncs and commits append behind it changes nothing.
+    /// Where the last operation's record ends. Syncs and commits append records after it that change nothing.
     operations_end: u64,
     /// What a commit makes durable while others use the device.
     files: Files,
-    /// Programs whose contents no `Synced` vouches for.
+    /// Programs not followed by a `Synced`.
     unproved: Unproved,
 }
 
@@ -93,29 +93,36 @@ impl Folder {
         let state_bytes = header.state_bytes()?;
         let usual = (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
         header.journal_bytes = journal_bytes.unwrap_or(usual).max(JOURNAL_BYTES_MIN);
+
         let contents = files::create(dir, CONTENTS, u64::from(geometry.pages()) * PAGE_BYTES as u64)?;
         let locks = Locks::take(dir, Access::Own)?;
         let pages = MappedPages::map(locks.contents(), geometry.pages())?;
+
         let make = |names: [&str; 2], bytes: u64| -> io::Result<[File; 2]> {
             Ok([files::create(dir, names[0], bytes)?, files::create(dir, names[1], bytes)?])
         };
         let states = make(STATES, state_bytes)?;
         let journal_files = make(JOURNALS, header.journal_bytes)?;
+
         for file in states.iter().chain(&journal_files).chain([&contents]) {
             file.sync_all()?;
         }
+
         let mut nand = NandArray::new(geometry, ContentMode::None);
         nand.contents = Contents::Mapped(pages);
         let nvram = Slab::zeroed(nvram_words);
+
         let map = |file: &File| map_journal(file, header.journal_bytes, Access::Own);
         let journals = [map(&journal_files[0])?, map(&journal_files[1])?];
         let files = Files::of(&contents, journal_files.each_ref())?;
         let mut folder = Self::new(locks, states, journals, header, files);
-        // Both, so that from the beginning each file holds what was written into it, or is damaged.
+
+        // Write both, so that from the start a file without a valid state is damaged.
         for generation in 0..2 {
             folder.header.generation = generation;
             folder.write_state(&nand, &nvram)?;
         }
+
         files::sync_dir(dir)?;
         Ok((folder, nand, nvram))
     }
@@ -174,9 +181,9 @@ impl Folder {
         result.inspect_err(|error| self.fail(&error.to_string(), pages))
     }
 
-    /// From the first write that failed on, nothing is written: neither contents nor records. So the files stay what they
-    /// were at that moment, and what they are missing was never acknowledged. Contents first: an erase whose record
-    /// is not written must not have its pages overwritten.
+    /// After the first failed write, neither contents nor records are written. So the files stay as they were at that
+    /// moment, and everything they miss was never acknowledged. Contents stop first: if the record of an erase is not
+    /// written, its pages must not be overwritten.
     #[cold]
     fn fail(&mut self, why: &str, pages: &mut MappedPages) {
         pages.fail(why);
@@ -234,7 +241,7 @@ fn slot(generation: u64) -> usize {
     (generation % 2) as usize
 }
 
-/// A folder that nobody else can use.
+/// A locked folder.
 pub struct FolderLock {
     _locks: Locks,
 }
@@ -261,7 +268,7 @@ impl Media {
         Ok(Self::in_folder(folder, nand, nvram))
     }
 
-    /// The file of pages' contents of a device in a folder, to have it written out early. Nothing else may be done to it.
+    /// Opens the page contents of a device in a folder, only to have dirty pages written out early.
     ///
     /// # Errors
     /// The system's reason.
@@ -269,7 +276,7 @@ impl Media {
         files::open(dir, CONTENTS, Access::Look)
     }
 
-    /// Keeps everybody out of a device in a folder, as long as what it returns lives.
+    /// Locks a device in a folder until the result is dropped.
     ///
     /// # Errors
     /// It is in use, or there is none.
@@ -316,7 +323,7 @@ impl Media {
         self.folder.as_ref()?.broken.as_deref()
     }
 
-    /// Generation of the state that the folder's journal goes on from: no state that is written later has it.
+    /// Generation of the newest state. No later state has the same.
     pub fn generation(&self) -> Option<u64> {
         self.folder.as_ref().map(|folder| folder.header.generation)
     }
@@ -352,14 +359,14 @@ impl Media {
         }
     }
 
-    /// A data page has been programmed with what another one holds, which has this CRC.
+    /// A data page was programmed as a copy of another one, with this CRC.
     pub(crate) fn folder_copied(&mut self, ppn: Ppn, oob: Oob, crc: u32) {
         if self.folder.is_some() {
             self.folder_append_program(ppn, oob, PageKind::DATA, crc);
         }
     }
 
-    /// What the page was to store is known from now on, even if it could not be stored: then it reads as a media error.
+    /// The checksum is set even if the content could not be stored: then the page reads as a media error.
     #[inline]
     fn folder_append_program(&mut self, ppn: Ppn, oob: Oob, kind: PageKind, crc: u32) {
         if let Contents::Mapped(pages) = &mut self.nand.contents
@@ -380,7 +387,7 @@ impl Media {
         if let Some(folder) = &mut self.folder
             && folder.unsynced
         {
-            // A failure is kept in `broken`, and then nothing is overwritten.
+            // A failure is recorded in `broken`, and then nothing is overwritten.
             let _ = folder.sync(&mut self.nand);
         }
     }

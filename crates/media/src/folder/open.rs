@@ -1,23 +1,23 @@
-//! Opening a folder: the newest state, the journal that goes on from it, and what tells damage from a torn end.
+//! Opens a folder: finds the newest state, replays its journal, and tells damage from a torn end.
 //!
-//! What a machine that dies can leave is any mixture of old and new sectors since each file's last sync. So this is damage,
-//! because no such mixture leaves it:
+//! A crash of the machine can leave any mixture of old and new sectors since each file's last sync. The following is
+//! damage, because no such mixture produces it:
 //!
-//! - a journal's header without its CRC. It is one store within one sector: old or new;
-//! - a journal of a generation whose state is not whole: it is begun when the state is durable;
-//! - a record that does not count, with `Ended` behind it, or `Synced` and one record more: both were stored after a sync
-//!   had returned, which made durable all that was before; or with a `Durable` behind it that reaches further (`commit`);
-//! - records that count in a journal whose header is older: it was durable before they were stored;
-//! - a record that counts and makes no sense.
+//! - a journal header with a wrong CRC. The header is one store within one sector: old or new;
+//! - a journal whose state is incomplete: a journal is begun when its state is durable;
+//! - an invalid record followed by `Ended`, or by `Synced` and one more record: these were stored after a sync had
+//!   returned, which made everything before durable; or followed by a `Durable` whose offset lies after it (`commit`);
+//! - valid records in a journal with an older header: the header was durable before they were stored;
+//! - a valid record that makes no sense.
 //!
-//! And this is not: a state that is not whole, with no journal of its own: it was being written. Records that count behind one
-//! that does not, without any proof of a sync: their sectors came to the disk and an earlier one did not, and nobody had been
-//! told that they were durable.
+//! The following is not damage: an incomplete state without a journal, which was being written; and valid records after
+//! an invalid one without proof of a sync: their sectors reached the disk and an earlier one did not, and nothing of it
+//! was acknowledged as durable.
 //!
-//! A page of metadata without its checksum is damage in a superblock that lives; in a dead one it is what is left if a later
-//! program is durable and the erase is not. Only the firmware can tell, so it is torn, and a *suspect*.
+//! A metadata page with a wrong checksum is damage in a live superblock; in a dead one it may be left when a later
+//! program is durable and the erase is not. Only the firmware can tell, so the page is torn, and a *suspect*.
 //!
-//! Absent: contents of data pages, whose checksums are verified by reads.
+//! Absent: contents of data pages; reads verify their checksums.
 
 use super::commit::Files;
 use super::damage::{Damage, Findings};
@@ -34,12 +34,12 @@ use crate::slab::Slab;
 use std::fs::File;
 use std::path::Path;
 
-/// What opening found.
+/// Statistics of opening.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Records applied.
     pub records: u64,
-    /// Records of the journal whose contents were not durable, and all after the first such.
+    /// Records dropped: those from the first one on whose contents were not durable.
     pub dropped: u64,
     /// Generation of the state that they go on from.
     pub generation: u64,
@@ -53,7 +53,7 @@ pub struct FoundFolder {
     report: ReplayReport,
     damage: Vec<Damage>,
     suspects: Vec<Ppn>,
-    /// Of the next state: newer than all, and not in the file of the one that was read.
+    /// Generation of the next state: newer than all, and not in the file of the state that was read.
     next: u64,
 }
 
@@ -68,13 +68,13 @@ impl FoundFolder {
         &self.damage
     }
 
-    /// Pages of metadata without their checksum: damage in a superblock that lives, and otherwise what a crash may leave.
-    /// They read as torn.
+    /// Metadata pages with a wrong checksum: damage in a live superblock, and otherwise possibly left by a crash. They
+    /// read as torn.
     pub fn suspects(&self) -> &[Ppn] {
         &self.suspects
     }
 
-    /// Pages that hold something whose checksum nobody knows, since an earlier version wrote them.
+    /// Pages written by an earlier version, without a checksum.
     pub fn pages_without_sum(&self) -> u64 {
         let Contents::Mapped(pages) = &self.nand.contents else { return 0 };
         let is_data = |ppn: u32| {
@@ -92,11 +92,11 @@ impl FoundFolder {
     pub fn begin(self) -> Result<(Media, ReplayReport), ImageError> {
         let Self { mut folder, nand, nvram, report, next, .. } = self;
         let is_new = folder.header.has_sums();
-        // Records behind the last that counts must not come back: the journal is not gone on with.
+        // Records after the last valid one must not come back, so this journal is not continued.
         folder.header = folder.header.next(next);
         folder.write_state(&nand, &nvram)?;
         if !is_new {
-            // An earlier version must not find its own state and go on from there.
+            // An earlier version must not find its own state and continue from it.
             folder.header = folder.header.next(next + 1);
             folder.write_state(&nand, &nvram)?;
         }
@@ -129,10 +129,10 @@ impl Media {
         Ok((found.into_copy(), report))
     }
 
-    /// Reads the device in a folder, to use it. `accept_loss`: go on without what is damaged, where that can be.
+    /// Reads the device in a folder for use. `accept_loss`: drop what is damaged, where possible.
     ///
     /// # Errors
-    /// As `open_folder`; what was damaged is as it was.
+    /// As `open_folder`; damaged files are unchanged.
     pub fn find_folder(dir: &Path, accept_loss: bool) -> Result<FoundFolder, ImageError> {
         load(dir, Access::Own, accept_loss)
     }
@@ -140,7 +140,7 @@ impl Media {
     /// Reads the device in a folder to see what is damaged. Nothing is written.
     ///
     /// # Errors
-    /// It is so damaged that nothing is left to go on from.
+    /// The damage leaves nothing to recover from.
     pub fn weigh_folder(dir: &Path) -> Result<FoundFolder, ImageError> {
         load(dir, Access::Look, true)
     }
@@ -151,16 +151,20 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     let locks = Locks::take(dir, access)?;
     let states = [files::open(dir, STATES[0], access)?, files::open(dir, STATES[1], access)?];
     let header = newest_state(&states)?;
+
     let geometry = header.geometry()?;
     let contents_bytes = u64::from(geometry.pages()) * PAGE_BYTES as u64;
     let journal_files = [files::open(dir, JOURNALS[0], access)?, files::open(dir, JOURNALS[1], access)?];
+
     if header.journal_bytes < JOURNAL_BYTES_MIN {
         return Err(ImageError::Damaged(format!("{}: a journal of no possible size", STATES[slot(header.generation)])));
     }
+
     files::check_length(locks.contents(), files::CONTENTS, contents_bytes)?;
     for (file, name) in journal_files.iter().zip(JOURNALS) {
         files::check_length(file, name, header.journal_bytes)?;
     }
+
     if access == Access::Own {
         let state_bytes = header.next(header.generation).state_bytes()?;
         files::reserve(locks.contents(), files::CONTENTS, contents_bytes)?;
@@ -169,16 +173,19 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
             files::reserve(&journal_files[index], JOURNALS[index], header.journal_bytes)?;
         }
     }
+
     let pages = match access {
         Access::Look => MappedPages::map_private(locks.contents(), geometry.pages()),
         Access::Own => MappedPages::map(locks.contents(), geometry.pages()),
     };
     let pages = pages.map_err(|error| about(files::CONTENTS, error))?;
+
     let (mut nand, mut nvram, mut suspects) = state::read(&states[slot(header.generation)], &header, pages)?;
     let map = |index: usize| {
         map_journal(&journal_files[index], header.journal_bytes, access).map_err(|error| about(JOURNALS[index], error))
     };
     let mut journals = [map(0)?, map(1)?];
+
     let Headers { newest, begun } = weigh_headers(&mut journals, &header, &states, &mut findings)?;
     let mut report = ReplayReport { generation: header.generation, ..ReplayReport::default() };
     if begun {
@@ -186,8 +193,10 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
         report = Replay { journal, header: &header, nand: &mut nand, nvram: &mut nvram, suspects: &mut suspects }
             .run(&mut findings)?;
     }
-    // A block that was erased later holds nothing any more.
+
+    // A block erased later holds nothing any more.
     suspects.retain(|ppn| nand.torn.contains(&ppn.0));
+
     // The state that was read stays until the new one is whole.
     let next = if slot(newest + 1) == slot(header.generation) { newest + 2 } else { newest + 1 };
     let files = Files::of(locks.contents(), journal_files.each_ref()).map_err(|error| about(files::CONTENTS, error))?;
@@ -247,6 +256,7 @@ fn weigh_headers(
     for (index, journal) in journals.iter_mut().enumerate() {
         let (is_own, name) = (index == slot(own), JOURNALS[index]);
         let other = || state::read_header(&states[index]).ok().filter(|header| slot(header.generation) == index);
+
         let begun = match journal.header() {
             HeaderFound::Begun(generation) => Some(generation),
             HeaderFound::BegunBy1(generation) if !state.has_sums() || generation < own => Some(generation),
@@ -254,9 +264,11 @@ fn weigh_headers(
             HeaderFound::Blank if !state.has_sums() || !other().is_some_and(|header| header.has_sums()) => Some(0),
             _ => None,
         };
+
         let begun = begun.filter(|generation| *generation == 0 || slot(*generation) == index);
         let begun = begun.filter(|generation| u32::try_from(*generation).is_ok());
         headers.newest = headers.newest.max(begun.unwrap_or(0));
+
         match begun {
             Some(generation) if generation > own => {
                 let (records, syncs) = journal.count(generation);
@@ -280,7 +292,7 @@ fn weigh_headers(
                 findings.add(name, 0, "the header does not have its checksum".into(), lost)?;
                 headers.begun = true;
             }
-            // With an older state that is whole beside it, nothing newer was ever begun there.
+            // The state beside it is older and whole, so no newer journal was ever begun there.
             None if other()
                 .is_some_and(|header| header.generation < own && state::is_whole(&states[index], &header)) => {}
             None => {
@@ -306,6 +318,7 @@ impl Replay<'_> {
         let name = JOURNALS[slot(self.header.generation)];
         let mut offsets = self.journal.read(self.header.generation);
         let end = self.journal.end();
+
         if let Some(proof) = self.journal.proof_behind() {
             let (records, syncs) = self.journal.count_behind();
             let what =
@@ -313,9 +326,11 @@ impl Replay<'_> {
             let lost = format!("{records} operations or more that were recorded behind it, {syncs} flushes among them");
             findings.add(name, end as u64, what, lost)?;
         }
+
         let mut values = Vec::new();
         let senseless = || ("a record that makes no sense".to_owned(), "it, and all behind it".to_owned());
         let mut synced = None;
+
         for (index, at) in offsets.iter().enumerate() {
             match self.journal.record(*at, &mut values) {
                 Some(Record::Synced | Record::Vouched) => synced = Some(index),
@@ -328,9 +343,11 @@ impl Replay<'_> {
                 }
             }
         }
+
         let mut report = ReplayReport { generation: self.header.generation, ..ReplayReport::default() };
         for (index, at) in offsets.iter().enumerate() {
             let record = self.journal.record(*at, &mut values).expect("it made sense a moment ago");
+
             let durable = synced.is_some_and(|synced| index <= synced);
             let applied = match durable || self.has_contents(&record) {
                 true => apply(&record, self.nand, self.nvram, self.suspects),
@@ -339,6 +356,7 @@ impl Replay<'_> {
                     break;
                 }
             };
+
             if applied.is_none() {
                 let (what, lost) = senseless();
                 findings.add(name, *at as u64, what, lost)?;
@@ -349,7 +367,8 @@ impl Replay<'_> {
         Ok(report)
     }
 
-    /// Are a program's contents what its record says? True if there can be no such page, which applying it finds out.
+    /// Do the contents match a program's record? Also true if the page number is impossible, which applying the record
+    /// finds out.
     fn has_contents(&self, record: &Record<'_>) -> bool {
         let Record::Program { ppn, kind, crc, .. } = *record else { return true };
         let Contents::Mapped(pages) = &self.nand.contents else { unreachable!("a folder's contents are mapped") };
@@ -362,23 +381,26 @@ impl Replay<'_> {
     }
 }
 
-/// Does what a record says; `None` if it is impossible.
+/// Applies a record; `None` if that is impossible.
 fn apply(record: &Record<'_>, nand: &mut NandArray, nvram: &mut [u64], suspects: &mut Vec<Ppn>) -> Option<()> {
     let geometry = nand.geometry;
     let next = |nand: &NandArray, ppn: u32| {
         let (block, row) = (ppn < geometry.pages()).then(|| nand.block_of(Ppn(ppn)))?;
         (nand.next_row[block.0 as usize] == row).then_some(())
     };
+
     match *record {
         Record::Program { ppn, oob, kind, crc } => {
             next(nand, ppn)?;
             let bytes =
                 if matches!(kind, PageKind::DATA | PageKind::NOTHING) { None } else { Some(kind.meta_bytes()?) };
+
             nand.put(Ppn(ppn), oob, Stored::Nothing);
             let Contents::Mapped(pages) = &mut nand.contents else { unreachable!("a folder's contents are mapped") };
             if kind != PageKind::NOTHING {
                 pages.set_sum(ppn as usize, crc);
             }
+
             let Some(bytes) = bytes else { return Some(()) };
             match pages.is_intact(ppn as usize, bytes) {
                 true => {

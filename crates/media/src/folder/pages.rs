@@ -2,12 +2,11 @@
 //!
 //! Pages are read where they are mapped, and written by `pwrite`: it meets no page that must first be made writable,
 //! which stores to the mapping would after every time the system has written the page out. Both are one page cache. In
-//! memory, and on a file system that is in memory, pages are stored where they are mapped.
-//! Invariants: between an erase and the next one of its block a page is written once; what was there before may be
-//! overwritten at any time after the erase, so the journal is durable up to the erase before it happens. After a write that
-//! failed none is done, and nothing is acknowledged. Of each page the checksum is known of what was to be stored in it,
-//! whether it was or not; reads compare.
-//! Absent: which pages hold anything (the array's rows say that).
+//! memory, and on a file system that is in memory, pages are stored where they are mapped. Invariants: between an erase
+//! and the next one of its block a page is written once; what was there before may be overwritten at any time after the
+//! erase, so the journal is durable up to the erase before it happens. After a failed write nothing is written any
+//! more, and nothing is acknowledged. The checksum of each page is that of the content meant for it, whether it was
+//! stored or not; reads compare. Absent: which pages hold anything (the array's rows say that).
 
 use super::files::{CONTENTS, about};
 use crate::content::PageBytes;
@@ -34,15 +33,15 @@ pub(crate) struct MappedPages {
     map: MmapMut,
     /// What is written goes there; without it, into the mapping.
     file: Option<File>,
-    /// CRC-32C of what each page stores, or `UNKNOWN`; empty where no file is behind the pages.
+    /// CRC-32C of each page's content, or `UNKNOWN`; empty where no file backs the pages.
     sums: Slab<u32>,
     failure: Option<String>,
 }
 
-/// No checksum of this page is known: it stores nothing, or was written by version 1.
+/// The page has no checksum: it stores nothing, or was written by version 1.
 pub(super) const UNKNOWN: u32 = 0;
 
-/// A CRC as it is kept: one that is 0 is kept as 1.
+/// A CRC as it is stored: 0 becomes 1.
 #[inline]
 fn kept(crc: u32) -> u32 {
     crc.max(1)
@@ -111,11 +110,11 @@ impl MappedPages {
 
     /// Copies a page to another one, whose checksum is unknown then.
     pub(crate) fn copy(&mut self, from: usize, to: usize) {
-        // By way of the stack: the system need not look for a page of this file while it holds another one.
+        // Copied through the stack, so that the system never faults in one page of the file while it holds another.
         self.put(to, &{ *self.page(from) });
     }
 
-    /// The page stores nothing that anybody reads.
+    /// The page stores nothing from now on.
     #[inline]
     pub(crate) fn blank(&mut self, at: usize) {
         if let Some(sum) = self.sums.get_mut(at) {
@@ -123,7 +122,7 @@ impl MappedPages {
         }
     }
 
-    /// What a page's checksum is to be.
+    /// Sets a page's checksum.
     #[inline]
     pub(super) fn set_sum(&mut self, at: usize, crc: u32) {
         self.sums[at] = kept(crc);
@@ -137,7 +136,7 @@ impl MappedPages {
         self.sums = sums;
     }
 
-    /// Has a page, or the beginning of one, the checksum that it had when it was written? So has one of which none is known.
+    /// Does a page, or the beginning of one, match its checksum? True if it has none.
     pub(super) fn is_intact(&self, at: usize, bytes: usize) -> bool {
         let sum = self.sums.get(at).copied().unwrap_or(UNKNOWN);
         sum == UNKNOWN || kept(crc32c::crc32c(&self.page(at)[..bytes])) == sum
@@ -154,7 +153,7 @@ impl MappedPages {
         self.sums.get(at).is_none_or(|sum| *sum == UNKNOWN)
     }
 
-    /// The CRC of a page of data that has its checksum; without checksums 0.
+    /// The CRC of a data page, if the page matches it; 0 without checksums.
     #[inline]
     pub(crate) fn crc_if_whole(&self, at: usize) -> Option<u32> {
         let Some(sum) = self.sums.get(at) else { return Some(0) };

@@ -73,12 +73,12 @@ impl Header {
         Geometry::grouped(shape, more_groups.saturating_add(1)).map_err(|error| ImageError::Damaged(error.to_string()))
     }
 
-    /// The same with another generation, to be written by this version.
+    /// The same header with another generation, in this version's format.
     pub(super) fn next(self, generation: u64) -> Self {
         Self { version: VERSION, generation, ..self }
     }
 
-    /// Are checksums of pages in it?
+    /// Does the state hold page checksums?
     pub(super) fn has_sums(&self) -> bool {
         self.version != VERSION_1
     }
@@ -139,7 +139,8 @@ fn kinds(nand: &NandArray) -> Vec<u16> {
     kinds
 }
 
-/// Reads a state back, over its pages' contents. A page of metadata that does not have its checksum is torn, and returned.
+/// Reads a state, and its metadata pages from the contents. Metadata pages with a wrong checksum are torn, and
+/// returned.
 pub(super) fn read(
     mut file: &File,
     header: &Header,
@@ -180,9 +181,11 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
     if have < header.state_bytes()? {
         return Err(damaged("a state file is too short"));
     }
+
     file.seek(SeekFrom::Start(64))?;
     let mut source = Hashed { inner: BufReader::with_capacity(1 << 20, *file), hash: blake3::Hasher::new() };
     source.hash.update(header.as_bytes());
+
     let mut nand = NandArray::new(geometry, ContentMode::None);
     for block in 0..geometry.blocks() {
         let mut row = [0u32; 3];
@@ -195,6 +198,7 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
             nand.spoiled.insert(block);
         }
     }
+
     let mut kinds = vec![0u16; geometry.pages() as usize];
     source.read_exact(kinds.as_mut_bytes())?;
     source.read_exact(nand.oob.as_mut_bytes())?;
@@ -202,15 +206,18 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
     if header.has_sums() {
         source.read_exact(sums.as_mut_bytes())?;
     }
+
     let words = usize::try_from(header.nvram_words).map_err(|_| damaged("NVRAM size"))?;
     let mut nvram = Slab::zeroed(words);
     source.read_exact(nvram.as_mut_bytes())?;
+
     let hash = source.hash.finalize();
     let mut kept = [0; 32];
     source.inner.read_exact(&mut kept)?;
     if hash != kept {
         return Err(damaged("a state file does not have its hash"));
     }
+
     let mut metas = Vec::new();
     for (page, kind) in kinds.into_iter().enumerate() {
         let page = page as u32;

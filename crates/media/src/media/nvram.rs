@@ -135,7 +135,7 @@ impl Media {
         }
     }
 
-    /// What is stored anew has no flipped bits.
+    /// A word stored anew has no flipped bits.
     #[cold]
     fn heal(&mut self, words: Range<usize>) {
         self.plant(|faults| faults.flips.retain(|word, _| !words.contains(word)));

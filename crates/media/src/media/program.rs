@@ -72,6 +72,7 @@ impl Media {
         after: After,
     ) -> Result<(), MediaError> {
         self.charge_read(from, purpose);
+
         if self.is_plain() && !self.nand.is_meta(from) {
             let identity = match &self.nand.contents {
                 Contents::Identity(cells) => Some(cells.get(from.0 as usize)),
@@ -83,6 +84,7 @@ impl Media {
                 return Ok(());
             }
         }
+
         let is_usual = self.rail.is_none() && !self.faulty && !self.nand.is_meta(from) && self.is_readable(from);
         if let (true, Contents::Mapped(pages)) = (is_usual, &self.nand.contents)
             && let Some(crc) = pages.crc_if_whole(from.0 as usize)
@@ -93,6 +95,7 @@ impl Media {
             self.folder_copied(to.ppn, oob, crc);
             return Ok(());
         }
+
         let stored = match self.check_readable(from) {
             Ok(()) if self.nand.is_whole(from) => self.nand.stored(from),
             _ => Stored::Meta(lost.into()),

@@ -255,6 +255,7 @@ fn shown(results: &Results) -> String {
         Some(dir) => format!("an image in {}", dir.display()),
         None => "memory".into(),
     };
+
     let mut text = format!(
         "NVMe/TCP on the loopback, both ends on this machine, the device in {place}; medians of {} rounds.\n\
          Random: 4 KiB, {} queues of {}; sequential: 128 KiB, {} queues of {}; {:.0} % of the writes repeat a content.\n\
@@ -267,6 +268,7 @@ fn shown(results: &Results) -> String {
         results.duplicates * 100.0,
         bytes(COPY_BYTES_MAX),
     );
+
     let row = |name: &str, speed: &Speed| {
         vec![
             name.to_owned(),
@@ -279,6 +281,7 @@ fn shown(results: &Results) -> String {
             speed.copy_data_pages.to_string(),
         ]
     };
+
     let (copy, remap) =
         (format!("Copy {} ms", bytes(results.copy_bytes)), format!("Remap {} ms", bytes(results.copy_bytes)));
     let head = [
@@ -291,8 +294,10 @@ fn shown(results: &Results) -> String {
         remap.as_str(),
         "pages programmed by these",
     ];
+
     let rows = [row("deduplication off", &results.dedup_off), row("deduplication on", &results.dedup_on)];
     text.push_str(&output::table(&head, &rows));
+
     let e = &results.emulated;
     text.push_str(&format!(
         "\nOne read at a time, µs: the model says {:.1}. Median {:.1} emulated, {:.1} without: {:+.1} from the model.\n\

@@ -31,9 +31,9 @@ pub(super) use page::ENTRIES_MAX;
 /// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled partly.
 const PAGES_MIN: u64 = 8;
 
-/// Numbers of a group's pages grow with every page of an incarnation. From here on none is a page's.
+/// Page numbers of a group grow for as long as the incarnation lasts. This is their limit.
 const NUMBERS_END: u32 = u32::MAX - (1 << 25);
-/// And those from here on are not for the host's remaps.
+/// From this number on, host remaps are refused.
 const NUMBERS_HOSTS: u32 = u32::MAX - (1 << 26);
 
 /// How large a log is.
@@ -139,8 +139,8 @@ impl GroupLog {
         self.groups[sb.0 as usize].pages.len()
     }
 
-    /// Have the group's pages had so many numbers that the host's remaps must become copies, until the superblock is
-    /// collected? The rest is for entries that are on their way, and for rewriting.
+    /// Are the group's page numbers nearly used up, so that host remaps must be demoted to copies until the superblock
+    /// is collected? The rest is reserved for entries on their way, and for rewriting.
     #[inline]
     pub fn is_numbered_out(&self, sb: SbId) -> bool {
         self.groups[sb.0 as usize].next >= NUMBERS_HOSTS

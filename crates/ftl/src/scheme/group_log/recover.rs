@@ -40,7 +40,7 @@ impl GroupLog {
     /// Finds the groups and tells their entries.
     ///
     /// # Errors
-    /// A page that cannot be read and cannot be made up for.
+    /// A page that cannot be read or rebuilt.
     pub fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let is_log = |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
         let logs = core.blocks.iter().filter(|(_, sb)| is_log(sb.stream, sb.state));
@@ -119,7 +119,7 @@ impl GroupLog {
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
             let sb = core.geometry.superblock(mapping.ppn);
-            // What stands in a page that cannot be read L2P alone knows.
+            // Only L2P knows the entries of an unreadable page.
             if !is_unreadable[sb.0 as usize]
                 && !entries[sb.0 as usize].contains(&(lpn, core.geometry.offset(mapping.ppn)))
             {

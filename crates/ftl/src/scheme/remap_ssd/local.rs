@@ -9,7 +9,7 @@ use crate::scheme::RmmEntry;
 use remap_ssd_media::{Ppn, SbId};
 
 impl RemapSsd {
-    /// Have its segments had so many numbers that the host's remaps must become copies?
+    /// Are its segment numbers nearly used up, so that host remaps must be demoted to copies?
     pub(in crate::scheme) fn is_numbered_out(&self, sb: SbId) -> bool {
         self.groups[sb.0 as usize].is_numbered_out()
     }

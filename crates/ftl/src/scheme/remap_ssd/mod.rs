@@ -47,7 +47,7 @@ pub struct RemapSsd {
     slack: usize,
     /// Active GC gains nothing before so many entries are invalid.
     hopeless_below: u64,
-    /// Entries that recovery could not read as a whole.
+    /// Entries with a word that was unreadable at recovery.
     damaged: Vec<usize>,
     scratch: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,

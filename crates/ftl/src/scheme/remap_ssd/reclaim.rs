@@ -222,7 +222,7 @@ impl RemapSsd {
         }
     }
 
-    /// Takes out what recovery could not read.
+    /// Zeroes the entries that were unreadable at recovery.
     pub(in crate::scheme) fn heal(&mut self, core: &mut Core) {
         self.segments.heal(core, std::mem::take(&mut self.damaged));
     }
@@ -240,7 +240,7 @@ impl RemapSsd {
             self.entries += u64::from(self.segments.used(&chain));
             self.groups[index] = chain;
         }
-        // Of a segment without owner the LPNs are known, and their numbers.
+        // A segment with an unknown owner still gives the LPNs and numbers of its entries.
         for at in self.segments.orphaned_places() {
             if let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) {
                 let entry = RmmEntry::from_words(first, second);
@@ -252,7 +252,7 @@ impl RemapSsd {
         Ok(())
     }
 
-    /// Tells an entry, or what is in doubt without it. Its number is `newest` at most.
+    /// Reports an entry as a witness, or the LPNs in doubt if it is unreadable. Its number is at most `newest`.
     fn replay_entry(
         &mut self,
         core: &mut Core,
@@ -292,11 +292,11 @@ impl RemapSsd {
         Ok(())
     }
 
-    /// Says what is in doubt without an entry of which word `index` cannot be read; `counts`: with the first word and a whole
-    /// second one it would count. `false` if that would take all LPNs.
+    /// Reports the LPNs in doubt because word `index` of an entry is unreadable. `counts`: the entry is valid as far as
+    /// its first word tells. `false` if every LPN would be in doubt.
     fn doubt(&self, witnesses: &mut Witnesses, words: [u64; 3], index: usize, newest: u64, counts: bool) -> bool {
         let entry_words = self.segments.slot_words;
-        // A word that is there and was not stored: the entry does not count, whatever the other one says.
+        // A readable word has no torn bit, so the entry was never complete, whatever the other word holds.
         let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
         if is_torn || index > 0 && !counts {
             return true;
@@ -305,7 +305,7 @@ impl RemapSsd {
         match index {
             0 => witnesses.doubt(entry.target(), newest),
             2 => witnesses.doubt(entry.target(), entry.wsn()),
-            // Whose mapping it was is in the second word, and in the third that of the whole command.
+            // The second word holds the LPN, and the third the LPNs of the whole command.
             _ if entry_words == 2 => return false,
             _ => {
                 let command = CommandWord::from_bits(words[2]);

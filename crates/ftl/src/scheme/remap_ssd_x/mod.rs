@@ -70,7 +70,7 @@ pub struct RemapSsdX {
     /// Reclaiming gains nothing before so many covered pages are invalid.
     hopeless_below: u64,
     gathered: Vec<Run>,
-    /// Slots that recovery could not read as a whole.
+    /// Slots with a word that was unreadable at recovery.
     damaged: Vec<usize>,
     scratch: Vec<Extent>,
     sifted: Sifted,

@@ -23,14 +23,14 @@ const TRIES: usize = 4;
 
 /// What a scan of a group comes across.
 enum Found {
-    /// And the words that it is in.
+    /// An extent, and the words that it is stored in.
     Extent(Extent, Range<usize>),
-    /// The slot at this word, whose first word cannot be read: whatever is known of these LPNs may be old.
+    /// The first word of the slot at this address is unreadable: these LPNs may be in doubt.
     Lost(usize, Range<u32>),
-    /// The slot at this word, whose second word cannot be read: of which pages, since when, and whether an extent before it
-    /// says that it holds its sources.
+    /// The second word of the slot at this address is unreadable: its first word, and whether it holds the sources of
+    /// the extent before it.
     Unknown(usize, First, bool),
-    /// A slot that cannot be read, and does not count.
+    /// An unreadable slot that is not valid.
     Nothing(usize),
 }
 
@@ -173,6 +173,7 @@ impl RemapSsdX {
             // A relocation of several pages whose sources are in the next slot.
             let mut waiting: Option<(Extent, usize)> = None;
             let alone = |(extent, at): (Extent, usize)| Found::Extent(extent, at..at + SLOT_WORDS);
+
             for at in self.segments.places(chain, index) {
                 let found = match (core.media.load(at), core.media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
@@ -194,7 +195,8 @@ impl RemapSsdX {
                         }
                         None => None,
                     },
-                    // A word that is there and was not stored: the entry does not count, whatever the other one says.
+                    // The readable word has no torn bit, so the entry was never complete, whatever the other word
+                    // holds.
                     (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => Some(Found::Nothing(at)),
                     (Err(_), Ok(second)) => Some(Found::Lost(at, lpns_named(second))),
                     (first, Err(_)) => {
@@ -203,6 +205,7 @@ impl RemapSsdX {
                         Some(Found::Unknown(at, first, has_sources))
                     }
                 };
+
                 if let Some(before) = waiting.take() {
                     on(core, alone(before))?;
                 }
@@ -210,6 +213,7 @@ impl RemapSsdX {
                     on(core, found)?;
                 }
             }
+
             if let Some(before) = waiting {
                 on(core, alone(before))?;
             }
@@ -222,20 +226,15 @@ impl RemapSsdX {
         let chains = self.segments.read_back(core, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             let sb = SbId(index as u32);
-            let pages = core.geometry.pages_per_superblock();
             self.used += u64::from(self.segments.used(&chain));
             self.groups[index] = Group { chain, may_join: true, ..Group::default() };
+
             let (mut covered, mut damaged) = (0, Vec::new());
             let newest = self.newest_in(core, sb);
             self.scan(core, sb, |core, found| match found {
                 Found::Extent(extent, words) => {
-                    let mut counts = true;
-                    for at in (0..extent.pages).filter(|at| extent.offset + at < pages) {
-                        let ppn = core.geometry.page(sb, extent.offset + at);
-                        counts &= witnesses.remap(core, extent.lpn + at, ppn, extent.wsn_of(at), extent.source_of(at));
-                    }
-                    // The pages of an atomic command have one number.
-                    match counts {
+                    // The pages of an atomic command have one number: all of them count, or none.
+                    match tell_pages(core, witnesses, sb, &extent) {
                         true => covered += u64::from(extent.pages),
                         false => witnesses.zero(words),
                     }
@@ -243,15 +242,15 @@ impl RemapSsdX {
                 }
                 Found::Lost(at, lpns) => {
                     damaged.push(at);
-                    let newest =
-                        newest.iter().find(|(places, _)| places.contains(&at)).map_or(u64::MAX, |(_, wsn)| *wsn);
+                    let bound = newest.iter().find(|(places, _)| places.contains(&at));
+                    let newest = bound.map_or(u64::MAX, |(_, wsn)| *wsn);
                     lpns.for_each(|lpn| witnesses.doubt(lpn, newest));
                     Ok(())
                 }
                 Found::Unknown(at, first, has_sources) => {
                     damaged.push(at);
-                    // Sources are deallocated by a record of their own, which a command that has ended waits for.
-                    let is_sane = first.offset() < pages;
+                    // Sources are deallocated by a record of their own, for which the command waits before it ends.
+                    let is_sane = first.offset() < core.geometry.pages_per_superblock();
                     let counts = is_sane && {
                         let ppn = core.geometry.page(sb, first.offset());
                         witnesses.counts(core, ppn, first.wsn())
@@ -263,6 +262,7 @@ impl RemapSsdX {
                     Ok(())
                 }
             })?;
+
             self.damaged.extend(damaged);
             self.groups[index].covered = covered;
             self.covered += covered;
@@ -271,14 +271,14 @@ impl RemapSsdX {
         Ok(())
     }
 
-    /// The words of each segment of a group, and the largest number that an entry there can have.
+    /// The words of each segment of a group, and the largest number that an entry in it can have.
     fn newest_in(&self, core: &mut Core, sb: SbId) -> Vec<(Range<usize>, u64)> {
         let chain = &self.groups[sb.0 as usize].chain;
         let segments = 0..chain.segments.len();
         segments.map(|at| (self.segments.range(chain, at), self.segments.newest_in(core, chain, at))).collect()
     }
 
-    /// Of a segment without owner the LPNs are known, and their numbers.
+    /// A segment with an unknown owner still gives the LPNs and numbers of its entries.
     fn doubt_orphans(&self, core: &mut Core, witnesses: &mut Witnesses) {
         for at in self.segments.orphaned_places() {
             let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else { continue };
@@ -372,4 +372,15 @@ fn find_lost(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
             }
         }
     }
+}
+
+/// Tells an extent's pages, each of which is a witness of its own. Do they count?
+fn tell_pages(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, extent: &Extent) -> bool {
+    let inside = core.geometry.pages_per_superblock().saturating_sub(extent.offset);
+    let mut counts = true;
+    for at in 0..extent.pages.min(inside) {
+        let ppn = core.geometry.page(sb, extent.offset + at);
+        counts &= witnesses.remap(core, extent.lpn + at, ppn, extent.wsn_of(at), extent.source_of(at));
+    }
+    counts
 }

@@ -16,9 +16,10 @@ use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Numbers of a group's segments: 30 bits. They grow with every entry of an incarnation, however few of them are left.
+/// Limit of a group's segment numbers: 30 bits. They grow for as long as the incarnation lasts, however few segments
+/// the group has.
 const SEQUENCE_END: u32 = 1 << 30;
-/// Those from here on are for what garbage collection moves into a superblock, and for rewriting.
+/// From this number on, segments are reserved for garbage collection and rewriting.
 const SEQUENCE_HOSTS: u32 = SEQUENCE_END - (1 << 26);
 
 /// All segments.
@@ -33,19 +34,19 @@ pub(super) struct Segments {
     free: VecDeque<(u32, ClearId)>,
     /// The longest chain so far.
     longest: usize,
-    /// Segments of nobody knows whom: recovery could not read their first word.
+    /// Segments with an unknown owner: their first word was unreadable at recovery.
     orphans: Vec<u32>,
-    /// Second words of heads that recovery could not read, and what they said.
+    /// Second words of heads that were unreadable at recovery, and their values.
     links: Vec<(usize, SegmentLink)>,
 }
 
 /// Whose a segment is.
 enum Owner {
-    /// The superblock's, with this number, at this time; without number, where that cannot be read.
+    /// A superblock's, with its segment number (unless unreadable) and its time of allocation.
     Of(SbId, Option<u32>, u64),
     /// Free, or of an earlier incarnation.
     Nobody,
-    /// Somebody's, and it cannot be read whose.
+    /// In use, but the owner is unreadable.
     Unknown,
 }
 
@@ -77,7 +78,8 @@ impl Chain {
         Self { sequence: self.sequence, ..Self::default() }
     }
 
-    /// Are so many numbers of segments used that the host's remaps must become copies, until the superblock is collected?
+    /// Are the segment numbers nearly used up, so that host remaps must be demoted to copies until the superblock is
+    /// collected?
     #[inline]
     pub fn is_numbered_out(&self) -> bool {
         self.sequence >= SEQUENCE_HOSTS
@@ -316,7 +318,7 @@ impl Segments {
         found.into_iter().map(|segments| self.chain(core, segments)).collect()
     }
 
-    /// The words of all slots of the segments of which it cannot be read whose they are.
+    /// The words of all slots of the segments with an unknown owner.
     pub fn orphaned_places(&self) -> impl Iterator<Item = usize> + use<> {
         let slots: Vec<usize> = self.orphans.iter().flat_map(|segment| self.all_places(*segment)).collect();
         slots.into_iter()
@@ -326,14 +328,14 @@ impl Segments {
         (0..self.slots).map(move |slot| self.slot_word(segment, slot))
     }
 
-    /// No entry of a segment of a chain has a number above this: that of the time when the next one was allocated.
+    /// Upper bound of the entry numbers in a segment of a chain: the number at which the next segment was allocated.
     pub fn newest_in(&self, core: &mut Core, chain: &Chain, index: usize) -> u64 {
         let next = chain.segments.get(index + 1).and_then(|next| core.media.load(self.word(*next)).ok());
         next.map_or(u64::MAX, |word| SegmentHead::from_bits(word).wsn())
     }
 
-    /// Makes the words that recovery could not read readable: `damaged` are those of slots. Which LPNs are in doubt is on
-    /// flash by now, or on its way.
+    /// Stores the unreadable words anew; `damaged` are those of slots. The pages that mark the LPNs in doubt are
+    /// programmed, or under way.
     pub fn heal(&mut self, core: &mut Core, damaged: Vec<usize>) {
         for (word, link) in std::mem::take(&mut self.links) {
             core.media.store(word, link.into(), Purpose::Meta, After::NOTHING);
@@ -358,8 +360,8 @@ impl Segments {
         Chain { segments, used, end: self.slot_word(last, used), sequence: sequence + 1, clear: ClearId::default() }
     }
 
-    /// The number of each segment of a chain. One whose number cannot be read is behind the one that links to it, or in the
-    /// gap that it leaves, or the first.
+    /// The number of each segment of a chain. An unreadable one is found by the segment that links to it, or by the gap
+    /// in the sequence, or is the first.
     fn numbered(&mut self, core: &mut Core, found: Vec<Found>) -> Vec<(u32, u32)> {
         let known: Vec<(u32, u32)> = found.iter().filter_map(|at| Some((at.sequence?, at.segment))).collect();
         let Some(lost) = found.iter().find(|at| at.sequence.is_none()) else { return known };
@@ -387,7 +389,7 @@ impl Segments {
         known.into_iter().chain([(sequence, lost.segment)]).collect()
     }
 
-    /// Whose segment is it? Its slots were stored after its whole head: without any, nothing hangs on it.
+    /// Who owns the segment? Slots are stored after the whole head: a segment without any is free.
     fn owner_of(&self, core: &mut Core, witnesses: &mut Witnesses, segment: u32) -> Owner {
         let at = self.word(segment);
         let head = core.media.load(at).map(SegmentHead::from_bits);

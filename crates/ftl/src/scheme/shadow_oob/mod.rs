@@ -65,7 +65,7 @@ impl Tag {
     }
 }
 
-/// A page of the reserved flash that cannot be read, and what was saved around it.
+/// An unreadable page of the reserved flash, and the generation of the pages around it.
 struct Unreadable {
     page: u32,
     generation: Option<u64>,
@@ -356,7 +356,7 @@ impl ShadowOob {
         newest
     }
 
-    /// Is no page of this page's block readable, to the last one?
+    /// Is no page of this block readable?
     fn is_spoiled(core: &Core, page: Ppn) -> bool {
         let geometry = core.geometry;
         let (sb, die) = (geometry.superblock(page), geometry.die_of_offset(geometry.offset(page)));

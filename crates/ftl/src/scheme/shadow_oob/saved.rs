@@ -152,7 +152,7 @@ impl Reserve {
         Ok(programmed)
     }
 
-    /// What the device is armed with. If that cannot be read, and nothing is in DRAM, it does not matter.
+    /// The generation to save under. If it is unreadable and DRAM is empty, it does not matter.
     fn generation(&self, core: &mut Core) -> Result<u64, RecoveryError> {
         let is_empty = (self.base + 1..self.base + self.words()).all(|word| core.media.load(word) == Ok(0));
         match core.media.load(self.base) {
@@ -161,7 +161,7 @@ impl Reserve {
         }
     }
 
-    /// What is to be saved of a slot. An entry whose number cannot be read has none from now on: its LPN is in doubt.
+    /// The words of a slot to save. An entry with an unreadable number is saved without one: its LPN is in doubt.
     fn entry(&self, core: &mut Core, slot: u32) -> Result<Option<[u64; 2]>, RecoveryError> {
         let word = self.slot_word(slot);
         let words = [core.media.load(word), core.media.load(word + 1)];
@@ -200,7 +200,7 @@ impl Reserve {
             let place = SavedPlace::new().with_number(number).with_pages(pages);
             let bytes = SavedPage { of, place, entries: entries.to_vec() }.encode();
             if !there.contains(&number) && !places.put(core, number, &bytes, &mut energy) {
-                // There is room for all, but perhaps where it cannot be read.
+                // There is room for all pages, but the record of where it is may be unreadable.
                 return damaged.map_or(Ok(places.programmed), |word| Err(RecoveryError::NvramDamaged { word }));
             }
         }
@@ -216,7 +216,7 @@ impl Reserve {
     }
 }
 
-/// What the head of a superblock of the reserved flash tells of its life.
+/// The life of a superblock of the reserved flash, from its head.
 fn life_by_head(core: &Core, sb: SbId) -> Option<Life> {
     let pages = (0..core.geometry.dies()).filter_map(|die| core.media.meta_uncharged(core.geometry.page(sb, die)).ok());
     let heads = pages.filter_map(|bytes| Head::read_from_bytes(bytes).ok());
@@ -247,7 +247,8 @@ impl<'a> Places<'a> {
             let (offset, die) = (self.offset, geometry.die_of_offset(self.offset));
             self.offset += 1;
 
-            // Without its life the head tells the incarnation; a block that is not known to be bad fails again.
+            // If the life is unreadable, the head gives the incarnation; a bad block that is not known as bad fails
+            // again.
             let loaded = LifeRecord::load(&mut core.media, sb);
             let Some(life) = loaded.life.ok().or_else(|| life_by_head(core, sb)) else { continue };
             let (bad, failing) = (loaded.bad.unwrap_or(0), loaded.failing.unwrap_or(0));
