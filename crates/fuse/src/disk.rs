@@ -1,10 +1,9 @@
 //! A namespace addressed by bytes.
 //!
-//! What does not begin or end with a block is read, changed and written whole, in one turn at the device, so that
-//! neighbours of what is written are never lost. Everything else lets others go first in between.
-//! What is to be durable is waited for after the turn, with all others who wait.
-//! Invariants: an answer says when it is done, in the clock of all services of the device; ranges past the end are cut or
-//! refused here. Absent: the kernel.
+//! Partial blocks are read, changed and written whole, in one turn at the device, so that neighbouring bytes are never
+//! lost. Between the pages of any other request, other hosts may go first. Waiting for durability comes after the turn,
+//! together with all other waiters. Invariants: an answer says when it is done, in the clock of all services of the
+//! device; ranges past the end are cut or refused here. Absent: the kernel.
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{
@@ -54,7 +53,7 @@ struct Turn<'a> {
     device: DeviceTurn<'a>,
     namespace: &'a Namespace,
     now: u64,
-    /// Of all commands together.
+    /// Completion time of all commands together.
     outcome: Outcome,
 }
 
@@ -149,7 +148,7 @@ impl Disk {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// Does something in one turn, which is divided unless its commands belong together.
+    /// Runs commands in one turn. The turn may be interrupted between pages, unless the commands belong together.
     fn turn<R>(
         &self,
         together: bool,
@@ -163,7 +162,7 @@ impl Disk {
             let mut turn = Turn { subsystem, device, namespace: &self.namespace, now, outcome };
             let result = work(&mut turn)?;
 
-            // Others have the device while the disk is waited for.
+            // Release the device before waiting for the disk.
             let Turn { device, outcome, .. } = turn;
             drop(device);
             let Outcome { status, done_at, .. } = subsystem.settle(outcome);
@@ -250,11 +249,13 @@ impl Disk {
         Ok(done_at)
     }
 
-    /// Copies bytes from another disk of the device, or from this one, as Copy does: as remaps where pages match pages. What is
-    /// longer than one Copy is several. How many bytes, which may be fewer than asked for; and when it is done.
+    /// Copies bytes from another disk of the device, or from this one, as Copy does: whole pages are remapped. A long
+    /// copy takes several Copy commands. Returns how many bytes were copied, which may be fewer than asked for, and
+    /// when it is done.
     ///
     /// # Errors
-    /// Not whole blocks, past the end, or the device refused, or is gone. If it refused after some Copies, those count.
+    /// The range is not whole blocks, or past the end; the device refused, or is gone. If it refused after some Copy
+    /// commands, their bytes are returned instead.
     pub fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError> {
         let shift = self.namespace.lba_shift;
         let len = self.fitting(offset, from.fitting(from_offset, len));
@@ -267,7 +268,7 @@ impl Disk {
             return Err(if len == 0 { DiskError::Range } else { DiskError::Alignment });
         }
 
-        // As many blocks as are whole pages, so that none but the last Copy ends in the middle of one.
+        // Whole pages per Copy, so that only the last one may end within a page.
         let step =
             u64::from(copy_range_blocks_max(shift)) / (PAGE_BYTES as u64 >> shift) * (PAGE_BYTES as u64 >> shift);
 

@@ -1,11 +1,11 @@
-//! What a peer names, as it may be shown: in a log, or on a terminal.
+//! Escapes text from peers for logs and terminals.
 //!
 //! Invariant: what is shown is one line without control characters, and no two different texts look the same. So a name
 //! can neither forge a line of a log nor move a cursor. Absent: JSON, which escapes by itself.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
-/// A text of a peer's, escaped as Rust escapes characters: `\n`, `\u{202e}`.
+/// Text from a peer, escaped as Rust escapes characters: `\n`, `\u{202e}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a> {
     text: &'a str,

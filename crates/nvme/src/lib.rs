@@ -4,7 +4,7 @@
 //! spec        records and bits as the specifications draw them, nothing else
 //! controller  commands in, statuses and data out; no I/O, no clock
 //! tcp         NVMe/TCP: target and client; sockets at the edge
-//! escaped     what peers name, as it may be shown
+//! escaped     text from peers, escaped for logs and terminals
 //! ```
 //! Absent: how remaps are persisted, and anything a host can say that would be trusted.
 

@@ -44,9 +44,9 @@ struct State {
     acq: u64,
     vectors: Vec<Option<File>>,
     later: Later,
-    /// Executed, and not completed before they are durable; with the queues they are of.
+    /// Executed commands that are completed only once they are durable, with their queues.
     unsettled: Vec<(u16, Sqe, Outcome)>,
-    /// What the last turn at the device was like.
+    /// Weight of the last turn.
     weight: Weight,
 }
 
@@ -406,7 +406,7 @@ impl Shared {
         self.complete(state, sqid, sqe, outcome)
     }
 
-    /// Completes what waits until it is durable: all commands of a burst together.
+    /// Makes durable and completes all commands of a burst that wait for it, together.
     fn settle(&self, state: &mut State) -> Result<(), OutOfReach> {
         let Some(wanted) = state.unsettled.iter().filter_map(|(.., outcome)| outcome.owes).max() else { return Ok(()) };
         let settled = state.association.subsystem().make_durable(wanted);
@@ -457,7 +457,7 @@ impl Shared {
         outcome
     }
 
-    /// Makes or deletes a queue, which then begins at the start; `None` if the command is another one.
+    /// Creates or deletes a queue, and resets its doorbell; `None` for any other command.
     fn queue_command(&self, state: &mut State, sqe: &Sqe) -> Option<Status> {
         let qids = state.association.io_queues();
         let made = match sqe.head().opcode() {
@@ -465,7 +465,7 @@ impl Shared {
             admin::CREATE_SQ => state.queues.create_sq(sqe, qids).map(|qid| usize::from(qid) * 2),
             admin::DELETE_CQ => state.queues.delete_cq(sqe).map(|qid| usize::from(qid) * 2 + 1),
             admin::DELETE_SQ => {
-                // Out of reach shows at the next command, too.
+                // Guest memory out of reach is detected again at the next command.
                 let _ = self.settle(state);
                 self.complete_all(state, sqe);
                 state.queues.delete_sq(sqe).map(|qid| usize::from(qid) * 2)
@@ -534,13 +534,13 @@ impl Shared {
         let qid = remap_ssd_nvme::spec::bus::QueueCdw10::from_bits(sqe.cdw10).qid();
         for due in state.later.take_queue(qid) {
             let status = Status::from_bits(due.status);
-            // Out of reach shows at the next command, too.
+            // Guest memory out of reach is detected again at the next command.
             let _ = state.queues.complete(due.sqid, due.cid, status, due.result, &state.memory);
         }
     }
 }
 
-/// Done, with nothing to wait for.
+/// Completed, with nothing to wait for.
 fn at_once(status: Status, result: u64) -> Outcome {
     Outcome { status, result, done_at: 0, owes: None }
 }

@@ -1,19 +1,19 @@
-//! The vfio-user library panics where a message makes no sense. That is caught, and said in our log; its own words for it
-//! would go to standard error each time, as often as a peer likes.
+//! The vfio-user library panics on malformed messages. We catch the panic and log it; without this module its own
+//! message would go to standard error as well, as often as a peer likes.
 //!
-//! Invariant: only panics of the library are kept quiet. Our own code, which the library calls, is under `ours`: what it
-//! panics with is said as everywhere. Absent: catching them.
+//! Invariant: only panics of the library are silenced. Our own code that the library calls runs under `ours`, and its
+//! panics are printed as usual. Absent: catching them.
 
 use std::cell::Cell;
 use std::panic::{set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// Is the library at work on this thread, and not we?
+    /// Is this thread in library code, and not in ours?
     static IN_LIBRARY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something in the library; nothing is written if it panics.
+/// Runs library code; its panics are not printed.
 pub fn library<R>(work: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -30,7 +30,7 @@ pub fn library<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Does something of ours that the library has called.
+/// Runs our own code, called by the library.
 pub fn ours<R>(work: impl FnOnce() -> R) -> R {
     IN_LIBRARY.set(false);
     let result = work();

@@ -1,4 +1,4 @@
-//! Completions that are not due yet, and whose they are.
+//! Completions that are not due yet.
 //!
 //! Invariant: those due at one time leave in the order in which they were put. Absent: the clock.
 

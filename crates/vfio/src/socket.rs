@@ -130,19 +130,19 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
     }
 }
 
-/// A socket that listens, and that nobody but its owner can connect to, from the first moment on.
+/// A listening socket that only its owner can connect to, from the start.
 fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
     let owner = Mode::RUSR | Mode::WUSR;
     let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let socket = made.map_err(io::Error::from)?;
-    // 1. Linux gives the file the socket's own mode, less the process's mask.
+    // 1. On Linux the file gets the socket's mode, minus the umask.
     let _ = fchmod(&socket, owner);
     let address = SocketAddrUnix::new(path).map_err(io::Error::from)?;
     bind(&socket, &address).map_err(|error| match io::Error::from(error) {
         error if error.kind() == ErrorKind::AddrInUse => ServiceError::Busy,
         error => ServiceError::Io(error),
     })?;
-    // 2. Where it does not, this does, before anybody is listened to.
+    // 2. Elsewhere the mode is set here, before the socket listens.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(owner.bits()))?;
     rustix::net::listen(&socket, 16).map_err(io::Error::from)?;
     Ok(socket)

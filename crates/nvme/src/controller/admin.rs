@@ -116,7 +116,7 @@ impl Association {
         }
         let warning = self.smart().critical_warning;
         let mut state = self.state();
-        // What is over may come again.
+        // A warning that has ended may be reported again.
         state.reported &= warning;
         let new = warning & !state.reported & state.features.smart_events();
         // Until the host has read SMART there is no second event of its type (Base 2.0 §5.2).

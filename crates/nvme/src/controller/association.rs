@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(super) const ERRORS: usize = 64;
 /// Asynchronous event requests outstanding.
 pub(super) const EVENTS_MAX: usize = 4;
-/// How long it may take to be ready. It is at once.
+/// Time to become ready. It is ready at once.
 const READY_HALF_SECONDS: u8 = 20;
 /// Version 2.0.
 pub(super) const VERSION: u32 = 0x0002_0000;
@@ -36,9 +36,9 @@ pub(super) struct State {
     pub(super) features: Features,
     /// Identifiers of asynchronous event requests that wait.
     pub(super) event_requests: VecDeque<u16>,
-    /// Warnings that have been reported and go on.
+    /// Warnings that have been reported and still apply.
     pub(super) reported: u8,
-    /// Has SMART not been read since the last report? There is no other until then.
+    /// Has the host not read SMART since the last event? Until it does, there is no other.
     pub(super) unread: bool,
     pub(super) errors: VecDeque<ErrorEntry>,
     pub(super) error_count: u64,
@@ -119,9 +119,9 @@ fn checked(sqe: &Sqe, data: &ConnectData) -> Result<(u16, u16), ConnectRefusal> 
 pub struct Joined {
     /// Its number.
     pub qid: u16,
-    /// Its entries.
+    /// Its number of entries.
     pub entries: u16,
-    /// How often the controller had been reset.
+    /// The controller's reset count at Connect.
     generation: u64,
 }
 
@@ -238,7 +238,7 @@ impl Association {
         self.state().features.cache_enabled()
     }
 
-    /// Does an asynchronous event request of this identifier wait?
+    /// Is an asynchronous event request with this identifier outstanding?
     pub fn has_event_request(&self, cid: u16) -> bool {
         self.state().event_requests.contains(&cid)
     }
@@ -247,8 +247,8 @@ impl Association {
     pub fn heard(&self, now: u64) {
         self.state().heard_ns = now;
     }
-    /// Has nothing been heard for too long? What has arrived and was not looked at yet counts too: only whoever serves the
-    /// admin queue can tell.
+    /// Has the host been silent for too long? Received data that was not processed yet counts as heard, so only the
+    /// thread of the admin queue can tell.
     pub fn is_silent(&self, now: u64) -> bool {
         let state = self.state();
         let silence_max = u64::from(state.keep_alive_ms) * 1_000_000;
@@ -258,7 +258,7 @@ impl Association {
     pub fn is_closed(&self) -> bool {
         self.state().closed
     }
-    /// Asynchronous event requests that wait; a reset forgets them.
+    /// Outstanding asynchronous event requests; a reset drops them.
     pub fn event_requests(&self) -> usize {
         self.state().event_requests.len()
     }
@@ -305,7 +305,7 @@ impl Association {
             let state = self.state();
             cc.shn() != 0 && state.cc.shn() == 0 && state.cc.en() && !self.discovery
         };
-        // What the host believes to be kept is kept before it reads that shutdown is complete.
+        // Flush before the host reads that shutdown is complete.
         let kept = if shuts_down { self.subsystem.flush_all() } else { Ok(()) };
 
         let mut state = self.state();
@@ -320,7 +320,7 @@ impl Association {
         }
 
         if state.cc.en() && !cc.en() {
-            // A reset: what the host had asked for is gone, and so are its I/O queues.
+            // A reset: outstanding requests, settings and I/O queues are gone.
             (state.queues, state.queues_made) = (0, false);
             state.generation += 1;
             state.event_requests.clear();

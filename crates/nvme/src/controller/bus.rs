@@ -69,7 +69,7 @@ impl Association {
         self.state().csts.set_cfs(true);
     }
 
-    /// The host has made an I/O queue: from now on it can have no other number of them.
+    /// The host has created an I/O queue: the number of queues is fixed from now on.
     pub fn queue_made(&self) {
         self.state().queues_made = true;
     }

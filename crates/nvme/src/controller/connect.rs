@@ -1,6 +1,6 @@
-//! Why a Connect is refused, as hosts are told: a status, and in dword 0 where the offending parameter is.
+//! Why a Connect is refused: the status, and the position of the offending parameter in dword 0.
 //!
-//! (Base 2.0 §6.3: IPO is the offset of the first byte in error, IATTR says of what.) Linux names the field from it.
+//! (Base 2.0 §6.3: IPO is the offset of the first byte in error, IATTR tells in what.) Linux logs the field's name.
 
 use crate::spec::fabrics::ConnectData;
 use crate::spec::status::Status;
@@ -39,13 +39,13 @@ impl ConnectRefusal {
     pub(super) const SUBSYSTEM: Self = in_data(offset_of!(ConnectData, subnqn), "no such subsystem");
     pub(super) const HOST_NAME: Self = in_data(offset_of!(ConnectData, hostnqn), "a host name that is none");
     pub(super) const OTHER_HOST: Self = in_data(offset_of!(ConnectData, hostnqn), "another host's controller");
-    /// It is not on the list.
+    /// The host is not on the list.
     pub const NOT_ALLOWED: Self = Self {
         status: Status::CONNECT_HOST,
         result: offset_of!(ConnectData, hostnqn) as u64 | IN_DATA,
         why: "this host is not allowed",
     };
-    /// All numbers of controllers are in use.
+    /// All controller IDs are in use.
     pub(super) const BUSY: Self =
         Self { status: Status::CONNECT_BUSY, result: 0, why: "there are as many controllers as there can be" };
     /// No room for another connection, of this host or at all.
@@ -58,6 +58,6 @@ impl ConnectRefusal {
         Self { status: Status::SEQUENCE, result: 0, why: "the queue is connected already" };
     pub(crate) const AGAIN: Self =
         Self { status: Status::SEQUENCE, result: 0, why: "a second Connect on one connection" };
-    /// Fewer data than Connect has.
+    /// The data are shorter than Connect's.
     pub(crate) const NO_DATA: Self = in_data(0, "data that are no Connect's");
 }

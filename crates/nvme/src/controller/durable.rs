@@ -1,11 +1,11 @@
-//! Group commit: whoever waits until something is durable waits together.
+//! Group commit: commands that wait for durability share one commit.
 //!
-//! A command that asks for durability is executed like any other; how far the history of the device reached then is what must be
-//! durable before the command is acknowledged (`Outcome::owes`). One of the threads that wait makes it so, and with it all that
-//! was executed before it began: for the others, if they wait for no more than that. The device is not held meanwhile.
+//! A command that asks for durability is executed like any other; its position in the device's history must be durable
+//! before the command is acknowledged (`Outcome::owes`). One of the waiting threads commits everything executed so far,
+//! for all that wait for no later position. The device is not held meanwhile.
 //!
-//! Invariants: one commit at a time; what has been durable once is not asked for again, so that a flush behind which nothing
-//! was written costs nothing. Absent: why it is durable (`remap_ssd_media::folder::Commit`).
+//! Invariants: one commit at a time; a durable position is never committed again, so a flush after which nothing was
+//! written costs nothing. Absent: how a commit works (`remap_ssd_media::folder::Commit`).
 
 use super::execute::Outcome;
 use super::subsystem::Subsystem;
@@ -21,12 +21,12 @@ struct State {
     /// Everything before it is durable.
     until: Option<Position>,
     under_way: bool,
-    /// The disk has failed: nothing will be durable any more.
+    /// The disk has failed: nothing can become durable any more.
     failed: bool,
     commits: u64,
 }
 
-/// What is durable, and who waits for more.
+/// What is durable, and whether a commit is under way.
 #[derive(Default)]
 pub(super) struct Durable {
     state: Mutex<State>,
@@ -41,7 +41,7 @@ impl Durable {
     }
 }
 
-/// Ends a commit, one that panicked too: others must not wait for it.
+/// Ends a commit, also when it panics, so that others do not wait for ever.
 struct UnderWay<'a> {
     durable: &'a Durable,
     until: io::Result<Option<Position>>,
@@ -85,12 +85,12 @@ impl Subsystem {
         }
     }
 
-    /// Pays what a command owes before it is acknowledged; the caller must not have the device.
+    /// Makes durable what a command owes before it is acknowledged. The caller must not hold the device.
     pub fn settle(&self, outcome: Outcome) -> Outcome {
         let Some(wanted) = outcome.owes else { return outcome };
         match self.make_durable(wanted) {
             Ok(()) => Outcome { owes: None, ..outcome },
-            // What the command itself said is of no use if it may be forgotten.
+            // The command's own status does not matter if its effect may be lost.
             Err(status) => Outcome { owes: None, status, result: 0, ..outcome },
         }
     }
@@ -127,12 +127,12 @@ impl Subsystem {
         device.ftl().media().counts.programs.saturating_sub(self.durable.programs.load(Ordering::Relaxed))
     }
 
-    /// How often the disk was asked to make everything durable for those that wait.
+    /// Commits so far.
     pub fn commits(&self) -> u64 {
         self.durable.state().commits
     }
 
-    /// Everything acknowledged so far becomes durable: for a host that shuts its controller down.
+    /// Makes everything acknowledged durable, for a host that shuts its controller down.
     ///
     /// # Errors
     /// As `make_durable`.

@@ -51,10 +51,10 @@ impl Subsystem {
         self.execute(device, job, data)
     }
 
-    /// Executes a checked command. What it has put is for the host only if it was successful.
+    /// Executes a checked command. The data it has put are valid only if it was successful.
     ///
-    /// `device` is this subsystem's, for one command or for a batch of them; a long command lets others have it in between.
-    /// What the outcome owes, the caller settles before the command is acknowledged, when it has not the device any more.
+    /// `device` is this subsystem's, for one command or a batch; a long command lets others use it in between. The
+    /// caller settles what the outcome owes before the command is acknowledged, after it has released the device.
     pub fn execute(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
         let notes = self.recorder().map(|recorder| Notes { recorder, deeds: Vec::new() });
         let mut run = Run { device, now: job.now, done_at: job.now, owes: None, slices: 0, notes };

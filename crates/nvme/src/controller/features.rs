@@ -1,7 +1,7 @@
-//! Features (Base 2.0 §5.27): what a host may set, for as long as its controller is not reset.
+//! Features (Base 2.0 §5.27): settings of a host, which last until its controller is reset.
 //!
-//! Invariant: nothing is saved; Error Recovery is a namespace's, all others are the controller's. Absent: what they bring
-//! about, except which temperatures are worth a warning.
+//! Invariant: nothing is saved; Error Recovery is per namespace, all others are per controller. Absent: their effects,
+//! except temperature warnings.
 
 use super::bus::Transport;
 use super::subsystem::Subsystem;
@@ -26,23 +26,23 @@ mod fid {
 
 /// Bytes that Host Behavior Support moves.
 pub(super) const HOST_BEHAVIOR_BYTES: u32 = 512;
-/// Where it says which formats of Copy's descriptors the host uses (CDFE), 2 bytes.
+/// Offset of CDFE, 2 bytes: the Copy descriptor formats that the host has enabled.
 const COPY_FORMATS_AT: usize = 4;
 /// For all namespaces, or for none.
 const ALL: u32 = 0xffff_ffff;
 /// Keep-alive times are multiples of this: KAS, in milliseconds.
 pub(super) const KEEP_ALIVE_STEP_MS: u32 = 1000;
-/// Error Recovery: errors for reads of deallocated blocks, which there are none.
+/// Error Recovery (DULBE): errors for reads of deallocated blocks, which are not supported.
 const DEALLOCATED_BLOCK_ERROR: u32 = 1 << 16;
-/// Over this, in kelvin, a host that has said nothing is warned: WCTEMP.
+/// Default warning temperature in kelvin: WCTEMP.
 pub(super) const WARNING_TEMPERATURE_K: u16 = 343;
 
-/// A keep-alive time as it is granted: rounded up to what Identify says; 0 is none.
+/// A granted keep-alive time: rounded up to the granularity in Identify; 0 is none.
 pub(super) fn keep_alive_granted(ms: u32) -> u32 {
     ms.div_ceil(KEEP_ALIVE_STEP_MS).min(u32::MAX / KEEP_ALIVE_STEP_MS) * KEEP_ALIVE_STEP_MS
 }
 
-/// What setting a feature depends on beside the command.
+/// Context for setting a feature.
 pub(super) struct Setting<'a> {
     pub subsystem: &'a Subsystem,
     pub keep_alive_ms: &'a mut u32,
@@ -54,10 +54,10 @@ pub(super) struct Setting<'a> {
 pub(super) struct Features {
     values: BTreeMap<u8, u32>,
     defaults: BTreeMap<u8, u32>,
-    /// Composite temperatures, in kelvin, from which and up to which there is a warning.
+    /// Over and under thresholds of the composite temperature, in kelvin.
     over: u16,
     under: u16,
-    /// Error Recovery of namespaces that have been set.
+    /// Error Recovery of namespaces for which it was set.
     error_recovery: BTreeMap<u32, u32>,
     host_behavior: [u8; HOST_BEHAVIOR_BYTES as usize],
 }
@@ -99,11 +99,11 @@ impl Features {
     pub fn queues(&self) -> u16 {
         (self.value(fid::QUEUES) as u16).saturating_add(1)
     }
-    /// Is such a temperature, in kelvin, worth a warning?
+    /// Does this temperature, in kelvin, cross a threshold?
     pub fn warns_at(&self, temperature: u16) -> bool {
         temperature >= self.over || temperature <= self.under
     }
-    /// Formats of Copy's descriptors that the host has enabled, by bits; 0 always is.
+    /// Copy descriptor formats that the host has enabled, one bit each; format 0 always is.
     pub fn copy_formats(&self) -> u16 {
         1 | u16::from_le_bytes([self.host_behavior[COPY_FORMATS_AT], self.host_behavior[COPY_FORMATS_AT + 1]])
     }
@@ -114,7 +114,7 @@ impl Features {
         if known { HOST_BEHAVIOR_BYTES } else { 0 }
     }
 
-    /// The log page of what is supported, and of what setting it concerns.
+    /// The log page of supported features, and the scope of each.
     pub fn supported(&self) -> Vec<u8> {
         let mut page = vec![0; 1024];
         for fid in self.values.keys().copied().chain([fid::HOST_BEHAVIOR]) {
@@ -154,7 +154,8 @@ impl Features {
         }
     }
 
-    /// The threshold that a command names, now and by default. There is one sensor, the composite one.
+    /// The current and the default value of the threshold that a command names. There is only the composite
+    /// temperature.
     fn threshold(&self, sqe: &Sqe) -> Result<(u32, u32), Status> {
         let cdw11 = TemperatureCdw11::from_bits(sqe.cdw11);
         match (cdw11.tmpsel(), cdw11.thsel()) {

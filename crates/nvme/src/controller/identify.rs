@@ -41,7 +41,7 @@ impl Association {
         let start = out.len();
 
         match wanted {
-            // Nor of all namespaces at once: what they have in common is for those who make namespaces.
+            // NSID FFFFFFFFh is refused: common namespace data is only for namespace management.
             cns::NAMESPACE => out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes()),
             cns::ACTIVE_NAMESPACES => active(subsystem, sqe.nsid, out)?,
             cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, namespace()?, out),
@@ -52,10 +52,10 @@ impl Association {
             }
             cns::COMMAND_SET_CONTROLLER => {
                 command_set()?;
-                // Write Zeroes of any length, Dataset Management of any number of ranges: no limits.
+                // Write Zeroes and the number of Dataset Management ranges are not limited.
                 let mut limits: NvmController = blank();
                 limits.vsl = VSL;
-                // In blocks of any namespace: as if they were all large.
+                // The limit is in blocks of any namespace: assume the larger ones.
                 let blocks = DEALLOCATE_BYTES_MAX.map(|bytes| bytes >> PAGE_SHIFT);
                 (limits.dmrsl, limits.dmsl) = (blocks[0] as u32, blocks[1]);
                 out.extend_from_slice(limits.as_bytes());

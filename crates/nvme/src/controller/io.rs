@@ -1,10 +1,9 @@
 //! Reads, writes and remaps of blocks on the device, page by page.
 //!
-//! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole, so
-//! each page is old or new. Copies between pages are remaps; copies that are not aligned to pages move bytes.
-//! Between two pages a long command lets others go first (`turn`): what they do may come in between, since no command but an
-//! atomic remap is atomic beyond a page.
-//! Invariant: ranges have been checked. Absent: where the host's data are (`data`), and waiting until something is durable
+//! Blocks of 512 bytes are parts of pages: a write that covers a page in part reads it, changes it and writes it whole,
+//! so each page is old or new. Copies between pages are remaps; copies that are not aligned to pages move bytes.
+//! Between two pages a long command lets others go first (`turn`): no command except an atomic remap is atomic beyond a
+//! page. Invariant: ranges have been checked. Absent: where the host's data are (`data`), and waiting for durability
 //! (`durable`).
 
 use super::data::{HostData, InMemory};
@@ -23,9 +22,9 @@ use remap_ssd_media::{PageView, Payload};
 const REMAP_PAGES: u32 = 64;
 /// Pages that one deallocation records as one extent, at multiples of it: 32 MiB.
 const DEALLOCATE_PAGES: u32 = 8 << 10;
-/// Slices after which a command is a long one: the largest write takes fewer.
+/// Slices after which a command counts as long: the largest write takes fewer.
 const SLICES_SHORT: u32 = 8;
-/// Bytes that a copy moves at a time, where pages do not match pages.
+/// Bytes that an unaligned copy moves at a time.
 const MOVE_BYTES: u32 = 64 << 10;
 
 /// A command under way: when its parts are done, and what it owes.
@@ -74,12 +73,12 @@ fn status_of(refusal: Refusal) -> Status {
 
 /// The steps of a remap that is not atomic, in an order in which no source is overwritten before it is read.
 ///
-/// Sources that are targets of the same command keep their pages until they get others, so that each page is old or new
-/// between any two steps.
+/// Sources that are also targets keep their old pages until they are remapped, so that each page is old or new between
+/// any two steps.
 fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
     let Remap { target, source, len, .. } = remap;
     let ascending = target < source;
-    // Of the pages still to do, so many from this end on have sources that are targets too.
+    // Pages at this end whose sources are also targets.
     let shared = len.saturating_sub(target.abs_diff(source));
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -95,7 +94,7 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
     })
 }
 
-/// The whole pages of a range: the first, and how many; and the parts of pages at its ends.
+/// The whole pages of a range (the first, and how many), and the partial pages at its ends.
 fn whole_pages(namespace: &Namespace, blocks: Blocks) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
     let page = PAGE_BYTES as u64;
     let start = blocks.slba << namespace.lba_shift;
@@ -113,7 +112,7 @@ fn whole_pages(namespace: &Namespace, blocks: Blocks) -> ((u32, u32), impl Itera
 }
 
 impl Run<'_, '_> {
-    /// Lets others go first, if this command has had its slice.
+    /// Lets others go first if the slice is used up.
     pub fn pause(&mut self) {
         if self.device.must_pause() {
             self.end_write();
@@ -335,7 +334,7 @@ impl Run<'_, '_> {
         self.done(completion)
     }
 
-    /// All that was executed so far is to be durable when the command is acknowledged.
+    /// Everything executed so far must be durable before the command is acknowledged.
     pub fn sync(&mut self) -> Result<(), Status> {
         let completion = self.device.flush(self.now);
         self.done(completion)?;

@@ -44,7 +44,7 @@ impl Association {
                 self.smart().as_bytes().to_vec()
             }
             (lid::FEATURES, _) => self.state().features.supported(),
-            // No management interface, no command of it.
+            // There is no management interface, so none of its commands is supported.
             (lid::MANAGEMENT, false) => vec![0; 4096],
             (lid::FIRMWARE, false) => firmware(),
             (lid::CHANGED_NAMESPACES, false) => vec![0; 4096],
@@ -68,7 +68,7 @@ impl Association {
         Ok(())
     }
 
-    /// SMART is the controller's, and no namespace's (LPA bit 0).
+    /// SMART is per controller, not per namespace (LPA bit 0).
     fn whole_controller(&self, nsid: u32) -> Result<(), Status> {
         match nsid {
             0 | 0xffff_ffff => Ok(()),
@@ -77,7 +77,7 @@ impl Association {
         }
     }
 
-    /// SMART, with the warnings that this host has asked for.
+    /// SMART, with the warnings for this host's temperature thresholds.
     pub(super) fn smart(&self) -> Smart {
         let (errors, too_warm) = {
             let state = self.state();
@@ -176,7 +176,7 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
 
     let counts = ftl.media().erase_counts();
     let mean = counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
-    // What ends first: the flash, or the numbers that writes are told apart by.
+    // Whichever wears out first: the flash, or the sequence numbers.
     let used = (mean / config.flash.endurance as f64).max(ftl.numbers_used());
     let used = (used * 100.0).min(255.0) as u8;
 

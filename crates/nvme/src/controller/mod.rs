@@ -5,8 +5,8 @@
 //! request     a submission queue entry, checked once, as what it asks for
 //! execute     what each I/O command does
 //! io          reads, writes and remaps of blocks, page by page
-//! turn        who has the device when: slices of long commands, fairly
-//! durable     group commit for those that wait until something is durable
+//! turn        who holds the device when: fair turns, and slices of long commands
+//! durable     group commit for commands that wait for durability
 //! data        their data, wherever the transport has them
 //! bus         what a controller on a bus has instead of connections
 //! gate        the way in for services that may have to let go of the device
@@ -56,14 +56,14 @@ pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Data that may come in a command capsule.
 pub const IN_CAPSULE_BYTES: u32 = 128 << 10;
-/// The format of Copy's descriptors that names the source's namespace.
+/// The Copy descriptor format that names the source namespace.
 pub(crate) const COPY_FORMAT_NAMESPACES: u8 = 2;
 /// Ranges of one Copy.
 pub const COPY_RANGES_MAX: u32 = 256;
-/// What one Copy copies: 16 MiB. Its pages may have too many owners to be remapped, or not match pages; then each is read and
+/// Limit of one Copy: 16 MiB. Pages may have too many owners to be remapped, or be unaligned; then each is read and
 /// programmed, and the command still takes less than 100 ms (`docs/nvme-vendor.md`).
 pub const COPY_BYTES_MAX: u64 = 16 << 20;
-/// What one Verify reads: 16 MiB, which come from a disk if memory does not hold them.
+/// Limit of one Verify: 16 MiB, which may have to come from a disk.
 pub const VERIFY_BYTES_MAX: u64 = 16 << 20;
 /// log2 of it in units of the smallest page.
 pub const VSL: u8 = 12;
@@ -81,6 +81,6 @@ pub const fn copy_range_blocks_max(lba_shift: u8) -> u16 {
     if blocks < u16::MAX as u32 { blocks as u16 } else { u16::MAX }
 }
 
-/// Blocks of one range of Dataset Management, and of all its ranges: 4 and 16 GiB, which take less than 100 ms. A host that
-/// does not know these limits is served all the same.
+/// Limits of one range of Dataset Management and of all its ranges: 4 and 16 GiB, which take less than 100 ms. Commands
+/// beyond these advisory limits are executed too.
 pub const DEALLOCATE_BYTES_MAX: [u64; 2] = [4 << 30, 16 << 30];

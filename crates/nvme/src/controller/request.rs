@@ -56,8 +56,8 @@ fn first_block(sqe: &Sqe) -> u64 {
 }
 
 impl IoRequest {
-    /// Checks a command against its namespace, and against the formats of Copy's descriptors that its host has enabled, by
-    /// bits.
+    /// Checks a command against its namespace, and against the Copy descriptor formats that the host has enabled, one
+    /// bit each.
     ///
     /// # Errors
     /// The status to answer.
@@ -100,7 +100,7 @@ impl IoRequest {
         })
     }
 
-    /// Where its ranges come from is in its data, which are checked when they are there.
+    /// Checks the command only: its source ranges are in its data, and are checked when the data have come.
     fn copy(sqe: &Sqe, namespace: &Namespace, formats: u16) -> Result<Self, Status> {
         let copy = CopyCdw12::from_bits(sqe.cdw12);
         let format = copy.format();

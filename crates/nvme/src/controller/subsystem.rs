@@ -1,7 +1,7 @@
 //! What all connections share: the device, its namespaces, its health.
 //!
-//! Invariants: namespaces do not overlap and lie within the device; whoever holds a `DeviceTurn` has the device for
-//! itself. Absent: hosts (`association`), whose turn it is (`turn`).
+//! Invariants: namespaces do not overlap and lie within the device; the holder of a `DeviceTurn` has the device
+//! exclusively. Absent: hosts (`association`), whose turn it is (`turn`).
 
 use super::durable::Durable;
 use super::record::Recorder;
@@ -102,11 +102,11 @@ pub(super) struct Counters {
 #[error("{0}")]
 pub struct SubsystemError(String);
 
-/// Controllers' numbers: 0 reads like "none", and from 0xfff0 on they are reserved.
+/// Controller IDs: 0 is not used, and those from 0xfff0 on are reserved.
 const CNTLID_FIRST: u16 = 1;
 const CNTLID_END: u16 = 0xfff0;
 
-/// Which of them are taken.
+/// IDs in use.
 struct Cntlids {
     next: u16,
     taken: BTreeSet<u16>,
@@ -114,11 +114,11 @@ struct Cntlids {
 
 /// An NVM subsystem.
 pub struct Subsystem {
-    /// Locked by whose turn it is, and so without waiting.
+    /// Locked only by the holder of the turn, and so without waiting.
     pub(super) device: Mutex<Device>,
     pub(super) turnstile: Turnstile,
     pub(super) durable: Durable,
-    /// What can be known of the device without waiting for a turn.
+    /// What is known of the device without waiting for a turn.
     broken: AtomicBool,
     programs: AtomicU64,
     namespaces: Vec<Namespace>,
@@ -235,11 +235,11 @@ impl Subsystem {
     pub fn namespace(&self, nsid: u32) -> Option<&Namespace> {
         self.namespaces.get((nsid as usize).checked_sub(1)?)
     }
-    /// A controller's number that no other controller has; `None` if all are taken. `release_cntlid` gives it back.
+    /// Allocates a controller ID; `None` if all are in use. `release_cntlid` frees it.
     pub(super) fn take_cntlid(&self) -> Option<u16> {
         let mut cntlids = self.cntlids();
         let Cntlids { next, taken } = &mut *cntlids;
-        // The next in turn, so that a number does not mean another controller right after its own has gone.
+        // Round robin, so that an ID is not reused right after its controller is gone.
         let free = (*next..CNTLID_END).chain(CNTLID_FIRST..*next).find(|cntlid| !taken.contains(cntlid))?;
         *next = if free + 1 == CNTLID_END { CNTLID_FIRST } else { free + 1 };
         taken.insert(free);
@@ -252,7 +252,7 @@ impl Subsystem {
         self.cntlids.lock().expect("nothing under this lock can fail")
     }
 
-    /// At the end of a turn: what others want to know without waiting for one.
+    /// Publishes at the end of a turn what others read without waiting for one.
     pub(super) fn publish(&self, device: &Device) {
         let media = device.ftl().media();
         self.programs.store(media.counts.programs, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! Who has the device when: turns, one thread at a time, and slices of long ones.
+//! Who holds the device when: one thread at a time, in turns, which long commands divide into slices.
 //!
 //! A turn begins with the first use of the device and ends when it is dropped. Its work is counted in units of about a
-//! microsecond. A command asks between pages whether the slice is used up (`DeviceTurn::must_pause`); then the others go first.
-//! Those that wait are two lines, first come, first served in each: the light ones, whose last turn was short, and the heavy
-//! ones. Light ones go first, but after `LIGHT_IN_A_ROW` of them a heavy one does. A thread that comes while the device is
-//! free may pass those that are just waking up, `PASSES` times: two threads that take turns of a few microseconds would
-//! otherwise wait for the system's scheduler between any two.
+//! microsecond. A command asks between pages whether the slice is used up (`DeviceTurn::must_pause`); then the others
+//! go first. There are two queues of waiting threads, each first come, first served: light threads, whose last turn was
+//! short, and heavy ones. Light ones go first, but after `LIGHT_IN_A_ROW` of them a heavy one does. A thread that
+//! arrives while the device is free may pass waiting threads that are just waking up, `PASSES` times: otherwise two
+//! threads with turns of a few microseconds would wait for the scheduler between any two turns.
 //!
-//! Invariants: a thread that waits gets the device after at most `PASSES` turns and those in front of it in its line; nobody
-//! keeps it for more than a slice and one step, which is some pages, but for what the firmware does for itself: moving a
-//! stretch of pages, or waiting for the disk before an erase. Absent: clocks, and what is done in a turn.
+//! Invariants: a waiting thread gets the device after at most `PASSES` turns and those ahead of it in its queue; no
+//! thread keeps it for more than a slice and one step of a few pages, except for internal work of the firmware: moving
+//! a stretch of pages, or waiting for the disk before an erase. Absent: clocks, and what is done in a turn.
 
 use super::subsystem::Subsystem;
 use remap_ssd_device::Device;
@@ -25,28 +25,28 @@ pub const SLICE_UNITS: u32 = 1000;
 const LIGHT_UNITS: u32 = 150;
 /// Light turns after which a heavy one is due.
 const LIGHT_IN_A_ROW: u32 = 8;
-/// Pages programmed and not made durable, after which a long command has them written: 4 MiB.
+/// Pages programmed but not durable after which a long command waits for the disk: 4 MiB.
 const UNWRITTEN_MAX: u64 = 1 << 10;
-/// Pages that a slice of such a command programs at least: a slice of remaps programs hardly any, and need not wait for what
-/// others have written.
+/// Only slices that program at least this many pages wait: a slice of remaps programs hardly any, and need not wait for
+/// what others have written.
 const PROGRAMMED_MIN: u64 = 32;
-/// Turns that may pass one that has been woken.
+/// Turns that may pass a thread that has been woken.
 const PASSES: u32 = 8;
 
-/// What one page takes, in units; on the high side, as if its mapping were cold.
+/// Cost of one page in units; on the high side, as if its mapping were not cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// A page is read, and its bytes are moved.
+    /// Read a page, and move its bytes.
     Read,
-    /// A page is found, and no more.
+    /// Look a page up without moving its bytes.
     Look,
-    /// A page is written.
+    /// Write a page.
     Write,
-    /// So many pages are remapped, each of which may turn out to be copied.
+    /// Remap this many pages, each of which may turn into a copy.
     Remap(u32),
-    /// So many pages are deallocated.
+    /// Deallocate this many pages.
     Deallocate(u32),
-    /// So many entries of the file map are listed.
+    /// List this many entries of the file map.
     List(usize),
 }
 
@@ -63,21 +63,21 @@ impl Step {
     }
 }
 
-/// How heavy somebody's turns are: in which line to wait.
+/// The weight of a thread's turns, which selects its queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weight {
     /// The last turn was short.
     #[default]
     Light,
-    /// It was not.
+    /// The last turn was long.
     Heavy,
 }
 
 struct Waiter {
     thread: Thread,
-    /// The device is its own.
+    /// It holds the device.
     granted: AtomicBool,
-    /// It was woken to look for itself, and has not looked yet.
+    /// It was woken, and has not checked yet.
     woken: AtomicBool,
 }
 
@@ -86,7 +86,7 @@ struct Lines {
     taken: bool,
     /// Light and heavy.
     waiting: [VecDeque<Arc<Waiter>>; 2],
-    /// Turns since the last one that somebody had waited for.
+    /// Turns taken without waiting since the last one that was waited for.
     passed: u32,
     light_in_a_row: u32,
     /// Slices used up.
@@ -98,13 +98,13 @@ impl Lines {
         self.waiting.iter().any(|line| !line.is_empty())
     }
 
-    /// The line whose turn it is.
+    /// The queue to serve next.
     fn line(&self) -> usize {
         let heavy_is_due = self.light_in_a_row >= LIGHT_IN_A_ROW && !self.waiting[1].is_empty();
         usize::from(heavy_is_due || self.waiting[0].is_empty())
     }
 
-    /// Takes the next one out of its line.
+    /// Removes the next thread from its queue.
     fn next(&mut self) -> Option<Arc<Waiter>> {
         let line = self.line();
         let next = self.waiting[line].pop_front()?;
@@ -121,7 +121,7 @@ impl Lines {
     }
 }
 
-/// The order in which threads have the device.
+/// The order in which threads get the device.
 #[derive(Default)]
 pub(super) struct Turnstile(Mutex<Lines>);
 
@@ -131,7 +131,7 @@ impl Turnstile {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does somebody wait?
+    /// Is a thread waiting?
     fn is_waited_for(&self) -> bool {
         self.lines().anybody()
     }
@@ -152,7 +152,7 @@ impl Turnstile {
         let waiter = Arc::new(Waiter { thread: std::thread::current(), granted, woken });
         lines.waiting[weight as usize].push_back(waiter.clone());
 
-        // If the device is free, one in front is waking up and will have it, and who ends a turn wakes the next.
+        // If the device is free, a thread ahead is waking up and will take it; the end of a turn wakes the next one.
         drop(lines);
         loop {
             std::thread::park();
@@ -172,7 +172,8 @@ impl Turnstile {
         }
     }
 
-    /// Ends a turn. If it was long, or those that wait have been passed often enough, the next one has the device at once.
+    /// Ends a turn. If it was long, or waiting threads have been passed often enough, the device is handed to the next
+    /// one directly.
     fn leave(&self, slice_used_up: bool) {
         let mut lines = self.lines();
         lines.slices += u64::from(slice_used_up);
@@ -202,12 +203,12 @@ impl Turnstile {
 pub struct DeviceTurn<'a> {
     subsystem: &'a Subsystem,
     device: Option<MutexGuard<'a, Device>>,
-    /// Units since the turn or its last pause began, and in all.
+    /// Units since the turn began or was last paused, and in all.
     slice: u32,
     units: u32,
     /// Pages that the device had programmed when the slice began.
     programs: u64,
-    /// Others may go first when the slice is used up.
+    /// The turn may be paused when the slice is used up.
     divisible: bool,
 }
 
@@ -218,7 +219,7 @@ impl<'a> DeviceTurn<'a> {
         turn
     }
 
-    /// The same, but nobody goes first until it ends: for commands that belong together.
+    /// A turn that is never paused, for commands that belong together.
     pub fn undivided(mut self) -> Self {
         self.divisible = false;
         self
@@ -233,7 +234,7 @@ impl<'a> DeviceTurn<'a> {
                 self.device = Some(device);
             }
             Err(_) => {
-                // Nobody may wait for ever behind one that finds the firmware failed.
+                // If the firmware has failed, the next thread must be woken too.
                 turnstile.leave(true);
                 panic!("the firmware has not failed");
             }
@@ -267,9 +268,9 @@ impl<'a> DeviceTurn<'a> {
         self.divisible && self.is_used_up()
     }
 
-    /// Waits behind those that wait; and for the disk, if the command is a `long` one that programs, and the disk has much to
-    /// write. Before an erase the device waits for the disk with everybody behind it, and that is to be short: whose command makes the device
-    /// program so much waits alone.
+    /// Goes to the end of the queue. A `long` command that programs also waits for the disk if the disk has much to
+    /// write. The reason: before an erase the device itself waits for the disk, with every host behind it, and that
+    /// wait must be short. So the command that programs much waits alone, earlier.
     pub(super) fn let_others(&mut self, long: bool) {
         let programs = self.ftl().media().counts.programs;
         let programs_much = programs.saturating_sub(self.programs) >= PROGRAMMED_MIN;
@@ -278,7 +279,7 @@ impl<'a> DeviceTurn<'a> {
             let position = self.ftl().media().position();
             self.leave();
             if let Some(position) = position.filter(|_| behind) {
-                // If the disk has failed the command will find that out.
+                // If the disk has failed, the command finds out by itself.
                 let _ = self.subsystem.make_durable(position);
             }
             self.enter(Weight::Heavy);
@@ -289,7 +290,7 @@ impl<'a> DeviceTurn<'a> {
         self.slice = 0;
     }
 
-    /// The line to wait in after this turn.
+    /// The queue to wait in after this turn.
     pub fn weight(&self) -> Weight {
         if self.units <= LIGHT_UNITS { Weight::Light } else { Weight::Heavy }
     }
@@ -315,12 +316,12 @@ impl Drop for DeviceTurn<'_> {
 }
 
 impl Subsystem {
-    /// The device, for one thread at a time. A firmware that has failed an assertion serves nobody any more.
+    /// Waits for the device. After a failed assertion in the firmware nobody gets it any more.
     pub fn device(&self) -> DeviceTurn<'_> {
         self.turn(Weight::Light)
     }
 
-    /// The same, for somebody whose last turn was of this weight.
+    /// The same, for a thread whose last turn had this weight.
     pub fn turn(&self, weight: Weight) -> DeviceTurn<'_> {
         DeviceTurn::begin(self, weight)
     }

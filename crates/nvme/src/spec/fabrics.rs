@@ -100,9 +100,9 @@ pub struct Cap {
     pub css_admin: bool,
     #[bits(14)]
     __: u32,
-    /// Ready as a whole once it is ready (CRMS.CRWMS).
+    /// Ready with media mode (CRMS.CRWMS).
     pub crms_with_media: bool,
-    /// Ready before its media are (CRMS.CRIMS).
+    /// Ready independent of media mode (CRMS.CRIMS).
     pub crms_independent: bool,
     #[bits(3)]
     __: u8,

@@ -1,13 +1,13 @@
 //! NVMe/TCP: a target that serves a subsystem, and a client.
 //!
 //! ```text
-//! buffer    what has arrived and not been used
+//! buffer    received bytes that are not consumed yet
 //! wire      bytes to PDUs and back, digests
-//! quota     what hosts may take of the server
+//! quota     limits of connections and memory per host
 //! target    one connection's state machine: bytes in, bytes out, no socket
 //! server    sockets, threads, the clock
-//! patience  writing to a peer that may not read
-//! notice    how often a line is worth writing that peers can cause
+//! patience  writing to a peer that may stop reading
+//! notice    rate limits for log lines that peers can cause
 //! client    the other end
 //! ```
 

@@ -1,48 +1,48 @@
-//! How often a line is worth writing that peers can cause at will.
+//! Rate limits for log lines that peers can cause at will.
 //!
-//! Each kind of line has an allowance: some at once, then one every so often. What is left out is counted, and the
-//! next line of its kind says how much that was, so that a flood neither fills a disk nor goes unseen. Memory is bounded by
-//! the kinds, which the program names and peers cannot. Absent: the clock, and where lines go.
+//! Each kind of line has a token bucket: a burst, then one line per interval. Suppressed lines are counted, and the
+//! next line of the kind reports the count, so that a flood neither fills the disk nor goes unnoticed. Memory is
+//! bounded by the number of kinds, which peers do not control. Absent: the clock, and where lines go.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// How many lines of one kind are written.
+/// The rate limit of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// At once.
+    /// Size of the burst.
     burst: u64,
-    /// One more after so long.
+    /// Time per further line.
     every_ns: u64,
 }
 
 impl Pace {
-    /// Of refusals and failures.
+    /// For refusals and failures.
     pub const SELDOM: Self = Self { burst: 10, every_ns: 5_000_000_000 };
-    /// Of what happens in good order.
+    /// For ordinary events.
     pub const OFTEN: Self = Self { burst: 400, every_ns: 50_000_000 };
 }
 
 #[derive(Default)]
 struct Allowance {
-    /// Lines written that time has not made up for.
+    /// Tokens used.
     used: u64,
-    /// When one was made up for last.
+    /// When a token was last restored.
     since: u64,
     left_out: u64,
 }
 
-/// The allowances of all kinds.
+/// The buckets of all kinds.
 #[derive(Default)]
 pub struct Notices(Mutex<BTreeMap<&'static str, Allowance>>);
 
 impl Notices {
-    /// May a line of a kind be written at `now`, in nanoseconds? If so, how many like it were left out before.
+    /// May a line of this kind be written at `now`, in nanoseconds? If so, how many were suppressed before it.
     pub fn admit(&self, kind: &'static str, pace: Pace, now: u64) -> Option<u64> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let allowance = kinds.entry(kind).or_insert_with(|| Allowance { since: now, ..Allowance::default() });
 
-        // What time has made up for since the last line.
+        // Restore tokens for the time since the last line.
         let due = (now.saturating_sub(allowance.since) / pace.every_ns).min(allowance.used);
         allowance.used -= due;
         allowance.since = if allowance.used == 0 { now } else { allowance.since + due * pace.every_ns };
@@ -56,7 +56,7 @@ impl Notices {
     }
 }
 
-/// What a line says of those that were left out before it.
+/// Suffix of a line that tells how many were suppressed before it.
 pub fn more(left_out: u64) -> String {
     match left_out {
         0 => String::new(),
@@ -89,7 +89,7 @@ mod tests {
         assert!((29..=30).contains(&written), "{written}");
         assert!(left_out > 94_000, "{left_out}");
         assert!(notices.admit("flood", Pace::SELDOM, 500 * second).is_some_and(|before| before > 0));
-        // After a pause there is as much as at first.
+        // After a pause the full burst is available again.
         let again = (0..100).filter(|_| notices.admit("flood", Pace::SELDOM, 1000 * second).is_some()).count();
         assert_eq!(again as u64, Pace::SELDOM.burst);
     }

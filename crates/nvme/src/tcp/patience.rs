@@ -1,19 +1,19 @@
-//! Writing to a peer that may not read.
+//! Writing to a peer that may stop reading.
 //!
-//! The socket gives up waiting every now and then (its send time-out), and here is decided whether to go on. A peer has to take
-//! `STEP_BYTES`, or all there is, within the limit: one that takes a byte now and then is not waited for either.
-//! Absent: what is written.
+//! The socket's send time-out expires now and then, and this module decides whether to go on waiting. A peer must take
+//! `STEP_BYTES`, or everything, within the limit: one that takes a byte now and then is dropped too. Absent: what is
+//! written.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};
 
 const STEP_BYTES: usize = 64 << 10;
 
-/// A socket that is written to while its peer reads.
+/// A socket that is written to as long as its peer reads.
 pub(super) struct Patient<'a, W> {
     socket: &'a mut W,
     within: Duration,
-    /// Since when the next step is waited for, if it is.
+    /// When the wait for the next step began, if there is one.
     since: Option<Instant>,
     taken: usize,
 }

@@ -1,11 +1,12 @@
-//! What hosts may take of the server: connections and memory, each host by itself and all of them together.
+//! Limits of connections and memory, for each host and for all together.
 //!
-//! A host is known by its name (NQN) once it has connected a queue, and names can be invented: so addresses have a share too.
-//! What a connection holds is charged when it grows and given back when it shrinks or ends: its input buffer, answers that are
-//! not sent yet, and data that wait for the rest of theirs. One host may have half of the memory.
+//! A host is known by its name (NQN) once it has connected a queue. Names can be made up, so addresses are limited too.
+//! A connection is charged for the memory it holds, and refunded when it shrinks or ends: its input buffer, unsent
+//! output, and partly received data. One host may use half of the memory.
 //!
-//! Invariants: no charge passes a limit; whatever ends a connection gives back its seat and its charge. Absent: the device's own
-//! memory, threads' stacks, the system's socket buffers, and connections without a queue, which are few and small (`server`).
+//! Invariants: no charge exceeds a limit; a connection returns its seat and its charge however it ends. Absent: the
+//! device's own memory, thread stacks, socket buffers, and connections without a queue, which are few and small
+//! (`server`).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,11 +27,11 @@ pub(in crate::tcp) struct Shares {
 pub(in crate::tcp) enum Full {
     /// All connections are taken.
     Server,
-    /// Those of the host are.
+    /// The host's are.
     Host,
-    /// Those of the address are.
+    /// The address's are.
     Address,
-    /// The memory is.
+    /// The memory is used up.
     Memory,
 }
 
@@ -79,7 +80,7 @@ impl Quotas {
         self.shares.memory_bytes / 2
     }
 
-    /// A seat for a connection that a queue is connected on, which holds so many bytes from now on.
+    /// A seat for a connection with a queue, charged with this many bytes.
     pub fn seat(self: &Arc<Self>, host: &str, address: IpAddr, bytes: usize) -> Result<Seat, Full> {
         let mut seats = self.seats();
         let taken_by_host = seats.of_host.get(host).map_or(0, |(count, _)| *count);
@@ -136,7 +137,7 @@ pub(in crate::tcp) struct Seat {
 }
 
 impl Seat {
-    /// Charges so many bytes more; `false`, and nothing is charged, if that would be too many.
+    /// Charges more bytes; `false`, and nothing is charged, if that exceeds a limit.
     pub fn hold(&mut self, bytes: usize) -> bool {
         let quotas = &self.quotas;
         if !charge(&self.of_host, bytes, quotas.memory_of_host()) {
@@ -150,18 +151,18 @@ impl Seat {
         true
     }
 
-    /// Would so many bytes more be too many now?
+    /// Would this many more bytes exceed a limit now?
     pub fn has_room(&self, bytes: usize) -> bool {
         let fits = |account: &AtomicUsize, limit: usize| account.load(Ordering::Relaxed).saturating_add(bytes) <= limit;
         fits(&self.of_host, self.quotas.memory_of_host()) && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
     }
 
-    /// Is memory short, so that what is held for later use is better given back?
+    /// Is memory short, so that spare buffers should be freed?
     pub fn is_pressed(&self) -> bool {
         !self.has_room(self.quotas.memory_of_host() / 2)
     }
 
-    /// Gives back so many bytes of what was charged.
+    /// Refunds this many bytes.
     pub fn give_back(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;

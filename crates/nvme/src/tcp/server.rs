@@ -1,12 +1,12 @@
 //! Sockets, threads and the clock around the target.
 //!
-//! One thread a connection: it reads what is there, has it executed, sends what came of it at once, and sleeps until more
-//! arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins.
-//! Invariants: a host that has not connected a queue holds a small buffer and only so long; a host that does not read, or does
-//! not finish what it began to send, is dropped; connections and their memory are bounded, for each host and for all, and the
-//! oldest connections without a queue make room for new ones, those of the address that has most of them first. A host is
-//! declared silent only when everything that it has sent was looked at. Whatever is refused or dropped is logged with the
-//! reason, at a bounded pace.
+//! One thread a connection: it reads what is there, has it executed, sends what came of it at once, and sleeps until
+//! more arrives or a completion is due. With emulated latency it stops sleeping a little before, and spins. Invariants:
+//! a host that has not connected a queue gets a small buffer and little time; a host that does not read, or does not
+//! finish what it began to send, is dropped; connections and their memory are bounded, per host and in all; the oldest
+//! connections without a queue make room for new ones, those of the address with the most first. A host is declared
+//! silent only when everything it has sent was processed. Refusals and drops are logged with the reason, at a bounded
+//! rate.
 
 use super::buffer::Buffer;
 use super::notice::{Notices, Pace, more};
@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 
 /// How often the clock alone is a reason to look.
 const TICK: Duration = Duration::from_millis(250);
-/// Ticks in a row at which a host may have sent something just now, before it is judged all the same.
+/// Ticks in a row for which judgement is put off because something has just arrived.
 const TICKS_SKIPPED_MAX: u32 = 40;
-/// A connection on which nothing arrives is asked after this long whether it is still there, so often, at such intervals.
+/// TCP keep-alive: idle time, number of probes, interval.
 const KEEPALIVE: (Duration, u32, Duration) = (Duration::from_secs(60), 4, Duration::from_secs(15));
 /// How long in-flight commands may take when the service ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
@@ -38,7 +38,7 @@ const SPIN_NS: u64 = if cfg!(target_os = "linux") { 8_000 } else { 60_000 };
 /// Buffer of a connection without a queue: ICReq and Connect.
 const SMALL_BUFFER: usize = 4096;
 
-/// What a server tells of itself. What peers name is escaped, and lines that peers can cause at will are few (`notice`).
+/// Where a server logs. Text from peers is escaped, and lines that peers can cause at will are rate-limited (`notice`).
 pub trait Log: Send + Sync + 'static {
     /// One line about a connection.
     fn connection(&self, peer: SocketAddr, text: &str);
@@ -48,7 +48,7 @@ pub trait Log: Send + Sync + 'static {
 
 /// Memory for connections, unless said otherwise.
 pub const MEMORY_BYTES_DEFAULT: usize = 512 << 20;
-/// Less would not do for a host with an admin queue, an I/O queue and large commands.
+/// The least that serves a host with an admin queue, an I/O queue and large commands.
 pub const MEMORY_BYTES_MIN: usize = 16 << 20;
 
 /// What peers may take of the server.
@@ -56,20 +56,20 @@ pub const MEMORY_BYTES_MIN: usize = 16 << 20;
 pub struct Limits {
     /// Connections that have connected a queue.
     pub connected: usize,
-    /// Those of one host, by its name.
+    /// Connections of one host, by its name.
     pub connected_of_host: usize,
-    /// Those of one address.
+    /// Connections of one address.
     pub connected_of_address: usize,
-    /// Connections that have not; the oldest of them make room for new ones. One address may have three quarters of them.
+    /// Connections without a queue; the oldest of them make room for new ones. One address may have three quarters of
+    /// them.
     pub half_open: usize,
-    /// Memory for what connections hold: their buffers, answers that are not sent yet, data whose rest has not come. One
-    /// host may have half of it.
+    /// Memory of all connections: buffers, unsent output, partly received data. One host may use half of it.
     pub memory_bytes: usize,
     /// How long a connection may take to connect a queue.
     pub connect_within: Duration,
-    /// How long a host may take to read the next 64 KiB of what it asked for, or the rest.
+    /// Time for a host to read the next 64 KiB of output, or the rest.
     pub send_within: Duration,
-    /// How long a host may take to send the data that it was asked for, or the rest of a PDU.
+    /// Time for a host to send requested data, or the rest of a PDU.
     pub data_within: Duration,
 }
 
@@ -116,7 +116,7 @@ struct Shared {
     half_open: Mutex<VecDeque<HalfOpen>>,
 }
 
-/// A connection without a queue.
+/// Lifetime of a connection without a queue.
 struct HalfOpen {
     number: u64,
     peer: SocketAddr,
@@ -145,7 +145,7 @@ impl Server {
         Self::listen(Instant::now(), address, port, log, Limits::default())
     }
 
-    /// As `bind_with`, with times that count from `epoch`: services of one device have one clock.
+    /// As `bind_with`, with times counted from `epoch`: all services of a device share one clock.
     ///
     /// # Errors
     /// As `bind`.
@@ -216,7 +216,7 @@ impl Server {
             let (stream, peer) = match self.listener.accept() {
                 Ok((stream, peer)) => (stream, canonical(peer)),
                 Err(error) => {
-                    // Out of descriptors, say: the listener is not at fault.
+                    // For example, no file descriptors are left: the listener itself still works.
                     self.shared.cannot_accept(&error);
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
@@ -263,12 +263,12 @@ impl Shared {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// A line that peers can cause at will, unless there were many of its kind.
+    /// Logs a line that peers can cause at will, at a bounded rate.
     fn notice(&self, kind: &'static str, peer: SocketAddr, text: &str) {
         self.write(kind, Pace::SELDOM, peer, text);
     }
 
-    /// A line about a connection in good order: hosts have many queues, and all of them may be of interest.
+    /// Logs an ordinary event of a connection: hosts have many queues, so the rate is higher.
     fn ordinary(&self, kind: &'static str, peer: SocketAddr, text: &str) {
         self.write(kind, Pace::OFTEN, peer, text);
     }
@@ -330,7 +330,7 @@ impl Shared {
         }
     }
 
-    /// The one that makes room, if there are too many: the oldest of the address that has most of them.
+    /// The connection to drop if there are too many: the oldest of the address with the most.
     fn displaced(&self, half_open: &mut VecDeque<HalfOpen>) -> Option<HalfOpen> {
         let mut of_address = HashMap::<IpAddr, usize>::new();
         for one in half_open.iter() {
@@ -370,7 +370,7 @@ impl Shared {
         }
     }
 
-    /// Until either end has had enough; why it ended.
+    /// Serves a connection until it ends; returns why it ended.
     fn converse(
         &self,
         mut stream: TcpStream,
@@ -394,7 +394,7 @@ impl Shared {
             let received = connection.receive(now, buffer.filled(), &mut out);
             let mut sent = self.send(&mut out, &mut stream)?;
 
-            // Answers that need not wait for the disk have gone.
+            // Responses that need not wait for the disk have been sent.
             if connection.owes() {
                 connection.settle(&mut out);
                 sent |= self.send(&mut out, &mut stream)?;
@@ -427,7 +427,7 @@ impl Shared {
             }
 
             if (consumed > 0 || sent) && buffer.has_more() {
-                // There may have been more than was to be answered at once.
+                // More PDUs may be waiting in the buffer than one call handles.
                 continue;
             }
 
@@ -443,7 +443,7 @@ impl Shared {
             }
 
             if buffer.is_full() {
-                // What is there is less than a PDU, or waits for completions to be due.
+                // The buffer holds less than a PDU, or PDUs that wait for completions to be due.
                 if connection.next_deadline().is_none() {
                     return Err(io::Error::other("a PDU that does not end"));
                 }
@@ -451,7 +451,7 @@ impl Shared {
                 continue;
             }
 
-            // With nothing to be sent later the socket itself is waited for.
+            // Without completions to send later, wait in the socket read itself.
             if (connection.next_deadline().is_none() || self.sleep(&stream, connection, true))
                 && !read(&mut buffer, &mut stream, connection, &mut out)?
             {
@@ -460,7 +460,7 @@ impl Shared {
         }
     }
 
-    /// A connection has become a queue.
+    /// Logs that a queue was connected.
     fn greet(&self, association: &Association, qid: u16, peer: SocketAddr, number: u64) {
         self.no_longer_half_open(number);
         let kind = if association.is_discovery() { "discovery" } else { "queue" };
@@ -477,7 +477,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Now and then: why the connection is to end, if it is. What its host has sent counts as sent in time if it has arrived,
+    /// Periodic checks: returns why the connection must end, if it must. Data that arrived in time counts as in time,
     /// however late it is read.
     fn tick(
         &self,
@@ -538,7 +538,7 @@ struct Waits {
     next_tick: u64,
     /// Ticks in a row at which something had just arrived.
     skipped: u32,
-    /// Since when there has been a part of a PDU and no more.
+    /// Since when the buffer has held an incomplete PDU.
     partial_since: Option<u64>,
 }
 
@@ -552,7 +552,7 @@ impl Waits {
     }
 }
 
-/// No delays, time-outs that let the thread look after other things, and an end if the other machine is gone.
+/// Socket options: no delay, time-outs so that the thread can do other work, and keep-alive probes.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(TICK))?;
@@ -578,7 +578,7 @@ fn wake_me_in_time() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Reads what has come, if anything has; `false` at the end of the stream.
+/// Reads what has arrived; `false` at the end of the stream.
 fn read(
     buffer: &mut Buffer,
     stream: &mut TcpStream,

@@ -1,7 +1,7 @@
 //! PDUs as bytes: cut out of a stream after their headers were checked, and written with their digests.
 //!
-//! Invariant: a PDU that `cut` returns lies within the limits given, its header's digest fits, and its data are as long as
-//! its header says; whether their digest fits is said. Absent: what PDUs mean.
+//! Invariant: a PDU that `cut` returns is within the limits, its header digest is right, and its data are as long as
+//! its header says; `damaged` tells whether the data digest is wrong. Absent: what PDUs mean.
 
 use crate::spec::pdu::{
     COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic, TERM_DATA_MAX,
@@ -40,7 +40,7 @@ pub struct Pdu<'a> {
     pub header: &'a [u8],
     /// Data.
     pub data: &'a [u8],
-    /// Does the digest of the data not fit? Their command fails, and the connection goes on (TCP 1.0 §3.4.1).
+    /// Is the data digest wrong? The command fails, and the connection goes on (TCP 1.0 §3.4.1).
     pub damaged: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A field of the header that cannot be.
+    /// An invalid header field.
     pub fn field(at: u32) -> Self {
         Self { error: FatalError::HeaderField, at }
     }
@@ -94,7 +94,7 @@ fn shape(kind: u8) -> Option<(usize, bool)> {
 /// data are accepted.
 ///
 /// # Errors
-/// A header that cannot be, or whose digest does not fit.
+/// An invalid header, or a wrong header digest.
 pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(Pdu<'_>, usize)>, Fault> {
     let Some(head) = bytes.get(..COMMON_BYTES) else { return Ok(None) };
     let common = Common::read_from_bytes(head).map_err(|_| Fault::field(offset::KIND))?;

@@ -25,7 +25,7 @@ impl Client {
         let mut sqe = self.rw(opcode::FS_WRITE, slba, (self.blocks(1) - 1) as u16);
         (sqe.cdw13, sqe.cdw14) = (file.inode, file.offset);
         let call = Call { sqe, send: data, receive: 0 };
-        // If the answer was lost, the page may be listed already. Twice in a list is what two writes of it are.
+        // If only the response was lost, the retry lists the page twice, as two writes would.
         let answers = self.with(true, |_, io| io.calls(&[call])).map_err(FileMapError::Disk)?;
         let answer = answers.first().ok_or(FileMapError::Disk(broken("no answer")))?;
 

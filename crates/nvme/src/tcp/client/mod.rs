@@ -188,16 +188,17 @@ impl Client {
         Ok(())
     }
 
-    /// Copies blocks by as many Copy commands as the device's limits ask for, one after the other. The ranges may overlap: the
-    /// target gets what the source was.
+    /// Copies blocks with as many Copy commands as the device's limits require, one after the other. The ranges may
+    /// overlap: the target gets the old content of the source.
     ///
     /// # Errors
-    /// The connection or the device; a part may have been copied.
+    /// The connection or the device failed; a part may have been copied.
     pub fn copy(&mut self, from: u64, to: u64, blocks: u64) -> Result<(), ClientError> {
         let [longest, most] = [self.namespace.mssrl.into(), u64::from(self.namespace.mcl)].map(|limit| limit.max(1));
         let per_command = u64::from(self.namespace.msrc_z) + 1;
         let (overlap, backwards) = (from.abs_diff(to) < blocks, from < to && to - from < blocks);
-        // Ranges of one command go behind each other: from the end on, each is a command of its own.
+        // The ranges of one command are copied in ascending order. To copy from the end, each range is a command of its
+        // own.
         let step = if backwards { longest.min(most) } else { most.min(longest.saturating_mul(per_command)) };
 
         let mut done = 0;
@@ -210,7 +211,7 @@ impl Client {
                 .collect();
             let mut sqe = self.rw(opcode::COPY, to.saturating_add(first), 0);
             sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
-            // Where ranges overlap, a second try would copy what the first has changed.
+            // With overlapping ranges a retry would copy what the first try has changed.
             self.io("copy", !overlap, &Call { sqe, send: ranges.as_bytes(), receive: 0 })?;
             done += count;
         }

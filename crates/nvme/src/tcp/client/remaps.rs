@@ -1,13 +1,13 @@
-//! Many remaps at once: a list becomes few commands, and these are under way together.
+//! Many remaps at once: a list becomes a few commands, which run concurrently.
 //!
-//! A list means one remap after the other, but commands that are under way together are executed in any order. So it is
-//! cut into *waves*: in a wave no remap changes a page that another one names or changes. What is in a wave may be
-//! sorted by target, and neighbours become the ranges of one Copy command: a checkpoint, which writes a database's pages
-//! in their order from all over a log, is a handful of commands. Relocations and atomic remaps, which Copy cannot
-//! express, go as commands of their own.
+//! The remaps of a list take effect one after the other, but concurrent commands are executed in any order. So the list
+//! is cut into *waves*: within a wave no remap changes a page that another one reads or changes. A wave is sorted by
+//! target, and neighbours become the ranges of one Copy command: a checkpoint, which writes a database's pages in order
+//! from all over a log, takes a handful of commands. Relocations and atomic remaps, which Copy cannot express, are
+//! commands of their own.
 //!
-//! Invariants: as many commands under way as the queue holds, and no more; a wave begins when all answers of the one
-//! before are there. Absent: remembering anything between lists.
+//! Invariants: at most as many commands under way as the queue holds; a wave begins after all responses of the previous
+//! one. Absent: state between lists.
 
 use super::{Call, Client, ClientError};
 use crate::spec::command::{CopyCdw12, CopyRange, RemapCdw12, Sqe};
@@ -22,9 +22,9 @@ struct Command {
     sqe: Sqe,
     /// Source ranges, if it is a Copy.
     ranges: Vec<CopyRange>,
-    /// The first remap of the list that it does a part of.
+    /// The first remap of the list that it belongs to.
     index: usize,
-    /// It may be sent again when a connection breaks.
+    /// May be retried after the connection broke.
     again: bool,
 }
 
@@ -33,7 +33,7 @@ fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
     ((remap.source, remap.source + pages), (remap.target, remap.target + pages))
 }
 
-/// How many remaps from the first on may be executed in any order. Their ranges must have been checked.
+/// Length of the first wave: how many remaps may be executed in any order. Their ranges must have been checked.
 fn independent(remaps: &[DiskRemap]) -> usize {
     let (mut named, mut changed) = (PageRanges::default(), PageRanges::default());
     for (index, remap) in remaps.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Client {
         let mut done = 0;
         while done < remaps.len() {
             let count = independent(&remaps[done..]);
-            // A remap on its own is independent of nothing, so that every wave has one.
+            // A single remap conflicts with nothing, so every wave has at least one.
             let commands = self.commands(done, &remaps[done..done + count])?;
             self.send_wave(&commands)?;
             done += count;
@@ -115,8 +115,8 @@ impl Client {
     /// Remaps in the order of their targets as Copy commands, neighbours in one.
     fn merge(&self, copies: &[(usize, DiskRemap)], commands: &mut Vec<Command>) {
         let namespace = self.namespace();
-        // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name), ranges of a command.
-        // Whole pages of them, so that no page is copied in parts.
+        // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name), ranges of a
+        // command. Limits are rounded to whole pages, so that no page is copied in parts.
         let unit = self.blocks(1);
         let whole = |blocks: u64| if blocks >= unit { blocks - blocks % unit } else { blocks.max(1) };
         let range_max = whole(namespace.mssrl.into());
@@ -160,7 +160,7 @@ impl Client {
         }
     }
 
-    /// Sends commands, as many at once as the queue holds.
+    /// Sends commands, as many at a time as the queue holds.
     fn send_wave(&mut self, commands: &[Command]) -> Result<(), RemapAllError<ClientError>> {
         let depth = usize::from(self.options.entries).saturating_sub(1).max(1);
         for together in commands.chunks(depth) {

@@ -16,7 +16,7 @@ use crate::tcp::wire;
 use std::sync::Arc;
 use zerocopy::FromBytes;
 
-/// Headers, padding and digests of an answer with data, and its response.
+/// Headers, padding and digests of a data PDU, and its response.
 const HEADERS_BYTES_MAX: usize = 512;
 
 impl Connection {

@@ -60,7 +60,7 @@ struct Queue {
     head: u16,
     /// The host does not look at the queue head.
     no_flow_control: bool,
-    /// What the connection may hold.
+    /// The connection's share of the memory.
     seat: Seat,
 }
 
@@ -78,7 +78,7 @@ pub enum End {
     Fatal(Fault),
     /// Its Connect was refused; see `Connection::refused`.
     Refused,
-    /// The host said so.
+    /// The host disconnected.
     Closed,
     /// Its controller was reset: all I/O queues are gone.
     Reset,
@@ -91,7 +91,7 @@ pub enum End {
 pub struct Refused {
     /// The queue it asked for.
     pub qid: u16,
-    /// The name it gave itself: bytes that are no text are replaced, and nothing else.
+    /// The host name it sent: bytes that are not UTF-8 are replaced, nothing else.
     pub host: String,
     /// The subsystem it asked for.
     pub subsystem: String,
@@ -109,7 +109,7 @@ impl From<Fault> for End {
 struct Turn<'a> {
     now: u64,
     subsystem: &'a Subsystem,
-    /// From the first I/O command on, until the end of the call or the next admin command.
+    /// Held from the first I/O command until the end of the call or the next admin command.
     device: Option<DeviceTurn<'a>>,
     out: &'a mut Output,
 }
@@ -126,9 +126,9 @@ pub struct Connection {
     refused: Option<Refused>,
     /// Executed, and not acknowledged before they are durable.
     unsettled: Vec<Unsettled>,
-    /// Bytes charged for what is to be sent.
+    /// Bytes charged for output.
     output_bytes: usize,
-    /// What the last turn at the device was like.
+    /// Weight of the last turn.
     weight: Weight,
 }
 
@@ -179,8 +179,8 @@ impl Connection {
         }
     }
 
-    /// Looks after what depends on time alone: keep-alive and events. To be called when all that the host has sent was
-    /// received: what it sent in time counts, however late it is looked at.
+    /// Handles what depends on time alone: keep-alive and events. Call it after receiving everything the host has sent,
+    /// since that counts as heard.
     ///
     /// # Errors
     /// The association is dead, or has been reset.
@@ -189,7 +189,7 @@ impl Connection {
         if queue.association.is_closed() {
             return Err(End::Closed);
         }
-        // Only the admin queue's thread knows that everything its host sent was looked at.
+        // Only the admin queue's thread knows that everything its host sent was processed.
         if queue.qid == 0 && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
@@ -214,7 +214,7 @@ impl Connection {
         let mut turn = Turn { now, subsystem: &port.subsystem, device: None, out };
         let mut at = 0;
 
-        // Where the PDU begins that is looked at.
+        // Start of the current PDU.
         let mut start;
         let result = loop {
             start = at;
@@ -224,7 +224,7 @@ impl Connection {
             {
                 break Ok(());
             }
-            // Others have the device before the next command, and what there is to answer is answered.
+            // The slice is used up: others get the device before the next command, and pending output is sent.
             if turn.device.as_ref().is_some_and(DeviceTurn::is_used_up) {
                 break Ok(());
             }
@@ -291,7 +291,7 @@ impl Connection {
             self.queue.as_ref().filter(|queue| queue.qid == 0).map_or(0, |queue| queue.association.event_requests());
         let under_way = self.transfers.len() + self.later.len() + self.unsettled.len() + events;
         if under_way >= usize::from(self.queue.as_ref().map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries)) {
-            // The host takes no part in flow control, or does not keep to it: there is no place for this command.
+            // The host ignores flow control: the queue has no room for this command.
             return Err(Fault::from(FatalError::Sequence).into());
         }
 
@@ -475,8 +475,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Data of a command of which some were damaged on their way: once all have come the command fails, for the host to
-    /// send it again.
+    /// Data of a command, part of which arrived damaged: the command fails once all data have come, and the host may
+    /// retry.
     fn damaged(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
         let Some(incoming) = self.transfers.get(tag) else { return Ok(()) };
         incoming.gathered = Vec::new();
@@ -490,7 +490,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Data for which there is no memory: the command ends with its last, and the host may try again.
+    /// Data for which there is no memory: the command fails once all data have come, and the host may retry.
     fn pass_over(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
         if last && let Some(incoming) = self.transfers.finish(tag) {
             self.refuse(&incoming.sqe, Status::INTERRUPTED, turn)?;
@@ -499,7 +499,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Is something to be sent, and no memory for as much again?
+    /// Is there unsent output, and no memory for as much again?
     fn waits_for_memory(&self, out: &Output) -> bool {
         let Some(queue) = &self.queue else { return false };
         let held = out.len() + self.later.bytes();
@@ -508,10 +508,10 @@ impl Connection {
             && !queue.seat.has_room(2 * TRANSFER_BYTES_MAX as usize)
     }
 
-    /// Charges the room for an answer of so many bytes; `false` if there is none.
+    /// Charges memory for an answer of this many bytes; `false` if there is none.
     fn hold_output(&mut self, bytes: usize, out: &Output) -> bool {
         let Some(queue) = &mut self.queue else { return true };
-        // Buffers that grow are up to twice as large as what is in them.
+        // A growing buffer may be twice as large as its content.
         let open = if out.open_is_empty() { bytes } else { 2 * (out.open_len() + bytes) };
         let wanted = (open + out.whole_bytes() + self.later.bytes()).next_multiple_of(OUTPUT_STEP);
         if wanted <= self.output_bytes || queue.seat.hold(wanted - self.output_bytes) {
@@ -521,7 +521,7 @@ impl Connection {
         false
     }
 
-    /// Everything has been sent: gives back memory that is held for later use, if the connection rests or memory is short.
+    /// Everything has been sent: frees spare buffers if the connection is idle or memory is short.
     pub fn sent(&mut self, rests: bool, out: &mut Output) {
         let Some(queue) = &mut self.queue else { return };
         if self.output_bytes > 0 && (rests || queue.seat.is_pressed()) && self.later.len() == 0 && out.is_empty() {
@@ -530,7 +530,7 @@ impl Connection {
         }
     }
 
-    /// When the data that the host was asked for first, and has not sent yet, were asked for.
+    /// When the oldest outstanding data were requested.
     pub fn waits_for_data_since(&self) -> Option<u64> {
         self.transfers.oldest_grant()
     }

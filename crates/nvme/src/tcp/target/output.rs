@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
-/// What is left of a buffer that is given back.
+/// Capacity that a buffer is shrunk to.
 const SHRUNK_BYTES: usize = 4 << 10;
 /// Buffers kept, and how large they are together.
 const SPARE_MAX: usize = 64;
@@ -41,11 +41,11 @@ impl Output {
     pub(super) fn open_len(&self) -> usize {
         self.open.len()
     }
-    /// Bytes in buffers that are full, or kept for later use.
+    /// Bytes in full and in spare buffers.
     pub(super) fn whole_bytes(&self) -> usize {
         self.full_bytes + self.spare_bytes
     }
-    /// Gives back what is kept for later use.
+    /// Frees the spare buffers.
     pub(super) fn release(&mut self) {
         (self.spare, self.spare_bytes) = (Vec::new(), 0);
         self.open.shrink_to(SHRUNK_BYTES);

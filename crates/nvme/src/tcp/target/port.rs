@@ -42,7 +42,7 @@ pub struct Advertised {
     pub port: Option<u16>,
 }
 
-/// The address as its host knows it: IPv4 where IPv4 came by way of a socket of IPv6.
+/// The address as the host knows it: IPv4-mapped IPv6 addresses become IPv4.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -59,7 +59,7 @@ pub struct Port {
 impl Port {
     /// A port to a subsystem.
     pub fn new(subsystem: Arc<Subsystem>, allowed: Allowed) -> Self {
-        // Without a server around it there is nobody to share with.
+        // Without a server there are no limits.
         let all = usize::MAX;
         let shares =
             Shares { connections: all, connections_of_host: all, connections_of_address: all, memory_bytes: all };
@@ -78,7 +78,7 @@ impl Port {
             None => canonical(local),
         }
     }
-    /// The same, with what hosts may take.
+    /// The same, with limits for hosts.
     pub(in crate::tcp) fn shared(mut self, shares: Shares) -> Self {
         self.quotas = Arc::new(Quotas::new(shares));
         self

@@ -23,7 +23,7 @@ pub(super) struct Incoming {
     received: u32,
     /// When the host was asked for them.
     granted: Option<u64>,
-    /// There is no memory for them: they are passed over.
+    /// There is no memory for the data: they are skipped.
     pub refused: bool,
     /// Bytes charged for what is gathered.
     pub charged: usize,
@@ -31,7 +31,7 @@ pub(super) struct Incoming {
     pub gathered: Vec<u8>,
     /// How its first parts ended, if some were executed as they arrived.
     pub outcome: Option<Outcome>,
-    /// Has data come whose digest did not fit? Then none is executed any more.
+    /// Did data arrive with a wrong digest? Then no more of it is executed.
     pub damaged: bool,
 }
 
@@ -123,7 +123,7 @@ impl Transfers {
         Ok(Arrived { tag: header.ttag, last })
     }
 
-    /// When the first of those that are not complete was granted.
+    /// When the oldest incomplete transfer was granted.
     pub fn oldest_grant(&self) -> Option<u64> {
         self.incoming.values().filter_map(|incoming| incoming.granted).min()
     }

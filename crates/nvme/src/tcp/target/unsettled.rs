@@ -1,7 +1,7 @@
-//! Commands that were executed and are acknowledged only when they are durable.
+//! Executed commands that are acknowledged only once they are durable.
 //!
-//! All that were received together are settled together: one commit for a queue full of writes with FUA.
-//! Invariant: if the disk has failed none of them is acknowledged. Absent: the commit (`controller::durable`).
+//! Commands received together are settled together: one commit for a queue full of FUA writes. Invariant: if the disk
+//! has failed none of them is acknowledged. Absent: the commit (`controller::durable`).
 
 use super::{Connection, Latency, Output};
 use crate::controller::Outcome;
@@ -13,7 +13,7 @@ pub(super) struct Unsettled {
     pub outcome: Outcome,
     /// Data for the host, as a PDU; empty if there are none.
     pub data: Vec<u8>,
-    /// The data say that it was successful: no response follows.
+    /// The last data PDU carries the success flag: no response follows.
     pub data_suffice: bool,
 }
 
