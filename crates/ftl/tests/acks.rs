@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{put, small};
+use kit::{durable, put, small};
 use remap_ssd_ftl::{Ftl, Remap, SchemeKind};
 use remap_ssd_media::{Media, Outcome, Page};
 
@@ -28,10 +28,6 @@ fn acknowledged(mut ftl: Ftl, command: impl FnOnce(&mut Ftl)) -> Ftl {
     let image = ftl.media().cut(|| Outcome::Absent);
     let (ftl, _) = Ftl::recover(Media::from_image(&image), ftl.config().clone()).expect("recovers");
     ftl
-}
-
-fn durable() -> impl Iterator<Item = SchemeKind> {
-    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable())
 }
 
 #[test]

@@ -5,10 +5,10 @@
 
 mod kit;
 
-use kit::{Random, device, put};
+use kit::{Random, device, page_of, put};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn};
+use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
 /// Superblocks have five pages of data: what is written soon moves.
 fn tight(scheme: SchemeKind) -> (Geometry, Config) {
@@ -27,12 +27,6 @@ fn tight(scheme: SchemeKind) -> (Geometry, Config) {
     };
     let config = Config { log_bytes: config.log_bytes.max(config.tables_bytes(&geometry) * 4), ..config };
     (geometry, Config { lpns: 170, ..config })
-}
-
-fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
-    ftl.media_mut().ops.clear();
-    ftl.read(lpn).unwrap();
-    ftl.media().ops.iter().find(|op| op.kind == OpKind::Read).expect("a flash read").page
 }
 
 /// All programs land but one, and none of the stores.
@@ -68,20 +62,24 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
             for step in 0..300 {
                 put(&mut ftl, 20 + random.below(u64::from(lpns) - 20) as u32, 1000 + step);
             }
+
             // Two pages, each alone among what is overwritten next, so that their superblocks are soon worth collecting.
             for lpn in [2, 3] {
                 put(&mut ftl, lpn, u64::from(lpn) + 1);
                 (0..8).for_each(|at| put(&mut ftl, 40 + 10 * lpn + at, 2000));
             }
+
             ftl.media_mut().ops.clear();
             ftl.media_mut().attach_rail();
             ftl.remap(&Remap { target: 10, source: 2, len: 2, relocate: false, atomic: true }).unwrap();
+
             // Without its first owner the page has the command's entry to tell of it, and its copy the command's number.
             put(&mut ftl, 2, 9002);
             put(&mut ftl, 3, 9003);
             for lpn in [2, 3] {
                 (0..8).for_each(|at| put(&mut ftl, 40 + 10 * lpn + at, 3000));
             }
+
             let homes = [page_of(&mut ftl, 10), page_of(&mut ftl, 11)];
             for step in 0..120u64 {
                 let lpn = 20 + random.below(u64::from(lpns) - 20) as u32;
@@ -90,6 +88,7 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
                 if now == homes {
                     continue;
                 }
+
                 moved += 1;
                 let programs = programs(&ftl);
                 for missing in programs.saturating_sub(40)..=programs {

@@ -60,6 +60,7 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
     let mut model: Vec<u64> = (1..=u64::from(lpns)).collect();
     ftl.media_mut().ops.clear();
     ftl.media_mut().attach_rail();
+
     let mut failures = 6;
     for step in 0..260u64 {
         // The block that the head would be in is the one that matters most.
@@ -73,6 +74,7 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
                 _ => drop(faults.program.insert(block, random.below(3) as u32 / 2)),
             });
         }
+
         let lpn = random.below(lpns.into()) as u32;
         let before = model[lpn as usize];
         ftl.media_mut().begin_command();
@@ -80,6 +82,7 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
         let ack = ftl.media_mut().take_ack();
         ftl.media_mut().ops.clear();
         model[lpn as usize] = 1000 + step;
+
         let judge = |ftl: &Ftl, rest: Rest, acknowledged: bool| {
             let at = || format!("{}, seed {seed}, step {step}, {rest:?}", config.scheme);
             let (mut found, _) =
@@ -92,10 +95,12 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
                 assert!(is_right, "{}: LPN {at_lpn} reads {read:?} and not {content}", at());
             }
         };
+
         let rests = [Rest::StoresLand, Rest::FlashLands, Rest::ErasesLand, Rest::ErasesAreLost, Rest::ProgramsAreLost];
         rests.into_iter().for_each(|rest| judge(&ftl, rest, false));
         (1..8).for_each(|missing| judge(&ftl, Rest::StoresLandBut(missing), false));
         (0..4).for_each(|_| judge(&ftl, Rest::LandsBut(1 + random.below(40) as u32), false));
+
         ftl.media_mut().settle(&ack);
         judge(&ftl, Rest::Lost, true);
         judge(&ftl, Rest::FlashLands, true);

@@ -77,6 +77,7 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
     let mut random = Random(5);
     ftl.media_mut().attach_rail();
     let (mut cuts, mut flushed) = (0, 0);
+
     for step in 0..160 {
         let before = model.clone();
         let edge = CHUNK * (1 + random.below(2) as u32);
@@ -90,9 +91,11 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
                 model.copy_within(source as usize..source as usize + 8, target as usize);
             }
         }
+
         ftl.media_mut().ops.clear();
         let flushes = ftl.stats().dealloc_flushes;
         let pending = ftl.media().pending();
+
         // Every cut of a flush costs a recovery of the whole device: those of a few are tried.
         if flushes > flushed && cuts < 120 {
             for landed in 0..pending {
@@ -104,6 +107,7 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
                     let absent = if but_one { op == landed } else { op >= landed };
                     if absent { Outcome::Absent } else { Outcome::Whole }
                 });
+
                 let (mut found, _) = Ftl::recover(Media::from_image(&image), ftl.config().clone()).unwrap();
                 for (lpn, (before, after)) in before.iter().zip(&model).enumerate() {
                     let read = match found.read(lpn as u32).unwrap() {
@@ -114,11 +118,13 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
                 }
             }
         }
+
         flushed = flushes;
         ftl.media_mut().settle_all();
     }
     assert!(cuts >= 100 && flushed > 20, "{cuts} cuts, {flushed} flushes");
     reads(&mut ftl, &model);
+
     let config = ftl.config().clone();
     let image = ftl.media().to_image();
     let mut ftl = Ftl::recover(Media::from_image(&image), config).unwrap().0;

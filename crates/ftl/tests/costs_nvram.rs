@@ -109,9 +109,11 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
             wear_gap: 0,
             ..small_config(SchemeKind::RemapSsd)
         };
+
         let mut ftl = device(small_geometry(), &config);
         let mut random = Random(5);
         (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+
         let (mut lookups, mut read, mut collections, mut last_remaps) = (0, 0, 0, 0);
         let mut looked_up: Option<(u32, Vec<Group>)> = None;
         for number in 0..9000 {
@@ -119,6 +121,7 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
             let (ops, before) = step(&mut ftl, &mut random, number);
             let after = groups(&ftl);
             let done = ftl.stats() - stats;
+
             // Whose owners were looked up shows when the first of its pages is read. A lookup reads the entries of that
             // superblock, and nothing else.
             if let Some(bytes) = lookup(&ops) {
@@ -130,12 +133,14 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
                 assert_eq!(*bytes, groups[victim].entries * costs.entry_bytes, "{:?}", groups[victim]);
                 looked_up = None;
             }
+
             let has_collected_flash =
                 ops.iter().any(|op| op.kind == OpKind::LookupBegin || op.kind == OpKind::Erase) || done.gc_programs > 0;
             if done.metadata_gc_runs == 1 && !has_collected_flash {
                 collections += 1;
                 check_collection(&ops, &before, &after, free, &costs);
             }
+
             if done.remaps == 1 && !has_collected_flash {
                 // What migrating the fullest group takes, and four more.
                 let fullest = after.iter().map(|group| group.valid).max().expect("there are groups");
@@ -144,6 +149,7 @@ fn lookups_and_collections_of_nvram_cost_what_their_entries_take() {
                 assert!(free_segments(&ftl, 192) >= reserve, "{} of {reserve} are free", free_segments(&ftl, 192));
             }
         }
+
         assert!(lookups > 30 && read > 0 && collections > 50, "{lookups} lookups, {collections} collections");
         assert!(last_remaps > 1000 && ftl.stats().demoted_nvram_full > 0, "NVRAM has been full");
         ftl.check().unwrap();

@@ -2,15 +2,13 @@
 
 mod kit;
 
-use kit::{Random, content, device, fullest, small_config, small_geometry};
+use kit::{Random, content, device, durable, fullest, read_all, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Guard, Guards, Refusal, Remap, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
 /// Numbers that the device can remember.
 const PLACES: usize = 64;
-
-type Contents = Vec<Option<u64>>;
 
 /// What happens between one interrupted command and the next.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +42,6 @@ const SCRIPTS: [Script; 9] = [
     Script { len: 5, writes: 2, relocate: true, tight: true, ..PLAIN },
 ];
 
-fn durable() -> impl Iterator<Item = SchemeKind> {
-    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable())
-}
-
 fn config_of(scheme: SchemeKind, script: Script) -> Config {
     let small = small_config(scheme);
     let config = Config { entry: EntrySize::Bytes24, dedup: false, dealloc_slots: 64, ..small };
@@ -59,17 +53,6 @@ fn config_of(scheme: SchemeKind, script: Script) -> Config {
 fn tight(config: &Config) -> Config {
     let mut sizes = (1..2000).map(|step| Config { log_bytes: 128 * step, ..config.clone() });
     sizes.find(|config| config.check(&small_geometry()).is_ok()).expect("some size works")
-}
-
-fn read_all(ftl: &mut Ftl) -> Contents {
-    let lpns = 0..ftl.config().lpns;
-    let read = |lpn| match ftl.read(lpn).expect("readable") {
-        Page::Identity(identity) => Some(identity),
-        _ => None,
-    };
-    let contents = lpns.map(read).collect();
-    ftl.media_mut().ops.clear();
-    contents
 }
 
 /// What a cut leaves after the first `landed` operations, and all but the last of the rest by chance.
@@ -92,12 +75,14 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
         // Pages of the upper half are meant for the lower one, where a scheme asks for such hints.
         ftl.write_for(lpn, &content(u64::from(lpn) + 1), lpn.checked_sub(half_lpns).unwrap_or(lpn)).unwrap();
     }
+
     let (mut next, mut most) = (10_000, 0);
     for number in 0..script.commands {
         for _ in 0..script.writes {
             next += 1;
             ftl.write(random.below(lpns) as u32, &content(next)).unwrap();
         }
+
         let before = read_all(&mut ftl);
         ftl.media_mut().attach_rail();
         let len = 1 + random.below(script.len.into()) as u32;
@@ -105,13 +90,16 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
         let (target, source) = (random.below(half) as u32, (lpns / 2 + random.below(half)) as u32);
         let is_home = config.scheme.uses_hints() && random.below(2) == 0;
         let target = if is_home { source - half_lpns } else { target };
+
         let command = Remap { target, source, len, relocate: script.relocate, atomic: true };
         let at = format!("{}, {script:?}, command {number} {command:?}", config.scheme);
         ftl.remap(&command).unwrap_or_else(|refusal| panic!("{at}: {refusal}"));
+
         // Mostly all has landed but the commit, so that nothing is missing for the command to be taken for whole.
         let pending = ftl.media().pending();
         let landed = if random.below(8) == 0 { random.below(pending as u64) as usize } else { pending };
         let mut media = cut_before_the_last(&ftl, landed);
+
         while script.recovery_cut > 0 && random.below(script.recovery_cut) == 0 {
             media.attach_rail();
             let (recovering, _) = Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -122,17 +110,20 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
             }
             media = cut_before_the_last(&recovering, random.below(pending as u64) as usize);
         }
+
         (ftl, _) = Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
         ftl.check().unwrap_or_else(|error| panic!("{at}: {error}"));
         assert_eq!(read_all(&mut ftl), before, "{at}: nothing of it is left");
         most = most.max(ftl.aborted().len());
     }
+
     // And it is as good as before.
     for _ in 0..3 * lpns {
         next += 1;
         ftl.write(random.below(lpns) as u32, &content(next)).unwrap();
         ftl.media_mut().ops.clear();
     }
+
     let before = read_all(&mut ftl);
     let (mut ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
     assert_eq!(read_all(&mut ftl), before, "{}, {script:?}", config.scheme);

@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{Random, content, device, put, recovered, small_config, small_geometry};
+use kit::{Random, content, device, durable, put, recovered, small_config, small_geometry};
 use remap_ssd_ftl::policy::{Candidate, least_worn};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Refusal, Remap, SchemeKind, State};
 use remap_ssd_media::geometry::Shape;
@@ -51,18 +51,21 @@ fn more_owners_than_the_counter_may_say_are_found_moved_and_dropped() {
             ftl.remap(&copy(20 + lpn, 0, 1)).unwrap();
         }
         assert_eq!(ftl.stats().demoted_counter_full, 0);
+
         let image = ftl.media().cut_by(|kind| match kind {
             OpKind::Program => Outcome::Absent,
             _ => Outcome::Whole,
         });
         let (mut ftl, _) = Ftl::recover(Media::from_image(&image), config.clone()).unwrap();
         ftl.check().unwrap();
+
         let mut owners: Vec<u32> = (0..15).chain(21..=20 + more).collect();
         let is_shared = |ftl: &mut Ftl, lpns: &[u32]| lpns.iter().all(|lpn| ftl.read(*lpn) == Ok(Page::Identity(7)));
         assert!(is_shared(&mut ftl, &owners));
         let programs = ftl.stats().host_programs;
         ftl.remap(&copy(30, 0, 1)).unwrap();
         assert_eq!(ftl.stats().host_programs, programs + 1, "one more is a copy");
+
         // The page moves with all of them.
         let page_of = |ftl: &mut Ftl| {
             ftl.media_mut().ops.clear();
@@ -80,8 +83,10 @@ fn more_owners_than_the_counter_may_say_are_found_moved_and_dropped() {
                 break;
             }
         }
+
         ftl.check().unwrap();
         assert!(is_shared(&mut ftl, &owners));
+
         let (mut ftl, _) = recovered(ftl);
         while let Some(lpn) = owners.pop() {
             ftl.deallocate(lpn, 1).unwrap();
@@ -116,7 +121,7 @@ fn the_last_page_is_served_and_the_one_behind_it_is_not() {
 #[test]
 fn remaps_of_any_length_around_a_piece_do_the_same_as_single_ones() {
     let geometry = Geometry::new(Shape { channels: 1, dies: 4, superblocks: 40, pages_per_block: 16 }).unwrap();
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+    for scheme in durable() {
         for dealloc_slots in [4, 5, 128, 129, 256] {
             let config = Config { dealloc_slots, dedup: false, ..small_config(scheme) };
             let tables = config.tables_bytes(&geometry);

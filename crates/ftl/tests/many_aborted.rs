@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{device, put, small_config, small_geometry};
+use kit::{device, durable, put, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Remap, SchemeKind};
 use remap_ssd_media::{Media, Outcome, Page};
 
@@ -51,14 +51,10 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
     assert!(spared.into_iter().all(|lpn| ftl.read(lpn) == Ok(before(lpn))), "{scheme}, in the end");
 }
 
-fn durable() -> impl Iterator<Item = SchemeKind> {
-    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable() && !scheme.uses_hints())
-}
-
 /// The superblocks that the commands' entries and copies are in can be collected.
 #[test]
 fn as_many_commands_may_be_cut_off_as_power_fails() {
-    for scheme in durable() {
+    for scheme in durable().filter(|scheme| !scheme.uses_hints()) {
         cut_off(scheme, (600, false), 150);
     }
 }
@@ -66,7 +62,7 @@ fn as_many_commands_may_be_cut_off_as_power_fails() {
 /// All witnesses are in the superblock that is being filled, where they stay: their numbers are kept.
 #[test]
 fn more_numbers_than_half_the_list_are_kept() {
-    for scheme in durable() {
+    for scheme in durable().filter(|scheme| !scheme.uses_hints()) {
         cut_off(scheme, (20, false), 60);
     }
 }
@@ -74,7 +70,7 @@ fn more_numbers_than_half_the_list_are_kept() {
 /// Records of deallocations stay until they are flushed.
 #[test]
 fn relocations_may_be_cut_off_as_often_as_power_fails() {
-    for scheme in durable() {
+    for scheme in durable().filter(|scheme| !scheme.uses_hints()) {
         cut_off(scheme, (600, true), 150);
     }
 }
@@ -82,7 +78,7 @@ fn relocations_may_be_cut_off_as_often_as_power_fails() {
 /// And whatever the place of the witnesses.
 #[test]
 fn commands_on_new_pages_may_be_cut_off_as_often_as_power_fails() {
-    for scheme in durable() {
+    for scheme in durable().filter(|scheme| !scheme.uses_hints()) {
         cut_off(scheme, (20, false), 150);
     }
 }

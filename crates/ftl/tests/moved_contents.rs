@@ -2,10 +2,10 @@
 
 mod kit;
 
-use kit::{Random, fullest, put, small_config, small_geometry};
+use kit::{Random, fullest, page_of, put, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind};
 use remap_ssd_media::geometry::{PAGE_BYTES, Shape};
-use remap_ssd_media::{ContentMode, Geometry, Media, OpKind, Page, Payload, Ppn};
+use remap_ssd_media::{ContentMode, Geometry, Media, Page, Payload, Ppn};
 
 fn formatted(geometry: Geometry, config: &Config, mode: ContentMode) -> Ftl {
     let words = config.nvram_words(&geometry);
@@ -29,12 +29,6 @@ fn content_of(page: &Page) -> u64 {
         Page::Bytes(bytes) => u64::from_le_bytes(*bytes.first_chunk().expect("long enough")),
         Page::Unknown => panic!("nobody wrote that"),
     }
-}
-
-fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
-    ftl.media_mut().ops.clear();
-    ftl.read(lpn).unwrap();
-    ftl.media().ops.iter().find(|op| op.kind == OpKind::Read).expect("a flash read").page
 }
 
 /// Contents 1 to 40 lie on LPNs 0 to 39, every third of them on another LPN as well. When collection has moved them, each

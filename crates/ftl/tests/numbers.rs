@@ -2,27 +2,13 @@
 
 mod kit;
 
-use kit::{Random, content, device, small, small_config, small_geometry};
+use kit::script::Contents;
+use kit::{Random, content, device, durable, read_all, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{After, Media, Oob, Outcome, Page, Ppn, Purpose, Stored};
 
 /// From here on nothing is changed any more.
 const READ_ONLY: u64 = (1 << 42) - (1 << 36);
-
-type Contents = Vec<Option<u64>>;
-
-fn durable() -> impl Iterator<Item = SchemeKind> {
-    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable())
-}
-
-fn read_all(ftl: &mut Ftl) -> Contents {
-    let lpns = 0..ftl.config().lpns;
-    let read = |lpn| match ftl.read(lpn).expect("readable") {
-        Page::Identity(identity) => Some(identity),
-        _ => None,
-    };
-    lpns.map(read).collect()
-}
 
 fn atomic_config(scheme: SchemeKind) -> Config {
     let small = small_config(scheme);

@@ -2,8 +2,8 @@
 
 mod kit;
 
-use kit::{content, device, small_config, small_geometry};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
+use kit::{content, device, durable, small_config, small_geometry};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap};
 use remap_ssd_media::{BlockId, Media, Page};
 
 const LPNS: u32 = 600;
@@ -35,7 +35,7 @@ fn read_all(ftl: &mut Ftl) -> Vec<Page> {
 fn a_command_that_finds_no_block_to_program_leaves_all_as_it_was() {
     let geometry = small_geometry();
     let mut in_the_middle = 0;
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+    for scheme in durable() {
         let small = small_config(scheme);
         let log_bytes = small.log_bytes + (16 << 10);
         let config =

@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{Random, content, device, fullest, small_config, small_geometry};
+use kit::{Random, content, device, durable, fullest, small_config, small_geometry};
 use remap_ssd_ftl::{Config, Ftl, Guard, Guards, Remap, SchemeKind};
 use remap_ssd_media::{Media, OpKind, Outcome, Page};
 
@@ -82,7 +82,7 @@ fn run_all(config: &Config, seeds: u64) -> Result<(), String> {
 
 #[test]
 fn a_cut_that_undoes_every_erase_leaves_room_to_go_on() {
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+    for scheme in durable() {
         run_all(&Config { dedup: false, ..small_config(scheme) }, 4).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{Random, content, device, put, small_config};
+use kit::{Random, content, device, durable, put, small_config};
 use remap_ssd_ftl::{Config, Ftl, Remap, SchemeKind, State};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, Geometry, Media, Outcome, Page};
@@ -37,8 +37,7 @@ fn recover(ftl: &Ftl, absent: impl Fn(usize) -> bool) -> Result<(Ftl, remap_ssd_
 /// The last pages of a superblock come from the second tail page, which is read only if both are there.
 #[test]
 fn both_pages_of_a_tail_tell_what_they_should_or_the_pages_do_themselves() {
-    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
-    for scheme in durable {
+    for scheme in durable() {
         let config = config(scheme);
         let mut ftl = device(geometry(), &config);
         ftl.media_mut().attach_rail();

@@ -6,7 +6,7 @@ pub mod script;
 
 use remap_ssd_ftl::{Config, Ftl, SchemeKind};
 use remap_ssd_media::geometry::Shape;
-use remap_ssd_media::{ContentMode, Geometry, Media, Payload};
+use remap_ssd_media::{ContentMode, Geometry, Media, OpKind, Page, Payload, Ppn};
 
 /// 24 superblocks of 4 dies x 16 pages.
 pub fn small_geometry() -> Geometry {
@@ -58,6 +58,30 @@ impl Random {
     pub fn below(&mut self, n: u64) -> u64 {
         ((self.next() >> 32) * n) >> 32
     }
+}
+
+/// Every scheme that keeps its promise in a power cut.
+pub fn durable() -> impl Iterator<Item = SchemeKind> {
+    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable())
+}
+
+/// The flash page that an LPN is read from.
+pub fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
+    ftl.media_mut().ops.clear();
+    ftl.read(lpn).unwrap();
+    ftl.media().ops.iter().find(|op| op.kind == OpKind::Read).expect("a flash read").page
+}
+
+/// What every LPN holds.
+pub fn read_all(ftl: &mut Ftl) -> script::Contents {
+    let lpns = 0..ftl.config().lpns;
+    let read = |lpn| match ftl.read(lpn).expect("readable") {
+        Page::Identity(identity) => Some(identity),
+        _ => None,
+    };
+    let contents = lpns.map(read).collect();
+    ftl.media_mut().ops.clear();
+    contents
 }
 
 /// Powers off and on.

@@ -1,6 +1,6 @@
 //! Scripts of random commands on tiny devices, and what the commands make of the pages.
 
-use super::{Random, content, fullest};
+use super::{Random, content, durable, fullest};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
@@ -52,8 +52,7 @@ pub fn nearly_full(geometry: &Geometry, config: &Config, spared: u32) -> Config 
 
 /// Every scheme that keeps its promise in a power cut, with both sizes of entries.
 pub fn durable_schemes() -> impl Iterator<Item = (SchemeKind, EntrySize)> {
-    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
-    durable.flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)])
+    durable().flat_map(|scheme| [(scheme, EntrySize::Bytes16), (scheme, EntrySize::Bytes24)])
 }
 
 /// A command that the device should accept, over `len_max` pages at most. `identity` is a content that is new.
