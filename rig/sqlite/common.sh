@@ -1,0 +1,25 @@
+# What the programs of SQLite's tests share. Sourced.
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+project=$(dirname "$(dirname "$here")")
+export LC_ALL=C
+built=$(readlink -m "${SQLITE_SUITE_DIR:-${CARGO_TARGET_DIR:-$project/target}/sqlite-suite}")
+
+say() {
+    printf 'sqlite: %s\n' "$*" >&2
+}
+
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# as ARM COMMAND...: with the VFS (ours) or without (stock).
+as() {
+    local arm=$1
+    shift
+    case $arm in
+        stock) env -u REMAP_SSD_SQLITE_SO REMAP_SSD_RESERVE="$reserve" "$@" ;;
+        ours) env REMAP_SSD_SQLITE_SO="$extension" REMAP_SSD_SQLITE_DEFAULT=1 REMAP_SSD_FOLDER=1 REMAP_SSD_RESERVE="$reserve" "$@" ;;
+    esac
+}
