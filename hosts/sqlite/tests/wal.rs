@@ -350,18 +350,40 @@ fn a_header_page_keeps_what_another_connection_wrote() {
 }
 
 #[test]
-fn what_could_not_be_written_is_dropped() {
+fn a_flush_and_a_sync_hand_over_what_is_not_committed() {
     let bench = Bench::new();
     let (mut wal, mut writer) = bench.started(4096);
-    writer.append(&mut wal, 1, 0, &[1; 4096]);
+    for frames in 1..5 {
+        writer.append(&mut wal, 1, 0, &[1; 4096]);
+        assert_eq!(bench.store.writes(), []);
+        assert_eq!(Log::size(&mut bench.wal()), writer.place(frames - 1), "another connection does not see it");
+        if frames % 2 == 0 {
+            wal.flush().expect("possible")
+        } else {
+            wal.sync().expect("possible")
+        }
+        assert_eq!(bench.store.writes().len(), 2, "a page and its header page");
+        assert_eq!(Log::size(&mut bench.wal()), writer.place(frames));
+    }
+}
+
+// The pages of many frames cannot be written. Their headers must not be either, once another connection writes.
+#[test]
+fn what_could_not_be_written_is_dropped() {
+    let bench = Bench::new();
+    let (mut wal, writer) = bench.started(4096);
     *bench.store.writes_left.lock().expect("nothing fails here") = Some(0);
-    assert!(wal.flush().is_err());
+    let failed = (0..64).any(|frame| {
+        let header = wal.write(writer.place(frame) as u64, &[0x10, 0, 0, 0, 0, 0, 0, 0].repeat(3));
+        let page = wal.write((writer.place(frame) + HEADER) as u64, &[1; 4096]);
+        header.is_err() || page.is_err()
+    });
+    assert!(failed);
     *bench.store.writes_left.lock().expect("nothing fails here") = None;
 
-    // Another connection writes in that place; this one must leave it alone.
-    writer.roll_back();
-    writer = Writer::restart(&mut bench.wal(), 4096, 2);
-    writer.append(&mut bench.wal(), 1, 1, &[2; 4096]);
+    let mut other = bench.wal();
+    let mut writer = Writer::restart(&mut other, 4096, 2);
+    writer.append(&mut other, 1, 1, &[2; 4096]);
     wal.sync().expect("possible");
     assert!(recover(&mut wal).expect("a log").frames == [(1, vec![2; 4096])]);
 }

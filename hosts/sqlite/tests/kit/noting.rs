@@ -11,7 +11,7 @@ pub enum Change {
 }
 
 pub struct Noting<S> {
-    store: Arc<S>,
+    store: S,
     changes: Mutex<Vec<Change>>,
     /// How many writes are done before all fail.
     pub writes_left: Mutex<Option<usize>>,
@@ -19,7 +19,7 @@ pub struct Noting<S> {
 
 impl<S: Store> Noting<S> {
     pub fn new(store: S) -> Arc<Self> {
-        Arc::new(Self { store: Arc::new(store), changes: Mutex::default(), writes_left: Mutex::default() })
+        Arc::new(Self { store, changes: Mutex::default(), writes_left: Mutex::default() })
     }
 
     /// The changes since the last call.
