@@ -23,7 +23,8 @@
 //! | 88-91 | bytes of the tail |
 //! | 92-95 | zeroes |
 //! | 96-103 | XXH3 of a tail that is not in this page |
-//! | 104-1279 | the tail, if there is room for it |
+//! | 104-119 | a slot that was a tail at the last sync: its number (4), bytes (4), XXH3 (8); or zeroes |
+//! | 120-1279 | the tail, if there is room for it |
 //! | 1280-4095 | 176 entries |
 //!
 //! An entry is the page number and SQLite's checksum, as SQLite writes them, and the check (8 bytes) of the image. The further
@@ -40,11 +41,11 @@ pub const PAGE: usize = 4096;
 /// Bytes of SQLite's header.
 pub const HEADER_BYTES: usize = 28;
 /// Bytes of a tail that metadata page 0 has room for.
-pub const TAIL_ROOM: usize = ENTRIES_AT - TAIL_AT;
+const TAIL_ROOM: usize = ENTRIES_AT - TAIL_AT;
 
 const MAGIC: [u8; 8] = *b"RMPSQLJ1";
 const CHECK_AT: usize = 40;
-const TAIL_AT: usize = 104;
+const TAIL_AT: usize = 120;
 const ENTRIES_AT: usize = 1280;
 const ENTRY_BYTES: usize = 16;
 /// Entries of metadata page 0, and of every other one.
@@ -87,6 +88,11 @@ impl Shape {
     /// Whether a slot is a page of the database.
     pub fn has_images(self) -> bool {
         self.image > 0
+    }
+
+    /// Whether a tail of so many bytes has pages of its own. What becomes a slot later is at the slot's place at once.
+    pub fn tail_has_pages(self, bytes: usize) -> bool {
+        bytes > if self.has_images() { TAIL_ROOM } else { 0 }
     }
 
     /// Bytes of a sector, which a header takes.
@@ -232,6 +238,19 @@ pub struct Head {
     pub tail_check: u64,
     /// The tail, if it has.
     pub tail: Vec<u8>,
+    /// What the last sync made durable of a slot that was not full.
+    pub part: SlotPart,
+}
+
+/// Bytes at the beginning of a slot; none is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotPart {
+    /// Number of the slot.
+    pub index: u32,
+    /// Bytes.
+    pub bytes: u32,
+    /// Their check, as a tail's.
+    pub check: u64,
 }
 
 impl Head {
@@ -248,7 +267,7 @@ impl Head {
         if !shape.is_possible() || long(72).max(long(80)) > OFFSET_MAX {
             return None;
         }
-        let inside = if tail_bytes as usize <= TAIL_ROOM { tail_bytes as usize } else { 0 };
+        let inside = if shape.tail_has_pages(tail_bytes as usize) { 0 } else { tail_bytes as usize };
         Some(Self {
             header: page[..HEADER_BYTES].try_into().expect("28 bytes"),
             nonce: long(48),
@@ -260,6 +279,7 @@ impl Head {
             tail_bytes,
             tail_check: long(96),
             tail: page[TAIL_AT..TAIL_AT + inside].to_vec(),
+            part: SlotPart { index: word(104), bytes: word(108), check: long(112) },
         })
     }
 
@@ -277,6 +297,9 @@ impl Head {
         page[80..88].copy_from_slice(&self.tail_at.to_le_bytes());
         page[88..92].copy_from_slice(&self.tail_bytes.to_le_bytes());
         page[96..104].copy_from_slice(&self.tail_check.to_le_bytes());
+        page[104..108].copy_from_slice(&self.part.index.to_le_bytes());
+        page[108..112].copy_from_slice(&self.part.bytes.to_le_bytes());
+        page[112..120].copy_from_slice(&self.part.check.to_le_bytes());
         page[TAIL_AT..TAIL_AT + self.tail.len()].copy_from_slice(&self.tail);
         for (which, entry) in entries.iter().take(FIRST).enumerate() {
             entry.put(&mut page, 0, which);

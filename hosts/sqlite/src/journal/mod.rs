@@ -16,7 +16,8 @@
 //!    `sync`. A process that is killed leaves what it did in order: images, further metadata, metadata page 0.
 //! 3. *A second sync of a transaction* (SQLite's cache spilled) writes metadata pages again. Entries that were durable are the
 //!    same in both versions and nothing of their images is touched, so whichever version of whichever page is there, all
-//!    records of the first sync fit. Page 0 says how many there are in all, or how many there were.
+//!    records of the first sync fit. Page 0 says how many there are in all, or how many there were. (A slot of small
+//!    pages that was not full is written again with more behind: the new page 0 also names the part that was durable.)
 //! 4. *Segments* stand behind each other. One counts if it has the nonce and the next number, and if it starts where
 //!    the one before ends, for SQLite and in the store. The older version of the one before ends elsewhere: then the journal ends there.
 //!    Its records were not synced, since a sync covers all segments.
@@ -284,6 +285,7 @@ impl Journal {
             self.unsynced = false;
         }
         self.ever_synced = true;
+        self.segments.iter_mut().for_each(Segment::note_sync);
         Ok(())
     }
 

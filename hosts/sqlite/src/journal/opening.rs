@@ -3,7 +3,7 @@
 //! Invariant: a journal ends before the first thing that does not fit. Nothing of a journal that is not whole is an error:
 //! before its sync has returned any part of it may be missing.
 
-use super::layout::{Entry, HEADER_BYTES, Head, PAGE, Page, entries_of, tail_check};
+use super::layout::{Entry, HEADER_BYTES, Head, PAGE, Page, SlotPart, entries_of, tail_check};
 use super::segment::Segment;
 use super::{Journal, Standing};
 use remap_ssd_store::StoreError;
@@ -72,6 +72,9 @@ impl Journal {
             let mut segment = Segment::stored(&head, at);
             let is_whole = self.load_records(&mut segment, &page, head.records as usize)?;
             let is_whole = is_whole && self.load_tail(&mut segment, &head)?;
+            if !is_whole {
+                self.load_part(&mut segment, &head.part)?;
+            }
             segment.entries_stored = segment.entries.len();
             let behind = segment.next(head.header).at;
             segments.push(segment);
@@ -131,20 +134,33 @@ impl Journal {
     /// Reads a segment's tail. Answers whether it is what was written.
     fn load_tail(&self, segment: &mut Segment, head: &Head) -> Result<bool, StoreError> {
         let bytes = head.tail_bytes as usize;
-        let mut tail = head.tail.clone();
-        if tail.len() < bytes {
-            let at = segment.tail_pages_at();
-            if bytes as u64 > self.store.size(self.file)? {
-                return Ok(false);
-            }
-            let mut pages = vec![0; bytes];
-            let there = self.store.read(self.file, at, &mut pages)?;
-            if there < bytes || tail_check(head.nonce, head.segment, &pages) != head.tail_check {
-                return Ok(false);
-            }
-            tail = pages;
-        }
+        let tail = if head.tail.len() < bytes {
+            self.read_tail(segment, bytes, head.tail_check)?
+        } else {
+            Some(head.tail.clone())
+        };
+        let Some(tail) = tail else { return Ok(false) };
         (segment.tail_at, segment.tail) = (head.tail_at, tail);
         Ok(true)
+    }
+
+    /// Takes what the last sync made durable of the slot that does not fit.
+    fn load_part(&self, segment: &mut Segment, part: &SlotPart) -> Result<(), StoreError> {
+        if part.index as usize == segment.entries.len()
+            && let Some(tail) = self.read_tail(segment, part.bytes as usize, part.check)?
+        {
+            (segment.tail_at, segment.tail) = (segment.records_end(), tail);
+        }
+        Ok(())
+    }
+
+    /// Bytes behind the last slot, if they are these.
+    fn read_tail(&self, segment: &Segment, bytes: usize, check: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        if bytes as u64 > self.store.size(self.file)? {
+            return Ok(None);
+        }
+        let mut tail = vec![0; bytes];
+        let there = self.store.read(self.file, segment.tail_pages_at(), &mut tail)?;
+        Ok((there == bytes && tail_check(segment.nonce, segment.number, &tail) == check).then_some(tail))
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Absent: the images (`images.rs`).
 
-use super::layout::{Entry, Head, Header, PAGE, Page, Place, Shape, TAIL_ROOM, tail_check};
+use super::layout::{Entry, Head, Header, PAGE, Page, Place, Shape, SlotPart, tail_check};
 
 /// A segment.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Segment {
     pub tail_at: u64,
     /// Bytes behind the last record.
     pub tail: Vec<u8>,
+    /// What the last sync made durable of the tail.
+    pub synced_part: SlotPart,
     /// Entries that the store has.
     pub entries_stored: usize,
     /// Something has changed since metadata page 0 was written.
@@ -64,6 +66,7 @@ impl Segment {
             entries: Vec::new(),
             tail_at: 0,
             tail: Vec::new(),
+            synced_part: SlotPart::default(),
             entries_stored: 0,
             changed: true,
             is_stored: false,
@@ -138,7 +141,7 @@ impl Segment {
 
     /// Whether the tail has pages of its own.
     pub fn tail_has_pages(&self) -> bool {
-        self.tail.len() > TAIL_ROOM
+        self.shape.tail_has_pages(self.tail.len())
     }
 
     /// Where these are in the store's file: at the place of the next slot. SQLite's bytes as they come are in the tail
@@ -170,8 +173,18 @@ impl Segment {
             tail_bytes: self.tail.len() as u32,
             tail_check: if outside { tail_check(self.nonce, self.number, &self.tail) } else { 0 },
             tail: if outside { Vec::new() } else { self.tail.clone() },
+            part: self.synced_part,
         };
         head.put(&self.entries)
+    }
+
+    /// Notes that everything is durable. A tail that becomes a slot is written again at its place, so that what is durable of
+    /// it now must be found if that is lost.
+    pub fn note_sync(&mut self) {
+        if !self.shape.has_images() && self.tail_at == self.records_end() {
+            let (index, bytes) = (self.entries.len() as u32, self.tail.len() as u32);
+            self.synced_part = SlotPart { index, bytes, check: tail_check(self.nonce, self.number, &self.tail) };
+        }
     }
 
     /// Writes behind the last record.
