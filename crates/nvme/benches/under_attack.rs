@@ -11,6 +11,7 @@
 mod kit;
 
 use kit::Rig;
+use kit::numbers::Numbers;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec, VERIFY_BYTES_MAX, copy_blocks_max};
@@ -27,15 +28,6 @@ const PAGES: u32 = (BYTES / PAGE as u64) as u32;
 /// Blocks of 4 KiB of one Verify, less one.
 const VERIFIED: u16 = (VERIFY_BYTES_MAX / PAGE as u64 - 1) as u16;
 const LASTS: Duration = Duration::from_secs(6);
-
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 /// A device in a folder, so that forced writes reach a disk.
 fn rig(dir: &tempfile::TempDir, lba_shift: u8) -> Rig {

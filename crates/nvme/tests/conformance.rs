@@ -2,6 +2,7 @@
 
 mod kit;
 
+use kit::numbers::Numbers;
 use kit::{NQN, Rig, device};
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
@@ -14,15 +15,6 @@ use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Call, Client, ClientError, Options, Queue, entry};
 use std::time::Instant;
 use zerocopy::{FromBytes, IntoBytes};
-
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut numbers = Numbers(seed);
@@ -230,14 +222,17 @@ fn the_controller_says_what_linux_needs_to_hear() {
     let id = client.controller().clone();
     assert_eq!({ id.ver }, 0x0002_0000);
     assert!({ id.kas } > 0 && { id.sgls } & 1 == 1 && { id.ioccsz } >= 4 && id.vwc & 1 == 1 && id.cntrltype == 1);
+
     let namespace = client.namespace().clone();
     assert_eq!({ namespace.nsze }, 8192);
+
     // Every structure and log page that Linux or nvme-cli reads, by hand, on an admin queue of its own.
     let mut admin_queue = |sqe: Sqe, receive| {
         let call = Call { sqe, send: &[], receive };
         client.queue(|_| Ok(())).expect("connected");
         client.admin(|queue| queue.call("admin", &call))
     };
+
     for wanted in [
         cns::NAMESPACE,
         cns::CONTROLLER,
@@ -255,8 +250,10 @@ fn the_controller_says_what_linux_needs_to_hear() {
         let may_be_zero = matches!(wanted, cns::COMMAND_SET_NAMESPACE);
         assert_ne!(may_be_zero, answer.data.iter().any(|byte| *byte != 0), "CNS {wanted:#x}");
     }
+
     let unknown = admin_queue(Sqe { cdw10: 0x44, ..entry(admin::IDENTIFY, 1) }, 4096);
     assert_eq!(status(unknown), Status::INVALID_FIELD);
+
     let log =
         |lid: u8, bytes: u32| Sqe { cdw10: u32::from(lid) | (bytes / 4 - 1) << 16, ..entry(admin::GET_LOG_PAGE, 0) };
     for page in [
@@ -273,9 +270,11 @@ fn the_controller_says_what_linux_needs_to_hear() {
         assert_eq!(admin_queue(log(page, 512), 512).expect("served").data.len(), 512, "log page {page:#x}");
     }
     assert_eq!(status(admin_queue(log(0x33, 512), 512)), Status::INVALID_LOG_PAGE);
+
     let errors = admin_queue(log(lid::ERROR, 64), 64).expect("served").data;
     let newest = ErrorEntry::read_from_bytes(&errors).expect("64 bytes");
     assert_eq!({ newest.status } >> 1, Status::INVALID_LOG_PAGE.into_bits());
+
     let features = |opcode, fid: u32, value: u32| Sqe { cdw10: fid, cdw11: value, ..entry(opcode, 0) };
     assert_eq!(admin_queue(features(admin::GET_FEATURES, 6, 0), 0).expect("served").result, 1, "the cache is on");
     admin_queue(features(admin::SET_FEATURES, 6, 0), 0).expect("served");
@@ -283,6 +282,7 @@ fn the_controller_says_what_linux_needs_to_hear() {
     assert_eq!(status(admin_queue(features(admin::GET_FEATURES, 0x70, 0), 0)), Status::INVALID_FIELD);
     assert_eq!(admin_queue(entry(admin::ABORT, 0), 0).expect("served").result, 1);
     assert_eq!(size_of::<identify::Controller>(), 4096);
+
     drop(client);
     rig.stop();
 }

@@ -3,6 +3,7 @@
 mod kit;
 
 use kit::Rig;
+use kit::numbers::Numbers;
 use kit::raw::{in_capsule, transport};
 use remap_ssd_nvme::controller::Latency;
 use remap_ssd_nvme::spec::command::{RwCdw12, Sqe};
@@ -16,15 +17,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
-
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
 
 fn connect_entry() -> Sqe {
     let mut sqe = entry(admin::FABRICS, u32::from(fabrics::CONNECT));

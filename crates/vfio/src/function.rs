@@ -5,7 +5,7 @@
 //! is reset has no queue, and nothing that was under way is completed to its successor; closed, the device is given
 //! back. Absent: vfio-user's messages (`socket`).
 
-use crate::later::{Due, Later};
+use crate::completions::{Due, HeldCompletions};
 use crate::memory::{Access, Memory, OutOfReach};
 use crate::pci::{BAR_BYTES, Config, VECTORS};
 use crate::prp::{GuestData, PAGE, segments};
@@ -43,7 +43,7 @@ struct State {
     asq: u64,
     acq: u64,
     vectors: Vec<Option<File>>,
-    later: Later,
+    held: HeldCompletions,
     /// Executed commands that are completed only once they are durable, with their queues.
     unsettled: Vec<(u16, Sqe, Outcome)>,
     /// Weight of the last turn.
@@ -81,7 +81,7 @@ impl Function {
             asq: 0,
             acq: 0,
             vectors: (0..VECTORS).map(|_| None).collect(),
-            later: Later::default(),
+            held: HeldCompletions::default(),
             unsettled: Vec::new(),
             weight: Weight::default(),
         };
@@ -287,7 +287,7 @@ impl Shared {
     fn disable(&self, state: &mut State, cc: u32) {
         state.association.configure(cc & !1);
         state.queues = Queues::default();
-        state.later.clear();
+        state.held.clear();
         state.unsettled.clear();
         self.quiet();
     }
@@ -314,7 +314,7 @@ impl Shared {
             let worked = worked.unwrap_or_else(|OutOfReach| {
                 state.association.set_fatal();
                 state.queues = Queues::default();
-                state.later.clear();
+                state.held.clear();
                 state.unsettled.clear();
                 false
             });
@@ -324,7 +324,7 @@ impl Shared {
                 vectors.get(usize::from(vector)).into_iter().flatten().for_each(interrupt);
             }
 
-            let due = state.later.next().map(|at| self.epoch + Duration::from_nanos(at));
+            let due = state.held.next().map(|at| self.epoch + Duration::from_nanos(at));
             drop(guard);
 
             if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
@@ -350,7 +350,7 @@ impl Shared {
     fn burst(&self, state: &mut State) -> Result<bool, OutOfReach> {
         let now = self.now();
         let mut worked = false;
-        while let Some(due) = state.later.take(now) {
+        while let Some(due) = state.held.take(now) {
             state.queues.complete(due.sqid, due.cid, Status::from_bits(due.status), due.result, &state.memory)?;
             worked = true;
         }
@@ -387,7 +387,7 @@ impl Shared {
         let cid = sqe.head().cid();
         let unsettled = || state.unsettled.iter().any(|(other, sqe, _)| (*other, sqe.head().cid()) == (sqid, cid));
         let event = || sqid == 0 && state.association.has_event_request(cid);
-        let in_use = state.later.has(sqid, cid) || unsettled() || event();
+        let in_use = state.held.has(sqid, cid) || unsettled() || event();
         let outcome = if in_use {
             Some(at_once(Status::ID_CONFLICT, 0))
         } else if sqe.head().psdt() != 0 {
@@ -427,7 +427,7 @@ impl Shared {
             state.association.log_error(sqid, sqe, status);
         }
         if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
-            state.later.put(Due::new(done_at, (sqid, cid), status.into_bits(), result));
+            state.held.put(Due::new(done_at, (sqid, cid), status.into_bits(), result));
             return Ok(());
         }
         state.queues.complete(sqid, cid, status, result, &state.memory)
@@ -532,7 +532,7 @@ impl Shared {
     /// Completes at once what of a queue that goes is not due yet.
     fn complete_all(&self, state: &mut State, sqe: &Sqe) {
         let qid = remap_ssd_nvme::spec::bus::QueueCdw10::from_bits(sqe.cdw10).qid();
-        for due in state.later.take_queue(qid) {
+        for due in state.held.take_queue(qid) {
             let status = Status::from_bits(due.status);
             // Guest memory out of reach is detected again at the next command.
             let _ = state.queues.complete(due.sqid, due.cid, status, due.result, &state.memory);

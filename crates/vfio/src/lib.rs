@@ -6,7 +6,7 @@
 //! pci         configuration space
 //! queues      submission and completion queues in guest memory
 //! function    registers, doorbells, interrupts; the thread that does the work
-//! later       completions that are not due yet
+//! completions completions that are not due yet
 //! socket      vfio-user: the virtual machine monitor's requests
 //! hush        panics of the vfio-user library
 //! ```
@@ -14,9 +14,9 @@
 //! read or written; what is read from its memory is copied before it is looked at, since it may change meanwhile.
 //! Absent: what commands do (`nvme`'s controller).
 
+mod completions;
 mod function;
 mod hush;
-mod later;
 mod memory;
 mod pci;
 mod prp;

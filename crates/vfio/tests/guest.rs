@@ -211,30 +211,36 @@ fn a_driver_finds_the_controller_and_its_data_come_back() {
     let mut config = [0; 16];
     guest.client.region_read(CONFIG, 0, &mut config).expect("answered");
     assert_eq!(config[9..12], [0x02, 0x08, 0x01], "NVM Express");
+
     assert_eq!(guest.read(0x08), 0x0002_0000, "version 2.0");
     assert_eq!(guest.read(0) & 0x1_ffff, 0x1_0000 | 1023, "contiguous queues of 1024");
     assert_eq!(guest.read(4) >> 27 & 3, 1, "CAP.CRMS: ready with media");
     assert!(guest.read(0x68) >= guest.read(0) >> 24, "CRTO.CRWMT is not less than CAP.TO");
+
     assert_eq!(guest.enable(), 1, "ready");
     assert_eq!(guest.admin(command(admin::IDENTIFY, [1, 0, 0], [DATA + 0x100, DATA + 0x1000])).0, Status::SUCCESS);
     assert_eq!(&guest.get(DATA + 0x100 + 24, 9), b"remap-ssd");
     assert_eq!(guest.get(DATA + 0x100 + 536, 4), [0; 4], "no SGLs are promised");
+
     let queues = Sqe { nsid: 0, ..command(admin::SET_FEATURES, [7, 0x0003_0003, 0], [0; 2]) };
     assert_eq!(guest.admin(queues), (Status::SUCCESS, 0x0003_0003));
     guest.create_queues();
     assert_eq!(guest.admin(queues).0, Status::SEQUENCE, "there are queues now");
+
     let list = scattered(&guest, 64);
     for of in 0..64 {
         guest.put(DATA + of * 0x2000, &page(of, 1));
     }
     assert_eq!(guest.io(command(io::WRITE, [100, 0, 63], list)), Status::SUCCESS);
     assert!(guest.interrupts() > 0, "its vector was told");
+
     let ranges = [CopyRange::new(100, 31), CopyRange::new(132, 31)];
     guest.put(BASE + 0x9000, ranges.as_bytes());
     let programs = |rig: &Rig| rig.subsystem.device().ftl().stats().programs();
     let before = programs(&rig);
     assert_eq!(guest.io(command(io::COPY, [3000, 0, 1], [BASE + 0x9000, 0])), Status::SUCCESS);
     assert_eq!(programs(&rig), before, "a copy programs nothing");
+
     guest.put(DATA, &[0; 64 * 0x2000]);
     assert_eq!(guest.io(command(io::READ, [3000, 0, 63], list)), Status::SUCCESS);
     for of in 0..64 {
@@ -242,6 +248,7 @@ fn a_driver_finds_the_controller_and_its_data_come_back() {
         assert!(guest.get(DATA + of * 0x2000 + 4096, 4096).iter().all(|byte| *byte == 0), "between pages");
     }
     assert_eq!(guest.io(command(io::FLUSH, [0; 3], [0; 2])), Status::SUCCESS);
+
     // Many at once, more than the queue holds at a time.
     for round in 0..20u8 {
         for of in 0..10 {
@@ -252,9 +259,11 @@ fn a_driver_finds_the_controller_and_its_data_come_back() {
             assert!(guest.completion(1).expect("it completes").status().is_success());
         }
     }
+
     assert_eq!(guest.io(command(io::READ, [0, 0, 9], [DATA + 0x40_0000, scattered(&guest, 11)[1]])), Status::SUCCESS);
     assert!(guest.get(DATA + 0x40_0000, 4096) == page(0, 19));
     assert!(guest.get(DATA + 0x2000, 4096) == page(1, 19));
+
     // A reset, and everything again.
     guest.write(0x14, 0);
     assert_eq!(guest.read(0x1c), 0);
@@ -263,6 +272,7 @@ fn a_driver_finds_the_controller_and_its_data_come_back() {
     guest.create_queues();
     assert_eq!(guest.io(command(io::READ, [3001, 0, 0], [DATA, 0])), Status::SUCCESS);
     assert!(guest.get(DATA, 4096) == page(1, 1));
+
     // Shutdown completes.
     guest.write(0x14, 0x0046_4001);
     assert_eq!(guest.read(0x1c), 1 | 2 << 2);

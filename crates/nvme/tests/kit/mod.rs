@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+#[path = "../../../media/tests/kit/numbers.rs"]
+pub mod numbers;
 pub mod raw;
 
 use remap_ssd_device::{Device, DeviceConfig};

@@ -136,7 +136,7 @@ impl Connection {
             self.respond(sqe.head().cid(), outcome.status, outcome.result, &mut to);
         }
         match emulated {
-            true => self.later.put(outcome.done_at, sqe.head().cid(), to),
+            true => self.held.put(outcome.done_at, sqe.head().cid(), to),
             false => *turn.out.open() = to,
         }
     }
@@ -153,7 +153,7 @@ impl Connection {
             Latency::Emulated => {
                 let mut held = turn.out.spare();
                 self.respond(cid, outcome.status, outcome.result, &mut held);
-                self.later.put(outcome.done_at, cid, held);
+                self.held.put(outcome.done_at, cid, held);
             }
             Latency::None => self.respond(cid, outcome.status, outcome.result, turn.out.open()),
         }

@@ -10,8 +10,8 @@
 //! executes what fits in a slice of the device, or one command. Absent: sockets and clocks.
 
 mod cids;
+mod completions;
 mod execute;
-mod later;
 mod output;
 mod port;
 mod transfers;
@@ -30,7 +30,7 @@ use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
 use crate::spec::pdu::{FatalError, Flags, Ic, kind, offset};
 use crate::spec::status::Status;
-use later::Later;
+use completions::HeldCompletions;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transfers::{Arrived, Transfers};
@@ -41,7 +41,7 @@ pub const H2C_BYTES_MAX: u32 = 128 << 10;
 /// PSDT of commands on networks: data by an SGL, metadata by an address (Fabrics 1.1 §2.1).
 const PSDT_SGL: u8 = 1;
 /// Completions that are not due yet, after which no more is executed.
-const LATER_BYTES_MAX: usize = 16 << 20;
+const HELD_BYTES_MAX: usize = 16 << 20;
 /// Output is charged in steps.
 const OUTPUT_STEP: usize = 64 << 10;
 /// Output after which no more is executed before it is sent.
@@ -122,7 +122,7 @@ pub struct Connection {
     agreed: Option<Agreement>,
     queue: Option<Queue>,
     transfers: Transfers,
-    later: Later,
+    held: HeldCompletions,
     refused: Option<Refused>,
     /// Executed, and not acknowledged before they are durable.
     unsettled: Vec<Unsettled>,
@@ -142,7 +142,7 @@ impl Connection {
             agreed: None,
             queue: None,
             transfers: Transfers::default(),
-            later: Later::default(),
+            held: HeldCompletions::default(),
             refused: None,
             unsettled: Vec::new(),
             output_bytes: 0,
@@ -162,18 +162,18 @@ impl Connection {
 
     /// When the next completion is due.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.later.next()
+        self.held.next()
     }
 
     /// Is nothing under way?
     pub fn is_idle(&self) -> bool {
-        self.later.len() == 0 && self.transfers.len() == 0 && self.unsettled.is_empty()
+        self.held.len() == 0 && self.transfers.len() == 0 && self.unsettled.is_empty()
     }
 
     /// Appends what is due.
     pub fn due(&mut self, now: u64, out: &mut Output) {
         while out.len() < OUT_BYTES_MAX
-            && let Some(bytes) = self.later.take(now)
+            && let Some(bytes) = self.held.take(now)
         {
             out.push(bytes);
         }
@@ -218,9 +218,7 @@ impl Connection {
         let mut start;
         let result = loop {
             start = at;
-            if turn.out.len() >= OUT_BYTES_MAX
-                || self.later.bytes() >= LATER_BYTES_MAX
-                || self.waits_for_memory(turn.out)
+            if turn.out.len() >= OUT_BYTES_MAX || self.held.bytes() >= HELD_BYTES_MAX || self.waits_for_memory(turn.out)
             {
                 break Ok(());
             }
@@ -289,7 +287,7 @@ impl Connection {
 
         let events =
             self.queue.as_ref().filter(|queue| queue.qid == 0).map_or(0, |queue| queue.association.event_requests());
-        let under_way = self.transfers.len() + self.later.len() + self.unsettled.len() + events;
+        let under_way = self.transfers.len() + self.held.len() + self.unsettled.len() + events;
         if under_way >= usize::from(self.queue.as_ref().map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries)) {
             // The host ignores flow control: the queue has no room for this command.
             return Err(Fault::from(FatalError::Sequence).into());
@@ -369,7 +367,7 @@ impl Connection {
     fn is_under_way(&self, cid: u16) -> bool {
         let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
         let unsettled = || self.unsettled.iter().any(|one| one.sqe.head().cid() == cid);
-        self.transfers.has(cid) || self.later.has(cid) || unsettled() || self.queue.as_ref().is_some_and(event)
+        self.transfers.has(cid) || self.held.has(cid) || unsettled() || self.queue.as_ref().is_some_and(event)
     }
 
     /// What a command wants, and the data it moves.
@@ -502,7 +500,7 @@ impl Connection {
     /// Is there unsent output, and no memory for as much again?
     fn waits_for_memory(&self, out: &Output) -> bool {
         let Some(queue) = &self.queue else { return false };
-        let held = out.len() + self.later.bytes();
+        let held = out.len() + self.held.bytes();
         held > 0
             && held + 2 * TRANSFER_BYTES_MAX as usize > self.output_bytes
             && !queue.seat.has_room(2 * TRANSFER_BYTES_MAX as usize)
@@ -513,7 +511,7 @@ impl Connection {
         let Some(queue) = &mut self.queue else { return true };
         // A growing buffer may be twice as large as its content.
         let open = if out.open_is_empty() { bytes } else { 2 * (out.open_len() + bytes) };
-        let wanted = (open + out.whole_bytes() + self.later.bytes()).next_multiple_of(OUTPUT_STEP);
+        let wanted = (open + out.whole_bytes() + self.held.bytes()).next_multiple_of(OUTPUT_STEP);
         if wanted <= self.output_bytes || queue.seat.hold(wanted - self.output_bytes) {
             self.output_bytes = self.output_bytes.max(wanted);
             return true;
@@ -524,7 +522,7 @@ impl Connection {
     /// Everything has been sent: frees spare buffers if the connection is idle or memory is short.
     pub fn sent(&mut self, rests: bool, out: &mut Output) {
         let Some(queue) = &mut self.queue else { return };
-        if self.output_bytes > 0 && (rests || queue.seat.is_pressed()) && self.later.len() == 0 && out.is_empty() {
+        if self.output_bytes > 0 && (rests || queue.seat.is_pressed()) && self.held.len() == 0 && out.is_empty() {
             out.release();
             queue.seat.give_back(std::mem::take(&mut self.output_bytes));
         }

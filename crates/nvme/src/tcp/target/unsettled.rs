@@ -39,7 +39,7 @@ impl Connection {
                 self.respond(sqe.head().cid(), status, result, &mut answer);
             }
             match emulated {
-                true => self.later.put(outcome.done_at, sqe.head().cid(), answer),
+                true => self.held.put(outcome.done_at, sqe.head().cid(), answer),
                 false => out.open().extend_from_slice(&answer),
             }
         }

@@ -18,14 +18,14 @@ struct Held {
 
 /// Held completions.
 #[derive(Default)]
-pub(super) struct Later {
+pub(super) struct HeldCompletions {
     held: BinaryHeap<Reverse<Held>>,
     cids: Cids,
     bytes: usize,
     order: u64,
 }
 
-impl Later {
+impl HeldCompletions {
     pub fn len(&self) -> usize {
         self.held.len()
     }

@@ -24,13 +24,13 @@ impl Due {
 
 /// All of them.
 #[derive(Default)]
-pub struct Later {
+pub struct HeldCompletions {
     held: BinaryHeap<Reverse<Due>>,
     commands: BTreeSet<(u16, u16)>,
     order: u64,
 }
 
-impl Later {
+impl HeldCompletions {
     /// Is this command's completion held?
     pub fn has(&self, sqid: u16, cid: u16) -> bool {
         self.commands.contains(&(sqid, cid))
