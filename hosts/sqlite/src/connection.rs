@@ -58,6 +58,8 @@ pub struct Connection {
     /// What was done to journals that are closed.
     journals_before: JournalCounters,
     seen: Option<Seen>,
+    /// What went wrong where SQLite takes no answer.
+    unsaid: Option<StoreError>,
 }
 
 /// The mark of stores whose files others may read. It only counts in pages that SQLite has reserved for it.
@@ -70,7 +72,18 @@ impl Connection {
         let mark = Mark::of(&identity.unwrap_or(MARK_OF_FILES));
         let stamps = identity.is_some();
         let journals_before = JournalCounters::default();
-        Self { store, twins, mark, stamps, database: None, wal: None, journal: None, journals_before, seen: None }
+        Self {
+            store,
+            twins,
+            mark,
+            stamps,
+            database: None,
+            wal: None,
+            journal: None,
+            journals_before,
+            seen: None,
+            unsaid: None,
+        }
     }
 
     /// Takes the database's file.
@@ -160,6 +173,7 @@ impl Connection {
     /// The store.
     pub fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         let seen = self.seen.take();
+        self.refuse_mark(data)?;
         match role {
             Role::Database => {
                 self.flush_journal()?;
@@ -171,6 +185,7 @@ impl Connection {
                 Ok(())
             }
             Role::Wal => {
+                self.say()?;
                 // A log that starts again overwrites the frames that shares still name.
                 self.flush_database()?;
                 opened(self.wal.as_mut())?.1.write(offset, data)
@@ -181,6 +196,21 @@ impl Connection {
             }
             Role::Plain(file) => self.store.write(file, offset, data),
         }
+    }
+
+    /// Nobody writes a page that ends in the mark by accident, and it would not be read as it was written.
+    fn refuse_mark(&self, page: &[u8]) -> Result<(), StoreError> {
+        let is_page = page.len() >= 4096 && page.len().is_power_of_two();
+        if self.stamps && is_page && self.mark.header(page).is_some() {
+            let why = "a page that ends in the mark of its volume cannot be stored";
+            return Err(StoreError::Damaged(why.into()));
+        }
+        Ok(())
+    }
+
+    /// Says what could not be said when it went wrong.
+    fn say(&mut self) -> Result<(), StoreError> {
+        self.unsaid.take().map_or(Ok(()), Err)
     }
 
     fn tell_stamps(&mut self) {
@@ -217,7 +247,10 @@ impl Connection {
     pub fn sync(&mut self, role: Role) -> Result<(), StoreError> {
         match role {
             Role::Database => opened(self.database.as_mut())?.sync(),
-            Role::Wal => opened(self.wal.as_mut())?.1.sync(),
+            Role::Wal => {
+                self.say()?;
+                opened(self.wal.as_mut())?.1.sync()
+            }
             Role::Journal => opened(self.journal.as_mut())?.1.sync(),
             Role::Plain(file) => self.store.sync(file),
         }
@@ -262,6 +295,13 @@ impl Connection {
     /// The store.
     pub fn flush_wal(&mut self) -> Result<(), StoreError> {
         self.wal.as_mut().map_or(Ok(()), |(_, wal)| wal.flush())
+    }
+
+    /// The same where SQLite takes no answer: an error is that of the log's next write or sync.
+    pub fn flush_wal_unheard(&mut self) {
+        if let Err(error) = self.flush_wal() {
+            self.unsaid = Some(error);
+        }
     }
 
     fn flush_journal(&mut self) -> Result<(), StoreError> {

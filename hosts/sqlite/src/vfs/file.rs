@@ -286,7 +286,7 @@ unsafe extern "C" fn x_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, cou
     unsafe {
         if gives_up_log {
             // Frames of a transaction that was rolled back: they must not come over those of the next one.
-            on_connection(file, ffi::SQLITE_OK, |connection, _| connection.flush_wal().map(|()| ffi::SQLITE_OK));
+            flush_wal_unheard(file);
         }
         on_lock(file, ffi::SQLITE_IOERR_SHMLOCK, |lock| lock.shm_lock(offset, count, flags))
     }
@@ -295,11 +295,24 @@ unsafe extern "C" fn x_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, cou
 unsafe extern "C" fn x_shm_barrier(file: *mut ffi::sqlite3_file) {
     // SAFETY: SQLite calls with an open database.
     unsafe {
-        // Frames up to a commit are there already; if anything else cannot be, the next call of the log says so.
-        on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| connection.flush_wal().map(|()| ffi::SQLITE_OK));
+        flush_wal_unheard(file);
         on_lock(file, ffi::SQLITE_OK, |lock| {
             lock.shm_barrier();
             ffi::SQLITE_OK
+        });
+    }
+}
+
+/// Hands out what was gathered for the log; if that cannot be, the next call of the log says so.
+///
+/// # Safety
+/// As `File::handle`.
+unsafe fn flush_wal_unheard(file: *mut ffi::sqlite3_file) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        on_connection(file, ffi::SQLITE_OK, |connection, _| {
+            connection.flush_wal_unheard();
+            Ok(ffi::SQLITE_OK)
         });
     }
 }
