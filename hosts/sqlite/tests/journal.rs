@@ -477,3 +477,20 @@ fn a_record_can_be_written_again_and_a_journal_be_cut_off() {
     journal.invalidate().expect("possible");
     assert!(bench.journal().write(512, &[1; 8]).is_err(), "there is none to write to");
 }
+
+#[test]
+fn segments_of_an_earlier_transaction_do_not_count() {
+    let bench = Bench::new(PAGE, 300);
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut journal = bench.journal();
+    for segments in [3, 1, 2, 1] {
+        let mut pager = Pager::new(PAGE, 512, false);
+        for _ in 0..segments {
+            pager.header(&mut journal, random);
+            (1..=5).for_each(|number| pager.record(&mut journal, number, &image(number, PAGE)));
+            pager.sync(&mut journal, false);
+        }
+        pager.check(&mut bench.journal(), random);
+        journal.invalidate().expect("possible");
+    }
+}
