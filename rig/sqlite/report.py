@@ -1,0 +1,96 @@
+"""The tables, as Markdown on the terminal and in docs/sqlite-pages.md, and everything as JSON."""
+
+import dataclasses
+import json
+
+from rows import per_cent
+
+HEAD = """\
+| workload | transactions | pages written, stock / ours | flash pages, stock | ours | fewer | goal | checkpoint remapped | old images copied | metadata pages a transaction | frames with a header page | intact |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+
+def line(result):
+    row, median, figures = result["row"], result["median"], result["figures"]
+    intact = all(run["integrity"] == "ok" for run in result["runs"]["stock"] + result["runs"]["ours"])
+    cells = [
+        row.name,
+        f"{row.transactions:,}",
+        f"{median['stock']['written']:,} / {median['ours']['written']:,}",
+        f"{median['stock']['flash_pages']:,}",
+        f"{median['ours']['flash_pages']:,}",
+        f"{-result['saved'] * 100:+.1f} %",
+        "" if row.goal is None else f"-{row.goal} %",
+        "" if row.journal != "wal" else per_cent(figures.remapped),
+        "" if row.journal == "wal" else per_cent(figures.images),
+        "" if row.journal == "wal" else f"{figures.metadata:.3f}",
+        "" if row.journal != "wal" else per_cent(figures.headers),
+        "yes" if intact else "NO",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def times(judged):
+    """Seconds and transactions a second: no goal, since other programs use the machine too."""
+    lines = ["| workload | seconds, stock | ours | transactions a second, stock | ours |", "| --- | --- | --- | --- | --- |"]
+    for result in judged:
+        stock, ours = result["seconds"]["stock"], result["seconds"]["ours"]
+        count = result["row"].transactions
+        lines.append(f"| {result['row'].name} | {stock:.1f} | {ours:.1f} | {count / stock:,.0f} | {count / ours:,.0f} |")
+    return "\n".join(lines)
+
+
+def write_json(path, judged, about):
+    def plain(result):
+        rest = {key: value for key, value in result.items() if key not in ("row", "figures")}
+        return {**dataclasses.asdict(result["row"]), **dataclasses.asdict(result["figures"]), **rest}
+
+    with open(path, "w") as file:
+        json.dump({"machine": about, "rows": [plain(result) for result in judged]}, file, indent=2)
+        file.write("\n")
+
+
+PAGE = """\
+# SQLite's flash pages, stock and with the extension
+
+`rig/sqlite-pages --full` wrote this page. Each row runs one program on SQLite's own VFS on ext4 (a loop device over the device's
+FUSE file), and the same program on the extension's VFS `remap` on a volume (over NVMe/TCP), on two fresh devices of the same kind, with the
+same `synchronous`.
+
+*Flash pages* is everything that the device programmed, by its own count, from after `mkfs` and `mount`, or `volume create`, until all is
+unmounted, or closed, and flushed: with ext4's metadata, with the volume's, and with the device's own. The extension keeps its locks in small
+local files, which cost no flash. Nothing was garbage-collected. Medians of {pairs} runs of each; the goals are whole per cents.
+Afterwards each database was opened again and read: `integrity_check` was ok where *intact* says yes, and both arms held the same rows.
+
+{about}.
+
+{table}
+
+WAL and rollback rows replace one row of 12,000 bytes among 6,000 keys in a transaction: 4 to 5 pages; some rows are new, some are
+overwritten. Where the cache spills, a transaction replaces 30 rows with a cache of 20 pages. db_bench is LevelDB's `db_bench_sqlite3`
+with values of 16 KiB and `locking_mode = EXCLUSIVE`; its synchronous benchmarks.
+
+## Goals that were missed
+
+{missed}
+
+## Times
+
+For orientation: stock's way through FUSE and the loop driver is not ours through NVMe/TCP, the device answers as fast as the machine computes
+(`--latency none`), and the machine was not idle. Counts are reliable, these are not.
+
+{times}
+"""
+
+
+def write_page(path, judged, about, given):
+    missed = [f"- {result['row'].name}: {sentence}" for result in judged for sentence in result["missed"]]
+    text = PAGE.format(
+        pairs=given.pairs,
+        about=about,
+        table="\n".join([HEAD, *map(line, judged)]),
+        missed="\n".join(missed) or "None.",
+        times=times(judged),
+    )
+    with open(path, "w") as file:
+        file.write(text)

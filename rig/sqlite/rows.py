@@ -1,0 +1,134 @@
+"""What is measured: one row of the table each, with the goals that it has.
+
+A goal is how many per cent fewer flash pages ours programs than stock, as whole per cents. Shares of what is remapped, metadata
+pages a transaction and headers have goals of their own (`Row.checks`), which hold however few the transactions are.
+"""
+
+from dataclasses import dataclass
+
+# Of the pages that a checkpoint moves, and of the old images that a journal takes.
+LEAST_SHARED = 0.99
+# A journal has one metadata page a transaction; making the table is a transaction too.
+MOST_METADATA = 1.01
+# Of the frames, those whose headers have a page of their own.
+MOST_HEADERS = 0.01
+# What is paid once weighs more with fewer transactions: so many per cent less will do there.
+SHORT_ALLOWANCE = 3
+
+# Of db_bench.
+VALUE_BYTES = 16384
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workload, and what it must reach."""
+
+    name: str
+    journal: str
+    synchronous: str
+    transactions: int
+    goal: int | None
+    # Rows replaced in a transaction, and pages of SQLite's cache if it is not as large as usual.
+    rows: int = 1
+    cache: int | None = None
+    benchmark: str | None = None
+
+    @property
+    def spills(self):
+        return self.cache is not None
+
+    def settings(self):
+        return {
+            "journal": self.journal,
+            "synchronous": self.synchronous,
+            "transactions": self.transactions,
+            "rows": self.rows,
+            "keys": 6000,
+            "cache": self.cache,
+        }
+
+    def arguments(self):
+        """Of db_bench: its synchronous benchmarks write a hundredth of the number that is asked for."""
+        return [
+            f"--benchmarks={self.benchmark}",
+            f"--num={self.transactions * 100}",
+            f"--value_size={VALUE_BYTES}",
+            "--page_size=4096",
+            f"--WAL_enabled={int(self.journal == 'wal')}",
+        ]
+
+
+def rows(short):
+    """All rows; fewer transactions in the short form, which allows a little for what is paid once."""
+
+    def row(name, journal, synchronous, transactions, goal, **more):
+        if short:
+            transactions //= 15 if "benchmark" in more else 5
+            goal = goal and goal - SHORT_ALLOWANCE
+        return Row(name, journal, synchronous, transactions, goal, **more)
+
+    few = {"rows": 30, "cache": 20}
+    return [
+        row("WAL, NORMAL", "wal", "normal", 6000, 39),
+        row("WAL, FULL", "wal", "full", 6000, 44),
+        row("db_bench, random, WAL, FULL", "wal", "full", 15000, 50, benchmark="fillrandsync"),
+        row("db_bench, sequential, WAL, FULL", "wal", "full", 15000, 44, benchmark="fillseqsync"),
+        row("DELETE, FULL", "delete", "full", 2000, 65),
+        row("TRUNCATE, FULL", "truncate", "full", 2000, 65),
+        row("PERSIST, FULL", "persist", "full", 2000, 65),
+        row("db_bench, random, DELETE, FULL", "delete", "full", 15000, 63, benchmark="fillrandsync"),
+        row("db_bench, sequential, DELETE, FULL", "delete", "full", 15000, 63, benchmark="fillseqsync"),
+        row("cache spills, WAL, FULL", "wal", "full", 200, 15, **few),
+        row("cache spills, DELETE, FULL", "delete", "full", 200, 15, **few),
+        row("DELETE, OFF", "delete", "off", 2000, None),
+    ]
+
+
+def share(part, *others):
+    """A part of a sum; `None` if there is nothing."""
+    whole = part + sum(others)
+    return part / whole if whole else None
+
+
+@dataclass
+class Figures:
+    """What the extension says of a row."""
+
+    remapped: float | None = None
+    images: float | None = None
+    metadata: float | None = None
+    headers: float | None = None
+
+    @classmethod
+    def of(cls, row, statistics):
+        database = statistics["database"]
+        if row.journal == "wal":
+            wal = statistics["wal"]
+            return cls(
+                remapped=share(database["pages_shared"], database["pages_written_in_checkpoints"]),
+                headers=share(wal["frames_raw"], wal["frames_stamped"]),
+            )
+        journal = statistics["journal"]
+        images = share(journal["images_copied"], journal["images_not_equal"], journal["images_not_shareable"])
+        return cls(images=images, metadata=journal["metadata_pages"] / row.transactions)
+
+    def missed(self, row):
+        """Sentences: which goals these figures do not reach."""
+        sentences = []
+        if row.journal == "wal":
+            if (self.remapped or 0) < LEAST_SHARED:
+                sentences.append(f"{per_cent(self.remapped)} of the checkpointed pages were remapped")
+            # A page that is spilled gets its final checksum later, by a header alone.
+            if not row.spills and (self.headers is None or self.headers > MOST_HEADERS):
+                sentences.append(f"{per_cent(self.headers)} of the frames need a header page")
+        else:
+            if (self.images or 0) < LEAST_SHARED:
+                sentences.append(f"{per_cent(self.images)} of the old images were copied")
+            # A journal that is synced before the transaction ends begins another segment.
+            if not row.spills and self.metadata > MOST_METADATA:
+                sentences.append(f"{self.metadata:.2f} metadata pages a transaction")
+        return sentences
+
+
+def per_cent(part):
+    return "none" if part is None else f"{part * 100:.1f} %"
