@@ -31,5 +31,6 @@ mod twins;
 mod vfs;
 pub mod wal;
 
+pub use place::{Mounted, PlaceError, mount};
 pub use stock::StockFile;
 pub use vfs::{NAME, register};

@@ -3,7 +3,8 @@
 //! ```text
 //! device=HOST:PORT   a volume on a served device; nqn=, nsid= and hostnqn= say which namespace, if there are several
 //! image=FOLDER       a volume on a device in a folder, for this process alone; nsid= as above
-//! neither            files: in the folder where they are, of the operating system
+//! store=NAME         a store that this process has given that name (`mount`)
+//! none of them       files: in the folder where they are, of the operating system
 //! ```
 //!
 //! What a URI does not say the environment may: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or `REMAP_SSD_FOLDER=1` for files.
@@ -19,6 +20,7 @@
 use crate::twins::Twins;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -46,6 +48,8 @@ pub enum Spec {
         /// Namespace.
         nsid: u32,
     },
+    /// A store that the program has given a name.
+    Mounted(String),
     /// Files of the operating system.
     Files,
 }
@@ -112,8 +116,29 @@ struct Places {
     by_spec: HashMap<Spec, Weak<Place>>,
     /// The volume that was opened last.
     last: Option<Weak<Place>>,
-    /// Keeps a place between the call that asks for a file's full name and the one that opens it.
-    held: Option<Arc<Place>>,
+}
+
+thread_local! {
+    /// Keeps a place between the call that asks for a file's full name and the one that opens it, which come from one thread.
+    static HELD: RefCell<Option<Arc<Place>>> = const { RefCell::new(None) };
+}
+
+fn keep(place: Option<Arc<Place>>) {
+    // Closing an image takes its time: nothing is borrowed meanwhile.
+    let before = HELD.with_borrow_mut(|held| std::mem::replace(held, place));
+    drop(before);
+}
+
+impl Places {
+    fn forget_closed(&mut self) {
+        self.by_spec.retain(|_, place| place.strong_count() > 0);
+        self.by_prefix.retain(|_, place| place.strong_count() > 0);
+    }
+
+    fn add(&mut self, spec: Spec, place: &Arc<Place>) {
+        self.by_spec.insert(spec, Arc::downgrade(place));
+        self.by_prefix.insert(place.prefix.clone(), Arc::downgrade(place));
+    }
 }
 
 fn places() -> MutexGuard<'static, Places> {
@@ -132,36 +157,66 @@ pub fn hold(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
         Some(place) => place,
         None => {
             // Whoever held another one opens nothing any more; an image may have to be free first.
-            places.held = None;
+            keep(None);
             let place = open(spec)?;
-            places.by_spec.retain(|_, place| place.strong_count() > 0);
-            places.by_prefix.retain(|_, place| place.strong_count() > 0);
+            places.forget_closed();
 
             // Two ways to one volume are one place: two would not know of each other's locks.
             let place = places.by_prefix.get(&place.prefix).and_then(Weak::upgrade).unwrap_or(place);
-            places.by_spec.insert(spec.clone(), Arc::downgrade(&place));
-            places.by_prefix.insert(place.prefix.clone(), Arc::downgrade(&place));
+            places.add(spec.clone(), &place);
             place
         }
     };
     places.last = Some(Arc::downgrade(&place));
-    places.held = Some(Arc::clone(&place));
+    keep(Some(Arc::clone(&place)));
     Ok(place)
 }
 
 /// The volume that was opened last, if it still is.
 pub fn last() -> Option<Arc<Place>> {
-    let mut places = places();
-    let place = places.last.as_ref().and_then(Weak::upgrade)?;
-    places.held = Some(Arc::clone(&place));
+    let place = places().last.as_ref().and_then(Weak::upgrade)?;
+    keep(Some(Arc::clone(&place)));
     Some(place)
 }
 
-/// The file has been opened, and keeps its place itself.
+/// The file has been opened and keeps its place itself, or could not be opened.
 pub fn release() {
-    // Dropped after the lock: closing an image takes its time.
-    let held = places().held.take();
-    drop(held);
+    keep(None);
+}
+
+/// Keeps a store known to the VFS. After it is dropped, databases that are open stay usable until they are closed.
+pub struct Mounted(Arc<Place>);
+
+impl Mounted {
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+}
+
+/// Gives a store of the program's own a name: `file:app.db?vfs=remap&store=NAME` is then a database in it. So a program can
+/// have databases on a volume on any `Disk`.
+///
+/// # Errors
+/// The name is taken, the volume is open in another way, or the store is one of the system's files, which need no name.
+pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
+    let spec = Spec::Mounted(name.into());
+    let refused = |why: &str| PlaceError::Parameter(format!("store={name}: {why}"));
+    let identity =
+        store.identity().ok_or_else(|| refused("files of the operating system are opened by their paths"))?;
+    let place = place_of(store, &uuid_text(&identity), None)?;
+
+    let mut places = places();
+    places.forget_closed();
+    if places.by_spec.contains_key(&spec) {
+        return Err(refused("this process has a store of that name already"));
+    }
+    // Two places of one volume would not know of each other's changes.
+    if places.by_prefix.contains_key(&place.prefix) {
+        return Err(refused("this process has the volume open already"));
+    }
+    places.add(spec, &place);
+    Ok(Mounted(place))
 }
 
 /// The place of a full name, and the name there.
@@ -236,6 +291,9 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
             let metadata = fs::metadata(folder).map_err(|error| PlaceError::System { place: place.clone(), error })?;
             volume_place(volume, Some(format!("{}-{}", metadata.dev(), metadata.ino())), &place)
         }
+        Spec::Mounted(name) => {
+            Err(PlaceError::Parameter(format!("store={name}: this process has no store of that name")))
+        }
         Spec::Files => Err(PlaceError::Parameter("files of the operating system have no volume".into())),
     }
 }
@@ -246,15 +304,20 @@ fn volume_place<D: remap_ssd_device::Disk + Send + 'static>(
     place: &str,
 ) -> Result<Arc<Place>, PlaceError> {
     let info = volume.info().map_err(|error| PlaceError::Store { place: place.into(), error })?;
+    place_of(Arc::new(volume), &info.uuid, copy)
+}
+
+fn place_of(store: Arc<dyn Store>, uuid: &str, copy: Option<String>) -> Result<Arc<Place>, PlaceError> {
     let Processes::Several(folder) = Processes::local() else { unreachable!("processes of this user are several") };
-    let name = copy.map_or_else(|| format!("{}.locks", info.uuid), |copy| format!("{}.{copy}.locks", info.uuid));
+    let name = copy.map_or_else(|| format!("{uuid}.locks"), |copy| format!("{uuid}.{copy}.locks"));
     let locks = folder.join(name);
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&locks);
     made.map_err(|error| PlaceError::System { place: locks.display().to_string(), error })?;
-    Ok(Arc::new(Place {
-        store: Arc::new(volume),
-        twins: Arc::default(),
-        prefix: format!("/{}/", info.uuid),
-        locks: Some(locks),
-    }))
+    Ok(Arc::new(Place { store, twins: Arc::default(), prefix: format!("/{uuid}/"), locks: Some(locks) }))
+}
+
+/// A UUID as `Volume::info` has it.
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

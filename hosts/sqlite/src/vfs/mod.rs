@@ -180,11 +180,12 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
     };
     let environment = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
 
-    let (device, image) = (parameter(c"device"), parameter(c"image"));
-    if device.is_some() && image.is_some() {
-        return Err(PlaceError::Parameter(
-            "a database is on a device or on an image: name one of device= and image=".into(),
-        ));
+    let (device, image, store) = (parameter(c"device"), parameter(c"image"), parameter(c"store"));
+    if [&device, &image, &store].into_iter().flatten().count() > 1 {
+        return Err(PlaceError::Parameter("a database is in one place: name one of device=, image= and store=".into()));
+    }
+    if let Some(name) = store {
+        return Ok(Some(Spec::Mounted(name)));
     }
     // A name that says where it is needs nothing from the environment.
     // SAFETY: as above.

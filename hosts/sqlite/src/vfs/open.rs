@@ -70,7 +70,11 @@ pub(super) unsafe extern "C" fn x_open(
         let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
         // SAFETY: `name` is SQLite's own, of a database's log or journal.
         let owner = if has_owner { unsafe { owner(name) } } else { None };
-        let handle = match open(full, kind, flags, owner) {
+        let opened = open(full, kind, flags, owner);
+        if kind == Kind::Database {
+            place::release();
+        }
+        let handle = match opened {
             Ok(handle) => handle,
             Err(code) => return code,
         };
@@ -113,9 +117,6 @@ fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection
     };
     let opened = attach(&place, &name, kind, create, owner);
     let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
-    if kind == Kind::Database {
-        place::release();
-    }
     Ok(Box::new(Handle { connection, role, lock, _place: place }))
 }
 

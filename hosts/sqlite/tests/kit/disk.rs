@@ -3,6 +3,7 @@
 use super::PAGE;
 use remap_ssd_device::{Disk, DiskRemap};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The content of a page; `None` is zeroes.
@@ -26,6 +27,8 @@ pub struct Medium {
 pub struct MemDisk {
     pages: u64,
     pub medium: Arc<Mutex<Medium>>,
+    /// How many changes of pages are done before all commands fail.
+    changes_left: Option<Arc<AtomicI64>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,11 @@ impl Medium {
         self.log.push(Op::Set(page, content));
     }
 
+    /// All pages.
+    pub fn contents(&self) -> HashMap<u64, Content> {
+        self.now.clone()
+    }
+
     pub fn content(&self, page: u64) -> Content {
         self.now.get(&page).cloned().flatten()
     }
@@ -45,13 +53,28 @@ impl Medium {
 
 impl MemDisk {
     pub fn new(pages: u64) -> Self {
-        Self { pages, medium: Arc::default() }
+        Self { pages, medium: Arc::default(), changes_left: None }
     }
 
     /// A disk that holds this.
     pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
         let medium = Medium { now, log: Vec::new() };
-        Self { pages, medium: Arc::new(Mutex::new(medium)) }
+        Self { pages, medium: Arc::new(Mutex::new(medium)), changes_left: None }
+    }
+
+    /// A connection to the same disk that is cut after so many changes of pages: what its process does later has no effect.
+    pub fn dying_after(&self, changes: i64) -> Self {
+        Self { changes_left: Some(Arc::new(AtomicI64::new(changes))), ..self.clone() }
+    }
+
+    fn set(&self, medium: &mut Medium, page: u64, content: Content) -> Result<(), MemError> {
+        if let Some(left) = &self.changes_left
+            && left.fetch_sub(1, Ordering::Relaxed) <= 0
+        {
+            return Err(MemError("the connection is cut"));
+        }
+        medium.set(page, content);
+        Ok(())
     }
 
     pub fn medium(&self) -> MutexGuard<'_, Medium> {
@@ -59,6 +82,9 @@ impl MemDisk {
     }
 
     fn check(&self, page: u64, pages: u64) -> Result<(), MemError> {
+        if self.changes_left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) < 0) {
+            return Err(MemError("the connection is cut"));
+        }
         match page.checked_add(pages) {
             Some(end) if end <= self.pages => Ok(()),
             _ => Err(MemError("beyond the end")),
@@ -88,7 +114,7 @@ impl Disk for MemDisk {
         self.check(page, pieces.len() as u64)?;
         let mut medium = self.medium();
         for (page, piece) in (page..).zip(pieces) {
-            medium.set(page, Some(Arc::new(*piece)));
+            self.set(&mut medium, page, Some(Arc::new(*piece)))?;
         }
         Ok(())
     }
@@ -96,11 +122,11 @@ impl Disk for MemDisk {
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), MemError> {
         self.check(page, pages)?;
         let mut medium = self.medium();
-        (page..page + pages).for_each(|page| medium.set(page, None));
-        Ok(())
+        (page..page + pages).try_for_each(|page| self.set(&mut medium, page, None))
     }
 
     fn flush(&mut self) -> Result<(), MemError> {
+        self.check(0, 0)?;
         self.medium().log.push(Op::Flush);
         Ok(())
     }
@@ -112,16 +138,28 @@ impl Disk for MemDisk {
         let sources: Vec<Content> =
             (0..u64::from(remap.pages)).map(|page| medium.content(remap.source + page)).collect();
         for (page, content) in (remap.target..).zip(sources) {
-            medium.set(page, content);
+            self.set(&mut medium, page, content)?;
+        }
+        if remap.relocate {
+            let sources = remap.source..remap.source + u64::from(remap.pages);
+            sources.into_iter().try_for_each(|page| self.set(&mut medium, page, None))?;
         }
         Ok(())
     }
 }
 
 /// What is on a disk after these operations if, of those that were not flushed, `keep` says which are kept.
-pub fn kept(log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
+pub fn kept(log: &[Op], keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
+    kept_on(HashMap::new(), log, keep)
+}
+
+/// The same on a disk that had something.
+pub fn kept_on(
+    mut pages: HashMap<u64, Content>,
+    log: &[Op],
+    mut keep: impl FnMut(usize) -> bool,
+) -> HashMap<u64, Content> {
     let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
-    let mut pages = HashMap::new();
     for (index, op) in log.iter().enumerate() {
         if let Op::Set(page, content) = op
             && (index < flushed || keep(index - flushed))

@@ -1,9 +1,10 @@
-//! A disk that loses any subset of what was not flushed, a store that notes what is written, and SQLite's side of a
+//! A disk that loses any subset of what was not flushed, a store that notes what is written, real SQLite, and SQLite's side of a
 //! write-ahead log.
 
 #![allow(dead_code)]
 
 pub mod disk;
+pub mod engine;
 pub mod noting;
 pub mod sqlite;
 

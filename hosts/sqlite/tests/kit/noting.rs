@@ -103,6 +103,10 @@ impl<S: Store> Store for Noting<S> {
         self.store.sync_all()
     }
 
+    fn sync_names(&self) -> Result<(), StoreError> {
+        self.store.sync_names()
+    }
+
     fn statistics(&self) -> Statistics {
         self.store.statistics()
     }
