@@ -7,6 +7,7 @@
 //! Absent: opening.
 
 use super::lock::LockFile;
+use super::owners::Known;
 use super::{guarded, text};
 use crate::connection::{Connection, Role};
 use crate::log;
@@ -29,6 +30,8 @@ pub(super) struct Handle {
     pub role: Role,
     /// A database has one.
     pub lock: Option<LockFile>,
+    /// A database is known, so that its log and journal find it.
+    pub known: Option<Known>,
     /// Open for as long as the file is.
     pub _place: Arc<Place>,
 }
@@ -51,7 +54,7 @@ pub(super) fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connectio
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 3,
     xClose: Some(x_close),
     xRead: Some(x_read),

@@ -3,8 +3,9 @@
 //! Invariants: what is opened is closed by `file::x_close`, or was never open. A database is locked by its lock file before
 //! anything of it is read.
 
-use super::file::{File, Handle, METHODS};
+use super::file::{File, Handle};
 use super::lock::LockFile;
+use super::owners::{self, Known};
 use super::{JOURNAL, guarded, refused, system, system_pointer, text};
 use crate::connection::{Connection, Role};
 use crate::log;
@@ -68,16 +69,19 @@ pub(super) unsafe extern "C" fn x_open(
         // SAFETY: SQLite gives memory for a file of ours.
         unsafe { (*file).pMethods = std::ptr::null() };
         let has_owner = flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0;
-        // SAFETY: `name` is SQLite's own, of a database's log or journal.
-        let owner = if has_owner { unsafe { owner(name) } } else { None };
+        let owner = if has_owner { owners::owner(name) } else { None };
         let opened = open(full, kind, flags, owner);
         if kind == Kind::Database {
             place::release();
         }
-        let handle = match opened {
+        let mut handle = match opened {
             Ok(handle) => handle,
             Err(code) => return code,
         };
+        if kind == Kind::Database {
+            // SAFETY: SQLite keeps the name until the file is closed.
+            handle.known = Some(unsafe { Known::new(name, &handle.connection) });
+        }
 
         // SAFETY: the memory is as large as `szOsFile` says; the handle is given back in `x_close`.
         unsafe {
@@ -88,20 +92,6 @@ pub(super) unsafe extern "C" fn x_open(
         }
         ffi::SQLITE_OK
     })
-}
-
-/// The connection of the database that a log or journal belongs to. Another VFS may be stacked above ours: then nobody
-/// knows.
-///
-/// # Safety
-/// `name` is what SQLite gave for a log or a main journal.
-unsafe fn owner(name: *const c_char) -> Option<Arc<Mutex<Connection>>> {
-    // SAFETY: as promised by the caller; the object is valid while the database is open, which it is.
-    unsafe {
-        let database = ffi::sqlite3_database_file_object(name);
-        let ours = !database.is_null() && std::ptr::eq((*database).pMethods, &METHODS);
-        ours.then(|| Arc::clone(&File::handle(database).connection))
-    }
 }
 
 fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection>>>) -> Result<Box<Handle>, c_int> {
@@ -117,7 +107,7 @@ fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection
     };
     let opened = attach(&place, &name, kind, create, owner);
     let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
-    Ok(Box::new(Handle { connection, role, lock, _place: place }))
+    Ok(Box::new(Handle { connection, role, lock, known: None, _place: place }))
 }
 
 /// Opens the file in its store, and gives it to its connection, or to one of its own.
