@@ -147,6 +147,11 @@ impl Connection {
                 return Ok(read);
             }
             Role::Wal => {
+                if offset == 0 {
+                    // A recovery begins, perhaps of a log whose database got its reserved bytes from somebody else since.
+                    self.learn_stamps()?;
+                    self.tell_stamps();
+                }
                 let (file, wal) = opened(self.wal.as_mut())?;
                 let read = wal.read(offset, into)?;
                 (*file, read, wal.origin())
