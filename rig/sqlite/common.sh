@@ -23,3 +23,22 @@ as() {
         ours) env REMAP_SSD_SQLITE_SO="$extension" REMAP_SSD_SQLITE_DEFAULT=1 REMAP_SSD_FOLDER=1 REMAP_SSD_RESERVE="$reserve" "$@" ;;
     esac
 }
+
+# unexpected FILE DIFFERENCE...: prints those that expected.txt does not have.
+unexpected() {
+    local file=$1 patterns difference pattern
+    shift
+    read -ra patterns <<< "$(expected "$file")"
+    for difference in "$@"; do
+        for pattern in "${patterns[@]}" ''; do
+            # shellcheck disable=SC2053
+            [[ $difference != $pattern ]] || break
+        done
+        [ -n "$pattern" ] || echo "$difference"
+    done
+}
+
+# expected FILE: the patterns of what may differ there.
+expected() {
+    awk -F '|' -v file="$1" '!/^#/ && NF >= 3 { name = $1; gsub(/ /, "", name); if (name == file) printf "%s ", $2 }' "$here/expected.txt"
+}

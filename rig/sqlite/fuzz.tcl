@@ -34,6 +34,7 @@ foreach collection [lrange $argv 1 end] {
         set ::steps 0
         db progress 100000 {expr {[incr ::steps] > 50}}
         foreach sql {
+            {PRAGMA writable_schema = ON}
             {PRAGMA integrity_check(20)}
             {SELECT count(*), sum(length(sql)) FROM sqlite_schema}
             {CREATE TABLE remap_ssd(a INTEGER PRIMARY KEY, b)}
@@ -49,6 +50,7 @@ foreach collection [lrange $argv 1 end] {
         } {
             set ::steps 0
             try $sql
+            catch {db eval ROLLBACK}
         }
         catch {db close}
         puts "  [md5 [content test.db]]"
