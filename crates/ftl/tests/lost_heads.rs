@@ -2,9 +2,10 @@
 
 mod kit;
 
-use kit::{device, put, recovered, small_config, small_geometry};
-use remap_ssd_ftl::{Config, Ftl, SchemeKind, State, Stream};
-use remap_ssd_media::{Media, OpKind, Outcome, Page, Ppn, SbId};
+use kit::{Random, device, put, recovered, small_config, small_geometry};
+use remap_ssd_ftl::{Config, Ftl, SchemeKind, State, Stream, Superblock};
+use remap_ssd_media::geometry::Shape;
+use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn, SbId};
 
 /// Pages of the host's.
 const LPNS: u32 = 600;
@@ -97,4 +98,90 @@ fn a_torn_head_costs_a_page_of_each_block() {
     let reads = ftl.media().ops.iter().filter(|op| op.kind == OpKind::Read && pages.contains(&op.page));
     // The head and the page after it are read as heads first, and behind the head, in its block, there is one page more.
     assert_eq!(reads.count() as u32, 2 + small_geometry().dies() + 1);
+}
+
+/// Damages the word that says which heads count.
+fn without_its_life(media: &mut Media, sb: SbId) {
+    media.plant(|faults| {
+        faults.flips.insert(sb.0 as usize * 3, 0b11);
+    });
+}
+
+/// Cuts the power in the erase of every superblock that is collected: `outcome` says what becomes of its blocks, by die. Then
+/// the first word of its life decays. Whatever the two recoveries after that make of it, they read what was written.
+fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
+    let config = config(SchemeKind::None);
+    let mut ftl = device(small_geometry(), &config);
+    ftl.media_mut().attach_rail();
+    let (mut contents, mut random, mut tried) = (vec![0; LPNS as usize], Random(5), 0);
+    for step in 1..6000 {
+        let before: Vec<u32> = ftl.superblocks().map(|(_, sb)| sb.life.incarnation()).collect();
+        // Mostly the same few: superblocks are collected soon, and what is left of them goes to older ones.
+        let among = if random.below(16) == 0 { LPNS.into() } else { 30 };
+        let lpn = random.below(among) as u32;
+        put(&mut ftl, lpn, step);
+        let is_erased = |(id, sb): &(SbId, &Superblock)| sb.life.incarnation() != before[id.0 as usize];
+        let erased: Vec<SbId> = ftl.superblocks().filter(is_erased).map(|(id, _)| id).collect();
+        if let [sb] = erased[..] {
+            let mut die = 0;
+            let image = ftl.media().cut_by(|kind| {
+                let block = die;
+                die += u32::from(kind == OpKind::Erase);
+                if kind == OpKind::Erase { outcome(sb, block) } else { Outcome::Whole }
+            });
+            assert_eq!(die, small_geometry().dies());
+            let mut media = Media::from_image(&image);
+            without_its_life(&mut media, sb);
+            let (mut fork, _) = Ftl::recover(media, config.clone()).expect("recovers");
+            for _ in 0..2 {
+                fork.check().unwrap();
+                for (lpn, content) in (0..).zip(&contents).filter(|(other, _)| *other != lpn) {
+                    let expected = if *content == 0 { Page::Zeroes } else { Page::Identity(*content) };
+                    assert_eq!(fork.read(lpn), Ok(expected), "step {step}");
+                }
+                fork = recovered(fork).0;
+            }
+            tried += 1;
+        }
+        ftl.media_mut().settle_all();
+        contents[lpn as usize] = step;
+    }
+    assert!(tried > 40, "{tried} cuts");
+}
+
+/// It is free, and its next incarnation is not the one that the erase left behind.
+#[test]
+fn half_an_erase_without_head_and_life_brings_nothing_back() {
+    erases_cut(|sb, die| if die == sb.0 % small_geometry().dies() { Outcome::Torn(0) } else { Outcome::Absent });
+}
+
+/// A tail that is there vouches for pages that are not.
+#[test]
+fn half_an_erase_without_life_brings_nothing_back() {
+    let is_kept = |sb: SbId, die: u32| die == sb.0 % small_geometry().dies() || die + 1 == small_geometry().dies();
+    erases_cut(|sb, die| if is_kept(sb, die) { Outcome::Absent } else { Outcome::Whole });
+}
+
+/// Of two pages of a tail only the first one came to be: nothing has been erased.
+#[test]
+fn half_a_tail_is_no_half_an_erase() {
+    let geometry = Geometry::new(Shape { channels: 1, dies: 4, superblocks: 24, pages_per_block: 104 }).expect("valid");
+    let config = Config { lpns: 1200, ..config(SchemeKind::None) };
+    assert_eq!(config.tail_pages(&geometry), 2);
+    let mut ftl = device(geometry, &config);
+    ftl.media_mut().attach_rail();
+    let sb = filled(&ftl).unwrap_or(SbId(0));
+    let mut lpn = 0;
+    loop {
+        ftl.media_mut().settle_all();
+        put(&mut ftl, lpn, u64::from(lpn) + 1);
+        if filled(&ftl).is_some_and(|other| other != sb) {
+            break;
+        }
+        lpn += 1;
+    }
+    let mut media = cut_after(&ftl, 1);
+    without_its_life(&mut media, sb);
+    let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
+    assert!((0..lpn).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))));
 }

@@ -5,6 +5,7 @@
 use super::RecoveryError;
 use super::witnesses::{Witnesses, holds_data};
 use crate::command::Refusal;
+use crate::core::Core;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
@@ -21,6 +22,39 @@ const INCARNATION_MAX: u32 = (1 << 21) - 2;
 /// Does a head count?
 fn is_alive(head: &Head, life: Life) -> bool {
     head.magic == Head::MAGIC && head.wsn > life.dead_before() && head.incarnation < 1 << 21
+}
+
+/// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut may have torn them before
+/// the superblock was filled further.
+fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Option<Oob> {
+    let geometry = core.geometry;
+    let mut passed = core.blocks.get(sb).bad;
+    for offset in 0..geometry.pages_per_superblock() {
+        let die = geometry.die_of_offset(offset);
+        if passed >> die & 1 == 1 {
+            continue;
+        }
+        match core.media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
+            Ok(Some(oob)) if is_wanted(&oob) => return Some(oob),
+            Ok(None) => passed |= 1 << die, // Erased: so is the rest of the block.
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+    None
+}
+
+/// Has an erase taken away blocks of a superblock that had a tail? Before a tail, all pages in good blocks are programmed.
+fn is_half_erased(core: &mut Core, sb: SbId, skipped: u64, incarnation: u32) -> bool {
+    let geometry = core.geometry;
+    let tail = core.blocks.tail_offsets(skipped);
+    let is_good = |offset: &u32| skipped >> geometry.die_of_offset(*offset) & 1 == 0;
+    let mut filled = (0..tail.first().copied().unwrap_or(0)).filter(is_good);
+    let is_tail = |oob: Oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation & 63;
+    filled.any(|offset| !core.media.is_programmed(geometry.page(sb, offset)))
+        && tail.into_iter().any(|offset| {
+            let found = core.media.read_oob(geometry.page(sb, offset), Purpose::Meta);
+            found.ok().flatten().is_some_and(is_tail)
+        })
 }
 
 impl Ftl {
@@ -72,13 +106,21 @@ impl Ftl {
             let sb = SbId(index);
             let mut found = *self.core.blocks.get(sb);
             let (mut head, unreadable) = self.find_head(witnesses, sb, &mut found);
+            let damaged = witnesses.damaged_lives.get(&sb);
+            let is_known = damaged.is_none_or(|damaged| damaged.life.is_ok());
             if head.is_none() {
                 let Some(die) = unreadable else { continue };
                 found.head = die;
-                head = self.head_from_pages(sb);
+                // Which incarnation is the present one only the life tells.
+                head = if is_known { self.head_from_pages(sb) } else { None };
             }
             // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
             found.life.set_clean(false);
+            if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
+                // The head cannot say that the superblock was dead; what is missing can.
+                let skipped = found.bad | found.failing;
+                head = head.filter(|head| !is_half_erased(&mut self.core, sb, skipped, head.incarnation));
+            }
             if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
                 if head.superblock != index {
                     return Err(RecoveryError::Foreign(format!(
@@ -92,7 +134,7 @@ impl Ftl {
                 found.opened = head.wsn;
                 found.stream = Stream::from_u8(head.stream).unwrap_or(Stream::Host);
                 found.life.set_incarnation(head.incarnation);
-                if witnesses.damaged_lives.get(&sb).is_some_and(|life| life.life.is_err()) {
+                if !is_known {
                     found.life.set_dead_before(head.wsn - 1);
                 }
                 found.state = State::Closed;
@@ -149,7 +191,7 @@ impl Ftl {
     fn head_from_pages(&mut self, sb: SbId) -> Option<Head> {
         let life = self.core.blocks.get(sb).life;
         let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
-        let proof = self.find_oob(sb, is_present)?;
+        let proof = find_oob(&mut self.core, sb, is_present)?;
         let is_of_log = matches!(proof.lpn(), Oob::LOG | Oob::PARITY);
         Some(Head {
             magic: Head::MAGIC,
@@ -160,26 +202,6 @@ impl Ftl {
             stream: if is_of_log { Stream::Log } else { Stream::Host } as u8,
             padding: [0; 7],
         })
-    }
-
-    /// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut may have torn them before
-    /// the superblock was filled further.
-    fn find_oob(&mut self, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Option<Oob> {
-        let core = &mut self.core;
-        let geometry = core.geometry;
-        let mut passed = core.blocks.get(sb).bad;
-        for offset in 0..geometry.pages_per_superblock() {
-            let die = geometry.die_of_offset(offset);
-            if passed >> die & 1 == 1 {
-                continue;
-            }
-            match core.media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
-                Ok(Some(oob)) if is_wanted(&oob) => return Some(oob),
-                Ok(None) => passed |= 1 << die, // Erased: so is the rest of the block.
-                Ok(Some(_)) | Err(_) => {}
-            }
-        }
-        None
     }
 
     /// Step 2: mappings made by writes. The superblocks without a complete tail, oldest first.
@@ -258,9 +280,8 @@ impl Ftl {
             if loaded.life.is_err() && !holds_data(found.state) {
                 // Nothing in it counts. Its next incarnation must be told from what an erase that was cut has left there,
                 // and from those that logs may still name.
-                let in_use = (0..core.geometry.dies()).map(|die| core.geometry.page(sb, die));
-                let left = in_use.filter_map(|page| core.media.read_oob(page, Purpose::Meta).ok().flatten()).next();
-                let next = (most + INCARNATIONS_AHEAD) & !63 | left.map_or(0, |oob| oob.incarnation());
+                let left = find_oob(core, sb, |_| true).map_or(0, |oob| oob.incarnation());
+                let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
                 let limit = core.config.pe_limit.checked_sub(2).unwrap_or(u32::MAX).min(INCARNATION_MAX);
                 found.life = Life::new().with_dead_before(core.wsn).with_incarnation(next.min(limit));
             }
@@ -336,7 +357,7 @@ impl Ftl {
     /// Can a page be programmed, and collection begin after it?
     pub(super) fn has_room_uncollected(&self) -> bool {
         let kept_free = 1 + self.core.config.gc_policy.zones() as u32;
-        self.core.blocks.room(Stream::Host) > 1 || self.core.blocks.free() > kept_free
+        self.core.blocks.left(Stream::Host) > 0 || self.core.blocks.free() >= kept_free
     }
 
     /// A page that reads as a media error, for an LPN whose data is lost.
