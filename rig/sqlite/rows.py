@@ -12,6 +12,9 @@ LEAST_SHARED = 0.99
 MOST_METADATA = 1.01
 # Of the frames, those whose headers have a page of their own.
 MOST_HEADERS = 0.01
+# Above what SQLite itself writes once: the volume's metadata, the device's own (one page in 290), and what is paid once.
+MOST_ABOVE_FLOOR = 0.01
+PAID_ONCE_PAGES = 30
 # What is paid once weighs more with fewer transactions: so many per cent less will do there.
 SHORT_ALLOWANCE = 3
 
@@ -98,23 +101,37 @@ class Figures:
     images: float | None = None
     metadata: float | None = None
     headers: float | None = None
+    # Pages that must be programmed if nothing is written twice: each frame, or each page of the database and one of metadata
+    # for each transaction. Pages that the extension found elsewhere count where the device had to copy them: a flash page has 15
+    # owners at most.
+    floor: int = 0
 
     @classmethod
-    def of(cls, row, statistics):
+    def of(cls, row, statistics, demotions):
         database = statistics["database"]
         if row.journal == "wal":
             wal = statistics["wal"]
+            directly = database["pages_written"] - database["pages_written_in_checkpoints"]
             return cls(
                 remapped=share(database["pages_shared"], database["pages_written_in_checkpoints"]),
                 headers=share(wal["frames_raw"], wal["frames_stamped"]),
+                floor=wal["frames_raw"] + wal["frames_stamped"] + directly,
             )
         journal = statistics["journal"]
         images = share(journal["images_copied"], journal["images_not_equal"], journal["images_not_shareable"])
-        return cls(images=images, metadata=journal["metadata_pages"] / row.transactions)
+        found_in_vain = min(demotions, database["pages_shared_with_others"])
+        return cls(
+            images=images,
+            metadata=journal["metadata_pages"] / row.transactions,
+            floor=database["pages_written"] + found_in_vain + row.transactions,
+        )
 
-    def missed(self, row):
+    def missed(self, row, flash_pages):
         """Sentences: which goals these figures do not reach."""
         sentences = []
+        most = self.floor * (1 + MOST_ABOVE_FLOOR) + PAID_ONCE_PAGES
+        if not row.spills and flash_pages > most:
+            sentences.append(f"{flash_pages:,} flash pages, where SQLite writes {self.floor:,}")
         if row.journal == "wal":
             if (self.remapped or 0) < LEAST_SHARED:
                 sentences.append(f"{per_cent(self.remapped)} of the checkpointed pages were remapped")
