@@ -99,6 +99,11 @@ impl Place {
         format!("{}{name}", self.prefix)
     }
 
+    /// Where a file is, if it is an ordinary one.
+    pub fn ordinary(&self, name: &str) -> Option<PathBuf> {
+        self.locks.is_none().then(|| PathBuf::from(self.full_name(name)))
+    }
+
     /// The file that carries the locks of a database.
     pub fn lock_path(&self, name: &str) -> PathBuf {
         match &self.locks {

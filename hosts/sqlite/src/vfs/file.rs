@@ -7,6 +7,7 @@
 //! Absent: opening.
 
 use super::lock::LockFile;
+use super::ordinary::Opened;
 use super::owners::Known;
 use super::{guarded, text};
 use crate::connection::{Connection, Role};
@@ -32,6 +33,8 @@ pub(super) struct Handle {
     pub lock: Option<LockFile>,
     /// A database is known, so that its log and journal find it.
     pub known: Option<Known>,
+    /// A database in an ordinary file has a name that may lead elsewhere one day.
+    pub ordinary: Option<Opened>,
     /// Open for as long as the file is.
     pub _place: Arc<Place>,
 }
@@ -204,6 +207,11 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_i
             ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
             ffi::SQLITE_FCNTL_MMAP_SIZE => {
                 argument.cast::<i64>().write(0);
+                ffi::SQLITE_OK
+            }
+            ffi::SQLITE_FCNTL_HAS_MOVED if File::handle(file).ordinary.is_some() => {
+                let moved = File::handle(file).ordinary.as_ref().is_some_and(Opened::has_moved);
+                argument.cast::<c_int>().write(moved.into());
                 ffi::SQLITE_OK
             }
             ffi::SQLITE_FCNTL_VFSNAME => answer(argument.cast(), "remap"),

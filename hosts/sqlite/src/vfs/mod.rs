@@ -15,6 +15,7 @@
 mod file;
 mod lock;
 mod open;
+mod ordinary;
 mod owners;
 
 #[cfg(feature = "loadable_extension")]

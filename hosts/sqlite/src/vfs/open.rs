@@ -1,10 +1,10 @@
 //! Opening a file: whose connection it belongs to, and which of its three files it is.
 //!
-//! Invariants: what is opened is closed by `file::x_close`, or was never open. A database is locked by its lock file before
-//! anything of it is read.
+//! Invariants: what is opened is closed by `file::x_close`, or was never open. A database that is open has its lock file.
 
 use super::file::{File, Handle};
 use super::lock::LockFile;
+use super::ordinary::{Opened, make_like};
 use super::owners::{self, Known};
 use super::{JOURNAL, guarded, refused, system, system_pointer, text};
 use crate::connection::{Connection, Role};
@@ -101,13 +101,22 @@ fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection
         (true, false) => Create::IfAbsent,
         (false, _) => Create::Never,
     };
-    let lock = match kind {
-        Kind::Database => Some(LockFile::open(&place.lock_path(&name))?),
-        _ => None,
-    };
     let opened = attach(&place, &name, kind, create, owner);
     let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
-    Ok(Box::new(Handle { connection, role, lock, known: None, _place: place }))
+    let mut handle = Handle { connection, role, lock: None, known: None, ordinary: None, _place: Arc::clone(&place) };
+
+    if kind == Kind::Database {
+        // A database that is not there leaves no lock behind.
+        match LockFile::open(&place.lock_path(&name)) {
+            Ok(lock) => handle.lock = Some(lock),
+            Err(code) => {
+                let _ = super::file::locked(&handle.connection).close(role);
+                return Err(code);
+            }
+        }
+        handle.ordinary = place.ordinary(&name).map(Opened::at);
+    }
+    Ok(Box::new(handle))
 }
 
 /// Opens the file in its store, and gives it to its connection, or to one of its own.
@@ -120,6 +129,12 @@ fn attach(
 ) -> Result<(Arc<Mutex<Connection>>, Role), StoreError> {
     // Readers find the end of these by themselves: appending costs no metadata.
     let open_end = kind != Kind::SuperJournal;
+    if create != Create::Never
+        && let (Some(path), Some(database)) = (place.ordinary(name), database_of(name))
+        && let Some(database) = place.ordinary(database)
+    {
+        make_like(&database, &path).map_err(|error| StoreError::System { what: path.display().to_string(), error })?;
+    }
     let file = place.store.open(name, OpenOptions { create, open_end })?;
 
     let alone = owner.is_none();

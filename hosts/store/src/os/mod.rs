@@ -143,7 +143,8 @@ impl Store for OsStore {
         let path = self.path(name)?;
         let mut how = File::options();
         how.read(true).write(true);
-        let existed = path.exists();
+        // An empty file may have been made a moment ago, and its name may not be durable.
+        let existed = std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
         let opened = match options.create {
             Create::Never => how.open(&path),
             Create::IfAbsent => how.create(true).truncate(false).open(&path),
