@@ -91,6 +91,34 @@ fn a_damaged_record_is_named_and_the_other_files_can_be_read() {
 }
 
 #[test]
+fn a_file_is_not_missing_because_the_disk_cannot_be_reached() {
+    let (disk, dir) = (made(), tempfile::tempdir().expect("a folder"));
+    let processes = Processes::Several(dir.path().into());
+    let [volume, other] = [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("the volume is there"));
+    let open = |name: &str| volume.open(name, OpenOptions::default());
+
+    // Another process changes the layout, so that all must be read again.
+    other.open("c", NEW).expect("possible");
+    disk.medium().unreadable = 0..u64::MAX;
+    for name in ["b", "nothing"] {
+        let answer = open(name);
+        assert!(matches!(answer, Err(StoreError::Disk(_))), "{name}: {answer:?}");
+    }
+    assert!(matches!(volume.damage(), Err(StoreError::Disk(_))));
+
+    // One page that cannot be read is one file's.
+    disk.medium().unreadable = 3..4;
+    assert!(open("a").is_ok() && open("c").is_ok() && open("b").is_err());
+    let damage = volume.damage().expect("the disk can be reached");
+    assert!(damage.len() == 1 && damage[0].contains("page 3 "), "{damage:?}");
+
+    disk.medium().unreadable = 0..0;
+    let b = open("b").expect("it can be read again");
+    assert!(contents(&volume, b) == tagged(2, 30 * PAGE + 9));
+    assert!(volume.damage().expect("possible").is_empty());
+}
+
+#[test]
 fn a_record_that_got_to_another_place_is_not_believed() {
     let disk = made();
     let record = disk.medium().content(2);

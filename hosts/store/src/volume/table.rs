@@ -2,7 +2,8 @@
 //!
 //! Invariants: what is remembered counts while the generation is the one at which it was read. A slot whose page cannot be
 //! read or believed is damaged, and says why: the files in other slots can be used, but nothing can be allocated, since
-//! nobody knows which pages it claims. Absent: changing anything (`change.rs`).
+//! nobody knows which pages it claims. A disk that cannot be reached damages nothing: that is an error of the call, or a file
+//! would seem not to exist. Absent: changing anything (`change.rs`).
 
 use super::format::{Inode, Page, Superblock};
 use super::space::{self, Extent};
@@ -57,7 +58,7 @@ impl Table {
         let known = self.slots.get_mut(slot as usize).ok_or(StoreError::Gone)?;
         if known.seen != Some(generation) {
             let mut page = [0; PAGE_BYTES];
-            let read = disk.read(superblock.page_of(slot), &mut page);
+            let read = read_page(disk, superblock.page_of(slot), &mut page)?;
             // A page that could not be read is asked for again: it may have been the way to the disk.
             known.seen = read.is_ok().then_some(generation);
             known.content = content(superblock, slot, read.map(|()| &page));
@@ -145,6 +146,21 @@ impl Table {
         space::free_runs(claimed, superblock.first_data_page(), superblock.pages)
             .map_err(|page| StoreError::Damaged(format!("page {page} of the volume is claimed twice")))
     }
+}
+
+/// Reads the page of a record; the inner answer says whether it is this page that cannot be read.
+///
+/// # Errors
+/// The disk cannot be reached.
+fn read_page<D: Disk>(disk: &mut D, place: u64, page: &mut Page) -> Result<Result<(), D::Error>, StoreError> {
+    let Err(error) = disk.read(place, page) else { return Ok(Ok(())) };
+
+    // A disk that can be reached has a superblock. The way to it may have been down for a moment only: once more.
+    let reached = disk.read(0, page).is_ok() || disk.read(1, page).is_ok();
+    if !reached {
+        return Err(StoreError::disk(error));
+    }
+    Ok(disk.read(place, page))
 }
 
 fn content<E: std::error::Error>(superblock: &Superblock, slot: u32, page: Result<&Page, E>) -> Content {

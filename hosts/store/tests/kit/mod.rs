@@ -31,6 +31,8 @@ pub struct Medium {
     pub before_write: Option<(std::ops::Range<u64>, Interruption)>,
     /// Every remap is refused.
     pub no_remap: bool,
+    /// Pages that cannot be read.
+    pub unreadable: std::ops::Range<u64>,
 }
 
 /// A disk in memory; clones are connections to the same one.
@@ -100,8 +102,12 @@ impl Disk for MemDisk {
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), MemError> {
-        self.check(page, (into.len() / PAGE) as u64)?;
+        let pages = (into.len() / PAGE) as u64;
+        self.check(page, pages)?;
         let medium = self.medium();
+        if medium.unreadable.start < page + pages && page < medium.unreadable.end {
+            return Err(MemError("it cannot be read"));
+        }
         for (page, into) in (page..).zip(into.as_chunks_mut::<PAGE>().0) {
             *into = medium.content(page).map_or([0; PAGE], |content| *content);
         }
