@@ -60,6 +60,8 @@ pub struct Connection {
     seen: Option<Seen>,
     /// What went wrong where SQLite takes no answer.
     unsaid: Option<StoreError>,
+    /// Why the last checkpoint's shares were not done, which SQLite takes no answer for either.
+    undone: Option<StoreError>,
 }
 
 /// The mark of stores whose files others may read. It only counts in pages that SQLite has reserved for it.
@@ -83,6 +85,7 @@ impl Connection {
             journals_before,
             seen: None,
             unsaid: None,
+            undone: None,
         }
     }
 
@@ -236,6 +239,7 @@ impl Connection {
         self.flush_database()?;
         match role {
             Role::Database => {
+                self.undone.take().map_or(Ok(()), Err)?;
                 self.flush_journal()?;
                 opened(self.database.as_mut())?.truncate(size)
             }
@@ -251,7 +255,10 @@ impl Connection {
     /// The store.
     pub fn sync(&mut self, role: Role) -> Result<(), StoreError> {
         match role {
-            Role::Database => opened(self.database.as_mut())?.sync(),
+            Role::Database => {
+                self.undone.take().map_or(Ok(()), Err)?;
+                opened(self.database.as_mut())?.sync()
+            }
             Role::Wal => {
                 self.say()?;
                 opened(self.wal.as_mut())?.1.sync()
@@ -274,16 +281,28 @@ impl Connection {
         }
     }
 
-    /// SQLite says that a checkpoint begins, or that it is done.
+    /// SQLite says that a checkpoint begins, or that all of it is written. It takes no answer to the latter: an error is that of
+    /// the truncate or sync that follows, or, if none does, of `take_undone`.
     ///
     /// # Errors
-    /// The store.
+    /// The store, at the beginning.
     pub fn checkpoint(&mut self, begins: bool) -> Result<(), StoreError> {
         self.seen = None;
         if let Some(database) = &mut self.database {
             database.set_checkpointing(begins);
         }
-        self.flush_database()
+        let done = self.flush_database();
+        if begins {
+            self.undone = None;
+            return done;
+        }
+        self.undone = done.err();
+        Ok(())
+    }
+
+    /// Whether a checkpoint has ended of which SQLite believes more than was done.
+    pub fn take_undone(&mut self) -> bool {
+        self.undone.take().is_some()
     }
 
     /// Does the shares that were gathered: others may look at the database now.

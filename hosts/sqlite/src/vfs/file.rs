@@ -203,6 +203,10 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_i
             // Where a checkpoint copies, pages are shared.
             ffi::SQLITE_FCNTL_CKPT_START if is_database => checkpoint(file, true),
             ffi::SQLITE_FCNTL_CKPT_DONE if is_database => checkpoint(file, false),
+            // Also where `synchronous` is off, and nothing else asks whether a rollback's pages are there.
+            ffi::SQLITE_FCNTL_SYNC if is_database => on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
+                connection.flush_database().map(|()| ffi::SQLITE_OK)
+            }),
             // Space is claimed in pieces that grow with the file.
             ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
             ffi::SQLITE_FCNTL_MMAP_SIZE => {
@@ -226,6 +230,9 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_i
 unsafe fn checkpoint(file: *mut ffi::sqlite3_file, begins: bool) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe {
+        if begins && let Some(lock) = &mut File::handle(file).lock {
+            lock.note_backfill();
+        }
         on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
             connection.checkpoint(begins).map(|()| ffi::SQLITE_OK)
         })
@@ -292,12 +299,17 @@ unsafe extern "C" fn x_shm_map(
 
 unsafe extern "C" fn x_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
     const WRITE_LOCK: c_int = 0;
-    let gives_up_log = offset == WRITE_LOCK && flags == ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_EXCLUSIVE;
+    const READ_LOCK_0: c_int = 3;
+    let gives_up = |lock| offset == lock && flags == ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_EXCLUSIVE;
     // SAFETY: SQLite calls with an open database.
     unsafe {
-        if gives_up_log {
+        if gives_up(WRITE_LOCK) {
             // Frames of a transaction that was rolled back: they must not come over those of the next one.
             flush_wal_unheard(file);
+        }
+        // A checkpoint ends with this. It may have noted frames as copied whose shares failed.
+        if gives_up(READ_LOCK_0) && locked(&File::handle(file).connection).take_undone() {
+            on_lock(file, ffi::SQLITE_OK, LockFile::restore_backfill);
         }
         on_lock(file, ffi::SQLITE_IOERR_SHMLOCK, |lock| lock.shm_lock(offset, count, flags))
     }

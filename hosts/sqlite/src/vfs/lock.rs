@@ -7,6 +7,7 @@ use libsqlite3_sys as ffi;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The file, open.
 pub(super) struct LockFile {
@@ -14,7 +15,14 @@ pub(super) struct LockFile {
     memory: Box<[u64]>,
     /// The name that it was opened by, as SQLite makes names.
     name: *mut c_char,
+    /// The first region of the shared memory, once it is mapped.
+    index: *mut c_void,
+    /// How many frames of the log were in the database when the last checkpoint began.
+    backfill: u32,
 }
+
+/// Where the first region says how many frames of the log are in the database: "WAL-mode File Format" §2.1.
+const BACKFILL_AT: usize = 96;
 
 impl LockFile {
     /// Opens or makes it.
@@ -28,7 +36,7 @@ impl LockFile {
             return Err(ffi::SQLITE_NOMEM);
         }
         let memory = vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
-        let mut file = Self { memory, name };
+        let mut file = Self { memory, name, index: std::ptr::null_mut(), backfill: 0 };
 
         let flags = ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
         let open = system.xOpen.ok_or(ffi::SQLITE_CANTOPEN)?;
@@ -86,7 +94,39 @@ impl LockFile {
     pub unsafe fn shm_map(&mut self, region: c_int, bytes: c_int, extend: c_int, out: *mut *mut c_void) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_SHMMAP;
         // SAFETY: the file is open; `out` as promised.
-        self.call(otherwise, |table| table.xShmMap, |map, file| unsafe { map(file, region, bytes, extend, out) })
+        unsafe {
+            let result = self.call(otherwise, |table| table.xShmMap, |map, file| map(file, region, bytes, extend, out));
+            if result == ffi::SQLITE_OK && region == 0 {
+                self.index = *out;
+            }
+            result
+        }
+    }
+
+    /// The word of the shared memory that says how many frames of the log are in the database.
+    fn shared_backfill(&self) -> Option<&AtomicU32> {
+        if self.index.is_null() {
+            return None;
+        }
+        // SAFETY: the region has 32 KiB, is aligned to a page, and stays mapped until `shm_unmap`; SQLite reads and writes
+        // the word atomically.
+        Some(unsafe { AtomicU32::from_ptr(self.index.cast::<u8>().add(BACKFILL_AT).cast()) })
+    }
+
+    /// A checkpoint begins.
+    pub fn note_backfill(&mut self) {
+        self.backfill = self.shared_backfill().map_or(0, |word| word.load(Ordering::SeqCst));
+    }
+
+    /// The checkpoint's shares failed. Its lock is still held, so that nobody else changes the word.
+    ///
+    /// Limit: a reader of another process that begins between SQLite's change of the word and this, which are a few instructions
+    /// apart, reads what the database had before.
+    pub fn restore_backfill(&mut self) -> c_int {
+        if let Some(word) = self.shared_backfill() {
+            word.store(self.backfill, Ordering::SeqCst);
+        }
+        ffi::SQLITE_OK
     }
 
     pub fn shm_lock(&mut self, offset: c_int, count: c_int, flags: c_int) -> c_int {
@@ -105,6 +145,7 @@ impl LockFile {
     }
 
     pub fn shm_unmap(&mut self, delete: c_int) -> c_int {
+        self.index = std::ptr::null_mut();
         // SAFETY: the file is open.
         self.call(ffi::SQLITE_OK, |table| table.xShmUnmap, |unmap, file| unsafe { unmap(file, delete) })
     }

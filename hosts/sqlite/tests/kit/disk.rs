@@ -20,6 +20,9 @@ pub enum Op {
 pub struct Medium {
     now: HashMap<u64, Content>,
     pub log: Vec<Op>,
+    /// From the next remap on so many commands fail: the way to the disk is down for a moment.
+    pub fails_from_remap: Option<u32>,
+    failing: u32,
 }
 
 /// A disk in memory; clones are connections to the same one.
@@ -58,7 +61,7 @@ impl MemDisk {
 
     /// A disk that holds this.
     pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
-        let medium = Medium { now, log: Vec::new() };
+        let medium = Medium { now, ..Medium::default() };
         Self { pages, medium: Arc::new(Mutex::new(medium)), changes_left: None }
     }
 
@@ -84,6 +87,11 @@ impl MemDisk {
     fn check(&self, page: u64, pages: u64) -> Result<(), MemError> {
         if self.changes_left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) < 0) {
             return Err(MemError("the connection is cut"));
+        }
+        let failing = &mut self.medium().failing;
+        if *failing > 0 {
+            *failing -= 1;
+            return Err(MemError("the way to the disk is down"));
         }
         match page.checked_add(pages) {
             Some(end) if end <= self.pages => Ok(()),
@@ -132,6 +140,10 @@ impl Disk for MemDisk {
     }
 
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), MemError> {
+        let commands = self.medium().fails_from_remap.take();
+        if let Some(commands) = commands {
+            self.medium().failing = commands;
+        }
         self.check(remap.source, remap.pages.into())?;
         self.check(remap.target, remap.pages.into())?;
         let mut medium = self.medium();

@@ -47,6 +47,15 @@ impl Failure {
     pub fn is_busy(&self) -> bool {
         self.code & 0xff == ffi::SQLITE_BUSY
     }
+
+    /// The file could not be read or written.
+    pub fn is_io(&self) -> bool {
+        self.code & 0xff == ffi::SQLITE_IOERR
+    }
+
+    pub fn cannot_open(&self) -> bool {
+        self.code & 0xff == ffi::SQLITE_CANTOPEN
+    }
 }
 
 type Entry = unsafe extern "C" fn();

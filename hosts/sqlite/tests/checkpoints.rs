@@ -1,0 +1,64 @@
+//! A checkpoint whose shares fail is one that has not happened. SQLite takes no answer when it has written its last page, and if it
+//! may not copy the whole log, or if somebody writes meanwhile, it does not sync either.
+
+mod kit;
+
+use kit::disk::MemDisk;
+use kit::engine::{Db, start_with_vfs};
+use remap_ssd_store::{NewVolume, Processes, Volume};
+use std::sync::Arc;
+
+/// Rows whose pages are in the log, a checkpoint for which the disk cannot be reached, and what is in the database at last.
+fn failing_checkpoint(store: &str, before: impl FnOnce(&str) -> Option<Db>) {
+    start_with_vfs();
+    let disk = MemDisk::new(4000);
+    let volume =
+        Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+    let mounted = remap_ssd_sqlite::mount(store, Arc::new(volume)).expect("the name is free");
+    let uri = format!("file:app.db?vfs=remap&store={store}");
+    let db = Db::open(&uri).expect("possible");
+    let run = |sql: &str| db.run(sql).unwrap_or_else(|failure| panic!("{sql}: {failure}"));
+    run("PRAGMA journal_mode=WAL");
+    run("PRAGMA wal_autocheckpoint=0");
+    run("CREATE TABLE t(a INTEGER PRIMARY KEY, v)");
+    run("PRAGMA wal_checkpoint");
+    let fill = |first: u32| {
+        let rows =
+            format!("WITH RECURSIVE n(a) AS (SELECT {first} UNION ALL SELECT a + 1 FROM n WHERE a < {first} + 299)");
+        run(&format!("INSERT INTO t {rows} SELECT a, printf('%0200d', a) FROM n"));
+    };
+    fill(1);
+    let reader = before(&uri);
+    fill(301);
+
+    disk.medium().fails_from_remap = Some(2);
+    let answer = db.rows("PRAGMA wal_checkpoint", &[]);
+    assert!(disk.medium().fails_from_remap.is_none(), "it shares pages");
+
+    // What it has not done another one does; then the log is overwritten.
+    drop(reader);
+    run("PRAGMA wal_checkpoint");
+    run("UPDATE t SET v = v WHERE a = 1");
+    run("PRAGMA wal_checkpoint");
+    run("UPDATE t SET v = v WHERE a = 1");
+    let fresh = Db::open(&uri).expect("possible");
+    let [verdict, rows] = ["PRAGMA integrity_check", "SELECT count(*) FROM t WHERE v = printf('%0200d', a)"]
+        .map(|sql| fresh.value(sql).unwrap_or_else(|failure| panic!("{sql}: {failure}, after {answer:?}")));
+    assert_eq!((verdict.text(), rows.integer()), ("ok", 600), "after {answer:?}");
+    drop((db, fresh, mounted));
+}
+
+#[test]
+fn a_whole_checkpoint_that_fails_has_not_happened() {
+    failing_checkpoint("whole", |_| None);
+}
+
+#[test]
+fn a_part_of_a_checkpoint_that_fails_has_not_happened() {
+    failing_checkpoint("part", |uri| {
+        let reader = Db::open(uri).expect("possible");
+        reader.run("BEGIN").expect("possible");
+        reader.value("SELECT count(*) FROM t").expect("readable");
+        Some(reader)
+    });
+}
