@@ -1,0 +1,220 @@
+//! `kill -9` of programs that use SQLite with the extension, and of the server that has their device.
+//!
+//! Programs and server are processes: this binary, run again. A program loads the extension into the system's SQLite, as any would,
+//! writes transactions to one database, together with others, and says on a pipe what SQLite has acknowledged. At random
+//! moments one of them gets SIGKILL, or all, or the server, which starts again at the same port. The database must always be
+//! whole, hold all that was acknowledged, and no transaction in part.
+//!
+//! `KILL_ROUNDS` is the number of kills in each test (a few if not set), `KILL_SEED` chooses the moments, which a machine follows
+//! only as well as its clock does.
+
+#[path = "../kit/mod.rs"]
+mod kit;
+
+mod processes;
+mod programs;
+
+use kit::engine::{Db, start_with_vfs};
+use processes::{Server, Writer};
+use programs::{Job, check};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_store::{NewVolume, Processes, Volume};
+use std::time::Duration;
+
+type Random = Xoshiro256PlusPlus;
+
+const MODES: [&str; 4] = ["WAL", "DELETE", "TRUNCATE", "PERSIST"];
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+fn seed() -> u64 {
+    number("KILL_SEED").unwrap_or(20_261_123)
+}
+
+/// A device that is served, with a database that several programs write.
+struct Rig {
+    _dir: tempfile::TempDir,
+    server: Option<Server>,
+    locks: std::path::PathBuf,
+    job: Job,
+    writers: Vec<Option<Writer>>,
+    acknowledged: Vec<u64>,
+    random: Random,
+}
+
+/// What rounds came to.
+#[derive(Default)]
+struct Tally {
+    kills: u64,
+    acknowledged: u64,
+    connected_again: u64,
+}
+
+impl Rig {
+    fn new(mode: &str, synchronous: &str, writers: usize, seed: u64) -> Self {
+        start_with_vfs();
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("disk");
+        Server::create(&folder);
+        let server = Server::start(&folder, None);
+        let disk = Client::connect(server.address, Options::default()).expect("it serves");
+        let volume = Volume::create(disk, &Processes::local(), &NewVolume::default(), &mut |_, _| {});
+        let uuid = volume.expect("it is blank").info().expect("it is new").uuid;
+        let Processes::Several(locks) = Processes::local() else { unreachable!("several processes of this user") };
+
+        let job = Job { address: server.address, mode: mode.into(), synchronous: synchronous.into(), writer: 0 };
+        let mut rig = Self {
+            _dir: dir,
+            server: Some(server),
+            locks: locks.join(format!("{uuid}.locks")),
+            job,
+            writers: Vec::new(),
+            acknowledged: vec![0; writers],
+            random: Random::seed_from_u64(seed),
+        };
+        rig.job.make(writers);
+        rig.writers = (0..writers).map(|writer| Some(rig.start(writer))).collect();
+        rig
+    }
+
+    fn start(&self, writer: usize) -> Writer {
+        Writer::start(&Job { writer, ..self.job.clone() })
+    }
+
+    fn wait(&mut self, milliseconds: std::ops::Range<u64>) {
+        std::thread::sleep(Duration::from_millis(self.random.random_range(milliseconds)));
+    }
+
+    /// Kills a writer. What it has acknowledged is known only then: its last line may be in the pipe.
+    fn kill(&mut self, writer: usize, tally: &mut Tally) {
+        let ended = self.writers[writer].take().expect("it runs").kill();
+        self.acknowledged[writer] = self.acknowledged[writer].max(ended.acknowledged);
+        tally.kills += 1;
+        tally.connected_again += ended.connected_again;
+    }
+
+    /// Looks at the database while others may write.
+    fn check(&mut self, tally: &mut Tally) {
+        for (writer, acknowledged) in self.writers.iter().zip(&mut self.acknowledged) {
+            *acknowledged = (*acknowledged).max(writer.as_ref().map_or(0, Writer::acknowledged));
+        }
+        let db = Db::open(&self.job.uri()).expect("the device is served");
+        let found = check(&db, &self.acknowledged).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", self.job));
+        tally.acknowledged = found;
+    }
+
+    /// Kills a writer, or all of them, and looks.
+    fn round(&mut self, tally: &mut Tally) {
+        self.wait(5..200);
+        let count = self.writers.len();
+        let all = self.random.random_ratio(1, 4);
+        let chosen = if all { 0..count } else { self.random.random_range(0..count).into_range() };
+        for writer in chosen.clone() {
+            self.kill(writer, tally);
+        }
+        self.check(tally);
+        for writer in chosen {
+            self.writers[writer] = Some(self.start(writer));
+        }
+    }
+
+    /// Kills the server, perhaps once more while it recovers, and looks.
+    fn server_round(&mut self, tally: &mut Tally) {
+        self.wait(100..500);
+        let folder = self._dir.path().join("disk");
+        let address = self.job.address;
+        self.server.take().expect("it serves").kill();
+        tally.kills += 1;
+        if self.random.random_ratio(1, 4) {
+            Server::start_and_kill(&folder, address, Duration::from_millis(self.random.random_range(0..60)));
+        }
+        self.wait(0..50);
+        self.server = Some(Server::start(&folder, Some(address)));
+        self.check(tally);
+    }
+
+    fn end(mut self, tally: &mut Tally) {
+        for writer in 0..self.writers.len() {
+            self.kill(writer, tally);
+        }
+        self.check(tally);
+        self.server.take().expect("it serves").kill();
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Nobody else knows this volume.
+        let _ = std::fs::remove_dir_all(&self.locks);
+    }
+}
+
+/// A range of one.
+trait IntoRange {
+    fn into_range(self) -> std::ops::Range<usize>;
+}
+
+impl IntoRange for usize {
+    fn into_range(self) -> std::ops::Range<usize> {
+        self..self + 1
+    }
+}
+
+#[test]
+fn what_sqlite_acknowledged_survives_killed_writers() {
+    let mut tally = Tally::default();
+    let wanted = number("KILL_ROUNDS").unwrap_or(24);
+    let mut turn = 0;
+    while tally.kills < wanted {
+        let mode = MODES[turn % 4];
+        let writers = [4, 1][turn / 4 % 2];
+        let synchronous = ["NORMAL", "OFF", "FULL"][turn % 3];
+        let mut rig = Rig::new(mode, synchronous, writers, seed() + turn as u64);
+        let mut one = Tally::default();
+        for _ in 0..(wanted / 8).clamp(1, 25) {
+            rig.round(&mut one);
+        }
+        rig.end(&mut one);
+        println!("{mode} at {synchronous}, {writers} writers: {} kills, {} transactions", one.kills, one.acknowledged);
+        tally.kills += one.kills;
+        tally.acknowledged += one.acknowledged;
+        turn += 1;
+    }
+    println!("{} kills of writers, {} transactions acknowledged", tally.kills, tally.acknowledged);
+    assert!(tally.acknowledged > tally.kills, "kills met writers at work");
+}
+
+#[test]
+fn what_sqlite_acknowledged_survives_a_killed_server() {
+    let mut tally = Tally::default();
+    let wanted = number("KILL_ROUNDS").unwrap_or(4).max(4);
+    for (turn, mode) in MODES.into_iter().enumerate() {
+        let mut rig = Rig::new(mode, ["NORMAL", "FULL"][turn / 2], 3, seed() + turn as u64);
+        let mut one = Tally::default();
+        for _ in 0..wanted / 4 {
+            rig.server_round(&mut one);
+        }
+        let kills = one.kills;
+        rig.wait(300..400);
+        rig.end(&mut one);
+        let Tally { acknowledged, connected_again, .. } = one;
+        println!(
+            "{mode}: {kills} kills of the server, {acknowledged} transactions, {connected_again} connections anew"
+        );
+        tally.kills += kills;
+        tally.connected_again += connected_again;
+    }
+    println!("{} kills of the server, {} times a writer connected again", tally.kills, tally.connected_again);
+    assert!(tally.connected_again > 0, "no writer has met a server that was gone");
+}
+
+/// Not a test: what the processes run.
+#[test]
+#[ignore = "a part for the processes that other tests start"]
+fn process() {
+    processes::play();
+}

@@ -1,0 +1,163 @@
+//! This binary again as processes of their own: a server, and programs that write.
+
+use crate::programs::{Job, write};
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::tcp::server::{Log, Server as TcpServer};
+use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a process is, and with what; it has nothing else from its parent.
+const PART: &str = "SQLITE_KILLS_PART";
+
+/// Starts this binary as something else.
+fn spawn(part: &str) -> Child {
+    let binary = std::env::current_exe().expect("it runs");
+    let mut command = Command::new(binary);
+    command.args(["--exact", "process", "--ignored", "--nocapture"]).env(PART, part);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// What this process is.
+pub fn play() {
+    let part = std::env::var(PART).expect("another test starts this one");
+    let mut words = part.split(' ');
+    let mut next = || words.next().expect("a whole part").to_owned();
+    match next().as_str() {
+        "server" => {
+            let address = next().parse().expect("an address");
+            serve(Path::new(&next()), address);
+        }
+        _ => write(&Job::from_words(next), &extension()),
+    }
+}
+
+/// The extension, which cargo builds together with this test.
+fn extension() -> String {
+    let folder = PathBuf::from(std::env::current_exe().expect("it runs").parent().expect("it is in a folder"));
+    folder.join("libremap_ssd_sqlite.so").display().to_string()
+}
+
+/// A line that the parent reads; nothing else comes between.
+pub fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // A parent that is gone has killed us, or is about to.
+    let _ = out.write_all(format!("\n{line}\n").as_bytes()).and_then(|()| out.flush());
+}
+
+struct Quiet;
+
+impl Log for Quiet {
+    fn connection(&self, _: SocketAddr, _: &str) {}
+    fn server(&self, _: &str) {}
+}
+
+fn serve(folder: &Path, address: SocketAddr) {
+    let (device, _) = Device::open_in_folder(folder).expect("recoverable");
+    let nqn = "nqn.2026-11.test:remap-ssd-sqlite";
+    let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
+    let port = Port::new(Arc::new(subsystem), Allowed { anybody: true, ..Allowed::default() });
+    let server = TcpServer::bind(address, port, Box::new(Quiet)).expect("a free port");
+    say(&format!("serves {}", server.address().expect("it is bound")));
+    server.run().expect("the device works");
+}
+
+fn end(mut child: Child) {
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+/// A process that serves a device in a folder.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Makes a device.
+    pub fn create(folder: &Path) {
+        let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
+        Device::create_in_folder(folder, config, None).expect("room for it").close().expect("possible");
+    }
+
+    /// Starts it and waits until it serves.
+    pub fn start(folder: &Path, address: Option<SocketAddr>) -> Self {
+        let address = address.unwrap_or_else(|| "127.0.0.1:0".parse().expect("an address"));
+        let mut child = spawn(&format!("server {address} {}", folder.display()));
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+        let address = lines.find_map(|line| line.strip_prefix("serves ")?.parse().ok()).expect("it serves");
+        Self { child, address }
+    }
+
+    /// Starts it and kills it a moment later, whatever it does then.
+    pub fn start_and_kill(folder: &Path, address: SocketAddr, after: Duration) {
+        let child = spawn(&format!("server {address} {}", folder.display()));
+        std::thread::sleep(after);
+        end(child);
+    }
+
+    /// SIGKILL.
+    pub fn kill(self) {
+        end(self.child);
+    }
+}
+
+/// What a writer said until it was killed.
+pub struct Ended {
+    /// Its last transaction that SQLite acknowledged.
+    pub acknowledged: u64,
+    /// How often it lost its connection.
+    pub connected_again: u64,
+}
+
+/// A process that writes.
+pub struct Writer {
+    child: Child,
+    acknowledged: Arc<AtomicU64>,
+    reader: JoinHandle<u64>,
+}
+
+impl Writer {
+    pub fn start(job: &Job) -> Self {
+        let mut child = spawn(&format!("writer {}", job.words()));
+        let out = child.stdout.take().expect("piped");
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let into = Arc::clone(&acknowledged);
+        let reader = std::thread::spawn(move || listen(out, &into));
+        Self { child, acknowledged, reader }
+    }
+
+    /// The last transaction that it has said to be acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
+
+    /// SIGKILL. All that it had said is counted.
+    pub fn kill(self) -> Ended {
+        end(self.child);
+        let connected_again = self.reader.join().expect("a writer says what is so");
+        Ended { acknowledged: self.acknowledged.load(Ordering::SeqCst), connected_again }
+    }
+}
+
+/// Reads what a writer says, up to its end.
+fn listen(out: ChildStdout, acknowledged: &AtomicU64) -> u64 {
+    let mut connected_again = 0;
+    let mut lines = BufReader::new(out).lines().map_while(Result::ok);
+    for line in lines.by_ref() {
+        if let Some(number) = line.strip_prefix("acknowledged ").and_then(|number| number.parse().ok()) {
+            acknowledged.fetch_max(number, Ordering::SeqCst);
+        }
+        assert!(!line.starts_with("wrong"), "{line}");
+        connected_again += u64::from(line == "connected again");
+    }
+    connected_again
+}
