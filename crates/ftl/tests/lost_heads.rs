@@ -42,12 +42,12 @@ fn opening(scheme: SchemeKind) -> (Ftl, SbId, usize) {
     }
 }
 
-/// Cuts the power: the first programs are whole and all others torn.
-fn cut_after(ftl: &Ftl, whole: usize) -> Media {
+/// Cuts the power: the first programs are whole, and this becomes of all others.
+fn cut_after(ftl: &Ftl, whole: usize, rest: Outcome) -> Media {
     let mut programs = 0;
     let image = ftl.media().cut_by(|kind| {
         programs += usize::from(kind == OpKind::Program);
-        if kind == OpKind::Program && programs > whole { Outcome::Torn(0) } else { Outcome::Whole }
+        if kind == OpKind::Program && programs > whole { rest } else { Outcome::Whole }
     });
     Media::from_image(&image)
 }
@@ -62,7 +62,7 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
         while !ftl.media().is_programmed(under_head) {
             put(&mut ftl, LPNS - 1, 1000);
         }
-        let (mut ftl, _) = Ftl::recover(cut_after(&ftl, head + 1), config(scheme)).expect("recovers");
+        let (mut ftl, _) = Ftl::recover(cut_after(&ftl, head + 1, Outcome::Torn(0)), config(scheme)).expect("recovers");
         assert_eq!(filled(&ftl), Some(sb), "{scheme}");
 
         let mut rewritten = 0;
@@ -92,7 +92,7 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
 #[test]
 fn a_torn_head_costs_a_page_of_each_block() {
     let (ftl, sb, head) = opening(SchemeKind::None);
-    let (ftl, _) = Ftl::recover(cut_after(&ftl, head), config(SchemeKind::None)).expect("recovers");
+    let (ftl, _) = Ftl::recover(cut_after(&ftl, head, Outcome::Torn(0)), config(SchemeKind::None)).expect("recovers");
     assert_ne!(filled(&ftl), Some(sb));
     let pages = small_geometry().page(sb, 0)..small_geometry().page(SbId(sb.0 + 1), 0);
     let reads = ftl.media().ops.iter().filter(|op| op.kind == OpKind::Read && pages.contains(&op.page));
@@ -180,7 +180,7 @@ fn half_a_tail_is_no_half_an_erase() {
         }
         lpn += 1;
     }
-    let mut media = cut_after(&ftl, 1);
+    let mut media = cut_after(&ftl, 1, Outcome::Absent);
     without_its_life(&mut media, sb);
     let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
     assert!((0..lpn).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))));
