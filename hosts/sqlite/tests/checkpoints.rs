@@ -1,5 +1,6 @@
-//! A checkpoint whose shares fail is one that has not happened. SQLite takes no answer when it has written its last page, and if it
-//! may not copy the whole log, or if somebody writes meanwhile, it does not sync either.
+//! A checkpoint whose shares fail is one that has not happened, and a rollback is done again. SQLite takes no answer when it
+//! has written the last page of a checkpoint, and if it may not copy the whole log, or if somebody writes meanwhile, it does
+//! not sync either; nor does it sync anything where `synchronous` is off.
 
 mod kit;
 
@@ -61,4 +62,33 @@ fn a_part_of_a_checkpoint_that_fails_has_not_happened() {
         reader.value("SELECT count(*) FROM t").expect("readable");
         Some(reader)
     });
+}
+
+#[test]
+fn a_rollback_that_fails_is_done_again_where_synchronous_is_off() {
+    start_with_vfs();
+    let disk = MemDisk::new(4000);
+    let volume =
+        Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+    let mounted = remap_ssd_sqlite::mount("off", Arc::new(volume)).expect("the name is free");
+    let db = Db::open("file:app.db?vfs=remap&store=off").expect("possible");
+    for sql in [
+        "PRAGMA synchronous=OFF",
+        "PRAGMA cache_size=5",
+        "CREATE TABLE t(a INTEGER PRIMARY KEY, v)",
+        "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < 600) \
+         INSERT INTO t SELECT a, printf('%0200d', a) FROM n",
+        "BEGIN",
+        "UPDATE t SET v = printf('%0200d', 0)",
+    ] {
+        db.run(sql).unwrap_or_else(|failure| panic!("{sql}: {failure}"));
+    }
+
+    disk.medium().fails_from_remap = Some(2);
+    let answer = db.run("ROLLBACK");
+    assert!(disk.medium().fails_from_remap.is_none(), "it shares pages");
+    let fresh = Db::open("file:app.db?vfs=remap&store=off").expect("possible");
+    let rows = fresh.value("SELECT count(*) FROM t WHERE v = printf('%0200d', a)").expect("readable");
+    assert_eq!(rows.integer(), 600, "after {answer:?}");
+    drop((db, fresh, mounted));
 }

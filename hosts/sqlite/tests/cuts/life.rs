@@ -151,7 +151,7 @@ impl<'a> Life<'a> {
     pub fn run(&mut self, steps: usize) -> Result<(), Failure> {
         for step in 0..steps {
             let which = self.random.random_range(0..self.connections.len());
-            if step == 0 && self.now[0].number == 0 {
+            if step == 0 {
                 self.create(which)?;
             }
             let action = self.random.random_range(0..24);
@@ -228,12 +228,16 @@ impl<'a> Life<'a> {
         db.run(&format!("PRAGMA journal_mode={:?}", self.mode))
     }
 
-    /// The first transaction makes the tables.
+    /// The first transaction makes the tables where there are none.
     fn create(&mut self, which: usize) -> Result<(), Failure> {
-        let databases = self.setting.databases();
         let number = self.next;
+        let databases: Vec<usize> = (0..self.setting.databases()).filter(|at| self.now[*at].number == 0).collect();
+        if databases.is_empty() {
+            return Ok(());
+        }
         self.connection(which)?.run("BEGIN")?;
-        for (at, name) in NAMES.into_iter().enumerate().take(databases) {
+        for &at in &databases {
+            let name = NAMES[at];
             let db = self.connection(which)?;
             db.run(&format!("CREATE TABLE {name}.t(id INTEGER PRIMARY KEY, tag INTEGER, v BLOB)"))?;
             db.run(&format!("CREATE INDEX {name}.i ON t(tag)"))?;
@@ -241,7 +245,7 @@ impl<'a> Life<'a> {
             db.run(&format!("INSERT INTO {name}.k VALUES({number})"))?;
             self.now[at].number = number;
         }
-        self.commit(which, self.now.clone(), &(0..databases).collect::<Vec<_>>())
+        self.commit(which, self.now.clone(), &databases)
     }
 
     fn transaction(&mut self, which: usize, commits: bool) -> Result<(), Failure> {

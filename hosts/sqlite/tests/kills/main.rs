@@ -112,7 +112,8 @@ impl Rig {
         self.wait(5..200);
         let count = self.writers.len();
         let all = self.random.random_ratio(1, 4);
-        let chosen = if all { 0..count } else { self.random.random_range(0..count).into_range() };
+        let one = self.random.random_range(0..count);
+        let chosen = if all { 0..count } else { one..one + 1 };
         for writer in chosen.clone() {
             self.kill(writer, tally);
         }
@@ -150,17 +151,6 @@ impl Drop for Rig {
     fn drop(&mut self) {
         // Nobody else knows this volume.
         let _ = std::fs::remove_dir_all(&self.locks);
-    }
-}
-
-/// A range of one.
-trait IntoRange {
-    fn into_range(self) -> std::ops::Range<usize>;
-}
-
-impl IntoRange for usize {
-    fn into_range(self) -> std::ops::Range<usize> {
-        self..self + 1
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::kit::engine::{Db, Failure, Value, start};
 use crate::processes::say;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -89,10 +90,7 @@ pub fn write(job: &Job, extension: &str) {
     }
 }
 
-/// What a writer never comes to.
-enum Never {}
-
-fn work(job: &Job, acknowledged: &mut u64) -> Result<Never, Failure> {
+fn work(job: &Job, acknowledged: &mut u64) -> Result<Infallible, Failure> {
     let db = job.open()?;
     let writer = job.writer;
     let mut taken_back = 0;

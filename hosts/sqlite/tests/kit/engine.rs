@@ -6,7 +6,8 @@
 //! Absent: anything between SQLite and its VFS.
 
 use libsqlite3_sys as ffi;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -58,6 +59,19 @@ impl Failure {
     }
 }
 
+thread_local! {
+    /// What SQLite has logged last in this thread: the reason, where it is the extension's.
+    static LOGGED: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+unsafe extern "C" fn log(_: *mut c_void, code: c_int, text: *const c_char) {
+    // SAFETY: SQLite gives a C string.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    if text.starts_with("remap: ") {
+        LOGGED.with_borrow_mut(|logged| *logged = format!("{code}: {text}"));
+    }
+}
+
 type Entry = unsafe extern "C" fn();
 
 unsafe extern "C" fn init(_: *mut ffi::sqlite3, _: *mut *mut c_char, api: *mut ffi::sqlite3_api_routines) -> c_int {
@@ -73,6 +87,10 @@ pub fn start() -> &'static libloading::Library {
         // SAFETY: the functions have the types that SQLite documents, and the library is never unloaded.
         unsafe {
             let library = libloading::Library::new(LIBRARY).expect("SQLite's library is installed (libsqlite3-0)");
+            type Logger = unsafe extern "C" fn(*mut c_void, c_int, *const c_char);
+            let config: libloading::Symbol<unsafe extern "C" fn(c_int, ...) -> c_int> =
+                library.get(b"sqlite3_config").expect("it is SQLite");
+            config(ffi::SQLITE_CONFIG_LOG, log as Logger, ptr::null_mut::<c_void>());
             let register: libloading::Symbol<unsafe extern "C" fn(Entry) -> c_int> =
                 library.get(b"sqlite3_auto_extension").expect("it is SQLite");
             let open: libloading::Symbol<unsafe extern "C" fn(*const c_char, *mut *mut ffi::sqlite3) -> c_int> =
@@ -126,7 +144,8 @@ impl Db {
         // SAFETY: the connection is open; SQLite's message is a C string.
         let (code, message) =
             unsafe { (ffi::sqlite3_extended_errcode(self.0), CStr::from_ptr(ffi::sqlite3_errmsg(self.0))) };
-        Err(Failure { code, message: message.to_string_lossy().into_owned() })
+        let logged = LOGGED.with_borrow_mut(std::mem::take);
+        Err(Failure { code, message: format!("{} ({logged})", message.to_string_lossy()) })
     }
 
     /// Loads an extension.
