@@ -357,7 +357,7 @@ impl Ftl {
     /// Can a page be programmed, and collection begin after it?
     pub(super) fn has_room_uncollected(&self) -> bool {
         let kept_free = 1 + self.core.config.gc_policy.zones() as u32;
-        self.core.blocks.left(Stream::Host) > 0 || self.core.blocks.free() >= kept_free
+        self.core.blocks.left(Stream::Host) > 0 || self.core.blocks.free() > kept_free
     }
 
     /// A page that reads as a media error, for an LPN whose data is lost.

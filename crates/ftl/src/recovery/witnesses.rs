@@ -236,11 +236,13 @@ impl Witnesses {
     /// recorded again.
     pub(super) fn settle_doubts(&mut self, core: &mut Core) {
         for doubt in std::mem::take(&mut self.doubts) {
+            // It may be of a command that did not happen.
+            let may_be_aborted = self.aborted.iter().any(|number| (doubt.from..=doubt.to).contains(number));
             for lpn in (doubt.first..doubt.first.saturating_add(doubt.len)).take_while(|lpn| *lpn < core.config.lpns) {
                 let when = self.when[lpn as usize];
                 if !doubt.deallocates {
                     self.lost.extend((when < doubt.to).then_some(lpn));
-                } else if core.map.get(lpn).is_some() && when <= doubt.from {
+                } else if core.map.get(lpn).is_some() && when <= doubt.from && !may_be_aborted {
                     core.map.set(lpn, None);
                     self.relocated.push((lpn, when));
                 } else if core.map.get(lpn).is_some() && when < doubt.to {
