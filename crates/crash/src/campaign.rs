@@ -399,13 +399,14 @@ impl<'a> Campaign<'a> {
         let Survivor { mut image, mut faults, oracle, doubts, files, generator, faults_left } = survivor;
         let mut cuts_left = if self.chance(4) { self.random.random_range(1..=3) } else { 0 };
 
-        let mut ftl = self.recover(&image, faults)?;
+        let mut ftl = self.recover(&image, faults.clone())?;
         while cuts_left > 0 && ftl.media().pending() > 0 {
             cuts_left -= 1;
             self.end.marks.recovery_cuts += 1;
-            image = self.cut(&ftl);
-            faults = ftl.media().faults().clone();
-            ftl = self.recover(&image, faults)?;
+            let cut = self.cut(&ftl);
+            faults = damage::left(&image, &faults, &cut, ftl.media().faults());
+            image = cut;
+            ftl = self.recover(&image, faults.clone())?;
         }
 
         // The host is served once recovery's own operations have ended: what it sees then is there to stay.

@@ -15,7 +15,7 @@ use crate::oracle::{CommandId, Content};
 use crate::script::Command;
 use rand::Rng;
 use remap_ssd_ftl::{Config, RecoveryError};
-use remap_ssd_media::{Faults, Media, Oob, PageView, Ppn, SbId};
+use remap_ssd_media::{Faults, Image, Media, Oob, PageView, Ppn, SbId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -178,6 +178,19 @@ pub fn word(media: &Media, random: &mut impl Rng) -> Option<(usize, u64)> {
     let word = draws.find(|word| media.peek(*word) != 0 && !taken.contains(&SbId((word / LIFE_WORDS) as u32)))?;
     let (one, other) = (random.random_range(0..64u32), random.random_range(1..64u32));
     Some((word, 1 << one | 1 << ((one + other) % 64)))
+}
+
+/// What is damaged after a cut: also what was, and what was written over it the cut has undone.
+pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Faults {
+    let (before, after) = (Media::from_image(before), Media::from_image(after));
+    let is_same_page = |page: &Ppn| after.is_readable(*page) && after.oob(*page) == before.oob(*page);
+    let mut left = now.clone();
+    left.read.extend(damaged.read.iter().filter(|page| is_same_page(page)));
+    let words = damaged.flips.iter().filter(|(word, _)| before.peek(**word) == after.peek(**word));
+    for (word, bits) in words {
+        left.flips.entry(*word).or_insert(*bits);
+    }
+    left
 }
 
 /// May recovery refuse for this reason, given these faults? Errors that are not about damage are never allowed.
