@@ -19,7 +19,7 @@
 
 use crate::twins::Twins;
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume};
+use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume, uuid_text};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
@@ -207,9 +207,7 @@ impl Mounted {
 pub fn mount(name: &str, store: Arc<dyn Store>) -> Result<Mounted, PlaceError> {
     let spec = Spec::Mounted(name.into());
     let refused = |why: &str| PlaceError::Parameter(format!("store={name}: {why}"));
-    let identity =
-        store.identity().ok_or_else(|| refused("files of the operating system are opened by their paths"))?;
-    let place = place_of(store, &uuid_text(&identity), None)?;
+    let place = place_of(store, None).map_err(|error| refused(&error.to_string()))?;
 
     let mut places = places();
     places.forget_closed();
@@ -283,7 +281,7 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
             let processes = Processes::local();
             let volume = Volume::open(disk, &processes).map_err(failed)?;
-            volume_place(volume, None, address)
+            place_of(Arc::new(volume), None)
         }
         Spec::Image { folder, nsid } => {
             let place = folder.display().to_string();
@@ -294,7 +292,7 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
 
             // A copy of an image has the same UUID, and databases of its own.
             let metadata = fs::metadata(folder).map_err(|error| PlaceError::System { place: place.clone(), error })?;
-            volume_place(volume, Some(format!("{}-{}", metadata.dev(), metadata.ino())), &place)
+            place_of(Arc::new(volume), Some(format!("{}-{}", metadata.dev(), metadata.ino())))
         }
         Spec::Mounted(name) => {
             Err(PlaceError::Parameter(format!("store={name}: this process has no store of that name")))
@@ -303,26 +301,14 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
     }
 }
 
-fn volume_place<D: remap_ssd_device::Disk + Send + 'static>(
-    volume: Volume<D>,
-    copy: Option<String>,
-    place: &str,
-) -> Result<Arc<Place>, PlaceError> {
-    let info = volume.info().map_err(|error| PlaceError::Store { place: place.into(), error })?;
-    place_of(Arc::new(volume), &info.uuid, copy)
-}
-
-fn place_of(store: Arc<dyn Store>, uuid: &str, copy: Option<String>) -> Result<Arc<Place>, PlaceError> {
+/// The place of a volume. `copy` tells copies of a volume apart, which have one UUID.
+fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<Place>, PlaceError> {
+    let no_volume = || PlaceError::Parameter("files of the operating system are opened by their paths".into());
+    let uuid = uuid_text(&store.identity().ok_or_else(no_volume)?);
     let Processes::Several(folder) = Processes::local() else { unreachable!("processes of this user are several") };
     let name = copy.map_or_else(|| format!("{uuid}.locks"), |copy| format!("{uuid}.{copy}.locks"));
     let locks = folder.join(name);
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&locks);
     made.map_err(|error| PlaceError::System { place: locks.display().to_string(), error })?;
     Ok(Arc::new(Place { store, twins: Arc::default(), prefix: format!("/{uuid}/"), locks: Some(locks) }))
-}
-
-/// A UUID as `Volume::info` has it.
-fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

@@ -21,5 +21,5 @@ pub use error::StoreError;
 pub use image::{ImageDisk, ImageError};
 pub use os::OsStore;
 pub use store::{Create, FileId, FileInfo, OpenOptions, Share, Statistics, Store};
-pub use volume::{NewVolume, Processes, Volume, VolumeInfo};
+pub use volume::{NewVolume, Processes, Volume, VolumeInfo, uuid_text};
 pub use window::{Window, WindowError};

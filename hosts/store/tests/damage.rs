@@ -77,6 +77,13 @@ fn a_damaged_record_is_named_and_the_other_files_can_be_read() {
         assert!(contents(&volume, b) == tagged(2, 30 * PAGE + 9));
         volume.write(b, 5, &tagged(3, 100)).expect("its pages are its own");
 
+        // It may be any file that is not found, and none that is not found may be taken for absent.
+        let unknown = [volume.open("a", OpenOptions::default()).map(drop), volume.delete("nothing")];
+        for answer in unknown {
+            let error = answer.expect_err("nobody knows").to_string();
+            assert!(error.contains("page 2 ") && error.contains("nobody knows whether"), "{error}");
+        }
+
         // Nobody knows which pages the damaged file has, nor its name.
         for refused in [
             volume.write(b, 0, &tagged(4, 200 * PAGE)),

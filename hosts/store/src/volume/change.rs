@@ -176,7 +176,7 @@ impl<D: Disk> State<D> {
     pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         self.locked(|state| {
             let found = state.table.find(name).map(|(slot, inode)| (slot, inode.clone()));
-            let (slot, inode) = found.ok_or_else(|| StoreError::NotFound(name.into()))?;
+            let (slot, inode) = found.ok_or_else(|| state.table.missing(name))?;
 
             state.begin()?;
             state.table.forget_slot(slot);
@@ -197,7 +197,7 @@ impl<D: Disk> State<D> {
             }
             state.table.free_runs(&state.superblock)?;
             let found = state.table.find(from).map(|(slot, inode)| (slot, inode.clone()));
-            let (slot, inode) = found.ok_or_else(|| StoreError::NotFound(from.into()))?;
+            let (slot, inode) = found.ok_or_else(|| state.table.missing(from))?;
             let size = state.size(FileId { slot, birth: inode.birth })?;
 
             state.begin()?;

@@ -95,6 +95,12 @@ const _: () = assert!(size_of::<InodeRecord>() == PAGE_BYTES);
 const INODE_CRC_FROM: usize = 4;
 const OPEN_END: u16 = 1;
 
+/// A volume's identity as people write it.
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
 impl Superblock {
     /// The first page that files may have.
     pub fn first_data_page(&self) -> u64 {
@@ -108,8 +114,7 @@ impl Superblock {
 
     /// The UUID as people write it.
     pub fn uuid_text(&self) -> String {
-        let hex: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        uuid_text(&self.uuid)
     }
 
     /// As a page.

@@ -31,7 +31,7 @@ mod state;
 mod table;
 
 pub use coordination::Processes;
-pub use format::{SLOTS_DEFAULT, SLOTS_MAX};
+pub use format::{SLOTS_DEFAULT, SLOTS_MAX, uuid_text};
 pub use make::NewVolume;
 
 use crate::guard::Guard;
@@ -149,7 +149,7 @@ impl<D: Disk + Send> Store for Volume<D> {
         match (found(&state), options.create) {
             (Some(_), Create::New) => Err(StoreError::Exists(name.into())),
             (Some(file), _) => Ok(file),
-            (None, Create::Never) => Err(StoreError::NotFound(name.into())),
+            (None, Create::Never) => Err(state.table.missing(name)),
             (None, create) => state.locked(|state| match found(state) {
                 // Another process was faster.
                 Some(_) if create == Create::New => Err(StoreError::Exists(name.into())),

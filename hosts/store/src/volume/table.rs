@@ -120,6 +120,15 @@ impl Table {
         self.files().find(|(_, inode)| inode.name == name)
     }
 
+    /// Why there is no file of a name: none has it, or a damaged record may be its own. Whoever takes a hot journal for absent
+    /// leaves a database torn.
+    pub fn missing(&self, name: &str) -> StoreError {
+        match self.damage().into_iter().next() {
+            Some(why) => StoreError::Damaged(format!("{why}; nobody knows whether that is {name}")),
+            None => StoreError::NotFound(name.into()),
+        }
+    }
+
     /// A slot without a file.
     pub fn free_slot(&self) -> Option<u32> {
         (0..).zip(&self.slots).find(|(_, known)| matches!(known.content, Content::Free)).map(|(slot, _)| slot)
