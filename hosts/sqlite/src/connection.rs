@@ -193,7 +193,7 @@ impl Connection {
                 Ok(())
             }
             Role::Wal => {
-                self.say()?;
+                said(&mut self.unsaid)?;
                 // A log that starts again overwrites the frames that shares still name.
                 self.flush_database()?;
                 opened(self.wal.as_mut())?.1.write(offset, data)
@@ -216,11 +216,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Says what could not be said when it went wrong.
-    fn say(&mut self) -> Result<(), StoreError> {
-        self.unsaid.take().map_or(Ok(()), Err)
-    }
-
     fn tell_stamps(&mut self) {
         if let Some((_, wal)) = &mut self.wal {
             wal.set_stamps(self.stamps);
@@ -239,7 +234,7 @@ impl Connection {
         self.flush_database()?;
         match role {
             Role::Database => {
-                self.undone.take().map_or(Ok(()), Err)?;
+                said(&mut self.undone)?;
                 self.flush_journal()?;
                 opened(self.database.as_mut())?.truncate(size)
             }
@@ -256,11 +251,11 @@ impl Connection {
     pub fn sync(&mut self, role: Role) -> Result<(), StoreError> {
         match role {
             Role::Database => {
-                self.undone.take().map_or(Ok(()), Err)?;
+                said(&mut self.undone)?;
                 opened(self.database.as_mut())?.sync()
             }
             Role::Wal => {
-                self.say()?;
+                said(&mut self.unsaid)?;
                 opened(self.wal.as_mut())?.1.sync()
             }
             Role::Journal => opened(self.journal.as_mut())?.1.sync(),
@@ -377,6 +372,23 @@ impl Connection {
         all["journal"] = statistics::of_journal(&self.journals());
         all
     }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // What SQLite has not closed was opened for it: the database, behind a log whose database it has from another VFS.
+        let files = [
+            self.database.as_ref().map(Database::file),
+            self.wal.as_ref().map(|(file, _)| *file),
+            self.journal.as_ref().map(|(file, _)| *file),
+        ];
+        files.into_iter().flatten().for_each(|file| self.store.close(file));
+    }
+}
+
+/// Says what could not be said when it went wrong.
+fn said(later: &mut Option<StoreError>) -> Result<(), StoreError> {
+    later.take().map_or(Ok(()), Err)
 }
 
 /// SQLite closes a file once, and uses none that it has closed.

@@ -107,13 +107,7 @@ fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection
 
     if kind == Kind::Database {
         // A database that is not there leaves no lock behind.
-        match LockFile::open(&place.lock_path(&name)) {
-            Ok(lock) => handle.lock = Some(lock),
-            Err(code) => {
-                let _ = super::file::locked(&handle.connection).close(role);
-                return Err(code);
-            }
-        }
+        handle.lock = Some(LockFile::open(&place.lock_path(&name))?);
         handle.ordinary = place.ordinary(&name).map(Opened::at);
     }
     Ok(Box::new(handle))
@@ -142,7 +136,11 @@ fn attach(
         .unwrap_or_else(|| Arc::new(Mutex::new(Connection::new(Arc::clone(&place.store), Arc::clone(&place.twins)))));
     let role = {
         let mut connection = super::file::locked(&connection);
-        if alone && let Some(database) = database_of(name) {
+        let follows = matches!(kind, Kind::Wal | Kind::Journal);
+        if alone
+            && follows
+            && let Some(database) = database_of(name)
+        {
             // Pages are shared with the database's file even if SQLite's object of it is not ours.
             match place.store.open(database, OpenOptions::default()) {
                 Ok(file) => connection.open_database(file)?,
