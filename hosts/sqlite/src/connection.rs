@@ -12,8 +12,8 @@
 //!
 //! Invariants: what was read last is forgotten at any other write to one of the three files, since its source may be
 //! overwritten then. Shares are gathered and done in one go, before anybody could see that they are missing: at the end of
-//! a checkpoint, at a sync, before an unlock, and before any read, size or other write of the database. The journal's
-//! metadata is in the store before the database changes.
+//! a checkpoint, at a sync, before an unlock, and before any read, size or other write of the database. The image of a
+//! page, and the metadata that counts it, are in the store before the page is overwritten.
 //!
 //! Absent: locks, names, and C.
 
@@ -184,7 +184,9 @@ impl Connection {
         self.refuse_mark(data)?;
         match role {
             Role::Database => {
-                self.flush_journal()?;
+                if let Some((_, journal)) = &mut self.journal {
+                    journal.flush_before(offset, data.len() as u64)?;
+                }
                 opened(self.database.as_mut())?.write(offset, data, seen.as_ref())?;
                 if offset == 0 {
                     self.learn_stamps()?;

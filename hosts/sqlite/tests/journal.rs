@@ -494,3 +494,30 @@ fn segments_of_an_earlier_transaction_do_not_count() {
         journal.invalidate().expect("possible");
     }
 }
+
+#[test]
+fn metadata_is_written_before_a_page_that_it_does_not_count_and_before_no_other() {
+    let bench = Bench::new(PAGE, 100);
+    let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
+    let mut journal = bench.journal();
+    let mut pager = Pager::new(PAGE, 512, true);
+    let written = |journal: &mut Journal, page: u64| {
+        let before = journal.counters().metadata_pages;
+        journal.flush_before((page - 1) * PAGE as u64, PAGE as u64).expect("possible");
+        journal.counters().metadata_pages - before
+    };
+    pager.header(&mut journal, random);
+    pager.record(&mut journal, 7, &image(7, PAGE));
+    assert_eq!(written(&mut journal, 90), 1, "a page without an image: the header says how long the database was");
+    assert_eq!(written(&mut journal, 7), 0, "it is counted");
+
+    for number in 8..12 {
+        pager.record(&mut journal, number, &image(number, PAGE));
+    }
+    for counted in [7, 12, 90] {
+        assert_eq!(written(&mut journal, counted), 0, "page {counted}");
+    }
+    assert_eq!(written(&mut journal, 9), 1, "page 9 is not counted");
+    assert_eq!(written(&mut journal, 11), 0, "with page 9 all were");
+    pager.check(&mut bench.journal(), random);
+}

@@ -18,6 +18,9 @@
 //!    same in both versions and nothing of their images is touched, so whichever version of whichever page is there, all
 //!    records of the first sync fit. Page 0 says how many there are in all, or how many there were. (A slot of small
 //!    pages that was not full is written again with more behind: the new page 0 also names the part that was durable.)
+//!    *Metadata behind the database*: a page of the database may be overwritten while metadata of other pages is not in the store.
+//!    A process that is killed then leaves the images of all pages that it has overwritten, and what it leaves out are
+//!    images of pages as they still are.
 //! 4. *Segments* stand behind each other. One counts if it has the nonce and the next number, and if it starts where
 //!    the one before ends, for SQLite and in the store. The older version of the one before ends elsewhere: then the journal ends there.
 //!    Its records were not synced, since a sync covers all segments.
@@ -262,7 +265,19 @@ impl Journal {
         Ok(self.standing == Standing::Owned || self.first.is_some())
     }
 
-    /// Hands everything to the store: images, then metadata. It must be called before the database is changed.
+    /// Hands everything to the store before these bytes of the database are overwritten, if that is needed: if metadata page
+    /// 0 is not there yet, or if it does not count their images yet. So a transaction that spills the cache does not write its
+    /// metadata once a page.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn flush_before(&mut self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        let is_needed = self.segments.first().is_some_and(|first| !first.is_stored)
+            || self.segments.iter().any(|segment| segment.has_unstored_image_of(offset, bytes));
+        if is_needed { self.flush() } else { Ok(()) }
+    }
+
+    /// Hands everything to the store: images, then metadata. It must be called before the database is cut off.
     ///
     /// # Errors
     /// The store.

@@ -122,6 +122,19 @@ impl Segment {
         end.next_multiple_of(self.shape.sector())
     }
 
+    /// Whether these bytes of the database belong to a page whose image the store's metadata does not count yet.
+    pub fn has_unstored_image_of(&self, offset: u64, bytes: u64) -> bool {
+        let unstored = &self.entries[self.entries_stored.min(self.entries.len())..];
+        if !self.shape.has_images() {
+            return !unstored.is_empty();
+        }
+        let page = self.shape.slot_bytes() as u64;
+        unstored.iter().any(|entry| {
+            let number = u64::from(u32::from_be_bytes(entry.page));
+            number * page > offset && (number.saturating_sub(1)) * page < offset + bytes
+        })
+    }
+
     /// Where a slot is in the store's file.
     pub fn slot_at(&self, index: usize) -> u64 {
         self.at + self.shape.slot_at(index)
