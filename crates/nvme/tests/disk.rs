@@ -281,3 +281,33 @@ fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
     drop(client);
     rig.stop();
 }
+
+#[test]
+fn a_client_writes_nothing_to_another_device_at_its_address() {
+    let rig = Rig::at("127.0.0.1:0".parse().expect("an address"), device(BYTES, false), 1);
+    let address = rig.address;
+    let mut client = rig.client();
+    Disk::write(&mut client, 0, &content(0, 1, 3)).expect("possible");
+    rig.stop();
+
+    // Another size, or the same size in another life: nothing of what the host knows is there.
+    for (bytes, incarnation) in [(2 * BYTES, 1), (BYTES, 2)] {
+        let other = Rig::at(address, device(bytes, false), incarnation);
+        for _ in 0..2 {
+            let error = Disk::write(&mut client, 1, &content(1, 1, 3)).expect_err("another device");
+            assert!(error.to_string().contains("serves another device now"), "{error}");
+        }
+        let mut page = [1; PAGE];
+        assert!(Disk::read(&mut client, 1, &mut page).is_err());
+
+        Disk::read(&mut other.client(), 1, &mut page).expect("readable");
+        assert!(page == [0; PAGE], "the other device has been written");
+        other.stop();
+    }
+
+    // The device itself is welcome again.
+    let back = Rig::at(address, device(BYTES, false), 1);
+    Disk::write(&mut client, 1, &content(1, 1, 3)).expect("the device is back");
+    drop(client);
+    back.stop();
+}

@@ -193,9 +193,13 @@ impl Shape {
     }
 }
 
+/// A number that does not come again, from the system's randomness.
+pub fn random() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
 /// A name nobody else has: a random UUID.
 fn new_nqn() -> String {
-    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
     let (a, b) = (random(), random());
     let version = (a & 0x0fff) | 0x4000;
     let variant = (b >> 48 & 0x3fff) | 0x8000;

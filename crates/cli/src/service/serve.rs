@@ -5,7 +5,7 @@
 //! image survives. A shutdown is clean only if the device was closed.
 
 use super::fronts::{Fronts, Tick};
-use super::image::Shape;
+use super::image::{Shape, random};
 use super::kept::{Kept, Service};
 use super::recording::Recording;
 use super::relearn::{self, Relearn};
@@ -166,6 +166,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let health = Health { power_cycles: kept.health.power_cycles + 1, ..kept.health };
     let subsystem = Subsystem::new(device, &service.nqn, &service.specs(), args.latency, args.image.is_some(), health);
     let subsystem = subsystem.map_err(Failure::failed)?;
+    let subsystem = match args.image {
+        Some(_) => subsystem,
+        None => subsystem.of_incarnation(random()),
+    };
 
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
     let subsystem = Arc::new(match &recording {

@@ -169,11 +169,12 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     id
 }
 
-/// Identifiers that depend on the subsystem's name and the namespace's number alone.
+/// Identifiers that depend on the subsystem's name and incarnation and on the namespace's number alone.
 fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
     let digest = |salt: u8| {
         let crc = crc32c::crc32c(subsystem.nqn().as_bytes());
-        crc32c::crc32c_append(crc, &[&namespace.nsid.to_be_bytes()[..], &[salt]].concat()).to_be_bytes()
+        crc32c::crc32c_append(crc, &[&namespace.nsid.to_be_bytes()[..], &[salt], subsystem.incarnation()].concat())
+            .to_be_bytes()
     };
     let mut nguid = [0; 16];
     nguid.as_chunks_mut::<4>().0.iter_mut().zip(0..).for_each(|(bytes, salt)| *bytes = digest(salt));
@@ -187,6 +188,7 @@ fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let bytes = subsystem.nqn().bytes().chain([0]).chain(namespace.nsid.to_be_bytes());
+    let bytes = bytes.chain(subsystem.incarnation().iter().copied());
     let mut uuid = bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)).to_be_bytes();
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;

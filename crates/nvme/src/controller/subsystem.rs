@@ -124,6 +124,8 @@ pub struct Subsystem {
     namespaces: Vec<Namespace>,
     nqn: String,
     serial: String,
+    /// Bytes that the namespaces' identifiers depend on besides their names; none if the bytes outlive the process.
+    incarnation: Vec<u8>,
     latency: Latency,
     volatile_cache: bool,
     before: Health,
@@ -192,6 +194,7 @@ impl Subsystem {
             namespaces,
             nqn: nqn.into(),
             serial,
+            incarnation: Vec::new(),
             latency,
             volatile_cache,
             before: health,
@@ -200,6 +203,12 @@ impl Subsystem {
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
         })
+    }
+
+    /// With namespaces whose identifiers are those of this incarnation alone. A device in memory that starts again under
+    /// the same name is empty: a host that comes back must see another namespace, not its own with all data gone.
+    pub fn of_incarnation(self, number: u64) -> Self {
+        Self { incarnation: number.to_be_bytes().to_vec(), ..self }
     }
 
     /// With somebody who writes down what the device is asked.
@@ -216,6 +225,9 @@ impl Subsystem {
     }
     pub(super) fn serial(&self) -> &str {
         &self.serial
+    }
+    pub(super) fn incarnation(&self) -> &[u8] {
+        &self.incarnation
     }
     pub(super) fn volatile_cache(&self) -> bool {
         self.volatile_cache

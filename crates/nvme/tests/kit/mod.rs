@@ -50,11 +50,20 @@ impl Rig {
 
     pub fn limited(device: Device, namespaces: &[NamespaceSpec], latency: Latency, limits: Limits) -> Self {
         let subsystem = Subsystem::new(device, NQN, namespaces, latency, true, Health::default()).expect("possible");
+        Self::serving("127.0.0.1:0".parse().expect("an address"), subsystem, limits)
+    }
+
+    /// On a port of the caller's, with identifiers of one incarnation.
+    pub fn at(address: SocketAddr, device: Device, incarnation: u64) -> Self {
+        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible");
+        Self::serving(address, subsystem.of_incarnation(incarnation), Limits::default())
+    }
+
+    fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
         let subsystem = Arc::new(subsystem);
         let port = Port::new(subsystem.clone(), Allowed { anybody: true, ..Allowed::default() });
         let lines = Lines::default();
-        let local = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::bind_with(local, port, Box::new(lines.clone()), limits).expect("a free port");
+        let server = Server::bind_with(address, port, Box::new(lines.clone()), limits).expect("a free port");
         let (address, stopper) = (server.address().expect("bound"), server.stopper().expect("bound"));
         let thread = Some(std::thread::spawn(|| server.run()));
         Self { address, lines, subsystem, stopper, thread }
