@@ -288,6 +288,9 @@ impl Connection {
         if let Some(database) = &mut self.database {
             database.set_checkpointing(begins);
         }
+        if let Some((_, wal)) = &mut self.wal {
+            wal.set_checkpointing(begins);
+        }
         let done = self.flush_database();
         if begins {
             self.undone = None;

@@ -13,6 +13,7 @@ use remap_ssd_sqlite::mark::Mark;
 use remap_ssd_sqlite::wal::{Wal, WalCounters};
 use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, Volume};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 type Random = Xoshiro256PlusPlus;
 
@@ -157,7 +158,7 @@ fn script(seed: u64, page_bytes: usize, stamps: bool) -> WalCounters {
     let mut writer = None;
     let longest = (1 << 20) / page_bytes.max(PAGE);
 
-    for _ in 0..60 {
+    for step in 0..60 {
         let both = &mut Both { wal: &mut wals[random.random_range(0..3)], flat: &mut flat };
         let restart = both.flat.len() < FILE_HEADER || random.random_bool(0.1);
         if restart {
@@ -184,7 +185,11 @@ fn script(seed: u64, page_bytes: usize, stamps: bool) -> WalCounters {
 
         // The write lock is released.
         both.wal.flush().expect("possible");
-        wals.iter_mut().for_each(|wal| compare(random, wal, &flat, page_bytes));
+        for wal in &mut wals {
+            wal.set_checkpointing(step % 2 == 0);
+            compare(random, wal, &flat, page_bytes);
+            wal.set_checkpointing(false);
+        }
     }
     let sum = |field: fn(&WalCounters) -> u64| wals.iter().map(|wal| field(&wal.counters())).sum();
     WalCounters {
@@ -318,6 +323,48 @@ fn the_origin_of_a_page_is_where_the_store_has_it() {
     assert!(wal.origin().is_some());
     wal.truncate(0).expect("possible");
     assert_eq!(wal.origin(), None);
+}
+
+#[test]
+fn a_checkpoint_reads_many_frames_at_once() {
+    for page_bytes in [4096, 65536] {
+        let bench = Bench::new();
+        let (mut one, mut writer) = bench.started(page_bytes);
+        let frames = (4 << 20) / page_bytes;
+        let tag = |frame: usize, round: u8| with_room(round + (frame % 100) as u8, page_bytes);
+        (0..frames).for_each(|frame| writer.append(&mut one, 1, 1, &tag(frame, 0)));
+
+        // As a checkpoint asks for them: not in the log's order.
+        let mut two = bench.wal();
+        Log::read(&mut two, 0, FILE_HEADER);
+        two.set_checkpointing(true);
+        let before = bench.store.reads.load(Ordering::Relaxed);
+        for frame in (0..frames).map(|frame| frame * 37 % frames) {
+            assert!(Log::read(&mut two, writer.place(frame) + HEADER, page_bytes) == tag(frame, 0), "frame {frame}");
+            assert!(two.origin().is_some(), "what was read ahead can be shared like what was read");
+        }
+        let reads = bench.store.reads.load(Ordering::Relaxed) - before;
+        assert!(reads <= 4096 / 256 + 2 + 16, "{reads} reads for {frames} frames");
+
+        // The checkpoint is done, and somebody starts the log again.
+        two.set_checkpointing(false);
+        let mut writer = Writer::restart(&mut one, page_bytes, 2);
+        (0..frames).for_each(|frame| writer.append(&mut one, 1, 1, &tag(frame, 100)));
+        for checkpointing in [false, true] {
+            two.set_checkpointing(checkpointing);
+            assert!(Log::read(&mut two, writer.place(9) + HEADER, page_bytes) == tag(9, 100), "{checkpointing}");
+        }
+
+        // What this connection writes itself is seen at once.
+        writer.append(&mut two, 1, 0, &tag(9, 3));
+        two.flush().expect("possible");
+        let place = writer.place(frames) + HEADER;
+        two.set_checkpointing(true);
+        assert!(Log::read(&mut two, place, page_bytes) == tag(9, 3));
+        writer.overwrite(&mut two, frames, &tag(9, 5));
+        two.flush().expect("possible");
+        assert!(Log::read(&mut two, place, page_bytes) == tag(9, 5));
+    }
 }
 
 #[test]

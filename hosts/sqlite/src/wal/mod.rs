@@ -22,6 +22,7 @@
 //!    header that passes, and by `size` and `truncate`, so that a recovery sees a log as it is. As long as the file has no
 //!    valid header, nothing is kept.
 //! 4. *That the last call read a whole frame*: until the next call of this connection.
+//! 5. *Frames read ahead in a checkpoint*: see `ahead`. A write or truncate by this connection ends it.
 //!
 //! # Sizes
 //!
@@ -53,11 +54,13 @@
 //!
 //! Absent: SQLite's own structures beyond salts and the commit mark; who may write when; the wal-index.
 
+mod ahead;
 mod gather;
 mod layout;
 mod stored;
 
 use crate::mark::{HEADER_BYTES, Mark};
+use ahead::Ahead;
 use gather::{Amount, Frame, Gathered};
 use layout::{FILE_HEADER_BYTES, Form, GROUP_FRAMES, Layout, is_commit};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -98,18 +101,25 @@ pub struct Wal {
     origin: Option<u64>,
     /// The frame that the last call read, header and page.
     frame_read: Option<u64>,
+    /// While a checkpoint copies frames.
+    ahead: Option<Ahead>,
 }
 
 impl Wal {
     /// The log in this file. Nothing is read yet.
     pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark) -> Self {
         let stored = StoredLog { store, file, mark, stamps: true, counters: WalCounters::default() };
-        Self { stored, form: None, gathered: Gathered::default(), origin: None, frame_read: None }
+        Self { stored, form: None, gathered: Gathered::default(), origin: None, frame_read: None, ahead: None }
     }
 
     /// Whether pages may carry headers. If not, a page that looks like it is data.
     pub fn set_stamps(&mut self, allowed: bool) {
         self.stored.stamps = allowed;
+    }
+
+    /// SQLite begins to copy frames into the database, or has copied all it wants to. In between they are read ahead.
+    pub fn set_checkpointing(&mut self, checkpointing: bool) {
+        self.ahead = checkpointing.then(Ahead::default);
     }
 
     /// Reads bytes of the log. Answers how many there were; the rest is zeroes.
@@ -225,6 +235,7 @@ impl Wal {
     }
 
     fn hand_over(&mut self, amount: Amount) -> Result<(), StoreError> {
+        self.ahead = None;
         match self.form {
             Some(Form::Aligned(layout)) if !self.gathered.is_empty() => {
                 self.gathered.hand_over(&mut self.stored, layout, amount)
@@ -245,7 +256,7 @@ impl Wal {
             && into.len() == layout.page_bytes
             && !self.gathered.frames.contains_key(&frame)
         {
-            let (_, present) = self.stored.read_page(layout, frame, into)?;
+            let (_, present) = self.stored.read_page(layout, frame, into, self.ahead.as_mut())?;
             if present {
                 self.origin = Some(layout.page(frame));
                 return Ok(into.len());

@@ -3,6 +3,7 @@
 //! Invariant: nothing is remembered; each answer is the store's at this moment. Absent: when what is written (`gather`).
 
 use super::WalCounters;
+use super::ahead::Ahead;
 use super::layout::{FILE_HEADER_BYTES, GROUP_FRAMES, Header, Layout};
 use crate::mark::{HEADER_BYTES, Mark};
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -51,9 +52,22 @@ impl StoredLog {
         Ok((header, bytes))
     }
 
-    /// Reads the page of a frame. Answers the header that it carried, and whether it was there.
-    pub fn read_page(&self, layout: Layout, frame: u64, page: &mut [u8]) -> Result<(Option<Header>, bool), StoreError> {
-        let present = self.read(layout.page(frame), page)? == page.len();
+    /// Reads the page of a frame, from what was read ahead if there is such. Answers the header that it carried, and whether it
+    /// was there.
+    pub fn read_page(
+        &self,
+        layout: Layout,
+        frame: u64,
+        page: &mut [u8],
+        ahead: Option<&mut Ahead>,
+    ) -> Result<(Option<Header>, bool), StoreError> {
+        let place = layout.page(frame);
+        let bytes = match ahead {
+            Some(ahead) => ahead.read(self, place, page)?,
+            None => self.read(place, page)?,
+        };
+
+        let present = bytes == page.len();
         if !present {
             page.fill(0);
         }
@@ -64,7 +78,7 @@ impl StoredLog {
     /// The page of a frame.
     pub fn page(&self, layout: Layout, frame: u64) -> Result<StoredPage, StoreError> {
         let mut page = vec![0; layout.page_bytes];
-        let (stamp, present) = self.read_page(layout, frame, &mut page)?;
+        let (stamp, present) = self.read_page(layout, frame, &mut page, None)?;
         Ok(StoredPage { page, stamp, present })
     }
 

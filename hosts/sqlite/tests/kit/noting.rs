@@ -1,6 +1,7 @@
 //! A store that notes what is done to its files, and fails when it is told to.
 
 use remap_ssd_store::{FileId, FileInfo, OpenOptions, Share, Statistics, Store, StoreError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A change of a file.
@@ -13,13 +14,15 @@ pub enum Change {
 pub struct Noting<S> {
     store: S,
     changes: Mutex<Vec<Change>>,
+    /// How often a file was read.
+    pub reads: AtomicUsize,
     /// How many writes are done before all fail.
     pub writes_left: Mutex<Option<usize>>,
 }
 
 impl<S: Store> Noting<S> {
     pub fn new(store: S) -> Arc<Self> {
-        Arc::new(Self { store, changes: Mutex::default(), writes_left: Mutex::default() })
+        Arc::new(Self { store, changes: Mutex::default(), reads: AtomicUsize::new(0), writes_left: Mutex::default() })
     }
 
     /// The changes since the last call.
@@ -76,6 +79,7 @@ impl<S: Store> Store for Noting<S> {
     }
 
     fn read(&self, file: FileId, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.store.read(file, offset, into)
     }
 
