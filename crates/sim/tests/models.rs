@@ -383,19 +383,3 @@ fn models_are_known_by_name_and_mistakes_are_explained() {
     let small = ModelSpec::new(ModelKind::Ycsb).source(ContentModel::Unique, 100, 1, 0).err().unwrap();
     assert!(small.to_string().starts_with("ycsb needs "), "{small}");
 }
-
-#[test]
-#[ignore = "a measurement: run it alone, in release"]
-fn the_cost_of_a_page() {
-    for kind in MODELS {
-        let mut source = model(kind.name(), kind.reference_pages(), 1);
-        let mut out = Vec::with_capacity(8192);
-        let (start, mut pages) = (std::time::Instant::now(), 0);
-        while pages < 20_000_000 {
-            out.clear();
-            source.fill(&mut out, 4096).unwrap();
-            pages += out.len();
-        }
-        println!("{kind}: {:.1} ns a page", start.elapsed().as_secs_f64() * 1e9 / pages as f64);
-    }
-}

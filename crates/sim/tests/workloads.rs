@@ -91,34 +91,6 @@ fn one_rank_and_the_largest_count_of_ranks_are_possible() {
     }
 }
 
-#[test]
-#[ignore = "a measurement: run it alone, in release"]
-fn the_cost_of_a_draw() {
-    for (count, exponent) in [(7 << 20, 0.2), (1 << 20, 0.99), (1 << 30, 0.2)] {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let ranks = Zipf::new(count, exponent).unwrap();
-        let start = std::time::Instant::now();
-        const DRAWS: u32 = 50_000_000;
-        let sum: u64 = (0..DRAWS).map(|_| u64::from(ranks.draw(&mut rng))).sum();
-        let ns = start.elapsed().as_secs_f64() * 1e9 / f64::from(DRAWS);
-        println!("{count} ranks, exponent {exponent}: {ns:.1} ns a draw (sum {sum})");
-    }
-    for spec in ["randwrite", "zipf:0.99", "seqwrite"] {
-        for content in [papers(0.3), ContentModel::Plain { duplicate_share: 0.3 }] {
-            let mut workload = Workload::new(config(spec, content, 8 << 20)).unwrap();
-            let mut out = Vec::with_capacity(4096);
-            let start = std::time::Instant::now();
-            const BATCHES: u32 = 5_000;
-            for _ in 0..BATCHES {
-                out.clear();
-                workload.fill(&mut out, 4096).unwrap();
-            }
-            let ns = start.elapsed().as_secs_f64() * 1e9 / f64::from(BATCHES * 4096);
-            println!("{spec}, {content}: {ns:.1} ns a page");
-        }
-    }
-}
-
 // ---- contents ----
 
 /// Share of writes whose content some page holds at that moment, after the device is in steady state.
