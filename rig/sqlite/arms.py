@@ -8,69 +8,10 @@ device nothing.
 Invariants: whatever happens, nothing stays mounted and no server is left. Absent: what is run.
 """
 
-import json
 import os
-import re
 import subprocess
-import time
 
-SERVER_START_SECONDS = 60
-
-
-class Failure(Exception):
-    """A sentence for who runs this."""
-
-
-def command(*arguments, **options):
-    """Runs a program; its output, or a failure that has it."""
-    done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-    if done.returncode != 0:
-        raise Failure(f"{' '.join(map(str, arguments))[:300]}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-class Device:
-    """`remap-ssd serve` with a new device in memory."""
-
-    def __init__(self, program, scratch, size, latency, files):
-        self.program = program
-        self.scratch = scratch
-        self.files = os.path.join(scratch, "files") if files else None
-        self.log = os.path.join(scratch, "serve.log")
-        arguments = [program, "serve", "--memory", size, "--latency", latency, "--listen", "127.0.0.1:0"]
-        if self.files:
-            os.mkdir(self.files)
-            arguments += ["--fuse", self.files]
-        with open(self.log, "w") as log:
-            self.server = subprocess.Popen(arguments, stdout=log, stderr=log)
-
-    def wait(self):
-        """Until it serves."""
-        until = time.monotonic() + SERVER_START_SECONDS
-        while time.monotonic() < until and self.server.poll() is None:
-            with open(self.log) as log:
-                found = re.search(r" serving .*address=([0-9.:]+)", log.read())
-            if found and (not self.files or os.path.exists(os.path.join(self.files, "n1"))):
-                self.address = found[1]
-                return
-            time.sleep(0.05)
-        with open(self.log) as log:
-            raise Failure(f"the server does not serve:\n{log.read()}")
-
-    def counters(self):
-        """What the device has counted, with all that it was asked to keep."""
-        command(self.program, "io", "--connect", self.address, "flush")
-        return json.loads(command(self.program, "io", "--connect", self.address, "stat", "--json"))
-
-    def stop(self):
-        self.server.terminate()
-        try:
-            self.server.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.server.kill()
-            self.server.wait()
-        if self.files and os.path.ismount(self.files):
-            subprocess.run(["umount", "-l", self.files], check=False)
+from served import Device, command
 
 
 class Stock:

@@ -1,0 +1,149 @@
+"""The table, on the terminal and as a page with a picture beside it.
+
+Absent: numbers in sentences. The page says what the runs that wrote it have counted, nothing else.
+"""
+
+import os
+import platform
+
+from served import Failure
+
+HEAD = f"{'program':<24}{'dedup':>6}{'host pages':>12}{'flash pages':>13}{'hits':>10}{'host reads':>12}{'demotions':>11}{'seconds':>9}"
+COLUMNS = ["host_pages", "flash_pages", "dedup_hits", "host_reads", "demotions"]
+
+PAGE = """\
+# What the device does for programs that nobody changed
+
+```sh
+rig/programs --replay --page docs/programs.md            # all of this page; needs root on Debian, and matplotlib for the picture
+rig/programs mariadb mariadb-nodoublewrite               # two rows of it, on the terminal
+```
+
+Each program runs on a file system, by way of a loop device over the device's FUSE file (`serve --memory 1GiB --fuse FOLDER`), once
+with deduplication off and once with it on (`--dedup on`), each time on a fresh device. The device counts pages of 4 KiB, from before the
+program starts until its file system is unmounted: *host pages* are those that it was asked to write, *flash pages* those that it
+programmed for this, its own metadata included, *hits* the writes whose content was there already. Afterwards the file system's own check
+found nothing, and what the programs wrote was the same in both.
+
+![flash pages with deduplication, as a share of those without]({picture})
+
+{table}
+
+| program | what it does |
+| --- | --- |
+{about}
+
+{machine}.
+
+## Use it with your database
+
+Journals that hold whole pages are what deduplication takes back: the doublewrite buffer of InnoDB (`innodb_doublewrite`), and
+ext4's `data=journal`, write each page twice, the second time with the same bytes. Keep them on. PostgreSQL's full pages are inside
+records of its log, at any offset: few of them are whole pages of 4 KiB that come back, so less is won.
+
+```sh
+remap-ssd image create disk --size 8GiB --dedup on
+mkdir folder mounted && remap-ssd serve --image disk --fuse folder &
+loop=$(losetup --find --show --direct-io=on folder/n1)
+mkfs.ext4 "$loop" && mount "$loop" mounted               # then: datadir = .../mounted/mysql
+```
+
+## Where sharing undoes redundancy
+
+A file system that writes everything twice to survive a bad page (Btrfs with `-d dup`, the row `btrfs-dup`; a mirror of two
+namespaces of one device) has one flash page for both copies with deduplication: a page that cannot be read is lost twice. Use two
+devices, or `--dedup off`.
+{replayed}{missed}"""
+
+REPLAYED = """
+## The same requests under each scheme
+
+What each program asked of the device was recorded (`serve --record`, deduplication off) and replayed (`compare --trace`) on the default
+device, aged, under each scheme. Flash pages, with deduplication off and on:
+
+{tables}
+"""
+
+
+def line(result):
+    return (
+        f"{result['program']:<24}{result['dedup']:>6}{result['host_pages']:>12,}{result['flash_pages']:>13,}"
+        f"{result['dedup_hits']:>10,}{result['host_reads']:>12,}{result['demotions']:>11,}{result['seconds']:>9.1f}"
+    )
+
+
+def row(cells):
+    return f"| {' | '.join(cells)} |"
+
+
+def table(results):
+    lines = [row(["program", "dedup", "host pages", "flash pages", "hits", "host reads", "demotions", "seconds"])]
+    lines.append(row(["---", "---", *["---:"] * 6]))
+    for result in results:
+        counts = [f"{result[column]:,}" for column in COLUMNS]
+        lines.append(row([result["program"], result["dedup"], *counts, f"{result['seconds']:.1f}"]))
+    return "\n".join(lines)
+
+
+def replayed(results):
+    """A line for each program, a column for each scheme; empty if nothing was replayed."""
+    recorded = [result for result in results if "replayed" in result]
+    if not recorded:
+        return ""
+    schemes = list(dict.fromkeys(run["scheme"] for run in recorded[0]["replayed"]))
+    lines = [row(["program", *schemes]), row(["---", *["---:"] * len(schemes)])]
+    for result in recorded:
+        found = {(run["scheme"], run["dedup"]): run["flash_pages"] for run in result["replayed"]}
+        cells = [f"{found[scheme, 'off']:,} / {found[scheme, 'on']:,}" for scheme in schemes]
+        lines.append(row([result["program"], *cells]))
+    return REPLAYED.format(tables="\n".join(lines))
+
+
+def machine():
+    with open("/proc/meminfo") as lines:
+        gibibytes = int(lines.readline().split()[1]) / (1 << 20)
+    return f"{os.cpu_count()} processors ({platform.machine()}), {gibibytes:.0f} GiB of memory, Linux {platform.release()}"
+
+
+def draw(path, results):
+    """One bar a program: flash pages with deduplication, as a share of those without."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise Failure("the page's picture needs matplotlib: pip install matplotlib") from None
+    matplotlib.use("svg")
+    # The same results are the same file.
+    matplotlib.rcParams["svg.hashsalt"] = "programs"
+    from matplotlib import pyplot
+
+    found = {(result["program"], result["dedup"]): result["flash_pages"] for result in results}
+    names = [name for name, dedup in found if dedup == "off" and (name, "on") in found]
+    shares = [100 * found[name, "on"] / found[name, "off"] for name in names]
+
+    figure, axes = pyplot.subplots(figsize=(8, 0.36 * len(names) + 1), layout="constrained")
+    bars = axes.barh(names, shares, color="#2a6f97")
+    axes.bar_label(bars, [f"{share:.0f} %" for share in shares], padding=3)
+    axes.axvline(100, color="#888888", linewidth=1)
+    axes.set_xlim(0, 115)
+    axes.set_xlabel("flash pages with deduplication, % of those without")
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def write(path, results, sentences, short):
+    picture = f"{os.path.splitext(path)[0]}.svg"
+    draw(picture, results)
+
+    about = {result["program"]: result["about"] for result in results}
+    missed = "".join(f"- {sentence}.\n" for sentence in sentences)
+    text = PAGE.format(
+        picture=os.path.basename(picture),
+        table=table(results),
+        about="\n".join(row([name, what]) for name, what in about.items()),
+        machine=machine() + ("; a tenth of the work (`--short`)" if short else ""),
+        replayed=replayed(results),
+        missed=f"\n## Limits that were missed\n\n{missed}" if missed else "",
+    )
+    with open(path, "w") as file:
+        file.write(text)
