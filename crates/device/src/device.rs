@@ -43,6 +43,8 @@ pub enum PageKind {
         /// All pages or none survive a power cut.
         atomic: bool,
     },
+    /// Make everything acknowledged durable; the page means nothing.
+    Flush,
 }
 
 // Commands wait in long queues.
@@ -54,6 +56,7 @@ impl PageKind {
     pub fn pages(self) -> u64 {
         match self {
             Self::Remap { len, .. } => len.into(),
+            Self::Flush => 0,
             _ => 1,
         }
     }
@@ -239,6 +242,7 @@ impl Device {
             }
             PageKind::ReadModifyWrite => self.read_modify_write(now, command),
             PageKind::Trim => self.deallocate(now, command.lpn, 1),
+            PageKind::Flush => self.flush(now),
             PageKind::Remap { source, len, relocate, atomic } => {
                 self.remap(now, &Remap { target: command.lpn, source, len: len.into(), relocate, atomic })
             }

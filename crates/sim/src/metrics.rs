@@ -264,7 +264,9 @@ fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
     Sample {
         at_s: (to.at_ns - start_ns) as f64 / NS_PER_S,
         bandwidth_mib_s: rate(transfers * PAGE_BYTES as f64 / MIB, seconds),
+        written_mib_s: rate(stats.host_writes as f64 * PAGE_BYTES as f64 / MIB, seconds),
         iops: rate((to.passed.operations - from.passed.operations) as f64, seconds),
+        gc_runs: stats.gc_runs,
         gc_pages_s: rate(stats.gc_programs as f64, seconds),
         write_amplification: ratio(to.programs - from.programs, stats.host_writes),
         free_superblocks: to.free_superblocks.into(),

@@ -2,7 +2,8 @@
 //!
 //! Closed loop: a request enters when the earliest of the outstanding ones ends, `queue_depth` of them at a time.
 //! Open loop: it enters at its own time, however many are outstanding, and between requests the device may work
-//! for itself. All pages of a request enter together, and its latency is that of the last to be done.
+//! for itself. A flush enters when all requests before it have ended, and requests after it when it has. All pages
+//! of a request enter together, and its latency is that of the last to be done.
 //!
 //! Invariants: every request that the source yields ends up completed or refused, or the run is an error;
 //! submission times never decrease. Absent: what a request means (the device's) and aging.
@@ -112,6 +113,7 @@ pub fn run(
         request: None,
         entered: start,
         ended: start,
+        flushed: start,
         trim: None,
         limit: options.pages.unwrap_or(u64::MAX),
         until_worn_out: options.until_worn_out,
@@ -225,6 +227,8 @@ struct Run<'a> {
     /// When the latest request entered, and the latest end of any.
     entered: u64,
     ended: u64,
+    /// When the latest flush ended: what comes after it enters no earlier.
+    flushed: u64,
     /// Pages to submit.
     limit: u64,
     until_worn_out: bool,
@@ -236,7 +240,8 @@ impl Run<'_> {
         let mut request = match self.request.take() {
             Some(request) => request,
             None => {
-                self.enter(page.at_ns);
+                let after = if page.kind == PageKind::Flush { self.ended } else { self.flushed };
+                self.enter(page.at_ns, after);
                 Request { kind: page.kind, done_at: self.entered, result: Ok(()) }
             }
         };
@@ -281,11 +286,11 @@ impl Run<'_> {
     }
 
     #[inline(always)]
-    fn enter(&mut self, at_ns: u64) {
+    fn enter(&mut self, at_ns: u64, after: u64) {
         let now = match &self.clock {
-            Clock::Closed(queue) => queue.earliest(),
+            Clock::Closed(queue) => queue.earliest().max(after),
             Clock::Open { start } => {
-                let now = (start + at_ns).max(self.entered);
+                let now = (start + at_ns).max(self.entered).max(after);
                 self.device.idle(self.entered, now);
                 now
             }
@@ -303,6 +308,9 @@ impl Run<'_> {
             queue.replace_earliest(request.done_at);
         }
         self.ended = self.ended.max(request.done_at);
+        if request.kind == PageKind::Flush {
+            self.flushed = request.done_at;
+        }
         if let Err(refusal) = request.result {
             if refusal == Refusal::ReadOnly && self.until_worn_out {
                 self.limit = 0;
@@ -325,6 +333,7 @@ impl Run<'_> {
                 self.meters.writes.record(latency);
             }
             PageKind::Trim => requests.trims += 1,
+            PageKind::Flush => requests.flushes += 1,
             PageKind::Remap { .. } => {
                 requests.remaps += 1;
                 self.meters.remaps.record(latency);
@@ -345,8 +354,10 @@ struct Tally {
 impl Tally {
     #[inline(always)]
     fn page(&mut self, kind: PageKind) {
-        if let PageKind::Remap { .. } = kind {
-            return self.remapped(kind.pages());
+        match kind {
+            PageKind::Remap { .. } => return self.remapped(kind.pages()),
+            PageKind::Flush => return,
+            _ => {}
         }
         self.passed.operations += 1;
         self.passed.transfers += u64::from(kind != PageKind::Trim);
@@ -372,7 +383,7 @@ impl Tally {
         if all.submitted == 0 {
             return Err(RunError::Nothing);
         }
-        let completed = all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps;
+        let completed = all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps + all.flushes;
         let refused = all.refused.values().sum::<u64>();
         let agree = |what, submitted, ended| match submitted == ended {
             true => Ok(()),

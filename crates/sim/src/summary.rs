@@ -49,8 +49,14 @@ pub struct Sample {
     pub at_s: f64,
     /// Host bandwidth, remapped pages counted as served, MiB/s.
     pub bandwidth_mib_s: f64,
+    /// Of that, pages written or remapped.
+    #[serde(default)]
+    pub written_mib_s: f64,
     /// Host page operations per second.
     pub iops: f64,
+    /// Superblocks reclaimed in this interval.
+    #[serde(default)]
+    pub gc_runs: u64,
     /// Pages moved by GC per second.
     pub gc_pages_s: f64,
     /// Write amplification in this interval.
@@ -97,6 +103,9 @@ pub struct Accounting {
     pub trims: u64,
     /// Remap commands completed.
     pub remaps: u64,
+    /// Flushes completed.
+    #[serde(default)]
+    pub flushes: u64,
     /// Requests refused by the device, with the reason's name.
     pub refused: std::collections::BTreeMap<String, u64>,
     /// Malformed trace records skipped at the user's wish.

@@ -187,6 +187,21 @@ fn an_open_loop_keeps_the_times_of_its_requests() {
 }
 
 #[test]
+fn a_flush_waits_for_what_came_before_it_and_what_follows_waits_for_it() {
+    let seconds = |pages: Vec<HostPage>| {
+        let summary = go(&mut device(SchemeKind::None), &mut Fixed(pages), &options(1000, 32)).unwrap();
+        (summary.seconds_simulated, summary.requests.flushes)
+    };
+    let flushed: Vec<HostPage> =
+        (0..3).flat_map(|n| [writes(n..n + 1), vec![page(PageKind::Flush, 0, true)]].concat()).collect();
+    // A program takes half a millisecond, and three dies are as fast as one; the superblock's head comes before the first.
+    let (together, one_by_one) = (seconds(writes(0..3)), seconds(flushed));
+    assert!((0.0010..0.0011).contains(&together.0), "{together:?}");
+    assert!((0.0020..0.0021).contains(&one_by_one.0), "{one_by_one:?}");
+    assert_eq!((together.1, one_by_one.1), (0, 3));
+}
+
+#[test]
 fn a_run_stops_at_a_limit_between_requests() {
     let mut pages = writes(0..100);
     pages.iter_mut().for_each(|page| page.last = page.lpn % 10 == 9);

@@ -41,8 +41,16 @@ impl Input {
     /// Opens `path` and returns with it a copy of the first bytes, decompressed.
     pub fn open(path: &Path) -> Result<(Self, Vec<u8>), SourceError> {
         let file = path.display().to_string();
+        match File::open(path) {
+            Ok(bytes) => Self::of(file, bytes),
+            Err(source) => Err(SourceError::Io { file, source }),
+        }
+    }
+
+    /// The same of bytes that are here already.
+    pub fn of(file: String, bytes: impl Read + Send + 'static) -> Result<(Self, Vec<u8>), SourceError> {
         let io = |source| SourceError::Io { file: file.clone(), source };
-        let (magic, raw) = peek(File::open(path).map_err(io)?, MAGIC_BYTES).map_err(io)?;
+        let (magic, raw) = peek(bytes, MAGIC_BYTES).map_err(io)?;
         let (compression, plain) = decompress(&magic, BufReader::new(raw)).map_err(io)?;
         let empty: Bytes = Box::new(io::empty());
         let reader = BufReader::new(empty);

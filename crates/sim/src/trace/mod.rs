@@ -58,12 +58,21 @@ pub struct TraceOptions {
     /// Identities given to contents are larger than this, so that those up to it stay free for what
     /// was written before the trace begins.
     pub content_base: u64,
+    /// Replay flushes, where the format has them: each waits for all requests before it, and all after it wait for it.
+    pub flushes: bool,
 }
 
 impl TraceOptions {
     /// The defaults, for a device of `addressable` pages.
     pub fn new(addressable: u32) -> Self {
-        Self { addressable, fold: Fold::default(), skip_bad: false, action: Action::default(), content_base: 0 }
+        Self {
+            addressable,
+            fold: Fold::default(),
+            skip_bad: false,
+            action: Action::default(),
+            content_base: 0,
+            flushes: false,
+        }
     }
 }
 
@@ -105,7 +114,27 @@ impl TraceReader {
     /// # Errors
     /// The file cannot be read, its format cannot be told, or it is too damaged to begin with.
     pub fn open(path: impl AsRef<Path>, format: Option<Format>, options: TraceOptions) -> Result<Self, SourceError> {
-        let (mut input, sample) = Input::open(path.as_ref())?;
+        Self::begin(Input::open(path.as_ref())?, format, options)
+    }
+
+    /// The same of bytes that are here already; `name` stands for the file's in messages.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn of_bytes(
+        name: &str,
+        bytes: &'static [u8],
+        format: Option<Format>,
+        options: TraceOptions,
+    ) -> Result<Self, SourceError> {
+        Self::begin(Input::of(name.to_owned(), bytes)?, format, options)
+    }
+
+    fn begin(
+        (mut input, sample): (Input, Vec<u8>),
+        format: Option<Format>,
+        options: TraceOptions,
+    ) -> Result<Self, SourceError> {
         if options.addressable == 0 {
             return Err(input.unusable("there is no page to replay on: addressable is 0"));
         }
@@ -181,7 +210,13 @@ impl TraceReader {
                     }
                     self.counts.ignored += 1;
                 }
-                Record::Parsed(Ok(Parsed::Ignored)) => self.counts.ignored += 1,
+                Record::Parsed(Ok(Parsed::Flush(at_ns))) if self.options.flushes => {
+                    let at_ns = self.clock.since_start(at_ns);
+                    out.push(HostPage { at_ns, content: 0, lpn: 0, kind: PageKind::Flush, last: true });
+                    self.counts.requests += 1;
+                    return Ok(true);
+                }
+                Record::Parsed(Ok(Parsed::Ignored | Parsed::Flush(_))) => self.counts.ignored += 1,
                 Record::Parsed(Err(_)) if self.options.skip_bad => self.counts.skipped += 1,
                 Record::Parsed(Err(reason)) => return Err(self.input.malformed(reason)),
                 Record::Blank => {}

@@ -167,6 +167,7 @@ impl Profiler {
                 }
                 (page.lpn..).zip(contents).for_each(|(lpn, content)| self.hold(lpn, content));
             }
+            PageKind::Flush => return,
         }
         self.request(page);
         self.profile.duration_ns = page.at_ns;

@@ -22,6 +22,8 @@ pub(super) enum Parsed {
     Request(Request),
     /// A remap to replay.
     Moved(Moved),
+    /// A flush at this time, to replay if that is wanted.
+    Flush(u64),
     /// Well-formed, but not a request: another action, a flush, a line of a summary.
     Ignored,
 }

@@ -3,11 +3,12 @@
 //! ```text
 //! ns R page count                 read
 //! ns W page digest ...            write, one digest of 16 bytes in hexadecimal for each page
+//! ns N page count                 write of contents that were not recorded: each page has one of its own
 //! ns P page                       write of a part of a page
 //! ns D page count                 deallocate
 //! ns C target source count [a]    remap, to copy; `a`: all pages or none survive a power cut
 //! ns M target source count [a]    remap, to relocate
-//! ns F                            flush; not replayed
+//! ns F                            flush; replayed if that is asked for
 //! ```
 //! Pages are of 4 KiB. Invariant: what `Entry` writes, `parse` reads. Absent: who asked.
 
@@ -105,6 +106,7 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
     let parsed = match verb {
         "R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
         "D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
+        "N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
         "P" => Extent { len: PART_BYTES, ..extent(next("page")?, 1)? }.request(at_ns, 0, Verb::Write)?,
         "W" => {
             let page = next("page")?;
@@ -131,8 +133,8 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
             };
             Parsed::Moved(Moved { at_ns, target, source, count, relocate: verb == "M", atomic })
         }
-        "F" => Parsed::Ignored,
-        other => return Err(format!("`{}` is none of R, W, P, D, C, M, F", clip(other))),
+        "F" => Parsed::Flush(at_ns),
+        other => return Err(format!("`{}` is none of R, W, N, P, D, C, M, F", clip(other))),
     };
     match fields.next() {
         Some(more) => Err(format!("more than belongs to {verb}: `{}`", clip(more))),

@@ -78,6 +78,7 @@ pub fn stat(path: impl AsRef<Path>, format: Option<Format>, options: TraceOption
                 PageKind::ReadModifyWrite => total.read_modify_writes += 1,
                 PageKind::Trim => total.trims += 1,
                 PageKind::Remap { len, .. } => total.remaps += u64::from(len),
+                PageKind::Flush => continue,
             }
             pages_seen.insert(page.lpn);
             total.duration_ns = page.at_ns;

@@ -60,8 +60,8 @@ impl<W: Write> TraceWriter<W> {
             PageKind::Write | PageKind::WriteFor { .. } | PageKind::ReadModifyWrite => Verb::Write,
             PageKind::Trim if matches!(self.format, Format::Blkparse | Format::Session) => Verb::Trim,
             // Its line is made of the pages alone.
-            PageKind::Remap { .. } if self.format == Format::Session => Verb::Write,
-            PageKind::Trim | PageKind::Remap { .. } => {
+            PageKind::Remap { .. } | PageKind::Flush if self.format == Format::Session => Verb::Write,
+            PageKind::Trim | PageKind::Remap { .. } | PageKind::Flush => {
                 self.left_out += 1;
                 return Ok(false);
             }
@@ -144,6 +144,7 @@ impl Request {
             PageKind::Read => Entry::Read { page, count },
             PageKind::Trim => Entry::Deallocate { page, count },
             PageKind::ReadModifyWrite => Entry::WritePart { page },
+            PageKind::Flush => Entry::Flush,
             PageKind::Write | PageKind::WriteFor { .. } => {
                 let digests = pages.iter().map(|page| {
                     let [high, low] = digest(page.content);

@@ -62,6 +62,18 @@ fn vscsi_records_of_both_versions_read_alike() {
 }
 
 #[test]
+fn flushes_of_a_session_are_replayed_if_that_is_asked_for_and_contents_without_digests_are_new() {
+    use PageKind::{Flush, Write};
+    let text = b"10 N 5 2\n20 F\n30 N 5 1\n";
+    let writes = [page(0, 1, 5, Write, false), page(0, 2, 6, Write, true), page(20, 3, 5, Write, true)];
+    assert_eq!(replay(text, None, TraceOptions::new(64)).unwrap(), writes);
+
+    let flushes = TraceOptions { flushes: true, ..TraceOptions::new(64) };
+    let flush = page(10, 0, 0, Flush, true);
+    assert_eq!(replay(text, None, flushes).unwrap(), [writes[0], writes[1], flush, writes[2]]);
+}
+
+#[test]
 fn fiu_process_names_may_have_blanks_and_digests_may_be_apart() {
     let (a, b) = ("0a".repeat(16), "0B".repeat(16));
     let text = format!("100 1 a long name 8 8 W 6 0 {a}\n101 1 x 16 16 W 6 0 {b} {a}\n102 1 x 0 8 R 6 0 {b}\n");
