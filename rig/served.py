@@ -25,14 +25,16 @@ def command(*arguments, **options):
 
 
 class Device:
-    """`remap-ssd serve` with a new device in memory, or with an image; `more` are further options of it."""
+    """`remap-ssd serve` with a new device in memory, or with an image. `record` is where it writes what it is asked; `more` are further options."""
 
-    def __init__(self, program, scratch, size, latency, files, more=(), image=None):
+    def __init__(self, program, scratch, size, latency, files, record=None, more=(), image=None):
         self.program = program
         self.files = os.path.join(scratch, "files") if files else None
         self.log = os.path.join(scratch, "serve.log")
         storage = ["--image", image] if image else ["--memory", size]
         arguments = [program, "serve", *storage, "--latency", latency, "--listen", "127.0.0.1:0", *more]
+        if record:
+            arguments += ["--record", record]
         if self.files:
             os.makedirs(self.files, exist_ok=True)
             arguments += ["--fuse", self.files]

@@ -20,11 +20,12 @@ class Stock:
     name = "stock"
     extension = None
 
-    def __init__(self, program, scratch, size, latency):
+    def __init__(self, program, scratch, size, latency, record=None, mkfs=()):
+        self.mkfs = mkfs
         self.mounted = os.path.join(scratch, "mounted")
         self.loop = None
         os.mkdir(self.mounted)
-        self.device = Device(program, scratch, size, latency, files=True)
+        self.device = Device(program, scratch, size, latency, files=True, record=record)
 
     def make(self):
         self.device.wait()
@@ -32,7 +33,7 @@ class Stock:
         self.loop = command("losetup", "--find", "--show", "--direct-io=on", backing).strip()
         # What is initialized lazily would be written while we count.
         lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        command("mkfs.ext4", "-q", "-F", "-E", lazy, self.loop)
+        command("mkfs.ext4", "-q", "-F", "-E", lazy, *self.mkfs, self.loop)
         command("mount", self.loop, self.mounted)
 
     def environment(self):
@@ -64,10 +65,10 @@ class Ours:
 
     name = "ours"
 
-    def __init__(self, program, scratch, size, latency, extension):
+    def __init__(self, program, scratch, size, latency, extension, record=None):
         self.extension = extension
         self.scratch = scratch
-        self.device = Device(program, scratch, size, latency, files=False)
+        self.device = Device(program, scratch, size, latency, files=False, record=record)
 
     def make(self):
         self.device.wait()
