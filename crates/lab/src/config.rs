@@ -8,7 +8,8 @@
 //! [[runs]]                          # every combination of the lists is a run
 //! setup = "a"                       # of the paper's table
 //! scheme = ["none", "remap-ssd"]
-//! workload = ["randwrite"]          # as `compare --workload` has them, or "trace:FILE"; `,span=SHARE`: on that share of it
+//! workload = ["randwrite"]          # as `compare --workload` has them, or "trace:FILE"; `,span=SHARE`: on that share of it;
+//!                                   # or "recording:NAME", of `experiments/recordings/`
 //! content = ["papers:0.3"]          # as `compare --content` has them; "own": the workload's
 //! gc = ["greedy"]                   # left out: the setup's
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
@@ -159,6 +160,8 @@ pub enum Fill {
     Whole,
     /// Every addressable page once, in order, no content twice.
     Sequential,
+    /// Not at all: the device is new.
+    Nothing,
 }
 
 /// How much of it.

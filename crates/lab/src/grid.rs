@@ -6,7 +6,7 @@
 
 use crate::LabError;
 use crate::config::{Experiment, Extent, Fill, Form, Grid, Kind, Paper, Setup};
-use crate::perform;
+use crate::{perform, recordings};
 use remap_ssd_device::{DeviceConfig, parse_scale};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
@@ -30,6 +30,9 @@ pub struct Run {
     pub gc: String,
     /// Workload; empty if there is none.
     pub workload: String,
+    /// Names the recording's bytes, if it is one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub recording: String,
     /// Contents; empty if there are none.
     pub content: String,
     /// What aging writes.
@@ -257,6 +260,10 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         Kind::Workload | Kind::Micro => (f64::from(device.addressable_lpns()) * extent.rounds) as u64,
         Kind::Recovery => 0,
     };
+    let recording = match cell.workload.strip_prefix(recordings::PREFIX) {
+        Some(name) => recordings::find(name).map_err(|error| wrong(&error))?.digest(),
+        None => String::new(),
+    };
     let run = Run {
         kind: grid.kind,
         paper: paper.into(),
@@ -264,6 +271,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         scheme: scheme.into(),
         gc: cell.gc.to_string(),
         workload: cell.workload.into(),
+        recording,
         content,
         aging_content,
         log_mib: if sized { cell.log_mib } else { 0.0 },

@@ -23,6 +23,7 @@ mod parquet;
 pub mod perform;
 pub mod plot;
 pub mod queue;
+pub mod recordings;
 pub mod recovery;
 pub mod store;
 pub mod study;

@@ -5,7 +5,7 @@
 
 use crate::config::{Fill, Kind};
 use crate::grid::Run;
-use crate::{micro, recovery};
+use crate::{micro, recordings, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
 use remap_ssd_sim::aging::{self, AgingOptions, age};
@@ -42,6 +42,8 @@ pub fn check(run: &Run) -> Result<(), String> {
             let options = TraceOptions::new(run.device.addressable_lpns());
             stat(Path::new(path), None, options).map(drop).map_err(|error| error.to_string())
         }
+        // Whether there is such a recording is known already, and whether it is whole a matter of tests.
+        (Kind::Workload, None) if !run.recording.is_empty() => Ok(()),
         (Kind::Workload, None) => source(run).map(drop),
     }
 }
@@ -53,6 +55,10 @@ fn source(run: &Run) -> Result<Box<dyn Source>, String> {
         let options = TraceOptions { content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) };
         let reader = TraceReader::open(path, None, options).map_err(|error| error.to_string())?;
         return Ok(Box::new(reader));
+    }
+    if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
+        let options = TraceOptions { content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) };
+        return Ok(Box::new(recordings::find(name)?.replay(options)?));
     }
     let (workload, addressable) = spanned(&run.workload, addressable)?;
     let workload: NamedWorkload = workload.parse().map_err(|error| format!("{error}"))?;
@@ -94,11 +100,14 @@ pub fn perform(run: &Run, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
 
 /// Puts the device into the state in which the paper measures.
 fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
+    if run.fill == Fill::Nothing {
+        return Ok(());
+    }
     let content: ContentModel = run.aging_content.parse().map_err(|error| format!("{error}"))?;
     // A device filled whole holds what the run addresses and nothing else.
     let addressable = match run.fill {
         Fill::Whole => spanned(&run.workload, run.device.addressable_lpns())?.1,
-        Fill::Random | Fill::Sequential => run.device.addressable_lpns(),
+        Fill::Random | Fill::Sequential | Fill::Nothing => run.device.addressable_lpns(),
     };
     let mut workload = WorkloadConfig {
         pattern: Pattern::Random,
@@ -118,7 +127,7 @@ fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
     let options = AgingOptions {
         fill: match run.fill {
             Fill::Whole => aging::Fill::Whole(addressable),
-            Fill::Random | Fill::Sequential => aging::Fill::Random,
+            Fill::Random | Fill::Sequential | Fill::Nothing => aging::Fill::Random,
         },
         seed: run.seed,
         nvram_used: run.nvram_used,
@@ -150,7 +159,7 @@ fn measured(what: &Run, device: &mut Device, tell: &mut dyn FnMut(f64)) -> Resul
     if what.survival {
         device.untimed(|ftl| ftl.watch_survival());
     }
-    let endless = !what.workload.starts_with("trace:");
+    let endless = !what.workload.starts_with("trace:") && what.recording.is_empty();
     let options = RunOptions {
         pages: endless.then_some(what.pages),
         queue_depth: what.device.queue_depth,

@@ -15,7 +15,7 @@ fn every_folder_is_built_in_and_every_experiment_can_be_planned_at_every_size() 
     let on_disk: BTreeSet<String> = std::fs::read_dir(experiments)
         .unwrap()
         .map(|entry| entry.unwrap())
-        .filter(|entry| entry.path().is_dir() && entry.file_name() != "papers")
+        .filter(|entry| entry.path().is_dir() && entry.path().join("experiment.toml").exists())
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
     let shelf = built_in();
@@ -83,6 +83,10 @@ fn mistakes_are_said_in_one_sentence_before_anything_runs() {
         (with("randwrite", "trace:/nowhere/at/all.fiu"), vec!["/nowhere/at/all.fiu"]),
         (with("papers:0.3", "papers:3"), vec!["0 to 1"]),
         (with("content = [\"papers:0.3\"]", ""), vec!["need `workload` and `content`"]),
+        (
+            with("\"randwrite\"", "\"recording:nothing\""),
+            vec!["mine/experiment.toml", "`nothing`", "sqlite-wal-fillseq-remap"],
+        ),
         (
             with("scheme = [\"none\"]", "scheme = [\"remap-ssd\"]\nlog_mib = [0.001]"),
             vec!["mine/experiment.toml", "remap-ssd"],

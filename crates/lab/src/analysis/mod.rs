@@ -5,10 +5,12 @@
 
 mod coldmap;
 mod coldmap_fig2;
+mod copyless_sqlite;
 mod cost;
 mod fast21_fig5;
 mod fast21_fig6;
 mod fast21_fig7;
+mod fast21_fig8;
 mod ours;
 mod pebble_bam;
 mod pebble_micro;
@@ -43,6 +45,8 @@ const ALL: &[(&str, Analysis)] = &[
     ("fast21-fig5", fast21_fig5::analyse),
     ("fast21-fig6", fast21_fig6::analyse),
     ("fast21-fig7", fast21_fig7::analyse),
+    ("fast21-fig8", fast21_fig8::analyse),
+    ("copyless-sqlite", copyless_sqlite::analyse),
     ("coldmap-fig2", coldmap_fig2::analyse),
     ("coldmap-figs5-8", coldmap::analyse),
     ("pebble-bam", pebble_bam::analyse),

@@ -1,0 +1,123 @@
+//! Copyless Copy figures 2 and 3: SQLite with its rollback journal as it is, copied by the device, and without one.
+//!
+//! Times are those of single commands, one after the other, and a mean over inserts. The baseline of `synchronous=OFF` is
+//! what Linux writes back after each insert: as much is with the device by then as in the other arms.
+
+use super::{Found, mean};
+use crate::LabError;
+use crate::plot::{Panel, Plot, Shape};
+use crate::table::{Ask, Row, Table};
+
+/// Inserts of a recording, as `rig/sqlite-figures` makes them.
+const INSERTS: f64 = 5_000.0;
+const VALUES: [u32; 3] = [100, 1_000, 10_000];
+/// Names of the bars, arms under OFF and under FULL.
+const ARMS: [(&str, &str, &str); 3] =
+    [("stock", "writeback", "stock"), ("copyless", "copyless", "copyless"), ("no journal", "nojournal", "nojournal")];
+
+pub fn analyse(table: &Table) -> Result<Found, LabError> {
+    let mut found = Found::default();
+    for value in VALUES {
+        compare(table, value, "off", "writeback", &mut found)?;
+        compare(table, value, "full", "stock", &mut found)?;
+        left_alone(table, value, &mut found)?;
+    }
+
+    let of = |name: &str, value: u32| found.measures[&format!("{name}_{value}")];
+    let gain = mean(&VALUES.map(|value| of("full_gain", value)));
+    let change = of("off_gap_ms", VALUES[2]) / of("off_gap_ms", VALUES[0]);
+    // The more of the time is flushes, the more it is their numbers alone that count.
+    let flushes = |arm: &str| found.measures[&format!("full_flushes_{} {arm}", VALUES[0])];
+    let limit = flushes("stock") / flushes("copyless");
+    found.measure("full_gain", gain);
+    found.measure("off_gap_change", change);
+    found.measure("full_gain_if_flushes_were_all", limit);
+
+    plots(table, &mut found)?;
+    Ok(found)
+}
+
+/// The arms of one size of values under one `synchronous`.
+fn compare(table: &Table, value: u32, synchronous: &str, stock: &str, found: &mut Found) -> Result<(), LabError> {
+    let stock = row(table, value, synchronous, stock)?;
+    let copyless = row(table, value, synchronous, "copyless")?;
+    let none = row(table, value, synchronous, "nojournal")?;
+    let pages = |row: &Row| row.number("host_programs");
+    let reads = |row: &Row| row.number("requests.reads");
+
+    let mut told = |name: &str, figure: f64| found.measure(format!("{synchronous}_{name}_{value}"), figure);
+    told("gain", ms(stock)? / ms(copyless)?);
+    told("page_gain", pages(stock)? / pages(copyless)?);
+    told("over_none", ms(copyless)? / ms(none)?);
+    told("gap_ms", ms(copyless)? - ms(none)?);
+    told("gap_pages", (pages(copyless)? - pages(none)?) / INSERTS);
+    told("gap_reads", (reads(copyless)? - reads(none)?) / INSERTS);
+
+    for (arm, row) in [("stock", stock), ("copyless", copyless), ("none", none)] {
+        let mut told = |name: &str, figure: f64| found.measure(format!("{synchronous}_{name}_{value} {arm}"), figure);
+        told("ms", ms(row)?);
+        told("pages", pages(row)? / INSERTS);
+        for name in ["reads", "writes", "flushes"] {
+            told(name, row.number(&format!("requests.{name}"))? / INSERTS);
+        }
+    }
+    Ok(())
+}
+
+/// A recording's run; with the paper's scheme, where the extension may remap.
+fn row<'a>(table: &'a Table, value: u32, synchronous: &str, arm: &str) -> Result<&'a Row, LabError> {
+    let workload = format!("recording:sqlite-rollback-{value}-{synchronous}-{arm}");
+    let scheme = if ["copyless", "nojournal"].contains(&arm) { "shadow-oob" } else { "none" };
+    table.row(Ask { workload: Some(&workload), scheme: Some(scheme), ..Ask::default() })
+}
+
+/// Time of an insert.
+fn ms(row: &Row) -> Result<f64, LabError> {
+    Ok(row.number("seconds_simulated")? / INSERTS * 1e3)
+}
+
+/// What Linux writes if nobody asks for it, and how remapping metadata in NVRAM compares with the paper's in DRAM.
+fn left_alone(table: &Table, value: u32, found: &mut Found) -> Result<(), LabError> {
+    let alone = row(table, value, "off", "stock")?;
+    found.measure(format!("off_pages_{value} alone"), alone.number("host_programs")? / INSERTS);
+    found.measure(format!("off_alone_over_copyless_{value}"), ms(row(table, value, "off", "copyless")?)? / ms(alone)?);
+
+    let workload = format!("recording:sqlite-rollback-{value}-off-copyless");
+    let ours = table.row(Ask { workload: Some(&workload), scheme: Some("remap-ssd"), ..Ask::default() })?;
+    found.measure(format!("remap_ssd_over_shadow_oob_{value}"), ms(row(table, value, "off", "copyless")?)? / ms(ours)?);
+    Ok(())
+}
+
+fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
+    let panel = |synchronous: &str, figure: fn(f64) -> f64| {
+        let mut groups = Vec::new();
+        for value in VALUES {
+            let bars = ARMS.iter().map(|(name, off, full)| {
+                let arm = if synchronous == "off" { off } else { full };
+                Ok(((*name).to_owned(), figure(ms(row(table, value, synchronous, arm)?)?)))
+            });
+            groups.push((format!("{value} B"), bars.collect::<Result<Vec<_>, LabError>>()?));
+        }
+        Ok::<_, LabError>(Panel { title: format!("synchronous={}", synchronous.to_uppercase()), groups })
+    };
+    for (name, title, y, figure) in [
+        (
+            "fig2",
+            "Throughput of SQLite with its rollback journal",
+            "inserts a second",
+            (|ms| 1e3 / ms) as fn(f64) -> f64,
+        ),
+        ("fig3", "Latency of SQLite with its rollback journal", "ms an insert", |ms| ms),
+    ] {
+        found.plots.push(Plot {
+            name: name.into(),
+            title: title.into(),
+            reading:
+                "By the size of values, in random order. With OFF, stock is what Linux writes back after each insert."
+                    .into(),
+            y: y.into(),
+            shape: Shape::Bars(vec![panel("off", figure)?, panel("full", figure)?], None),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! What is built in of real programs' sessions: whole, on devices that are large enough, and with a flush to wait for.
+
+use remap_ssd_lab::folder::built_in;
+use remap_ssd_lab::grid::Run;
+use remap_ssd_lab::{Form, Study, recordings};
+use remap_ssd_sim::source::{PageKind, Source};
+use remap_ssd_sim::trace::TraceOptions;
+use std::collections::BTreeMap;
+
+/// Addresses are folded no further than this.
+const WHOLE_DISK: u32 = u32::MAX >> 1;
+
+/// Reads a recording through: the highest page that it names, requests that are remaps, and flushes.
+fn read(text: &str) -> (u32, u64, u64) {
+    let mut source = recordings::find(text).unwrap().replay(TraceOptions::new(WHOLE_DISK)).unwrap();
+    let (mut highest, mut remaps, mut flushes) = (0, 0, 0);
+    let mut pages = Vec::new();
+    while source.fill(&mut pages, 4096).unwrap() {
+        for page in pages.drain(..) {
+            highest = highest.max(match page.kind {
+                PageKind::Remap { source, len, .. } => page.lpn.max(source) + u32::from(len) - 1,
+                _ => page.lpn,
+            });
+            remaps += u64::from(matches!(page.kind, PageKind::Remap { .. }));
+            flushes += u64::from(page.kind == PageKind::Flush);
+        }
+    }
+    (highest, remaps, flushes)
+}
+
+// A page beyond the device would be folded onto another one, and the run would still have a result.
+#[test]
+fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
+    let shelf = built_in();
+    let names: Vec<String> = shelf.folders.iter().map(|folder| folder.name.clone()).collect();
+    let study = Study::plan(&shelf, &names, Form::Smoke).unwrap();
+    let mut runs: BTreeMap<String, &Run> = BTreeMap::new();
+    for run in study.planned.iter().flat_map(|planned| &planned.runs) {
+        if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
+            runs.insert(name.to_owned(), run);
+        }
+    }
+    assert_eq!(runs.len(), recordings::names().count(), "each is replayed by an experiment");
+
+    for (name, run) in runs {
+        let (highest, remaps, flushes) = read(&name);
+        assert!(highest < run.device.addressable_lpns(), "{name} names page {highest}");
+        assert!(flushes > 0, "{name} has no flush");
+        assert!(remaps > 0 || !name.ends_with("remap") && !name.ends_with("copyless"), "{name} has no remap");
+    }
+}
+
+#[test]
+fn an_unknown_recording_names_those_there_are() {
+    let error = recordings::find("nothing").unwrap_err();
+    assert!(error.contains("`nothing`") && error.contains("sqlite-wal-fillseq-remap"), "{error}");
+}
