@@ -581,13 +581,19 @@ impl Ftl {
 
     /// Writes the bitmaps that the full half of the log concerns, then resets it.
     pub(crate) fn flush_deallocations(&mut self) -> Result<(), Refusal> {
+        let half = self.program_bitmaps()?;
+        self.dealloc.reset(&mut self.core, half);
+        Ok(())
+    }
+
+    /// Programs the bitmaps that take the full half's place; which half that is.
+    pub(crate) fn program_bitmaps(&mut self) -> Result<usize, Refusal> {
         self.core.stats.dealloc_flushes += 1;
         let (half, chunks) = self.dealloc.turn();
         for chunk in chunks {
             self.program_bitmap(chunk)?;
         }
-        self.dealloc.reset(&mut self.core, half);
-        Ok(())
+        Ok(half)
     }
 
     fn program_bitmap(&mut self, chunk: u32) -> Result<(), Refusal> {

@@ -50,6 +50,8 @@ pub struct Core {
     pub ended: Ended,
     /// Numbers of atomic commands that a cut interrupted, while entries with them exist.
     pub aborted: Vec<u64>,
+    /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were deallocated.
+    pub doubtful: Vec<u32>,
     /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
     pub wsn: u64,
     /// Counters.
@@ -72,6 +74,7 @@ impl Core {
             blocks: Superblocks::new(geometry, &config),
             ended: Ended::new(&geometry),
             aborted: Vec::new(),
+            doubtful: Vec::new(),
             wsn: 0,
             stats: Stats::default(),
             table_bytes: 0,

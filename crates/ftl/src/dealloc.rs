@@ -5,7 +5,8 @@
 //! ordinary flash pages under internal LPNs behind the host's. GC moves them, recovery finds them, like data.
 //!
 //! Invariants: an LPN without mapping has a record or bitmap newer than all its other witnesses; a deallocation is
-//! never refused. Absent: which pages become garbage (the core's tables say).
+//! never refused. While recovery waits for flash to mark LPNs in doubt, the log says which they are (`record_doubts`).
+//! Absent: which pages become garbage (the core's tables say).
 
 use crate::config::CHUNK_LPNS;
 use crate::core::Core;
@@ -21,7 +22,9 @@ use std::collections::BTreeSet;
 pub struct DeallocWhen {
     /// Torn bit.
     pub torn: bool,
-    #[bits(21)]
+    /// The LPNs were in doubt, not deallocated.
+    pub doubt: bool,
+    #[bits(20)]
     __: u32,
     /// Sequence number.
     #[bits(42)]
@@ -38,8 +41,10 @@ pub struct DeallocWhat {
     #[bits(31)]
     pub lpn: u32,
     /// Pages.
-    #[bits(32)]
+    #[bits(31)]
     pub len: u32,
+    /// As in the first word: half a record of one kind and half of the other are none.
+    pub doubt: bool,
 }
 
 /// The NVRAM log.
@@ -51,7 +56,9 @@ pub struct DeallocLog {
     /// Bitmaps that the records of the active half concern.
     touched: BTreeSet<u32>,
     interrupted: bool,
-    /// Records that recovery could not read.
+    /// First slot of the other half that holds nothing, at recovery.
+    spare: usize,
+    /// Records that recovery zeroes at its end: those that it could not read, and those of doubts.
     damaged: Vec<usize>,
 }
 
@@ -77,6 +84,8 @@ pub struct Records {
     pub between: Vec<(u32, u32, u64, u64)>,
     /// Records whose LPNs cannot be read: the word, and the number.
     pub unknown: Vec<(usize, u64)>,
+    /// LPNs that an earlier recovery found in doubt, and could not mark before power failed: first, pages, number.
+    pub doubts: Vec<(u32, u32, u64)>,
 }
 
 impl DeallocLog {
@@ -117,18 +126,13 @@ impl DeallocLog {
         self.clears[half] = core.media.clear(at, core.layout.dealloc_slots * DEALLOC_WORDS, after);
     }
 
-    /// Resets both halves, after a flush that a cut had interrupted was done again.
-    pub fn reset_both(&mut self, core: &mut Core) {
-        (0..2).for_each(|half| self.reset(core, half));
-    }
-
-    /// The bitmap of one chunk: a set bit for each LPN without mapping.
+    /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt.
     pub fn bitmap(core: &Core, chunk: u32) -> Vec<u8> {
         let first = chunk * CHUNK_LPNS;
         let last = (first + CHUNK_LPNS).min(core.config.lpns);
         let mut bits = vec![0u8; (last - first).div_ceil(8) as usize];
         for lpn in first..last {
-            if core.map.get(lpn).is_none() {
+            if core.map.get(lpn).is_none() && core.doubtful.binary_search(&lpn).is_err() {
                 bits[((lpn - first) / 8) as usize] |= 1 << (lpn % 8);
             }
         }
@@ -138,9 +142,9 @@ impl DeallocLog {
     /// Reads the log at recovery, and finds where to append.
     pub fn read_back(&mut self, core: &mut Core) -> Records {
         let mut found = Records::default();
-        let mut used = [0; 2];
+        let (mut used, mut taken) = ([0; 2], [0; 2]);
 
-        for (half, used) in used.iter_mut().enumerate() {
+        for half in 0..2 {
             // Numbers ascend within a half.
             let mut newest = 0;
             let first_of_half = found.between.len();
@@ -150,10 +154,15 @@ impl DeallocLog {
                 if words == [Ok(0), Ok(0)] {
                     continue;
                 }
-                *used = slot + 1;
                 let when = words[0].map(DeallocWhen::from_bits);
                 let what = words[1].map(DeallocWhat::from_bits);
-                if words.iter().any(Result::is_err) {
+                let kinds = [when.map(|when| when.doubt()), what.map(|what| what.doubt())];
+                let is_doubt = kinds.contains(&Ok(true));
+                taken[half] = slot + 1;
+                if !is_doubt {
+                    used[half] = slot + 1;
+                }
+                if is_doubt || words.iter().any(Result::is_err) {
                     self.damaged.push(at);
                 }
 
@@ -161,11 +170,16 @@ impl DeallocLog {
                 let is_torn = when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
                 let fits =
                     |what: &DeallocWhat| u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns);
-                if is_torn && torn_bits || what.is_ok_and(|what| !fits(&what)) {
+                let is_mixed = is_doubt && kinds.contains(&Ok(false));
+                if (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !fits(&what)) {
                     continue;
                 }
 
                 match (when, what) {
+                    (when, Ok(what)) if is_doubt => {
+                        found.doubts.push((what.lpn(), what.len(), when.map_or(u64::MAX, |when| when.wsn())));
+                        continue;
+                    }
                     (Ok(when), Ok(what)) => {
                         newest = when.wsn();
                         found.intact.push(Record { lpn: what.lpn(), len: what.len(), wsn: newest, at });
@@ -180,9 +194,10 @@ impl DeallocLog {
             }
         }
 
-        // Both halves hold records if a cut came during a flush: then the flush is done again.
+        // Both halves hold deallocations if a cut came during a flush: then the flush is done again.
         self.half = usize::from(used[1] > used[0]);
-        self.used = used[self.half];
+        self.used = taken[self.half];
+        self.spare = taken[self.half ^ 1];
         self.interrupted = used[self.half ^ 1] > 0;
         for &Record { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
             self.touched.extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
@@ -190,7 +205,30 @@ impl DeallocLog {
         found
     }
 
-    /// Zeroes the records that recovery could not read.
+    /// Recovery has no flash yet to mark these LPNs as lost: records say so until it has, in the half that takes no
+    /// deallocations meanwhile. Of how many LPNs, the first ones, there is one.
+    pub fn record_doubts(&mut self, core: &mut Core, lpns: &[u32]) -> usize {
+        if lpns.is_empty() {
+            return 0;
+        }
+        let wsn = core.tick();
+        let when = DeallocWhen::new().with_torn(true).with_doubt(true).with_wsn(wsn);
+        let free = core.layout.dealloc_slots - self.spare;
+        let mut recorded = 0;
+        for run in lpns.chunk_by(|a, b| a + 1 == *b).take(free) {
+            let at = Self::word(core, self.half ^ 1, self.spare);
+            let what = DeallocWhat::new().with_torn(true).with_doubt(true).with_lpn(run[0]).with_len(run.len() as u32);
+            core.media.store_record(at, &[when.into(), what.into()], Purpose::Meta, After::NOTHING);
+            self.spare += 1;
+            recorded += run.len();
+            self.damaged.push(at);
+        }
+        // 1. these records  2. whatever takes the place of what left the LPNs in doubt.
+        core.media.fence();
+        recorded
+    }
+
+    /// Zeroes the records that recovery could not read, and those of doubts.
     pub fn heal(&mut self, core: &mut Core) {
         for at in std::mem::take(&mut self.damaged) {
             core.media.store_record(at, &[0; DEALLOC_WORDS], Purpose::Meta, core.after_doubts());

@@ -6,6 +6,7 @@ use kit::{Random, device, put, small_config, small_geometry};
 use remap_ssd_ftl::scheme::RmmEntry;
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Refusal, Remap, SchemeKind};
 use remap_ssd_media::{After, Media, OpKind, Outcome, Page, Ppn, Purpose};
+use std::ops::Range;
 
 /// Recovers what is damaged and cuts the power: `outcome` says what becomes of recovery's operations, by number and, if they
 /// are programs, by page. What was not stored anew is still damaged. How many operations there were.
@@ -26,6 +27,13 @@ fn interrupted(media: &mut Media, config: &Config, outcome: impl Fn(usize, Optio
     left.plant(|planted| *planted = faults);
     *media = left;
     asked
+}
+
+/// What is on the media, and what of it is damaged.
+fn copied(media: &Media) -> Media {
+    let mut copy = Media::from_image(&media.to_image());
+    copy.plant(|faults| *faults = media.faults().clone());
+    copy
 }
 
 /// The number of an aborted command moves nowhere else in the list while the word that it was in is damaged.
@@ -65,10 +73,19 @@ fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
     }
 }
 
-/// Again and again the cut tears the page that says that the LPN is in doubt. As long as there is one that needs no
-/// collection, to the last page of the superblock being filled, the damaged word goes after it.
-#[test]
-fn an_lpn_in_doubt_stays_in_doubt_while_there_is_a_page_for_it() {
+/// A sequence number above all that are handed out here before a cut.
+const NUMBER: u64 = 1 << 20;
+
+/// The words of the deallocation log.
+fn log() -> Range<usize> {
+    let first = 3 * small_geometry().superblocks() as usize + 1 + 64;
+    first..first + 2 * 2 * small_config(SchemeKind::RemapSsd).dealloc_slots as usize
+}
+
+/// A device that found LPN 2 in doubt, again and again, and each time a cut tore the page that says so, until the last one
+/// that needs no collection; after how many cuts. LPNs from 20 on have been deallocated by so many records in the halves of
+/// the deallocation log. If there are some in both, recovery flushes the log.
+fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
     let config = Config { dedup: false, ..small_config(SchemeKind::RemapSsd) };
     let mut ftl = device(small_geometry(), &config);
     (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
@@ -80,16 +97,106 @@ fn an_lpn_in_doubt_stays_in_doubt_while_there_is_a_page_for_it() {
     let mut media = Media::from_image(&ftl.media().to_image());
     media.plant(|faults| faults.flips.extend(entries_of(&ftl, 2).into_iter().map(|at| (at, 0b11 << 30))));
     let is_head = |page: Ppn| page.0 % 64 == small_geometry().superblock(page).0 % 4;
-    for round in 0..122 {
+    for round in 0.. {
+        let mut before = copied(&media);
         interrupted(&mut media, &config, |_, page| match page {
             Some(page) if !is_head(page) => Outcome::Torn(0),
             _ => Outcome::Whole,
         });
-        assert!(!media.faults().is_empty(), "round {round}: the word was zeroed first");
+        if media.faults().is_empty() {
+            for (half, records) in (0..).zip(records) {
+                for slot in 0..records {
+                    let at = log().start + (half * config.dealloc_slots + slot) as usize * 2;
+                    let words = [NUMBER << 22 | 1, 1 << 32 | u64::from(20 + slot) << 1 | 1];
+                    before.store_record(at, &words, Purpose::Meta, After::NOTHING);
+                }
+            }
+            return (before, config, round);
+        }
     }
-    let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
-    assert_eq!(ftl.read(2), Err(Refusal::MediaError), "not 3, which was overwritten");
-    assert_eq!(ftl.read(1), Ok(Page::Identity(2)));
+    unreachable!("flash is finite")
+}
+
+/// As long as there is a page that needs no collection, to the last one of the superblock being filled, the damaged word goes
+/// after it.
+#[test]
+fn an_lpn_in_doubt_stays_in_doubt_while_there_is_a_page_for_it() {
+    let (_, _, rounds) = without_room_for_doubts([0, 0]);
+    assert!(rounds >= 122, "the word was zeroed first in round {rounds}");
+}
+
+/// Recovers, twice, and once more when LPN 2 was written: until then it is in doubt.
+fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) {
+    for written in [11, 2] {
+        let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
+        ftl.check().unwrap();
+        assert_eq!(ftl.read(2), Err(Refusal::MediaError), "{what}: not what it had before");
+        assert_eq!(ftl.read(1), Ok(Page::Identity(2)), "{what}");
+        assert!((0..records[0]).all(|slot| ftl.read(20 + slot) == Ok(Page::Zeroes)), "{what}: they were deallocated");
+        let is_of_doubt = |at| ftl.media().peek(at) & 0b10 != 0 || ftl.media().peek(at + 1) >> 63 != 0;
+        assert!(!log().step_by(2).any(is_of_doubt), "{what}: a record that nobody needs");
+        let is_flushed = records[1] > 0;
+        assert!(ftl.stats().dealloc_flushes <= u64::from(is_flushed), "{what}: there is no flash to spare");
+        put(&mut ftl, written, 2000);
+        left = Media::from_image(&ftl.media().to_image());
+    }
+    let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
+    assert_eq!(ftl.read(2), Ok(Page::Identity(2000)), "{what}");
+}
+
+/// Collection must come before the page that says that the LPN is in doubt, and the damaged word is gone before that page is
+/// there: a record says it meanwhile, whatever operation is the last one before the cut.
+#[test]
+fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
+    for records in [[0, 0], [2, 0], [1, 1]] {
+        let (media, config, _) = without_room_for_doubts(records);
+        let (mut at, mut pending, mut healed) = (0, 1, 0);
+        while at < pending {
+            let mut left = copied(&media);
+            pending = interrupted(&mut left, &config, |op, _| if op <= at { Outcome::Whole } else { Outcome::Absent });
+            healed += usize::from(left.faults().is_empty());
+            at += 1;
+            is_in_doubt(left, &config, records, &format!("after {at} of {pending} operations"));
+        }
+        assert!(healed > 10, "the word was zeroed before {healed} of {pending} cuts");
+    }
+}
+
+/// The next recovery finds the record, and so does the one after it, whatever each of them left undone.
+#[test]
+fn an_lpn_in_doubt_stays_in_doubt_through_several_cuts() {
+    let mut random = Random(7);
+    for records in [[0, 0], [2, 0], [1, 1]] {
+        let (media, config, _) = without_room_for_doubts(records);
+        for script in 0..400 {
+            let mut left = copied(&media);
+            for _ in 0..1 + random.below(3) {
+                let outcomes: Vec<u64> = (0..400).map(|_| random.below(16)).collect();
+                let (whole, end) = (random.below(17), random.below(60) as usize);
+                interrupted(&mut left, &config, |op, _| match outcomes[op.min(399)] {
+                    draw if op < end || draw < whole => Outcome::Whole,
+                    15 => Outcome::Torn(op as u64),
+                    _ => Outcome::Absent,
+                });
+            }
+            is_in_doubt(left, &config, records, &format!("script {script}"));
+        }
+    }
+}
+
+/// A slot is used again while the zeroes of the doubt that was in it are under way, and the cut comes between two words.
+#[test]
+fn a_deallocation_over_a_doubt_counts_as_a_whole() {
+    let config = Config { dedup: false, ..small_config(SchemeKind::None) };
+    let mut ftl = device(small_geometry(), &config);
+    (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+    for (when, what) in [(0, 1 << 63), (1 << 1, 0)] {
+        let mut media = Media::from_image(&ftl.media().to_image());
+        let words = [NUMBER << 22 | when | 1, what | 1 << 32 | 20 << 1 | 1];
+        media.store_record(log().start, &words, Purpose::Meta, After::NOTHING);
+        let (mut ftl, _) = Ftl::recover(media, config.clone()).expect("recovers");
+        assert_eq!(ftl.read(20), Ok(Page::Identity(21)));
+    }
 }
 
 /// Without its number nobody knows whether a deallocation is that of a command that a cut interrupted.

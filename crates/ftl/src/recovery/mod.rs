@@ -191,6 +191,11 @@ impl Ftl {
         for (first, len, from, to) in records.between {
             witnesses.doubt_deallocation(first, len, from, to);
         }
+        for (first, len, wsn) in records.doubts {
+            (first..first + len).for_each(|lpn| witnesses.doubt(lpn, wsn));
+            // Without its first word its number is unknown.
+            witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
+        }
         records.unknown
     }
 
@@ -241,22 +246,26 @@ impl Ftl {
         // A record made now would be newer than the page that marks the LPN as lost.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 
-        // 1. pages that say which LPNs are in doubt  2. whatever takes the damaged words' place, after everything. Cut
-        // between: the words are still damaged, and recovery finds the same doubt, or the page, which is newer.
+        // 1. pages that say which LPNs are in doubt, or records, where collection must come first  2. whatever takes the
+        // damaged words' place, after everything. Cut between: the words are still damaged, and recovery finds the same
+        // doubt, or the page or the record, which is newer.
         let rest = self.mark_lost(&lost, true).map_err(|_| RecoveryError::NoSpace)?;
+        self.set_aside(&lost[rest..]);
 
         self.files.repair(&mut self.core, files);
         atomic::resume(&mut self.core, aborted_seen, &aborted_words);
         report.aborted = self.core.aborted.len() as u64;
 
         self.paused = true;
-        self.keep_relocated(relocated).map_err(|_| RecoveryError::NoSpace)?;
+        let flushed = self.keep_relocated(relocated).map_err(|_| RecoveryError::NoSpace)?;
         self.paused = false;
 
         if !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }
         self.mark_lost(&lost[rest..], false).map_err(|_| RecoveryError::NoSpace)?;
+        self.core.doubtful.clear();
+        flushed.into_iter().for_each(|half| self.dealloc.reset(&mut self.core, half));
         self.dealloc.heal(&mut self.core);
         if self.core.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
@@ -287,8 +296,8 @@ impl Ftl {
     }
 
     /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry will be recycled one
-    /// day. Until then nothing may be reclaimed.
-    fn keep_relocated(&mut self, relocated: Vec<(u32, u64)>) -> Result<(), crate::command::Refusal> {
+    /// day. Until then nothing may be reclaimed. The halves of the log whose place bitmaps take.
+    fn keep_relocated(&mut self, relocated: Vec<(u32, u64)>) -> Result<Vec<usize>, crate::command::Refusal> {
         let mut sources: Vec<u32> = relocated.iter().map(|(lpn, _)| *lpn).collect();
         sources.sort_unstable();
         sources.dedup();
@@ -301,17 +310,24 @@ impl Ftl {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
             runs.iter().flat_map(|(lpn, len)| *lpn..*lpn + *len).for_each(|lpn| self.dealloc.touch(lpn));
-            self.flush_deallocations()?;
-            if interrupted {
-                self.dealloc.reset_both(&mut self.core);
-            }
-            return Ok(());
+            let full = self.program_bitmaps()?;
+            return Ok(if interrupted { vec![0, 1] } else { vec![full] });
         }
         for (lpn, len) in runs {
             let wsn = self.core.tick();
             self.dealloc.append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
         }
-        Ok(())
+        Ok(Vec::new())
+    }
+
+    /// LPNs in doubt that get their pages only when something has been collected. What they had before must not be moved
+    /// where a record says so: some schemes give what moves a new number.
+    fn set_aside(&mut self, lost: &[u32]) {
+        let recorded = self.dealloc.record_doubts(&mut self.core, lost);
+        for &lpn in &lost[..recorded] {
+            self.core.unlink(lpn);
+        }
+        self.core.doubtful = lost.to_vec();
     }
 
     /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many were marked. `early`
