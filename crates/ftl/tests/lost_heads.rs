@@ -162,6 +162,33 @@ fn half_an_erase_without_life_brings_nothing_back() {
     erases_cut(|sb, die| if is_kept(sb, die) { Outcome::Absent } else { Outcome::Whole });
 }
 
+/// The word that says which blocks failed decays, and is stored anew; then the life does. The pages that a failed block never
+/// got are no erase.
+#[test]
+fn a_failed_block_is_no_half_an_erase() {
+    let config = config(SchemeKind::None);
+    let mut ftl = device(small_geometry(), &config);
+    put(&mut ftl, 0, 1);
+    let sb = filled(&ftl).expect("it is open");
+    let die = (sb.0 + 1) % small_geometry().dies();
+    ftl.media_mut().plant(|faults| {
+        faults.program.insert(small_geometry().block(sb, die), 8);
+    });
+    let mut lpn = 0;
+    while filled(&ftl).is_none_or(|other| other == sb) || lpn < 100 {
+        put(&mut ftl, lpn, u64::from(lpn) + 1);
+        lpn += 1;
+    }
+    ftl.media_mut().plant(|faults| faults.program.clear());
+    for word in [2, 0] {
+        ftl.media_mut().plant(|faults| {
+            faults.flips.insert(sb.0 as usize * 3 + word, 0b11);
+        });
+        ftl = recovered(ftl).0;
+        assert!((0..lpn).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))), "word {word}");
+    }
+}
+
 /// Of two pages of a tail only the first one came to be: nothing has been erased.
 #[test]
 fn half_a_tail_is_no_half_an_erase() {

@@ -252,7 +252,8 @@ impl Ftl {
         true
     }
 
-    /// Which blocks were left out, as far as it matters to where the tail is: those behind its first page that have none.
+    /// Which blocks were left out: those behind the tail's first page that have none of it, and those with a page before it
+    /// that was never programmed. A later recovery must not take these for blocks that an erase has emptied.
     fn find_left_out(&mut self, sb: SbId) {
         let core = &mut self.core;
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
@@ -265,6 +266,8 @@ impl Ftl {
                 false => left_out |= 1 << geometry.die_of_offset(offset),
             }
             if found == wanted {
+                let erased = (0..offset).filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
+                left_out |= erased.fold(0, |dies, before| dies | 1 << geometry.die_of_offset(before));
                 core.blocks.get_mut(sb).failing |= left_out;
                 return;
             }
