@@ -210,9 +210,13 @@ impl Device {
         if !index.is_multiple_of(TOGETHER) {
             return;
         }
-        let ahead = |by: usize| list.get(index + by..index + by + TOGETHER).into_iter().flatten();
-        ahead(LOOK_AHEAD_FAR).for_each(|far| self.look_ahead_far(&command(far)));
-        ahead(LOOK_AHEAD_NEAR).for_each(|near| self.look_ahead_near(&command(near)));
+        let ahead = |by: usize| list.get(index + by..index + by + TOGETHER).unwrap_or_default();
+        for far in ahead(LOOK_AHEAD_FAR) {
+            self.look_ahead_far(&command(far));
+        }
+        for near in ahead(LOOK_AHEAD_NEAR) {
+            self.look_ahead_near(&command(near));
+        }
     }
 
     /// Asks for the tables that a command about 16 submissions ahead will need.

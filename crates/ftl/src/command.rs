@@ -471,7 +471,7 @@ impl Ftl {
         atomic: Option<(u64, u32, u32)>,
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
-        if self.core.counts.get(ppn) >= u32::from(self.core.config.count_max) {
+        if !self.core.counts.has_room(ppn, self.core.config.count_max.into()) {
             return Err(Demotion::CounterFull);
         }
         let command = atomic.map(|(_, start, len)| (start, len));

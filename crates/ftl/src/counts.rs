@@ -52,6 +52,12 @@ impl Counts {
         self.nibble(ppn) == 0
     }
 
+    /// Does the page have owners, and fewer than `max` (15 or less)?
+    #[inline]
+    pub fn has_room(&self, ppn: Ppn, max: u32) -> bool {
+        (1..max).contains(&u32::from(self.nibble(ppn)))
+    }
+
     /// Sets the number of owners.
     #[inline]
     pub fn set(&mut self, ppn: Ppn, count: u32) {

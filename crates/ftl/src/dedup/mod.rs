@@ -1,12 +1,13 @@
 //! The fingerprint store: which flash page already holds a content.
 //!
-//! Lines of one cache line: eight 32-bit tags, then their eight 31-bit page numbers, the youngest first. A tag only
-//! nominates a page: a hit counts after the whole fingerprint is compared. The eight bits left over say which tags may
-//! have spilled, an eighth of all tags each: so one cache line tells that a content is new.
+//! Lines of one cache line: eight 24-bit tags, then their eight page numbers, the newest content first. A tag only
+//! nominates a page: a hit counts after the whole fingerprint is compared. The other 64 bits say which tags may have
+//! spilled, one bit for each 64th of all tags: so one cache line tells that a content is new.
 //!
-//! A full line gives up a slot whose page is dead, the oldest slots first: a page dies by being overwritten, so that the
-//! oldest is the likeliest. Only a line of eight live pages gives up one of them; what it would have found later is
-//! counted as missed. An exact store (the upper bound's) finds it all the same, in `spilled`.
+//! A content whose tag is in the line takes that slot again, in place: where contents come back, most entries are of this
+//! kind, and they touch nothing that `find` has not touched. Any other content takes a slot whose page is dead, the oldest
+//! first. Only a line of eight live pages gives up one of them, the content that it has known longest. Duplicates of that
+//! one are counted as missed later. An exact store (the upper bound's) still finds them, in `spilled`.
 //!
 //! Pages that cannot be read: as soon as a read of a page fails (a host's, collection's, a comparison's) the store
 //! forgets it, and a page that stands for lost data is never in it. So writing the same content again programs a new
@@ -15,12 +16,14 @@
 //! deduplication saves.
 //!
 //! Invariants: bounded (eight slots for nine flash pages), but for `spilled`; a slot may be stale (its page garbage or
-//! reused), which the comparison and the reference count find out; the digest of a page is that of the bytes it holds, or
-//! 0 where it is not known. Lost at power-off: `relearn` says how it comes back.
+//! reused), which the comparison and the reference count find out; a tag other than 0 is in one slot of a line at most (0 is
+//! also the tag of empty slots); the digest of a page is that of the bytes it holds, or 0 where it is not known. Lost at power-off: `relearn` says how it comes back.
 
 mod fingerprint;
 mod relearn;
 mod spilled;
+#[cfg(test)]
+mod tests;
 
 use crate::counts::Counts;
 pub use fingerprint::{Fingerprint, FingerprintKind};
@@ -33,39 +36,64 @@ const WAYS: usize = 8;
 /// The digest of a page of which nothing is known.
 const UNKNOWN: [u8; 32] = [0; 32];
 
-/// The bits of a page number plus one: the map has 31 for page numbers, and one of them is no page.
-const PAGE: u32 = u32::MAX >> 1;
+/// The bits of a tag. The rest of the word is for what has spilled.
+const TAG_BITS: u32 = 24;
+const TAG: u32 = (1 << TAG_BITS) - 1;
 
 /// Apart, so that all tags are compared at once.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(64))]
 struct Line {
+    /// Each word is a tag below eight spill bits. Of these 64 bits, the n-th says that a page whose tag is n modulo 64 may
+    /// have spilled. They stay in place when tags move.
     tags: [u32; WAYS],
-    /// Page numbers plus one; 0 is an empty slot. The first bit of the n-th says that a page whose tag is n modulo 8 may
-    /// have spilled; it stays when pages move.
+    /// Page numbers plus one; 0 is an empty slot.
     pages: [u32; WAYS],
 }
 
 const _: () = assert!(size_of::<Line>() == 64);
 
 impl Line {
-    /// The slots with this tag, empty ones among them: a bit each, and no branches.
+    /// The slots with this tag, empty ones among them. No branches.
     #[inline(always)]
-    fn nominated(&self, tag: u32) -> u32 {
-        let bits: [u32; WAYS] = std::array::from_fn(|slot| if self.tags[slot] == tag { 1 << slot } else { 0 });
-        bits.iter().fold(0, |all, bit| all | bit)
+    fn nominated(&self, tag: u32) -> Slots {
+        let is_same = |slot: usize| (self.tags[slot] ^ tag) & TAG == 0;
+        let bits: [u32; WAYS] = std::array::from_fn(|slot| if is_same(slot) { 2 << slot } else { 0 });
+        Slots(bits.iter().fold(0, |all, bit| all | bit))
     }
 
     /// The page of a slot.
     #[inline(always)]
     fn page(&self, slot: usize) -> Option<Ppn> {
-        (self.pages[slot % WAYS] & PAGE).checked_sub(1).map(Ppn)
+        self.pages[slot % WAYS].checked_sub(1).map(Ppn)
     }
 
     #[inline(always)]
-    fn set_page(&mut self, slot: usize, ppn: Option<Ppn>) {
-        let page = &mut self.pages[slot % WAYS];
-        *page = *page & !PAGE | ppn.map_or(0, |ppn| ppn.0 + 1);
+    fn set_page(&mut self, slot: usize, ppn: Ppn) {
+        self.pages[slot % WAYS] = ppn.0 + 1;
+    }
+
+    /// The tag of a slot.
+    #[inline(always)]
+    fn tag(&self, slot: usize) -> u32 {
+        self.tags[slot % WAYS] & TAG
+    }
+
+    fn empty(&mut self, slot: usize) {
+        self.tags[slot % WAYS] &= !TAG;
+        self.pages[slot % WAYS] = 0;
+    }
+
+    /// The last slot that is empty or whose page is dead. Looks at four slots at a time, without branches, so that their
+    /// cache misses overlap.
+    #[inline(always)]
+    fn free(&self, counts: &Counts) -> Option<usize> {
+        let is_free = |page: u32| (page == 0) | counts.is_zero(Ppn(page.saturating_sub(1)));
+        let free = |slots: std::ops::Range<usize>| {
+            let all = slots.map(|slot| u32::from(is_free(self.pages[slot])) << slot).fold(0, |all, bit| all | bit);
+            all.checked_ilog2().map(|slot| slot as usize)
+        };
+        free(WAYS / 2..WAYS).or_else(|| free(0..WAYS / 2))
     }
 
     /// Gives up a slot, and has a new one in front of all others.
@@ -79,32 +107,60 @@ impl Line {
                 _ => old[at],
             })
         };
-        let moved = shifted(ppn.0 + 1, pages);
-        self.tags = shifted(tag, tags);
-        self.pages = std::array::from_fn(|at| moved[at] & PAGE | pages[at] & !PAGE);
+        let moved = shifted(tag, tags);
+        self.tags = std::array::from_fn(|at| moved[at] & TAG | tags[at] & !TAG);
+        self.pages = shifted(ppn.0 + 1, pages);
+    }
+
+    /// The word and the mask of a tag's spill bit.
+    #[inline(always)]
+    fn spilled_bit(tag: u32) -> (usize, u32) {
+        (tag as usize / WAYS % WAYS, 1 << (TAG_BITS + tag % WAYS as u32))
     }
 
     /// May a page with this tag have spilled?
     #[inline(always)]
     fn may_have_spilled(&self, tag: u32) -> bool {
-        self.pages[tag as usize % WAYS] & !PAGE != 0
+        let (slot, bit) = Self::spilled_bit(tag);
+        self.tags[slot] & bit != 0
     }
 
     /// Notes the tags of all pages that have spilled.
-    fn note_spilled(&mut self, spilled: &[SpilledPage]) {
-        self.pages.iter_mut().for_each(|page| *page &= PAGE);
-        spilled.iter().for_each(|page| self.pages[page.tag as usize % WAYS] |= !PAGE);
+    fn note_spilled(&mut self, spilled: impl Iterator<Item = SpilledPage>) {
+        self.tags.iter_mut().for_each(|tag| *tag &= TAG);
+        for page in spilled {
+            let (slot, bit) = Self::spilled_bit(page.tag);
+            self.tags[slot] |= bit;
+        }
     }
 }
 
-/// The slots of a set of bits.
-#[inline(always)]
-fn slots(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let slot = (bits != 0).then_some(bits.trailing_zeros() as usize);
-        bits &= bits.wrapping_sub(1);
-        slot
-    })
+/// A set of slots: bit n + 1 is slot n. With a bit 0, which is 0 or 1 as a truth value is, the compiler would compare four
+/// of eight tags one by one.
+#[derive(Clone, Copy)]
+struct Slots(u32);
+
+impl Slots {
+    #[inline(always)]
+    fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize - 1)
+    }
+
+    #[inline(always)]
+    fn are_several(self) -> bool {
+        self.0 & self.0.wrapping_sub(1) != 0
+    }
+}
+
+impl Iterator for Slots {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let first = self.first();
+        self.0 &= self.0.wrapping_sub(1);
+        first
+    }
 }
 
 /// What the store must ask to know whether a page still holds what it was entered for.
@@ -155,7 +211,7 @@ impl Dedup {
     fn place(&self, fingerprint: &Fingerprint) -> (usize, u32) {
         let spread = fingerprint.spread();
         let line = ((spread >> 32) * self.lines.len() as u64) >> 32;
-        (line as usize, spread as u32)
+        (line as usize, spread as u32 & TAG)
     }
 
     #[inline(always)]
@@ -178,45 +234,64 @@ impl Dedup {
         }
     }
 
-    /// Has a page owners, and a content that belongs to this line?
-    fn belongs(&self, at: usize, pages: Pages<'_>, ppn: Ppn) -> bool {
-        let place = || self.of_page(pages.media, ppn).map(|fingerprint| self.place(&fingerprint).0);
-        !pages.counts.is_zero(ppn) && place() == Some(at)
+    /// Does a page have owners, and still a content of this line and tag?
+    #[inline]
+    fn belongs(&self, place: (usize, u32), pages: Pages<'_>, ppn: Ppn) -> bool {
+        // The content first: `find` has read it, and mostly it is another one by now.
+        let found = self.of_page(pages.media, ppn).map(|fingerprint| self.place(&fingerprint));
+        found == Some(place) && !pages.counts.is_zero(ppn)
     }
 
     /// The live page that holds this content: one that can have another owner, if there is any.
     #[inline(always)]
     pub fn find(&mut self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
-        let (at, tag) = self.place(fingerprint);
-        let line = &self.lines[at];
-        let mut full = None;
-        let mut nominated = line.nominated(tag);
-        while nominated != 0 {
-            if let Some(ppn) = line.page(nominated.trailing_zeros() as usize)
-                && self.same(fingerprint, pages.media, ppn)
-            {
-                match pages.counts.get(ppn) {
-                    0 => {}
-                    count if count < self.count_max => return Some(ppn),
-                    _ => full = Some(ppn),
-                }
+        let place = self.place(fingerprint);
+        let line = &self.lines[place.0];
+        let nominated = line.nominated(place.1);
+
+        // Nearly always one page is nominated at most, and it decides.
+        let mut goes_on = nominated.are_several() || line.may_have_spilled(place.1);
+        if let Some(ppn) = nominated.first().and_then(|slot| line.page(slot))
+            && self.same(fingerprint, pages.media, ppn)
+        {
+            if pages.counts.has_room(ppn, self.count_max) {
+                return Some(ppn);
             }
-            nominated &= nominated - 1;
+            goes_on |= !pages.counts.is_zero(ppn);
         }
-        match line.may_have_spilled(tag) {
-            true => self.find_spilled((at, tag), fingerprint, pages).or(full),
+        if goes_on { self.find_further(place, fingerprint, pages) } else { None }
+    }
+
+    /// Looks at all nominated pages, and at those that have spilled.
+    #[cold]
+    fn find_further(&mut self, place: (usize, u32), fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
+        let line = &self.lines[place.0];
+        let mut full = None;
+        for ppn in line.nominated(place.1).filter_map(|slot| line.page(slot)) {
+            if self.same(fingerprint, pages.media, ppn) {
+                if pages.counts.has_room(ppn, self.count_max) {
+                    return Some(ppn);
+                }
+                full = full.or((!pages.counts.is_zero(ppn)).then_some(ppn));
+            }
+        }
+        match line.may_have_spilled(place.1) {
+            true => self.find_spilled(place, fingerprint, pages).or(full),
             false => full,
         }
     }
 
-    #[cold]
     fn find_spilled(&mut self, (at, tag): (usize, u32), fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
-        // What has died since need not be looked at again.
-        self.retain_spilled(at, |ppn| !pages.counts.is_zero(ppn));
-        let spilled = self.spilled.pages(at).iter().filter(|page| page.tag == tag);
+        let spilled = self.spilled.pages(at).filter(|page| page.tag == tag);
         let owned = spilled.map(|page| (pages.counts.get(page.ppn), page.ppn)).filter(|(count, _)| *count > 0);
         let holders = owned.filter(|(_, ppn)| self.same(fingerprint, pages.media, *ppn));
-        let (count, found) = holders.min_by_key(|(count, _)| *count)?;
+        let Some((count, found)) = holders.min_by_key(|(count, _)| *count) else {
+            // Pages with this tag are dead by now, or hold something else: the spill bit must not send others here. One may
+            // be live, and hold another content with the same tag.
+            self.drop_stale(pages, at, |line, page| (line, page.tag) == (at, tag));
+            self.lines[at].note_spilled(self.spilled.pages(at));
+            return None;
+        };
         if self.exact {
             return Some(found);
         }
@@ -224,34 +299,46 @@ impl Dedup {
         None
     }
 
-    /// Remembers where a content was written. A slot with the same tag goes first (its page is stale, or full of
+    /// Remembers where a content was written. A slot with the same tag is taken first (its page is stale, or full of
     /// references), then an empty one or one of a dead page, then the oldest.
     #[inline(always)]
     pub fn insert(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
         self.note_digest(fingerprint, ppn, false);
         let (at, tag) = self.place(fingerprint);
-        let line = &mut self.lines[at];
-        let nominated = line.nominated(tag);
-        let is_free = |slot| line.page(slot).is_none_or(|ppn| pages.counts.is_zero(ppn));
-        if nominated == 0 && is_free(WAYS - 1) {
-            // The shift is by a constant then.
-            return line.replace(WAYS - 1, tag, ppn);
-        }
-        let slot = match nominated {
-            0 => (0..WAYS - 1).rev().find(|slot| is_free(*slot)).unwrap_or_else(|| self.slot_in_use(at, pages)),
-            same => self.slot_of_tag(at, same.trailing_zeros() as usize, fingerprint, pages),
+        let line = &self.lines[at];
+        let Some(slot) = line.nominated(tag).first() else {
+            return self.insert_new((at, tag), ppn, pages);
         };
-        self.lines[at].replace(slot, tag, ppn);
+        if let Some(old) = line.page(slot)
+            // A live page with another content spills. Of two with the same content, only an exact store keeps the older one.
+            && (self.exact || !self.same(fingerprint, pages.media, old))
+            && self.belongs((at, tag), pages, old)
+        {
+            self.spill((at, tag), old, pages);
+        }
+        self.lines[at].set_page(slot, ppn);
+    }
+
+    /// Enters a content whose tag is not in its line.
+    #[inline(never)]
+    fn insert_new(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: Pages<'_>) {
+        let line = self.lines[at];
+        let free = line.free(pages.counts);
+        if free.is_none()
+            && let Some(oldest) = line.page(WAYS - 1)
+        {
+            // It may hold something else by now, which is found out when this tag is looked for.
+            self.spill((at, line.tag(WAYS - 1)), oldest, pages);
+        }
+        self.lines[at].replace(free.unwrap_or(WAYS - 1), tag, ppn);
     }
 
     /// Remembers a page that was found with its content, unless a page that is as good is known.
     fn learn(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
-        let known = slots(line.nominated(tag)).filter_map(|slot| line.page(slot)).any(|known| {
-            known != ppn
-                && self.same(fingerprint, pages.media, known)
-                && (1..self.count_max).contains(&pages.counts.get(known))
+        let known = line.nominated(tag).filter_map(|slot| line.page(slot)).any(|known| {
+            known != ppn && self.same(fingerprint, pages.media, known) && pages.counts.has_room(known, self.count_max)
         });
         match known {
             true if self.exact => self.add_spilled(at, SpilledPage { tag, ppn }),
@@ -270,61 +357,27 @@ impl Dedup {
         }
     }
 
-    /// Of a line whose pages all have owners: a slot whose page holds something else by now, or the oldest.
+    /// A page has no slot in its line any more.
     #[cold]
-    fn slot_in_use(&mut self, at: usize, pages: Pages<'_>) -> usize {
-        let line = self.lines[at];
-        let is_reused = |slot: &usize| line.page(*slot).is_none_or(|ppn| !self.belongs(at, pages, ppn));
-        if let Some(slot) = (0..WAYS).rev().find(is_reused) {
-            return slot;
-        }
-        if let Some(oldest) = line.page(WAYS - 1) {
-            self.spill(at, oldest, pages);
-        }
-        WAYS - 1
-    }
-
-    /// The slot of another page with the same tag. If that page has another content it spills; if it has the same, only
-    /// an exact store goes on looking at it.
-    #[inline(always)]
-    fn slot_of_tag(&mut self, at: usize, slot: usize, fingerprint: &Fingerprint, pages: Pages<'_>) -> usize {
-        if let Some(ppn) = self.lines[at].page(slot)
-            && !pages.counts.is_zero(ppn)
-        {
-            self.spill_of_tag(at, ppn, fingerprint, pages);
-        }
-        slot
-    }
-
-    #[cold]
-    fn spill_of_tag(&mut self, at: usize, ppn: Ppn, fingerprint: &Fingerprint, pages: Pages<'_>) {
-        if (self.exact || !self.same(fingerprint, pages.media, ppn)) && self.belongs(at, pages, ppn) {
-            self.spill(at, ppn, pages);
-        }
-    }
-
-    #[cold]
-    fn spill(&mut self, at: usize, ppn: Ppn, pages: Pages<'_>) {
-        let Some(fingerprint) = self.of_page(pages.media, ppn) else { return };
-        let (_, tag) = self.place(&fingerprint);
-        self.spilled.retain(at, |page| !pages.counts.is_zero(page));
-
-        // Pages that hold something else by now are found by what they hold, which is seldom worth looking at.
-        if self.spilled.pages(at).len() >= WAYS {
-            let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
-            spilled.retain(at, |page| self.belongs(at, pages, page));
-            self.spilled = spilled;
+    fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: Pages<'_>) {
+        // Each page looked at is a cache miss, so this is done seldom, and the less often the more pages stay.
+        if self.spilled.is_crowded(at) {
+            self.drop_stale(pages, at, |_, _| true);
         }
         self.add_spilled(at, SpilledPage { tag, ppn });
     }
 
-    fn add_spilled(&mut self, at: usize, page: SpilledPage) {
-        self.spilled.add(at, page);
-        self.lines[at].note_spilled(self.spilled.pages(at));
+    /// Drops spilled pages that are dead or hold another content by now: of the chosen ones in the bucket of a line.
+    fn drop_stale(&mut self, pages: Pages<'_>, at: usize, is_chosen: impl Fn(usize, SpilledPage) -> bool) {
+        let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
+        spilled.retain_all(at, |line, page| {
+            !is_chosen(line, page) || !pages.counts.is_zero(page.ppn) && self.belongs((line, page.tag), pages, page.ppn)
+        });
+        self.spilled = spilled;
     }
 
-    fn retain_spilled(&mut self, at: usize, keep: impl FnMut(Ppn) -> bool) {
-        self.spilled.retain(at, keep);
+    fn add_spilled(&mut self, at: usize, page: SpilledPage) {
+        self.spilled.add(at, page);
         self.lines[at].note_spilled(self.spilled.pages(at));
     }
 
@@ -353,16 +406,13 @@ impl Dedup {
         };
         let (at, tag) = self.place(&fingerprint);
         let line = &mut self.lines[at];
-        let mut nominated = line.nominated(tag);
-        while nominated != 0 {
-            let slot = nominated.trailing_zeros() as usize;
+        for slot in line.nominated(tag) {
             if line.page(slot) == Some(from) {
-                return line.set_page(slot, Some(to));
+                return line.set_page(slot, to);
             }
-            nominated &= nominated - 1;
         }
         if line.may_have_spilled(tag) {
-            self.spilled.moved(at, from, to);
+            self.spilled.moved(at, tag, from, to);
         }
     }
 
@@ -386,13 +436,13 @@ impl Dedup {
         let Some(fingerprint) = self.of_page(media, ppn) else { return };
         let (at, tag) = self.place(&fingerprint);
         let line = &mut self.lines[at];
-        for slot in slots(line.nominated(tag)) {
+        for slot in line.nominated(tag) {
             if line.page(slot) == Some(ppn) {
-                line.tags[slot] = 0;
-                line.set_page(slot, None);
+                line.empty(slot);
             }
         }
-        self.retain_spilled(at, |page| page != ppn);
+        self.spilled.retain(at, |page| page.ppn != ppn);
+        self.lines[at].note_spilled(self.spilled.pages(at));
         if let Some(digest) = self.digests.get_mut(ppn.0 as usize) {
             *digest = UNKNOWN;
         }
@@ -422,14 +472,13 @@ impl Dedup {
     pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
-        let ppn = match line.nominated(tag) {
-            0 => {
-                // The slot that is likely to be given up.
-                line.page(WAYS - 1).inspect(|oldest| pages.counts.prefetch(*oldest));
-                return None;
-            }
-            nominated => line.page(nominated.trailing_zeros() as usize)?,
+        let Some(slot) = line.nominated(tag).first() else {
+            // An entry needs a slot: it looks for a dead page here, or else spills one.
+            (WAYS / 2..WAYS).filter_map(|slot| line.page(slot)).for_each(|ppn| pages.counts.prefetch(ppn));
+            self.spilled.prefetch(at);
+            return None;
         };
+        let ppn = line.page(slot)?;
         pages.media.prefetch_identity(ppn);
         pages.counts.prefetch(ppn);
         Some(ppn)
