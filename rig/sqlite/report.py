@@ -73,7 +73,8 @@ some are overwritten. db_bench is LevelDB's `db_bench_sqlite3`, its synchronous 
 
 Where the cache spills, a transaction replaces 30 rows with a cache of 20 pages. SQLite then writes frames before their checksums are
 known, and their headers again, alone: those need header pages. In a rollback journal each sync begins another part, which has metadata
-of its own, and what has been gathered is handed out before each write to the database, so that metadata pages are written again as they fill.
+of its own, and before a page of the database is overwritten whose image is not counted yet, metadata is
+written again.
 
 ## Goals that were missed
 
