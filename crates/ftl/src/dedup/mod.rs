@@ -17,7 +17,8 @@
 //!
 //! Invariants: bounded (eight slots for nine flash pages), but for `spilled`; a slot may be stale (its page garbage or
 //! reused), which the comparison and the reference count find out; a tag other than 0 is in one slot of a line at most (0 is
-//! also the tag of empty slots); the digest of a page is that of the bytes it holds, or 0 where it is not known. Lost at power-off: `relearn` says how it comes back.
+//! also the tag of empty slots); the digest of a page is that of the bytes it holds, or 0 where it is not known. Lost at
+//! power-off: `relearn` says how it comes back.
 
 mod fingerprint;
 mod relearn;
