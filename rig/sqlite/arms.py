@@ -9,8 +9,8 @@ Invariants: whatever happens, nothing stays mounted and no server is left. Absen
 """
 
 import os
-import subprocess
 
+from filesystem import FileSystem
 from served import Device, command
 
 
@@ -22,41 +22,33 @@ class Stock:
 
     def __init__(self, program, scratch, size, latency, record=None, mkfs=()):
         self.mkfs = mkfs
-        self.mounted = os.path.join(scratch, "mounted")
-        self.loop = None
-        os.mkdir(self.mounted)
+        self.filesystem = FileSystem("ext4", None, os.path.join(scratch, "mounted"))
         self.device = Device(program, scratch, size, latency, files=True, record=record)
 
     def make(self):
         self.device.wait()
-        backing = os.path.join(self.device.files, "n1")
-        self.loop = command("losetup", "--find", "--show", "--direct-io=on", backing).strip()
-        # What is initialized lazily would be written while we count.
-        lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        command("mkfs.ext4", "-q", "-F", "-E", lazy, *self.mkfs, self.loop)
-        command("mount", self.loop, self.mounted)
+        self.filesystem.attach(self.device)
+        self.filesystem.create(*self.mkfs)
+        self.filesystem.mount()
 
     def environment(self):
         return {}
 
     def folder(self):
-        return self.mounted
+        return self.filesystem.folder
 
     def database(self, name):
-        return os.path.join(self.mounted, name)
+        return os.path.join(self.filesystem.folder, name)
 
     def settle(self):
         """Everything is on the device, and stays as it is."""
-        command("umount", self.mounted)
+        self.filesystem.unmount()
 
     def reopen(self):
-        command("mount", self.loop, self.mounted)
+        self.filesystem.mount()
 
     def clean(self):
-        if os.path.ismount(self.mounted):
-            subprocess.run(["umount", "-l", self.mounted], check=False)
-        if self.loop:
-            subprocess.run(["losetup", "-d", self.loop], check=False)
+        self.filesystem.clean()
         self.device.stop()
 
 

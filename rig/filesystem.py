@@ -45,8 +45,8 @@ class FileSystem:
         backing = os.path.join(device.files, "n1")
         self.loop = command("losetup", "--find", "--show", "--direct-io=on", backing).strip()
 
-    def create(self):
-        command(*self.make, self.loop)
+    def create(self, *more):
+        command(*self.make, *more, self.loop)
 
     def mount(self):
         command("mount", *self.options, self.loop, self.folder)
