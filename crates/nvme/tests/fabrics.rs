@@ -223,11 +223,29 @@ fn a_queue_takes_as_many_commands_as_it_has_entries() {
     rig.stop();
 }
 
+fn subsystem() -> Arc<Subsystem> {
+    let device = kit::device(32 << 20, false);
+    Arc::new(Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible"))
+}
+
+#[test]
+fn what_a_queue_read_before_it_waited_makes_its_host_no_more_silent() {
+    const SECOND: u64 = 1_000_000_000;
+    let sqe = Sqe { cdw12: 2000, ..connect(0) };
+    let address = "127.0.0.1:4420".parse().expect("an address");
+    let connected = Association::connect(&subsystem(), &sqe, &connect_data(0xffff), address, 0);
+    let (association, _) = connected.expect("a keep-alive time of 2 s");
+
+    // The admin queue is heard at 10 s; a command of an I/O queue was read at 1 s, and is done only now.
+    association.heard(10 * SECOND);
+    association.heard(SECOND);
+    assert!(!association.is_silent(11 * SECOND));
+    assert!(association.is_silent(13 * SECOND));
+}
+
 #[test]
 fn numbers_of_controllers_are_not_given_twice() {
-    let device = kit::device(32 << 20, false);
-    let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible");
-    let subsystem = Arc::new(subsystem);
+    let subsystem = subsystem();
     let address = "127.0.0.1:4420".parse().expect("an address");
     let data = connect_data(0xffff);
     let connect = || Association::connect(&subsystem, &connect(0), &data, address, 0).expect("there is a number").0;

@@ -243,10 +243,13 @@ impl Association {
         self.state().event_requests.contains(&cid)
     }
 
-    /// Something was heard from the host.
+    /// Something was heard from the host, at `now`. A queue that waited for the device reports what it read before: that
+    /// makes nothing older that another queue has heard since.
     pub fn heard(&self, now: u64) {
-        self.state().heard_ns = now;
+        let mut state = self.state();
+        state.heard_ns = state.heard_ns.max(now);
     }
+
     /// Has the host been silent for too long? Received data that was not processed yet counts as heard, so only the
     /// thread of the admin queue can tell.
     pub fn is_silent(&self, now: u64) -> bool {
