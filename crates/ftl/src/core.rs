@@ -116,6 +116,16 @@ impl Core {
         self.map.is_remapped_at(lpn, ppn) && !self.is_aborted(wsn)
     }
 
+    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what its entries must say, for
+    /// when one of them cannot be read. Looks through all of L2P.
+    #[cold]
+    pub fn remapped_in(&self, sb: SbId) -> Vec<(u32, u32)> {
+        let remapped =
+            (0..self.map.len()).filter_map(|lpn| Some((lpn, self.map.get(lpn).filter(|at| at.remapped)?.ppn)));
+        let inside = remapped.filter(|(_, ppn)| self.geometry.superblock(*ppn) == sb);
+        inside.map(|(lpn, ppn)| (lpn, self.geometry.offset(ppn))).collect()
+    }
+
     /// Gives a logical page one more reference to a flash page, or its first.
     #[inline]
     pub fn link(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {

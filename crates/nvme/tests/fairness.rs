@@ -147,7 +147,7 @@ fn a_silent_host_is_given_up() {
     let began = Instant::now();
     let lines = || rig.lines.0.lock().expect("nothing fails here").clone();
     while lines().iter().filter(|line| line.contains("ended")).count() < 2 {
-        assert!(began.elapsed() < Duration::from_secs(10), "both of its queues end: {:?}", lines());
+        assert!(began.elapsed() < Duration::from_secs(60), "both of its queues end: {:?}", lines());
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(client);

@@ -133,7 +133,7 @@ fn threads_that_wait_for_the_same_moment_share_one_sync() {
         for _ in 0..8 {
             scope.spawn(move || rig.subsystem.make_durable(wanted).expect("the disk works"));
         }
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(std::time::Duration::from_secs(1));
         drop(device);
     });
     assert_eq!(rig.subsystem.commits() - before, 1);

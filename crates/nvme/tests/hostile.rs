@@ -126,7 +126,7 @@ fn a_peer_that_stops_reading_is_cut() {
     asked.expect("sent");
     let began = Instant::now();
     while !rig.lines.0.lock().expect("nothing fails here").iter().any(|line| line.contains("dropped")) {
-        assert!(began.elapsed() < Duration::from_secs(10), "it is waited for");
+        assert!(began.elapsed() < Duration::from_secs(60), "it is waited for");
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(greedy);
@@ -152,7 +152,7 @@ fn a_peer_that_does_not_read_is_not_waited_for_by_others() {
     for block in 0..100 {
         client.write(block, &[3; 4096]).expect("served");
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     drop((greedy, client));
     rig.stop();
 }

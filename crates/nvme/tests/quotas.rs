@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
+/// How long a line of the log is waited for, on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn rig(limits: Limits) -> Rig {
     Rig::limited(kit::device(32 << 20, false), &[], Latency::None, limits)
@@ -50,14 +52,17 @@ fn a_host_with_all_the_connections_it_may_have_is_told_that_the_controller_is_bu
     let queues: Vec<Queue> = (2..6).map(|qid| greedy.another_queue(qid).expect("within its share")).collect();
     assert!(busy(greedy.another_queue(6)));
     assert!(busy(host(&rig, "greedy")));
-    wait_for_line(&rig, "nqn.2026-11.test:greedy: its host has all the connections", Duration::from_secs(5));
+    wait_for_line(&rig, "nqn.2026-11.test:greedy: its host has all the connections", PATIENCE);
     let mut other = host(&rig, "other").expect("there is room for others");
     assert!(other.read(0, 1).is_ok());
 
     drop(queues);
-    wait_for_line(&rig, "its host closed the connection", Duration::from_secs(5));
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(greedy.another_queue(6).is_ok(), "what has ended counts no more");
+    wait_for_line(&rig, "its host closed the connection", PATIENCE);
+    let began = Instant::now();
+    while busy(greedy.another_queue(6)) {
+        assert!(began.elapsed() < PATIENCE, "what has ended counts no more");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     drop((greedy, other));
     rig.stop();
 }
@@ -67,7 +72,7 @@ fn a_full_server_says_that_it_is_busy() {
     let rig = rig(Limits { connected: 4, ..Limits::default() });
     let (one, two) = (host(&rig, "one").expect("room"), host(&rig, "two").expect("room"));
     assert!(busy(host(&rig, "three")));
-    wait_for_line(&rig, "nqn.2026-11.test:three: the server has all the connections", Duration::from_secs(5));
+    wait_for_line(&rig, "nqn.2026-11.test:three: the server has all the connections", PATIENCE);
     drop((one, two));
     rig.stop();
 }
@@ -116,7 +121,7 @@ fn a_host_that_does_not_send_what_it_was_asked_for_is_dropped() {
     let mut client = host(&rig, "unfinished").expect("it listens");
     let zeroes = vec![0; MIB];
     client.queue(|queue| queue.send_only(&Call { sqe: compare(), send: &zeroes, receive: 0 })).expect("sent");
-    wait_for_line(&rig, "did not come in time", Duration::from_secs(5));
+    wait_for_line(&rig, "did not come in time", PATIENCE);
     assert!(host(&rig, "other").is_ok());
     drop(client);
     rig.stop();
@@ -124,15 +129,15 @@ fn a_host_that_does_not_send_what_it_was_asked_for_is_dropped() {
 
 #[test]
 fn a_peer_that_never_reads_is_dropped_after_the_stated_time_and_not_three_times_that() {
-    let within = Duration::from_secs(2);
+    let within = Duration::from_secs(3);
     let rig = rig(Limits { send_within: within, ..Limits::default() });
     let mut greedy = host(&rig, "greedy").expect("it listens");
     let mut sqe = entry(io::READ, 1);
     sqe.cdw12 = RwCdw12::new().with_nlb_z(255).into_bits();
     let asked = greedy.queue(|queue| (0..60).try_for_each(|_| queue.send_only(&Call { sqe, send: &[], receive: MIB })));
     asked.expect("sent");
-    let took = wait_for_line(&rig, "does not read", Duration::from_secs(20));
-    assert!(took < 2 * within, "{took:?}");
+    let took = wait_for_line(&rig, "does not read", PATIENCE);
+    assert!(took < 3 * within, "{took:?}");
     drop(greedy);
     rig.stop();
 }
@@ -166,7 +171,7 @@ fn event_requests_that_a_reset_forgot_take_no_room_in_the_queue() {
 fn a_storm_of_connections_is_logged_at_a_bounded_pace() {
     let rig = rig(Limits { half_open: 4, ..Limits::default() });
     let storm: Vec<_> = (0..600).filter_map(|_| std::net::TcpStream::connect(rig.address).ok()).collect();
-    wait_for_line(&rig, "others wanted its place", Duration::from_secs(5));
+    wait_for_line(&rig, "others wanted its place", PATIENCE);
     let mut client = host(&rig, "other").expect("it is let in");
     assert!(client.read(0, 1).is_ok());
     let lines = rig.lines.0.lock().expect("nothing fails here").len();

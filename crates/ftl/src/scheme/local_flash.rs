@@ -12,7 +12,7 @@
 
 use super::group_log::{GroupLog, Shape, keep_valid};
 use super::log_entry::LogEntry;
-use super::remap_ssd::find_lost;
+use super::remap_ssd::append_in_force;
 use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
@@ -274,7 +274,7 @@ impl RemapScheme for LocalFlash {
         let readable = self.log.read(core, sb, &mut self.all);
         self.all.extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
         if !readable {
-            find_lost(core, sb, 0, &mut self.all);
+            append_in_force(core, sb, &mut self.all);
         }
         out.extend(self.all.iter().map(OwnerRef::of));
     }

@@ -277,8 +277,10 @@ impl NLog {
     fn rewrite_valid(&mut self, core: &mut Core, old: &[Range<usize>]) {
         // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do not count.
         let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
+        let mut is_damaged = false;
         for (range, kept) in old.iter().zip(&mut kept).rev() {
             for at in range.clone().step_by(SLOT_WORDS).rev() {
+                is_damaged |= (at..at + SLOT_WORDS).any(|word| core.media.load(word).is_err());
                 let Some(entry) = load(core, at) else { continue };
                 if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn()) && entry.is_current(core) {
                     core.map.hide_remapped(entry.lpn());
@@ -288,9 +290,8 @@ impl NLog {
         }
 
         kept.iter().flatten().for_each(|entry| core.map.mark_remapped(entry.lpn()));
-        let found: u64 = kept.iter().map(|unit| unit.len() as u64).sum();
-        if found < core.blocks.remapped_total() {
-            self.store_unread(core, &kept);
+        if is_damaged {
+            self.store_unread(core, &mut kept);
         }
 
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
@@ -302,15 +303,21 @@ impl NLog {
         }
     }
 
-    /// Stores the unreadable entries that are in force, taken from the index, before their unit is zeroed.
-    fn store_unread(&mut self, core: &mut Core, read: &[Vec<LogEntry>]) {
-        let read: BTreeSet<(u32, u32)> = read.iter().flatten().map(|entry| (entry.lpn(), entry.ppn())).collect();
+    /// Stores the unreadable entries that are in force, taken from the index, before their unit is zeroed. What was read
+    /// of their mappings is older, and goes.
+    fn store_unread(&mut self, core: &mut Core, read: &mut [Vec<LogEntry>]) {
+        let known: BTreeSet<(u32, u64)> = read.iter().flatten().map(|entry| (entry.lpn(), entry.wsn())).collect();
         self.index.sort_out(core);
         let index = std::mem::take(&mut self.index);
-        for remapping in index.iter(core.geometry).filter(|known| !read.contains(&(known.lpn, known.ppn.0))) {
+        let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
+        let unread: Vec<Remapping> = index.iter(core.geometry).filter(is_unread).collect();
+        self.index = index;
+
+        let lpns: BTreeSet<u32> = unread.iter().map(|remapping| remapping.lpn).collect();
+        read.iter_mut().for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
+        for remapping in unread {
             self.store(core, LogEntry::of(core, &remapping).words(), remapping.ppn, Purpose::Gc);
         }
-        self.index = index;
     }
 
     /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before the first, or after

@@ -23,7 +23,6 @@ use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
-use std::collections::BTreeSet;
 
 /// Ages that a slot can tell.
 const AGES: u64 = 1 << 32;
@@ -308,7 +307,7 @@ impl RemapScheme for Pebble {
         }
         let bytes = core.blocks.owners(sb).live * self.degree as u32 * 8;
         core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
-        let (start, mut lost) = (out.len(), false);
+        let mut lost = false;
         for offset in 0..core.geometry.pages_per_superblock() {
             let ppn = core.geometry.page(sb, offset);
             if core.counts.is_zero(ppn) {
@@ -329,7 +328,7 @@ impl RemapScheme for Pebble {
             }
         }
         if lost {
-            find_lost(core, sb, start, out);
+            append_in_force(core, sb, out);
         }
     }
 
@@ -452,17 +451,11 @@ impl RemapScheme for Pebble {
     }
 }
 
-/// A slot could not be read: asks the L2P table which remapped LPNs of the superblock are not in `out[start..]`. They
-/// get a new number: it is the mapping in force.
+/// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get new numbers, those with
+/// a readable slot too: it may be older than the one that cannot be read.
 #[cold]
-fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<OwnerRef>) {
-    let known: BTreeSet<(u32, u32)> = out[start..].iter().map(|owner| (owner.lpn, owner.offset)).collect();
-    for lpn in 0..core.map.len() {
-        let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
-        let offset = core.geometry.offset(mapping.ppn);
-        if core.geometry.superblock(mapping.ppn) == sb && !known.contains(&(lpn, offset)) {
-            let wsn = core.tick();
-            out.push(OwnerRef { offset, lpn, wsn, source: None });
-        }
+fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
+    for (lpn, offset) in core.remapped_in(sb) {
+        out.push(OwnerRef { offset, lpn, wsn: core.tick(), source: None });
     }
 }

@@ -14,7 +14,7 @@ use super::{GroupLog, GroupPage, keep_known, keep_valid};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::log_pages;
-use crate::scheme::remap_ssd::find_lost;
+use crate::scheme::remap_ssd::append_in_force;
 use crate::superblock::Stream;
 use remap_ssd_media::{After, Ppn, Purpose, SbId};
 
@@ -165,7 +165,7 @@ impl GroupLog {
         } else {
             let mut all = Vec::new();
             self.read(core, sb, &mut all);
-            find_lost(core, sb, 0, &mut all);
+            append_in_force(core, sb, &mut all);
             kept.clear();
             keep_valid(core, sb, &all, &mut kept);
         }

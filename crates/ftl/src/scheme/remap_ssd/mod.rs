@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
-pub(super) use reclaim::find_lost;
+pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
 
 /// Free segments beyond what migrating the fullest group takes: partly filled segments of a migration that a

@@ -14,7 +14,6 @@ use crate::scheme::entry::CommandWord;
 use crate::scheme::segments::Chain;
 use crate::scheme::sift::find_doubtful;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
-use std::collections::BTreeSet;
 
 /// Active GC pays only if more than one entry in so many is invalid.
 const INVALID_SHARE: u64 = 20;
@@ -196,7 +195,7 @@ impl RemapSsd {
     pub(super) fn read_group(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
         let group = &self.groups[sb.0 as usize];
         let pages = core.geometry.pages_per_superblock();
-        let (start, mut lost) = (out.len(), false);
+        let mut lost = false;
         for index in 0..group.segments.len() {
             self.segments.prefetch(core, group, index + 2);
             let range = self.segments.range(group, index);
@@ -218,7 +217,7 @@ impl RemapSsd {
             }
         }
         if lost {
-            find_lost(core, sb, start, out);
+            append_in_force(core, sb, out);
         }
     }
 
@@ -341,23 +340,13 @@ impl RemapSsd {
     }
 }
 
-/// An entry could not be read: asks the L2P table which remapped LPNs of the superblock are not in
-/// `out[start..]`. They get a new sequence number: it is the mapping in force.
+/// An entry could not be read: appends one for each remapped LPN of the superblock, as L2P has it. All get new numbers,
+/// those with a readable entry too: of two entries that say the same, with a write of the LPN between them, the readable
+/// one may be the older.
 #[cold]
-pub(in crate::scheme) fn find_lost(core: &mut Core, sb: SbId, start: usize, out: &mut Vec<RmmEntry>) {
-    let known = out[start..].iter().filter(|entry| !core.is_aborted(entry.wsn()));
-    let known: BTreeSet<(u32, u32)> = known.map(|entry| (entry.target(), entry.offset())).collect();
-    for lpn in 0..core.map.len() {
-        if let Some(mapping) = core.map.get(lpn)
-            && mapping.remapped
-            && core.geometry.superblock(mapping.ppn) == sb
-        {
-            let offset = core.geometry.offset(mapping.ppn);
-            if !known.contains(&(lpn, offset)) {
-                let wsn = core.tick();
-                let remapping = Remapping { lpn, ppn: mapping.ppn, wsn, source: None, atomic: None };
-                out.push(RmmEntry::of(&remapping, offset));
-            }
-        }
+pub(in crate::scheme) fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
+    for (lpn, offset) in core.remapped_in(sb) {
+        let (wsn, ppn) = (core.tick(), core.geometry.page(sb, offset));
+        out.push(RmmEntry::of(&Remapping { lpn, ppn, wsn, source: None, atomic: None }, offset));
     }
 }

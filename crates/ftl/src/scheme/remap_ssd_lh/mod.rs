@@ -9,7 +9,7 @@
 //! (`remap_ssd`), pages and theirs (`group_log`), collecting NVRAM in place: what leaves is filtered on the way.
 
 use super::group_log::{GroupLog, Shape, keep_valid};
-use super::remap_ssd::{self, RemapSsd, find_lost};
+use super::remap_ssd::{self, RemapSsd, append_in_force};
 use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
 use crate::config::{ATOMIC_PAGES_MAX, Config, ConfigError, EntrySize};
 use crate::core::Core;
@@ -140,7 +140,7 @@ impl RemapScheme for RemapSsdLh {
         let readable = self.flash.read(core, sb, &mut self.all);
         self.nvram.entries_in(core, sb, &mut self.all);
         if !readable {
-            find_lost(core, sb, 0, &mut self.all);
+            append_in_force(core, sb, &mut self.all);
         }
         out.extend(self.all.iter().map(OwnerRef::of));
     }

@@ -156,7 +156,7 @@ impl RemapSsdX {
         })
         .expect("a scan without objections");
         if lost {
-            find_lost(core, sb, out);
+            append_in_force(core, sb, out);
         }
     }
 
@@ -353,23 +353,18 @@ impl RemapSsdX {
     }
 }
 
-/// An entry could not be read: asks the L2P table which remapped LPNs of the superblock are not in `out`. They get a new
-/// number: it is the mapping in force.
+/// An entry could not be read: appends extents for the remapped LPNs of the superblock, as L2P has them. All get new
+/// numbers, those with a readable entry too: it may be older than the one that cannot be read. There are not more extents
+/// than before, since neighbours are in one.
 #[cold]
-fn find_lost(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
-    let pages_of =
-        |extent: &Extent| (0..extent.pages).map(|at| (extent.lpn + at, extent.offset + at)).collect::<Vec<_>>();
-    let known: BTreeSet<(u32, u32)> = out.iter().flat_map(pages_of).collect();
-    for lpn in 0..core.map.len() {
-        if let Some(mapping) = core.map.get(lpn)
-            && mapping.remapped
-            && core.geometry.superblock(mapping.ppn) == sb
-        {
-            let offset = core.geometry.offset(mapping.ppn);
-            if !known.contains(&(lpn, offset)) {
-                let wsn = core.tick();
-                out.push(Extent { lpn, offset, pages: 1, wsn, one_number: false, source: None });
-            }
+fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
+    let remapped = core.remapped_in(sb);
+    for run in remapped.chunk_by(|(lpn, offset), next| *next == (lpn + 1, offset + 1)) {
+        for run in run.chunks(PAGES_MAX as usize) {
+            let (lpn, offset) = run[0];
+            let numbers: Vec<u64> = run.iter().map(|_| core.tick()).collect();
+            let wsn = numbers[0];
+            out.push(Extent { lpn, offset, pages: run.len() as u32, wsn, one_number: false, source: None });
         }
     }
 }
