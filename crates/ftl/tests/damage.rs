@@ -410,6 +410,41 @@ fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
     }
 }
 
+/// The entries of an atomic command have one number, and a page of the log may end in the midst of them.
+#[test]
+fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_number() {
+    let config = Config { dedup: false, entry: EntrySize::Bytes24, ..small_config(SchemeKind::FLog) };
+    let prepared = |earlier: u32| {
+        let mut ftl = device(small_geometry(), &config);
+        (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
+        (0..earlier).for_each(|lpn| ftl.remap(&copy(400 + lpn, 100 + lpn)).unwrap());
+        ftl
+    };
+    let words_of = |ftl: &Ftl| -> Vec<u64> { (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect() };
+
+    for earlier in 0..40 {
+        let atomic = Remap { target: 2, source: 20, len: 6, relocate: false, atomic: true };
+        let mut ftl = prepared(earlier);
+        let before = words_of(&ftl);
+        ftl.remap(&atomic).unwrap();
+        let after = words_of(&ftl);
+        let changed = (0..after.len()).filter(|at| after[*at] != before[*at] && after[*at] != 0);
+
+        for word in changed {
+            let mut ftl = prepared(earlier);
+            ftl.remap(&atomic).unwrap();
+            ftl.media_mut().plant(|faults| {
+                faults.flips.insert(word, 0b11 << 20);
+            });
+            (0..100).for_each(|lpn| ftl.remap(&copy(300 + lpn, 200 + lpn)).unwrap());
+            let (mut ftl, _) = recovered(ftl);
+            for (target, source) in (2..8).zip(20u64..) {
+                assert_eq!(ftl.read(target), Ok(Page::Identity(source + 1)), "{earlier} entries before, word {word}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     let (geometry, mut ftl) = (small_geometry(), small(SchemeKind::RemapSsd));

@@ -142,12 +142,20 @@ impl FLog {
     fn flush(&mut self, core: &mut Core) {
         let at = self.word(self.buffer, 0);
         let mut words: Vec<u64> = Vec::with_capacity(self.buffered * 2);
+        let mut damaged = Vec::new();
         for at in (at..at + self.buffered * 2).step_by(2) {
             match [core.media.load(at), core.media.load(at + 1)] {
                 [Ok(first), Ok(second)] => words.extend([first, second]),
-                damaged => words.extend(self.known_of(core, damaged)),
+                found => {
+                    damaged.push((words.len(), found));
+                    words.extend([0, 0]);
+                }
             }
         }
+        if !damaged.is_empty() {
+            self.make_up_for(core, &mut words, &damaged);
+        }
+
         // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
         let page = self.program(core, &words);
         self.clears[self.buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::page(page));
@@ -155,18 +163,32 @@ impl FLog {
         self.buffered = 0;
     }
 
-    /// Rebuilds a buffered entry with an unreadable word from the tables: the entry, or zeroes if it is no longer in
-    /// force.
+    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry is no longer in force.
+    /// Several may fit what can be read, since those of an atomic command have one number: the one that is nowhere else in
+    /// the log is meant.
     #[cold]
-    fn known_of(&self, core: &Core, words: [Result<u64, MediaError>; 2]) -> [u64; 2] {
-        let [first, second] = words.map(|word| word.map(|word| LogEntry::from_words([word, word])));
-        let is_it = |known: &Remapping| {
-            first.map_or(true, |first| first.wsn() == known.wsn)
-                && second.map_or(true, |second| (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0))
-                && core.map.is_remapped_at(known.lpn, known.ppn)
-        };
-        let newest = self.index.iter(core.geometry).filter(is_it).max_by_key(|known| known.wsn);
-        newest.map_or([0, 0], |known| LogEntry::of(core, &known).words())
+    fn make_up_for(&self, core: &mut Core, words: &mut [u64], damaged: &[(usize, [Result<u64, MediaError>; 2])]) {
+        self.charge_scan(core);
+        let mut logged: BTreeSet<[u64; 2]> = words.chunks_exact(2).map(|entry| [entry[0], entry[1]]).collect();
+        for bytes in self.pages.iter().filter_map(|page| core.media.meta_uncharged(*page).ok()) {
+            let (entries, _) = bytes.as_chunks::<16>();
+            logged.extend(entries.iter().map(|entry| -> [u64; 2] { zerocopy::transmute!(*entry) }));
+        }
+
+        for &(slot, found) in damaged {
+            let [first, second] = found.map(|word| word.map(|word| LogEntry::from_words([word, word])));
+            let fits = |known: &Remapping| {
+                first.map_or(true, |first| first.wsn() == known.wsn)
+                    && second.map_or(true, |second| (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0))
+                    && core.is_in_force(known.lpn, known.ppn, known.wsn)
+                    && !logged.contains(&LogEntry::of(core, known).words())
+            };
+            if let Some(meant) = self.index.iter(core.geometry).filter(fits).max_by_key(|known| known.wsn) {
+                let meant = LogEntry::of(core, &meant).words();
+                words[slot..slot + 2].copy_from_slice(&meant);
+                logged.insert(meant);
+            }
+        }
     }
 
     fn program(&mut self, core: &mut Core, words: &[u64]) -> Ppn {
