@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::Layout;
 use crate::recovery::Witnesses;
+use crate::scheme::entry::First;
 use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
@@ -376,7 +377,10 @@ impl Segments {
             .map(|(sequence, _)| sequence + 1)
             .find(|next| known.iter().any(|at| at.0 > *next) && known.iter().all(|at| at.0 != *next));
         let first = known.iter().min().map_or(0, |(sequence, _)| *sequence);
-        let is_last = found.iter().all(|at| at.wsn <= lost.wsn);
+        // What was stored in a segment is not newer than the next one's head. Heads alone do not tell where several were
+        // taken at one time, to rewrite a group.
+        let mut others = found.iter().filter(|at| at.segment != lost.segment);
+        let is_last = others.all(|at| at.wsn <= lost.wsn && self.newest_slot(core, at.segment) <= lost.wsn);
         let sequence = match (before, gap) {
             (Some(before), _) => before + 1,
             (None, Some(gap)) => gap,
@@ -387,6 +391,13 @@ impl Segments {
         let link = SegmentLink::of(sequence).with_next(behind.map_or(0, |(_, segment)| segment + 1));
         self.links.push((self.word(lost.segment) + 1, link));
         known.into_iter().chain([(sequence, lost.segment)]).collect()
+    }
+
+    /// The largest number in a segment's slots, which all begin as Table 2's entry does.
+    fn newest_slot(&self, core: &mut Core, segment: u32) -> u64 {
+        let places = self.all_places(segment);
+        let numbers = places.filter_map(|at| core.media.load(at).ok()).map(First::from_bits);
+        numbers.filter(First::torn).map(|first| first.wsn()).max().unwrap_or(0)
     }
 
     /// Who owns the segment? Slots are stored after the whole head: a segment without any is free.
