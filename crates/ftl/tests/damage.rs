@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{Random, content, device, recovered, small, small_config, small_geometry};
+use kit::{Random, content, device, put, recovered, small, small_config, small_geometry};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, RecoveryError, Refusal, Remap, SchemeKind, State};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{After, Geometry, Media, Oob, OpKind, Page, Ppn, Purpose, SbId};
@@ -443,6 +443,46 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
             }
         }
     }
+}
+
+/// A log that is full of entries in force has one free unit to begin with, and needs no other for what a damaged word said.
+#[test]
+fn a_log_in_nvram_is_rewritten_whichever_word_of_it_is_damaged() {
+    let geometry = Geometry::new(Shape { channels: 1, dies: 2, superblocks: 24, pages_per_block: 8 }).expect("valid");
+    let small = Config { dedup: false, log_bytes: 384, segment_bytes: 48, dealloc_slots: 6, ..Config::default() };
+    let config = kit::fullest(&geometry, &Config { scheme: SchemeKind::NLog, ..small });
+    let lpns = u64::from(config.lpns);
+    let mut rewritten = 0;
+
+    for seed in 1..200 {
+        let mut ftl = device(geometry, &config);
+        (0..config.lpns).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+        let mut model: Vec<u64> = (1..=lpns).collect();
+        let mut random = Random(seed);
+        let log = ftl.media().nvram_words() - 48;
+
+        for step in 0..400 {
+            let (target, source) = (random.below(lpns) as usize, random.below(lpns) as usize);
+            if step % 2 == 0 {
+                put(&mut ftl, target as u32, 1000 + step);
+                model[target] = 1000 + step;
+            } else {
+                ftl.remap(&copy(target as u32, source as u32)).unwrap();
+                model[target] = model[source];
+            }
+            let word = log + random.below(48) as usize;
+            if step % 8 == 0 && ftl.media().faults().is_empty() && ftl.media().peek(word) != 0 {
+                ftl.media_mut().plant(|faults| {
+                    faults.flips.insert(word, 0b11 << 20);
+                });
+            }
+            ftl.media_mut().ops.clear();
+        }
+        rewritten += ftl.stats().metadata_gc_runs;
+        let read: Vec<_> = (0..config.lpns).map(|lpn| ftl.read(lpn)).collect();
+        assert!(read.iter().zip(&model).all(|(read, is)| *read == Ok(Page::Identity(*is))), "seed {seed}");
+    }
+    assert!(rewritten > 1000, "{rewritten}");
 }
 
 #[test]

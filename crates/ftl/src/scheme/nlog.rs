@@ -277,10 +277,12 @@ impl NLog {
     fn rewrite_valid(&mut self, core: &mut Core, old: &[Range<usize>]) {
         // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do not count.
         let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
-        let mut is_damaged = false;
-        for (range, kept) in old.iter().zip(&mut kept).rev() {
+        let mut damaged = None;
+        for (unit, (range, kept)) in old.iter().zip(&mut kept).enumerate().rev() {
             for at in range.clone().step_by(SLOT_WORDS).rev() {
-                is_damaged |= (at..at + SLOT_WORDS).any(|word| core.media.load(word).is_err());
+                if (at..at + SLOT_WORDS).any(|word| core.media.load(word).is_err()) {
+                    damaged = Some(unit);
+                }
                 let Some(entry) = load(core, at) else { continue };
                 if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn()) && entry.is_current(core) {
                     core.map.hide_remapped(entry.lpn());
@@ -290,8 +292,10 @@ impl NLog {
         }
 
         kept.iter().flatten().for_each(|entry| core.map.mark_remapped(entry.lpn()));
-        if is_damaged {
-            self.store_unread(core, &mut kept);
+        if let Some(unit) = damaged {
+            // In the place of the first that cannot be read: it goes with its unit, and no unit more is needed.
+            let unread = self.take_unread(core, &mut kept);
+            kept[unit].extend(unread);
         }
 
         // Per unit: 1. valid entries at their new place  2. zeroes at the old one.
@@ -303,21 +307,16 @@ impl NLog {
         }
     }
 
-    /// Stores the unreadable entries that are in force, taken from the index, before their unit is zeroed. What was read
-    /// of their mappings is older, and goes.
-    fn store_unread(&mut self, core: &mut Core, read: &mut [Vec<LogEntry>]) {
+    /// The unreadable entries that are in force, taken from the index. What was read of their mappings is older, and goes.
+    fn take_unread(&mut self, core: &mut Core, read: &mut [Vec<LogEntry>]) -> Vec<LogEntry> {
         let known: BTreeSet<(u32, u64)> = read.iter().flatten().map(|entry| (entry.lpn(), entry.wsn())).collect();
         self.index.sort_out(core);
-        let index = std::mem::take(&mut self.index);
         let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
-        let unread: Vec<Remapping> = index.iter(core.geometry).filter(is_unread).collect();
-        self.index = index;
+        let unread: Vec<Remapping> = self.index.iter(core.geometry).filter(is_unread).collect();
 
         let lpns: BTreeSet<u32> = unread.iter().map(|remapping| remapping.lpn).collect();
         read.iter_mut().for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
-        for remapping in unread {
-            self.store(core, LogEntry::of(core, &remapping).words(), remapping.ppn, Purpose::Gc);
-        }
+        unread.iter().map(|remapping| LogEntry::of(core, remapping)).collect()
     }
 
     /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before the first, or after
