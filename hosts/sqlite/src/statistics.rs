@@ -15,6 +15,8 @@ pub(crate) fn of_store(store: &dyn Store) -> Value {
         "copied_because": done.copied_because,
         "pages_written": done.pages_written,
         "pages_read_to_write": done.pages_read_to_write,
+        "pages_read": done.pages_read,
+        "pages_found_in_memory": done.pages_found,
         "pages_discarded": done.pages_discarded,
         "pages_metadata": done.pages_metadata,
         "syncs": done.syncs,

@@ -87,6 +87,10 @@ pub struct Statistics {
     pub pages_written: u64,
     /// Pages that were read first, since only a part of them was written.
     pub pages_read_to_write: u64,
+    /// Pages of files that were read from the disk.
+    pub pages_read: u64,
+    /// Pages of files that were read from memory instead.
+    pub pages_found: u64,
     /// Pages of files that were deallocated by `discard`.
     pub pages_discarded: u64,
     /// Pages of metadata that were written.

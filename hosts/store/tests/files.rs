@@ -197,6 +197,41 @@ fn run(store: &dyn Store, steps: &[Step], what: &str) {
     files.keys().for_each(|name| store.delete(name).expect("it is there"));
 }
 
+/// Two processes that take turns; each looks at everything after each step, and keeps what it has seen.
+#[test]
+fn what_processes_keep_in_memory_is_what_the_disk_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let processes = Processes::Several(folder.path().into());
+    let disk = MemDisk::new(BYTES / PAGE as u64);
+    let new = NewVolume { files_max: 8, ..NewVolume::default() };
+    Volume::create(disk.clone(), &processes, &new, &mut |_, _| {}).expect("possible");
+    // One keeps everything, the other one less than a file.
+    let open = || Volume::open(disk.clone(), &processes).expect("possible");
+    let volumes = [open(), open().with_cache(20 * PAGE as u64)];
+
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 48, ..ProptestConfig::default() });
+    runner
+        .run(&proptest::collection::vec(step(), 1..40), |steps| {
+            let mut files = BTreeMap::new();
+            for name in 0..2 {
+                perform(&volumes[name], &mut files, 0, &Step::Open { name, create: Create::New });
+                perform(&volumes[name], &mut files, 1000 + name, &Step::Write { name, offset: 0, bytes: 30 * PAGE });
+            }
+            for (index, step) in steps.iter().enumerate() {
+                perform(&volumes[index % 2], &mut files, index, step);
+                volumes.iter().for_each(|volume| compare(volume, &files, &format!("after step {index}, {step:?}")));
+            }
+            files.keys().for_each(|name| volumes[0].delete(name).expect("it is there"));
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+
+    for volume in volumes {
+        let counted = volume.statistics();
+        assert!(counted.pages_found > 1000 && counted.pages_read > 1000, "{counted:?}");
+    }
+}
+
 fn config() -> DeviceConfig {
     DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible")
 }

@@ -7,9 +7,10 @@ use kit::{MemDisk, PAGE, contents, tagged};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::guard::Guard;
-use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, StoreError, Volume};
+use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, StoreError, Volume};
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 const NEW: OpenOptions = OpenOptions { create: Create::IfAbsent, open_end: false };
 
@@ -128,6 +129,57 @@ fn what_a_process_that_died_left_half_done_is_made_durable_first() {
     coordination.read_exact_at(&mut word, 0).expect("readable");
     assert_eq!(u64::from_le_bytes(word), generation + 4);
     assert!(contents(&volume, file) == tagged(1, 10 * PAGE));
+}
+
+/// Two processes and a file of one page, which both have read.
+fn two_readers() -> (MemDisk, [Volume<MemDisk>; 2], FileId, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let disk = MemDisk::new(600);
+    let processes = make(&disk, dir.path());
+    let volumes = [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("possible"));
+    let file = volumes[0].open("a", NEW).expect("possible");
+    volumes[0].write(file, 0, &tagged(1, PAGE)).expect("possible");
+    volumes.iter().for_each(|volume| assert!(contents(volume, file) == tagged(1, PAGE)));
+    (disk, volumes, file, dir)
+}
+
+#[test]
+fn a_page_that_was_read_while_another_process_wrote_it_is_not_kept() {
+    let (disk, [one, two], file, _dir) = two_readers();
+    assert!(contents(&two, file) == tagged(1, PAGE));
+    assert_eq!(two.statistics().pages_found, 1, "it is kept in memory");
+
+    // The other one reads before the disk has got the page, and again when it has.
+    let two = Arc::new(two);
+    let reader = Arc::clone(&two);
+    let read = move || assert!(contents(&*reader, file) == tagged(1, PAGE), "the write is not there yet");
+    disk.medium().before_write = Some((18..600, Box::new(read)));
+    one.write(file, 0, &tagged(2, PAGE)).expect("possible");
+    assert!(contents(&*two, file) == tagged(2, PAGE));
+    assert!(contents(&one, file) == tagged(2, PAGE));
+}
+
+#[test]
+fn nobody_believes_what_is_in_memory_after_a_write_that_failed() {
+    for dies in [false, true] {
+        let (disk, [one, two], file, _dir) = two_readers();
+        // The page gets to the disk, and its answer does not get back; or the process does not live to hear it.
+        disk.medium().fails_after_write = true;
+        one.write(file, 0, &tagged(2, PAGE)).expect_err("no answer");
+        disk.medium().fails_after_write = false;
+        if dies {
+            drop(one);
+        } else {
+            assert!(contents(&one, file) == tagged(2, PAGE));
+        }
+        assert!(contents(&two, file) == tagged(2, PAGE));
+
+        // With the next change all is as before.
+        two.write(file, 0, &tagged(3, PAGE)).expect("possible");
+        let found = two.statistics().pages_found;
+        assert!(contents(&two, file) == tagged(3, PAGE));
+        assert_eq!(two.statistics().pages_found, found + 1);
+    }
 }
 
 /// A power cut of the device, and another process that allocates, in the moment in which a process has found where to

@@ -8,6 +8,7 @@
 //! claimed by another one before the generation has changed (`change.rs`), so if it has not, or if the file still has those
 //! pages, what was read was the file's. Writers of one file take turns with whoever cuts it off (see `Store`).
 
+use super::cache::Epoch;
 use super::change::pages_of;
 use super::format::Page;
 use super::space::{self, Extent};
@@ -57,11 +58,13 @@ impl<D: Disk> State<D> {
             }
             let first = offset / PAGE;
             let pages = pages_of(offset + bytes as u64) - first;
+            // In this order: what is read under an epoch and then changed is of an older one.
+            let epoch = self.epoch(file)?;
             let generation = self.generation()?;
             let Some(places) = space::pieces(&self.inode(file)?.extents, first, pages) else {
                 continue; // Cut off in this moment.
             };
-            self.read_places(&places, offset, &mut into[..bytes])?;
+            self.read_places(&places, offset, &mut into[..bytes], epoch)?;
 
             let unchanged = self.generation()? == generation;
             if unchanged || self.has(file, first, &places)? {
@@ -77,17 +80,23 @@ impl<D: Disk> State<D> {
         Ok(now.is_some_and(|now| now == places))
     }
 
-    fn read_places(&mut self, places: &[Extent], offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+    fn read_places(
+        &mut self,
+        places: &[Extent],
+        offset: u64,
+        into: &mut [u8],
+        epoch: Option<Epoch>,
+    ) -> Result<(), StoreError> {
         let mut skip = (offset % PAGE) as usize;
         let mut done = 0;
         for place in places {
             let bytes = (place.pages as usize * PAGE_BYTES - skip).min(into.len() - done);
             let out = &mut into[done..done + bytes];
             if skip == 0 && bytes.is_multiple_of(PAGE_BYTES) {
-                self.disk.read(place.first, out).map_err(StoreError::disk)?;
+                self.read_pages(place.first, out, epoch)?;
             } else {
                 let mut whole = vec![0; (skip + bytes).next_multiple_of(PAGE_BYTES)];
-                self.disk.read(place.first, &mut whole).map_err(StoreError::disk)?;
+                self.read_pages(place.first, &mut whole, epoch)?;
                 out.copy_from_slice(&whole[skip..skip + bytes]);
             }
             done += bytes;
@@ -96,11 +105,68 @@ impl<D: Disk> State<D> {
         Ok(())
     }
 
+    /// Reads whole pages side by side: those that are kept from memory, each run of others by one command.
+    fn read_pages(&mut self, first: u64, into: &mut [u8], epoch: Option<Epoch>) -> Result<(), StoreError> {
+        let pages = into.len() / PAGE_BYTES;
+        let mut missing = 0..0;
+        for at in 0..=pages {
+            let place = first + at as u64;
+            let kept = epoch.filter(|_| at < pages).and_then(|epoch| self.cache.get(place, epoch));
+            if let Some(page) = kept {
+                into[at * PAGE_BYTES..(at + 1) * PAGE_BYTES].copy_from_slice(page);
+                self.statistics.pages_found += 1;
+            } else if at < pages {
+                missing.end = at + 1;
+                continue;
+            }
+
+            if !missing.is_empty() {
+                let out = &mut into[missing.start * PAGE_BYTES..missing.end * PAGE_BYTES];
+                let first = first + missing.start as u64;
+                self.disk.read(first, out).map_err(|error| self.lost_sight(error))?;
+                self.statistics.pages_read += missing.len() as u64;
+                self.keep(first, out, epoch);
+            }
+            missing = at + 1..at + 1;
+        }
+        Ok(())
+    }
+
+    /// Keeps pages that the disk has.
+    fn keep(&mut self, first: u64, bytes: &[u8], epoch: Option<Epoch>) {
+        match epoch {
+            Some(epoch) => self.cache.put(first, bytes, epoch),
+            None => self.cache.forget(first..first + (bytes.len() / PAGE_BYTES) as u64),
+        }
+    }
+
+    /// A read failed: perhaps the device is another one when it answers again.
+    fn lost_sight(&mut self, error: D::Error) -> StoreError {
+        self.cache.clear();
+        StoreError::disk(error)
+    }
+
+    /// Writes whole pages side by side.
+    fn write_pages(&mut self, file: FileId, first: u64, data: &[u8]) -> Result<(), StoreError> {
+        let pages = (data.len() / PAGE_BYTES) as u64;
+        // What the disk holds is unknown until it has answered.
+        self.cache.forget(first..first + pages);
+        self.disk.write(first, data).map_err(StoreError::disk)?;
+        self.statistics.pages_written += pages;
+        let epoch = self.epoch(file)?;
+        self.keep(first, data, epoch);
+        Ok(())
+    }
+
     /// Writes bytes; the file becomes longer if need be.
     pub fn write(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         if data.is_empty() {
             return Ok(());
         }
+        self.change([file], |state| state.write_parts(file, offset, data))
+    }
+
+    fn write_parts(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         let end = self.reach(file, offset, data.len() as u64)?;
         let size = self.size(file)?;
         let parts = Parts::of(offset, data.len());
@@ -111,8 +177,7 @@ impl<D: Disk> State<D> {
         let mut middle_left = middle;
         for place in self.places(file, (offset + parts.head as u64) / PAGE, parts.pages)? {
             let (now, later) = middle_left.split_at(place.pages as usize * PAGE_BYTES);
-            self.disk.write(place.first, now).map_err(StoreError::disk)?;
-            self.statistics.pages_written += place.pages;
+            self.write_pages(file, place.first, now)?;
             middle_left = later;
         }
         self.write_part(file, size, offset + (data.len() - parts.tail) as u64, tail)?;
@@ -146,14 +211,16 @@ impl<D: Disk> State<D> {
 
     /// Makes a file longer or shorter.
     pub fn set_size(&mut self, file: FileId, to: u64) -> Result<(), StoreError> {
-        let size = self.size(file)?;
-        if to >= size {
-            return self.reach(file, to, 0).map(drop);
-        }
-        self.cut_off(file, to)?;
-        // Nothing may show again when the file grows. That is seen to then, too; this is for a file whose end is open.
-        let in_page = to.next_multiple_of(PAGE) - to;
-        self.zero(file, to, to, in_page)
+        self.change([file], |state| {
+            let size = state.size(file)?;
+            if to >= size {
+                return state.reach(file, to, 0).map(drop);
+            }
+            state.cut_off(file, to)?;
+            // Nothing may show again when the file grows. That is seen to then, too; this is for a file whose end is open.
+            let in_page = to.next_multiple_of(PAGE) - to;
+            state.zero(file, to, to, in_page)
+        })
     }
 
     /// Turns bytes before the end into zeroes.
@@ -165,7 +232,7 @@ impl<D: Disk> State<D> {
         }
         // The last page has nothing that is needed behind the end.
         let end = if end == size { end.next_multiple_of(PAGE) } else { end };
-        self.zero(file, size, offset, end - offset)
+        self.change([file], |state| state.zero(file, size, offset, end - offset))
     }
 
     /// Zeroes a range of allocated pages, in a file of `size` bytes: whole pages are trimmed.
@@ -174,7 +241,7 @@ impl<D: Disk> State<D> {
         self.write_part(file, size, offset, &[0; PAGE_BYTES][..head])?;
         let rest = bytes - head as u64;
         for place in self.places(file, (offset + head as u64) / PAGE, rest / PAGE)? {
-            self.disk.trim(place.first, place.pages).map_err(StoreError::disk)?;
+            self.trim(place.first, place.pages)?;
             self.statistics.pages_discarded += place.pages;
         }
         let tail = (rest % PAGE) as usize;
@@ -194,13 +261,12 @@ impl<D: Disk> State<D> {
         let mut page: Page = [0; PAGE_BYTES];
         // Nothing of the page is needed if what is valid of it is overwritten.
         if at > 0 && valid > 0 || valid > at + data.len() {
-            self.disk.read(place, &mut page).map_err(StoreError::disk)?;
+            let epoch = self.epoch(file)?;
+            self.read_pages(place, &mut page, epoch)?;
             self.statistics.pages_read_to_write += 1;
             page[valid..].fill(0);
         }
         page[at..at + data.len()].copy_from_slice(data);
-        self.disk.write(place, &page).map_err(StoreError::disk)?;
-        self.statistics.pages_written += 1;
-        Ok(())
+        self.write_pages(file, place, &page)
     }
 }

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 /// How long commands of a process that died may still be executed by the server whose connection it had. Its sockets are
 /// closed when it dies, and what they had delivered is executed at once; this is thousands of times as long.
-const LAST_COMMANDS: Duration = Duration::from_millis(200);
+pub const LAST_COMMANDS: Duration = Duration::from_millis(200);
 
 /// Pages that `bytes` take.
 pub fn pages_of(bytes: u64) -> u64 {
@@ -140,7 +140,7 @@ impl<D: Disk> State<D> {
             state.begin()?;
             if state.without != Some(Guard::TrimClaimed) {
                 for extent in &more {
-                    state.disk.trim(extent.first, extent.pages).map_err(StoreError::disk)?;
+                    state.trim(extent.first, extent.pages)?;
                 }
             }
             state.flush_for(Guard::FlushTrimmed)?;
@@ -166,7 +166,7 @@ impl<D: Disk> State<D> {
             state.put(file.slot, inode)?;
             state.flush_for(Guard::FlushReleased)?;
             for extent in &released {
-                state.disk.trim(extent.first, extent.pages).map_err(StoreError::disk)?;
+                state.trim(extent.first, extent.pages)?;
             }
             state.end()
         })
@@ -183,7 +183,7 @@ impl<D: Disk> State<D> {
             state.disk.trim(state.superblock.page_of(slot), 1).map_err(StoreError::disk)?;
             state.flush_for(Guard::FlushReleased)?;
             for extent in &inode.extents {
-                state.disk.trim(extent.first, extent.pages).map_err(StoreError::disk)?;
+                state.trim(extent.first, extent.pages)?;
             }
             state.end()
         })

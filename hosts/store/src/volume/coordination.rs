@@ -4,6 +4,7 @@
 //! bytes 0-7            generation of the layout; odd while it is being changed; 0 if nobody has used the volume yet
 //! bytes 8-43           the kernel's boot_id: what is of an earlier start of the machine does not count
 //! 4096 + 16 x slot     birth and size of the slot's file, as they are now
+//! 1052672 + 8 x slot   the word of the slot's file, which changes whenever its bytes do (`cache.rs`)
 //! UUID, UUID.use       locked for changes of the layout; locked (shared) for as long as a volume is open
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! Absent: protection from other machines, other users, and processes that see another `/tmp`: these must not use a
 //! volume at the same time.
 
+use super::format::SLOTS_MAX;
 use crate::StoreError;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use std::collections::HashMap;
@@ -30,6 +32,7 @@ use std::path::{Path, PathBuf};
 const BOOT_AT: u64 = 8;
 const SIZES_AT: u64 = 4096;
 const SIZE_BYTES: u64 = 16;
+const WORDS_AT: u64 = SIZES_AT + SIZE_BYTES * SLOTS_MAX as u64;
 
 /// Who may use a volume at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub enum Coordination {
         generation: u64,
         /// Birth and size by slot.
         sizes: HashMap<u32, (u64, u64)>,
+        /// By slot.
+        words: HashMap<u32, u64>,
     },
     /// Several.
     Shared(Shared),
@@ -71,7 +76,7 @@ impl Coordination {
     /// Joins those who use the volume `uuid`.
     pub fn join(processes: &Processes, uuid: &str) -> Result<Self, StoreError> {
         let Processes::Several(dir) = processes else {
-            return Ok(Self::Alone { generation: 0, sizes: HashMap::new() });
+            return Ok(Self::Alone { generation: 0, sizes: HashMap::new(), words: HashMap::new() });
         };
         let in_use = open_file(dir, &format!("{uuid}.use"))?;
         match in_use.try_lock_shared() {
@@ -149,6 +154,33 @@ impl Coordination {
                 words[8..].copy_from_slice(&size.to_le_bytes());
                 let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
                 shared.file.write_all_at(&words, at).map_err(|error| shared.failed(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The word of a slot's file: odd while its bytes are being changed.
+    pub fn word(&self, slot: u32) -> Result<u64, StoreError> {
+        match self {
+            Self::Alone { words, .. } => Ok(words.get(&slot).copied().unwrap_or(0)),
+            Self::Shared(shared) => {
+                let mut word = [0; 8];
+                let at = WORDS_AT + 8 * u64::from(slot);
+                let read = shared.file.read_at(&mut word, at).map_err(|error| shared.failed(error))?;
+                Ok(if read == word.len() { u64::from_le_bytes(word) } else { 0 })
+            }
+        }
+    }
+
+    /// Changes it; who does so has its turn to write the file.
+    pub fn set_word(&mut self, slot: u32, to: u64) -> Result<(), StoreError> {
+        match self {
+            Self::Alone { words, .. } => {
+                words.insert(slot, to);
+            }
+            Self::Shared(shared) => {
+                let at = WORDS_AT + 8 * u64::from(slot);
+                shared.file.write_all_at(&to.to_le_bytes(), at).map_err(|error| shared.failed(error))?;
             }
         }
         Ok(())

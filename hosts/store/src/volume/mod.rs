@@ -21,6 +21,7 @@
 //! from other machines that use the disk at the same time.
 
 mod bytes;
+mod cache;
 mod change;
 mod coordination;
 mod format;
@@ -30,12 +31,14 @@ mod space;
 mod state;
 mod table;
 
+pub use cache::CACHE_BYTES_DEFAULT;
 pub use coordination::Processes;
 pub use format::{SLOTS_DEFAULT, SLOTS_MAX, uuid_text};
 pub use make::NewVolume;
 
 use crate::guard::Guard;
 use crate::{Create, FileId, FileInfo, OpenOptions, Share, Statistics, Store, StoreError};
+use cache::Cache;
 use coordination::Coordination;
 use format::check_name;
 use remap_ssd_device::Disk;
@@ -77,11 +80,20 @@ impl<D: Disk> Volume<D> {
         let coordination = Coordination::join(processes, &superblock.uuid_text())?;
         let table = table::Table::new(&superblock);
         let statistics = Statistics::default();
-        let mut state = State { disk, superblock, coordination, table, statistics, without: None };
+        let cache = Cache::new(CACHE_BYTES_DEFAULT);
+        let mut state =
+            State { disk, superblock, coordination, table, cache, changing: Vec::new(), statistics, without: None };
 
         // Under the lock, so that whatever was left unfinished is durable before it is relied on.
         state.locked(|state| make::repair(&mut state.disk, &superblock, &notes))?;
         Ok(Self { state: Mutex::new(state), notes })
+    }
+
+    /// Keeps at most so many bytes of pages in memory, instead of 64 MiB; 0 for none.
+    #[must_use]
+    pub fn with_cache(self, bytes: u64) -> Self {
+        self.state().cache = Cache::new(bytes);
+        self
     }
 
     /// What was found and mended when it was opened, in sentences.

@@ -15,7 +15,7 @@ use super::state::State;
 use crate::{FileId, Share, StoreError};
 use remap_ssd_device::{Disk, DiskRemap, PageRanges};
 use remap_ssd_media::geometry::PAGE_BYTES;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Pages that one remap names at most; more are several.
 const REMAP_PAGES_MAX: u64 = 1 << 20;
@@ -26,6 +26,8 @@ const COPY_BYTES: u64 = 1 << 20;
 #[derive(Default)]
 struct Batch {
     remaps: Vec<DiskRemap>,
+    /// The file that each of them names pages of, and the one whose pages it changes.
+    files: Vec<[FileId; 2]>,
     /// Pages that they name, and pages that they change.
     named: PageRanges,
     changed: PageRanges,
@@ -43,17 +45,23 @@ impl Batch {
             || self.changed.meets(remap.target, target_end)
     }
 
-    fn add(&mut self, remap: DiskRemap) {
+    fn add(&mut self, remap: DiskRemap, files: [FileId; 2]) {
         let pages = u64::from(remap.pages);
         self.named.add(remap.source, remap.source + pages);
         self.changed.add(remap.target, remap.target + pages);
         self.remaps.push(remap);
+        self.files.push(files);
     }
 }
 
 impl<D: Disk> State<D> {
     /// Does a list.
     pub fn share_all(&mut self, shares: &[Share]) -> Result<(), StoreError> {
+        let changed: HashSet<FileId> = shares.iter().map(|share| share.to).collect();
+        self.change(changed, |state| state.share_in_turn(shares))
+    }
+
+    fn share_in_turn(&mut self, shares: &[Share]) -> Result<(), StoreError> {
         self.make_room(shares)?;
 
         let mut batch = Batch::default();
@@ -120,7 +128,7 @@ impl<D: Disk> State<D> {
                     if batch.is_in_the_way_of(&remap) {
                         self.perform(batch)?;
                     }
-                    batch.add(remap);
+                    batch.add(remap, [from, to]);
                 }
                 let end = batch.ends.entry(to).or_default();
                 *end = (to_offset + head + whole).max(*end);
@@ -135,11 +143,14 @@ impl<D: Disk> State<D> {
 
     /// Does the remaps that have been gathered. Files are longer afterwards.
     fn perform(&mut self, batch: &mut Batch) -> Result<(), StoreError> {
-        let Batch { remaps, ends, .. } = std::mem::take(batch);
+        let Batch { remaps, files, ends, .. } = std::mem::take(batch);
         if !remaps.is_empty() {
             let pages = remaps.iter().map(|remap| u64::from(remap.pages)).sum();
             match self.disk.remap_all(&remaps) {
-                Ok(()) => self.statistics.pages_shared += pages,
+                Ok(()) => {
+                    self.statistics.pages_shared += pages;
+                    self.follow(&remaps, &files)?;
+                }
                 Err(error) => {
                     self.copy_pages(&remaps)?;
                     self.statistics.copied(pages, || error.to_string());
@@ -154,6 +165,21 @@ impl<D: Disk> State<D> {
         Ok(())
     }
 
+    /// Does in memory what the disk has done.
+    fn follow(&mut self, remaps: &[DiskRemap], files: &[[FileId; 2]]) -> Result<(), StoreError> {
+        let mut epochs = HashMap::new();
+        for (remap, files) in remaps.iter().zip(files) {
+            for file in files {
+                if !epochs.contains_key(file) {
+                    epochs.insert(*file, self.epoch(*file)?);
+                }
+            }
+            let [from, to] = files.map(|file| epochs[&file]);
+            self.cache.share(remap.source, remap.target, remap.pages.into(), from, to);
+        }
+        Ok(())
+    }
+
     fn copy_pages(&mut self, remaps: &[DiskRemap]) -> Result<(), StoreError> {
         let mut buffer = vec![0; COPY_BYTES as usize];
         let at_once = COPY_BYTES / PAGE;
@@ -161,6 +187,7 @@ impl<D: Disk> State<D> {
             for first in (0..u64::from(remap.pages)).step_by(at_once as usize) {
                 let pages = at_once.min(u64::from(remap.pages) - first);
                 let bytes = &mut buffer[..pages as usize * PAGE_BYTES];
+                self.cache.forget(remap.target + first..remap.target + first + pages);
                 self.disk.read(remap.source + first, bytes).map_err(StoreError::disk)?;
                 self.disk.write(remap.target + first, bytes).map_err(StoreError::disk)?;
             }

@@ -3,6 +3,8 @@
 //! Invariant: whatever is remembered is compared with the generation before it is used. Absent: changes of the layout
 //! (`change.rs`), bytes of files (`bytes.rs`).
 
+use super::cache::{Cache, Epoch};
+use super::change::LAST_COMMANDS;
 use super::coordination::Coordination;
 use super::format::{Inode, Superblock};
 use super::table::{Content, Table};
@@ -17,6 +19,9 @@ pub struct State<D> {
     pub superblock: Superblock,
     pub coordination: Coordination,
     pub table: Table,
+    pub cache: Cache,
+    /// Files that this process is changing.
+    pub changing: Vec<FileId>,
     pub statistics: Statistics,
     /// The guard that a test has switched off.
     pub without: Option<Guard>,
@@ -28,7 +33,10 @@ impl<D: Disk> State<D> {
         loop {
             match self.coordination.generation()? {
                 Some(generation) => return Ok(generation),
-                None => self.table.forget(),
+                None => {
+                    self.table.forget();
+                    self.cache.clear();
+                }
             }
         }
     }
@@ -60,6 +68,62 @@ impl<D: Disk> State<D> {
             None if inode.open_end => capacity,
             None => inode.size,
         })
+    }
+
+    /// What pages of a file must have been kept under to count now; `None` while another process changes it.
+    pub fn epoch(&mut self, file: FileId) -> Result<Option<Epoch>, StoreError> {
+        let word = self.coordination.word(file.slot)?;
+        let is_ours = self.changing.contains(&file);
+        Ok(self.cache.epoch(file, if is_ours { word & !1 } else { word }))
+    }
+
+    /// Runs a change of files' bytes, so that other processes neither keep nor believe what they read meanwhile.
+    pub fn change<R>(
+        &mut self,
+        files: impl IntoIterator<Item = FileId>,
+        work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        self.generation()?;
+        let before = self.changing.len();
+        let result = files.into_iter().try_for_each(|file| self.begin_change(file)).and_then(|()| work(self));
+
+        if result.is_err() {
+            // The words stay odd. What the device has done of it nobody knows, nor why.
+            self.changing.truncate(before);
+            self.cache.clear();
+            return result;
+        }
+        for file in self.changing.split_off(before) {
+            let word = self.coordination.word(file.slot)? + 1;
+            self.coordination.set_word(file.slot, word)?;
+            self.cache.move_on(file, word);
+        }
+        result
+    }
+
+    fn begin_change(&mut self, file: FileId) -> Result<(), StoreError> {
+        if self.changing.contains(&file) {
+            return Ok(());
+        }
+        let word = self.coordination.word(file.slot)?;
+        let was_left = !word.is_multiple_of(2);
+        if was_left && self.coordination.others_may_have_died() {
+            std::thread::sleep(LAST_COMMANDS);
+        }
+
+        // What was kept under another word does not count; the rest does, and follows the change.
+        self.cache.epoch(file, word);
+        let word = word + if was_left { 2 } else { 1 };
+        self.coordination.set_word(file.slot, word)?;
+        self.cache.move_on(file, word & !1);
+        self.changing.push(file);
+        Ok(())
+    }
+
+    /// Deallocates pages.
+    pub fn trim(&mut self, first: u64, pages: u64) -> Result<(), StoreError> {
+        self.cache.forget(first..first + pages);
+        self.disk.trim(first, pages).map_err(StoreError::disk)
     }
 
     /// Makes everything done so far durable.

@@ -33,6 +33,8 @@ pub struct Medium {
     pub no_remap: bool,
     /// Pages that cannot be read.
     pub unreadable: std::ops::Range<u64>,
+    /// Writes are done, and their answers lost.
+    pub fails_after_write: bool,
 }
 
 /// A disk in memory; clones are connections to the same one.
@@ -128,6 +130,9 @@ impl Disk for MemDisk {
         }
         for (page, piece) in (page..).zip(pieces) {
             medium.set(page, Some(Arc::new(*piece)));
+        }
+        if medium.fails_after_write {
+            return Err(MemError("no answer"));
         }
         Ok(())
     }
