@@ -7,7 +7,8 @@
 //! none of them       files: in the folder where they are, of the operating system
 //! ```
 //!
-//! What a URI does not say the environment may: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or `REMAP_SSD_FOLDER=1` for files.
+//! What a URI does not say the environment may: `REMAP_SSD_DEVICE`, `REMAP_SSD_IMAGE`, or `REMAP_SSD_FOLDER=1` for files;
+//! and `REMAP_SSD_CACHE_MIB`, how much memory a volume's pages may take.
 //! A relative name for which nobody says anything is in the volume that this process opened last, if it still has it
 //! open: `ATTACH 'other.db'` and `VACUUM INTO 'copy.db'` stay where the database is.
 //!
@@ -19,6 +20,7 @@
 
 use crate::twins::Twins;
 use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_store::volume::CACHE_BYTES_DEFAULT;
 use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume, uuid_text};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -280,7 +282,7 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
             let disk = Client::connect(address.as_str(), options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
             let processes = Processes::local();
-            let volume = Volume::open(disk, &processes).map_err(failed)?;
+            let volume = Volume::open(disk, &processes).map_err(failed)?.with_cache(cache_bytes()?);
             place_of(Arc::new(volume), None)
         }
         Spec::Image { folder, nsid } => {
@@ -288,7 +290,8 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
             let disk = ImageDisk::open(folder, *nsid)
                 .map_err(|error| PlaceError::Store { place: place.clone(), error: StoreError::Disk(error) })?;
             let volume = Volume::open(disk, &Processes::One)
-                .map_err(|error| PlaceError::Store { place: place.clone(), error })?;
+                .map_err(|error| PlaceError::Store { place: place.clone(), error })?
+                .with_cache(cache_bytes()?);
 
             // A copy of an image has the same UUID, and databases of its own.
             let metadata = fs::metadata(folder).map_err(|error| PlaceError::System { place: place.clone(), error })?;
@@ -299,6 +302,16 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
         }
         Spec::Files => Err(PlaceError::Parameter("files of the operating system have no volume".into())),
     }
+}
+
+/// How many bytes of a volume's pages may be kept in memory.
+fn cache_bytes() -> Result<u64, PlaceError> {
+    let Some(text) = std::env::var("REMAP_SSD_CACHE_MIB").ok().filter(|text| !text.is_empty()) else {
+        return Ok(CACHE_BYTES_DEFAULT);
+    };
+    let mebibytes = text.parse::<u32>();
+    let why = || PlaceError::Parameter(format!("REMAP_SSD_CACHE_MIB={text}: say a number of MiB, or 0 for none"));
+    mebibytes.map(|mebibytes| u64::from(mebibytes) << 20).map_err(|_| why())
 }
 
 /// The place of a volume. `copy` tells copies of a volume apart, which have one UUID.

@@ -213,9 +213,9 @@ fn what_processes_keep_in_memory_is_what_the_disk_has() {
     runner
         .run(&proptest::collection::vec(step(), 1..40), |steps| {
             let mut files = BTreeMap::new();
-            for name in 0..2 {
-                perform(&volumes[name], &mut files, 0, &Step::Open { name, create: Create::New });
-                perform(&volumes[name], &mut files, 1000 + name, &Step::Write { name, offset: 0, bytes: 30 * PAGE });
+            for (name, volume) in volumes.iter().enumerate() {
+                perform(volume, &mut files, 0, &Step::Open { name, create: Create::New });
+                perform(volume, &mut files, 1000 + name, &Step::Write { name, offset: 0, bytes: 30 * PAGE });
             }
             for (index, step) in steps.iter().enumerate() {
                 perform(&volumes[index % 2], &mut files, index, step);
