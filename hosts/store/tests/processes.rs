@@ -182,6 +182,24 @@ fn nobody_believes_what_is_in_memory_after_a_write_that_failed() {
     }
 }
 
+#[test]
+fn nobody_believes_what_is_in_memory_of_a_device_that_has_lost_power() {
+    let (disk, [one, _two], file, _dir) = two_readers();
+    one.sync(file).expect("possible");
+    one.write(file, 0, &tagged(2, PAGE)).expect("possible");
+    assert!(contents(&one, file) == tagged(2, PAGE));
+
+    // It was not synced. The next command, for another file, finds the connection gone.
+    let other = one.open("b", NEW).expect("possible");
+    one.write(other, 0, &tagged(3, PAGE)).expect("possible");
+    one.sync(other).expect("possible");
+    one.write(file, 0, &tagged(4, PAGE)).expect("possible");
+    disk.medium().cut(|| false);
+    disk.medium().fails_after_write = true;
+    one.write(other, 0, &tagged(5, PAGE)).expect_err("no answer");
+    assert!(contents(&one, file) == tagged(2, PAGE), "what the device has");
+}
+
 /// A power cut of the device, and another process that allocates, in the moment in which a process has found where to
 /// write and has not written yet.
 fn claim_race(without: Option<Guard>) -> (Vec<u8>, Vec<u8>) {
