@@ -52,7 +52,8 @@ mkfs.ext4 "$loop" && mount "$loop" mounted               # then: datadir = .../m
 
 A file system that writes everything twice to survive a bad page (Btrfs with `-d dup`, the row `btrfs-dup`; a mirror of two
 namespaces of one device) has one flash page for both copies with deduplication: a page that cannot be read is lost twice. Use two
-devices, or `--dedup off`.
+devices, or `--dedup off`, or a namespace of its own that shares nothing: `image create disk --size 8GiB --dedup on --namespaces 2 --unshared 2`
+deduplicates in namespace 1, and programs each page that is written or copied in namespace 2.
 {replayed}{missed}"""
 
 WORKED = """

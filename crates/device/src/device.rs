@@ -173,6 +173,11 @@ impl Device {
         self.ftl.media_mut().keep_time(keep);
     }
 
+    /// From now on these logical pages share no flash page with others: see `Ftl::keep_apart`.
+    pub fn keep_apart(&mut self, lpns: std::ops::Range<u32>) {
+        self.ftl.keep_apart(lpns);
+    }
+
     /// What it was made from.
     pub fn config(&self) -> &DeviceConfig {
         &self.config

@@ -171,13 +171,18 @@ impl Ftl {
     pub fn write_more(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
-        let Some(dedup) = &mut self.dedup else {
+        if self.dedup.is_none() {
             return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
-        };
+        }
+        if self.is_apart(lpn) {
+            self.end_write();
+            return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
+        }
+
         let kind = self.core.config.fingerprint;
         let fingerprint = Fingerprint::of(payload, kind);
-        if let Some(ppn) = dedup.find(&fingerprint, Pages { media: &self.core.media, counts: &self.core.counts })
-            && ((kind.is_trusted() && !dedup.is_recalled(ppn)) || self.is_verified(ppn, payload))
+        if let Some(ppn) = self.find_content(&fingerprint)
+            && ((kind.is_trusted() && !self.is_recalled(ppn)) || self.is_verified(ppn, payload))
         {
             if self.core.map.get(lpn).is_some_and(|mapping| mapping.ppn == ppn) {
                 self.no_effect(ppn);
@@ -199,6 +204,21 @@ impl Ftl {
             self.end_write();
         }
         self.program(lpn, Origin::Payload(payload), Some(&fingerprint), None).map(drop)
+    }
+
+    /// The page that may have this content, and that others may have.
+    #[inline]
+    fn find_content(&mut self, fingerprint: &Fingerprint) -> Option<Ppn> {
+        let pages = Pages { media: &self.core.media, counts: &self.core.counts };
+        let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
+        // A store that was filled from what flash holds knows pages of LPNs that are kept apart, too. Their page is named by
+        // its OOB: it never has another owner.
+        let is_shared = self.apart.is_empty() || !self.is_apart(self.core.media.oob(found).lpn());
+        is_shared.then_some(found)
+    }
+
+    fn is_recalled(&self, ppn: Ppn) -> bool {
+        self.dedup.as_ref().is_some_and(|dedup| dedup.is_recalled(ppn))
     }
 
     /// A write command of several pages has ended, or another command begins: what the scheme has gathered is stored.
@@ -346,10 +366,13 @@ impl Ftl {
             return Ok(());
         };
         let relocated = leaves.then_some(source);
+        // A page that leaves one that is kept apart has one owner before and after; others may find one that comes there.
+        let may_share = !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
         if self.core.map.get(target).is_some_and(|old| old.ppn == mapping.ppn) {
             self.no_effect(mapping.ppn);
             losses.wait_all = true;
-        } else if !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic) {
+        } else if !may_share || !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic) {
+            self.core.stats.copies += u64::from(!may_share);
             losses.wait_all = true;
             if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.scheme.issue(&mut self.core);

@@ -16,6 +16,7 @@ use crate::superblock::{Owners, State, Stream, Superblock};
 use crate::survival::{CLASSES, Survival, SurvivalClass};
 use remap_ssd_media::{After, ClearId, Media, Ppn, SbId};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A flash translation layer with the remap primitive.
 pub struct Ftl {
@@ -29,6 +30,8 @@ pub struct Ftl {
     pub(crate) paused: bool,
     /// A write command goes on, and the scheme may have gathered remaps of it.
     pub(crate) goes_on: bool,
+    /// LPNs whose pages nobody else is to have.
+    pub(crate) apart: Vec<Range<u32>>,
     /// Free superblocks at which collection starts, and below which the host waits for it.
     pub(crate) gc_start: u32,
     pub(crate) reserve: u32,
@@ -73,6 +76,7 @@ impl Ftl {
             gc: Gc::default(),
             paused: false,
             goes_on: false,
+            apart: Vec::new(),
             read_only: false,
             unreadable: BTreeSet::new(),
             first_retired: None,
@@ -181,6 +185,18 @@ impl Ftl {
     pub fn remaps(&self) -> bool {
         self.scheme.remaps()
     }
+    /// From now on these LPNs share no page with another LPN: a write is programmed though its content is on flash already,
+    /// and a remap copies. For hosts that keep data twice on purpose. What is shared already stays so, and nothing of this is
+    /// persisted: it is said at each power-on.
+    pub fn keep_apart(&mut self, lpns: Range<u32>) {
+        self.apart.push(lpns);
+    }
+
+    #[inline]
+    pub(crate) fn is_apart(&self, lpn: u32) -> bool {
+        !self.apart.is_empty() && self.apart.iter().any(|lpns| lpns.contains(&lpn))
+    }
+
     /// Is the deduplication engine on?
     pub fn deduplicates(&self) -> bool {
         self.dedup.is_some()

@@ -370,3 +370,60 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
     let (programmed, stats) = rewrite_all(&mut ftl, &contents);
     assert!(programmed < 10 && stats.verified < 10, "compared once");
 }
+
+/// The owners of every flash page that has several among the first `lpns` LPNs.
+fn shared_by(ftl: &mut Ftl, lpns: u32) -> Vec<Vec<u32>> {
+    let mut owners = std::collections::BTreeMap::<Ppn, Vec<u32>>::new();
+    for lpn in 0..lpns {
+        if ftl.read(lpn) != Ok(Page::Zeroes) {
+            let ppn = ppn_of(ftl, lpn);
+            owners.entry(ppn).or_default().push(lpn);
+        }
+    }
+    owners.into_values().filter(|owners| owners.len() > 1).collect()
+}
+
+/// LPNs 20 to 39 are kept apart: whatever hosts do, each of them has its pages alone, also after a restart and after
+/// collection, and reads what it was given.
+#[test]
+fn lpns_that_are_kept_apart_share_nothing() {
+    for mode in MODES {
+        let mut ftl = device(mode, &Config { dedup: true, ..small_config(SchemeKind::RemapSsd) });
+        ftl.keep_apart(20..40);
+        let mut random = Random(77);
+        let mut model = [0u64; 40];
+        for step in 0..3000 {
+            let (lpn, other) = (random.below(40) as usize, random.below(40) as usize);
+            match random.below(5) {
+                0..=2 => {
+                    model[lpn] = 1 + random.below(8);
+                    write(&mut ftl, lpn as u32, model[lpn]);
+                }
+                _ if lpn == other || model[other] == 0 => {}
+                kind => {
+                    let relocate = kind == 3;
+                    let remap = Remap { target: lpn as u32, source: other as u32, len: 1, relocate, atomic: false };
+                    ftl.remap(&remap).expect("possible");
+                    model[lpn] = model[other];
+                    if relocate {
+                        model[other] = 0;
+                    }
+                }
+            }
+            if step % 500 == 250 {
+                ftl = restarted(ftl);
+                ftl.keep_apart(20..40);
+            }
+            if step % 50 == 0 {
+                let shared = shared_by(&mut ftl, 40);
+                assert!(shared.iter().flatten().all(|lpn| *lpn < 20), "step {step}: {shared:?}");
+            }
+        }
+        for lpn in 0..40 {
+            assert!(model[lpn] == 0 || holds(&mut ftl, lpn as u32, model[lpn]), "LPN {lpn}");
+        }
+        assert!(!shared_by(&mut ftl, 40).is_empty(), "the others share");
+        assert!(ftl.stats().copies > 10);
+        ftl.check().expect("it is whole");
+    }
+}

@@ -25,9 +25,11 @@ struct Service {
     namespaces: Vec<Namespace>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Deserialize)]
 struct Namespace {
     pages: u64,
+    #[serde(default)]
+    unshared: bool,
 }
 
 /// A namespace of a device in a folder.
@@ -39,13 +41,18 @@ impl ImageDisk {
     /// # Errors
     /// There is no device, it is in use, or it has no such namespace.
     pub fn open(folder: &Path, nsid: u32) -> Result<Self, ImageError> {
-        let (device, _) = Device::open_in_folder(folder)?;
+        let (mut device, _) = Device::open_in_folder(folder)?;
         let namespaces = namespaces(folder, device.config().firmware.lpns.into())?;
 
         let index = (nsid as usize).wrapping_sub(1);
         let none = || format!("there is no namespace {nsid}, only {}", namespaces.len());
-        let pages = *namespaces.get(index).ok_or_else(none)?;
-        let first = namespaces[..index].iter().sum();
+        let Namespace { pages, unshared } = *namespaces.get(index).ok_or_else(none)?;
+        let first = namespaces[..index].iter().map(|before| before.pages).sum();
+        if unshared {
+            // A damaged file may say anything; the window refuses what does not fit.
+            let place = |page: u64| u32::try_from(page).unwrap_or(u32::MAX);
+            device.keep_apart(place(first)..place(first.saturating_add(pages)));
+        }
         let window = Window::new(LocalDisk::new(device), first, pages);
         Ok(Self(Some(window.ok_or("its namespaces are larger than the device")?)))
     }
@@ -70,15 +77,15 @@ impl ImageDisk {
     }
 }
 
-fn namespaces(folder: &Path, pages: u64) -> Result<Vec<u64>, ImageError> {
+fn namespaces(folder: &Path, pages: u64) -> Result<Vec<Namespace>, ImageError> {
     let path = folder.join(SERVICE);
     match fs::read(&path) {
         Ok(bytes) => {
             let service: Service =
                 serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-            Ok(service.namespaces.iter().map(|namespace| namespace.pages).collect())
+            Ok(service.namespaces)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![pages]),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![Namespace { pages, unshared: false }]),
         Err(error) => Err(format!("{}: {error}", path.display()).into()),
     }
 }

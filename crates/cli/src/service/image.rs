@@ -13,6 +13,7 @@ use remap_ssd_ftl::SchemeKind;
 use remap_ssd_media::Media;
 use remap_ssd_media::folder::Damage;
 use remap_ssd_sim::report::format::{bytes, exact};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -122,6 +123,10 @@ pub struct Shape {
     /// Namespaces of equal size; one unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub namespaces: Option<u32>,
+    /// A namespace, by its number, whose pages are shared with nothing: deduplication leaves it alone, and remaps copy. For
+    /// hosts that keep data twice on purpose. May be repeated, or several with commas.
+    #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub unshared: Vec<u32>,
     /// NVMe qualified name; a new one of its own unless given.
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<String>,
@@ -149,13 +154,26 @@ impl Shape {
         let firmware = &mut config.firmware;
         (firmware.fs_files, firmware.fs_blocks) = (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
         config.check().map_err(Failure::usage)?;
+
+        let namespaces = self.namespaces.unwrap_or(1);
+        if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
+            return Err(Failure::usage(format_args!(
+                "--unshared {nsid}: there are {namespaces} namespaces (--namespaces)"
+            )));
+        }
         Ok(config)
     }
 
     /// Its name and namespaces.
     pub fn service(&self, config: &DeviceConfig) -> Service {
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
-        Service::new(nqn, config.firmware.lpns, self.namespaces.unwrap_or(1), self.block.unwrap_or(4096))
+        Service::new(
+            nqn,
+            config.firmware.lpns,
+            self.namespaces.unwrap_or(1),
+            self.block.unwrap_or(4096),
+            &self.unshared,
+        )
     }
 
     /// Checks that the options match what the image was created with; none of them can change later.
@@ -166,6 +184,7 @@ impl Shape {
         let firmware = &config.firmware;
         let size = u64::from(firmware.lpns) * 4096;
         let block = service.namespaces.first().map_or(4096, |share| share.block_bytes);
+        let unshared = service.unshared();
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
 
         let asked = [
@@ -181,6 +200,7 @@ impl Shape {
                 self.namespaces.map(|asked| asked as usize == service.namespaces.len()),
                 service.namespaces.len().to_string(),
             ),
+            ("--unshared", has_unshared(&self.unshared, &unshared), numbers_of(&unshared)),
             ("--nqn", self.nqn.as_ref().map(|asked| *asked == service.nqn), service.nqn.clone()),
         ];
 
@@ -191,6 +211,17 @@ impl Shape {
             ))),
         }
     }
+}
+
+/// Are these the unshared namespaces of an image? `None` if nothing was said.
+fn has_unshared(asked: &[u32], unshared: &[u32]) -> Option<bool> {
+    let asked: BTreeSet<u32> = asked.iter().copied().collect();
+    (!asked.is_empty()).then(|| asked.iter().eq(unshared))
+}
+
+fn numbers_of(unshared: &[u32]) -> String {
+    let numbers: Vec<String> = unshared.iter().map(u32::to_string).collect();
+    if numbers.is_empty() { "none".into() } else { numbers.join(",") }
 }
 
 /// A number that does not come again, from the system's randomness.
@@ -290,7 +321,7 @@ fn repair(args: &Repair) -> Result<(), Failure> {
             std::fs::copy(&file, dir.join(format!("{SERVICE}.damaged"))).map_err(|error| about(&error))?;
         }
         Service::unsigned(dir, config.firmware.lpns)
-            .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096))
+            .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096, &[]))
             .save(dir)?;
     }
 

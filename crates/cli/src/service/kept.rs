@@ -4,6 +4,7 @@
 //! The service does not depend on the counters: a full disk or a damaged counter file is only a warning.
 
 use crate::failure::Failure;
+use remap_ssd_device::Device;
 use remap_ssd_nvme::controller::{Health, NamespaceSpec};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -39,6 +40,9 @@ pub struct Share {
     pub pages: u32,
     /// Bytes of a logical block.
     pub block_bytes: u32,
+    /// Its pages are shared with nothing, by deduplication or by remaps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unshared: bool,
 }
 
 /// What was counted, and whether the last power-off was in good order.
@@ -52,10 +56,10 @@ pub struct Kept {
 }
 
 impl Service {
-    /// `count` namespaces of equal size over `pages`.
-    pub fn new(nqn: String, pages: u32, count: u32, block_bytes: u32) -> Self {
-        let each = pages / count;
-        let namespaces = vec![Share { pages: each, block_bytes }; count as usize];
+    /// `count` namespaces of equal size over `pages`; those numbers of which are in `unshared` share nothing.
+    pub fn new(nqn: String, pages: u32, count: u32, block_bytes: u32, unshared: &[u32]) -> Self {
+        let share = |nsid: u32| Share { pages: pages / count, block_bytes, unshared: unshared.contains(&nsid) };
+        let namespaces = (1..=count).map(share).collect();
         Self { nqn, namespaces, contents_inode: None, crc32c: None }
     }
 
@@ -63,6 +67,24 @@ impl Service {
     pub fn specs(&self) -> Vec<NamespaceSpec> {
         let spec = |share: &Share| NamespaceSpec { pages: share.pages, lba_shift: share.block_bytes.ilog2() as u8 };
         self.namespaces.iter().filter(|share| share.block_bytes > 0).map(spec).collect()
+    }
+
+    /// Numbers of the namespaces whose pages are shared with nothing.
+    pub fn unshared(&self) -> Vec<u32> {
+        let numbered = (1..).zip(&self.namespaces);
+        numbered.filter(|(_, share)| share.unshared).map(|(nsid, _)| nsid).collect()
+    }
+
+    /// Tells the device whose pages to keep apart. To be done at each start.
+    pub fn keep_apart(&self, device: &mut Device) {
+        let mut first = 0;
+        for share in &self.namespaces {
+            let lpns = first..first + share.pages;
+            first = lpns.end;
+            if share.unshared {
+                device.keep_apart(lpns);
+            }
+        }
     }
 
     /// Writes it for the image in `dir`, with its checksum.

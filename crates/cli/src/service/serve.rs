@@ -161,7 +161,8 @@ fn start_log(args: &Args) {
 pub fn command(args: &Args) -> Result<(), Failure> {
     let allowed = allowed(args)?;
     start_log(args);
-    let (device, service, kept) = open(args)?;
+    let (mut device, service, kept) = open(args)?;
+    service.keep_apart(&mut device);
 
     let health = Health { power_cycles: kept.health.power_cycles + 1, ..kept.health };
     let subsystem = Subsystem::new(device, &service.nqn, &service.specs(), args.latency, args.image.is_some(), health);

@@ -58,3 +58,38 @@ fn duplicates_are_found_after_a_shutdown_at_once_and_after_a_kill_soon() {
     assert!(again >= most, "{again}");
     served.stop();
 }
+
+#[test]
+fn a_namespace_that_shares_nothing_has_all_its_pages_to_itself() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, file) = (dir.path().join("disk"), dir.path().join("pages"));
+    let path = image.to_str().expect("text");
+    let shape = ["--size", "64MiB", "--dedup", "on", "--namespaces", "2"];
+    let refused = run(&[&["image", "create", path, "--unshared", "3"], &shape[..]].concat());
+    refused.fails(2, &["--unshared 3: there are 2 namespaces"]);
+    run(&[&["image", "create", path, "--unshared", "2"], &shape[..]].concat()).ok();
+
+    let pages = pages();
+    std::fs::write(&file, pages.as_flattened()).expect("room for it");
+    let file = file.to_str().expect("text");
+    for start in 0..2 {
+        let served = serve(&["--image", path]);
+        let write = |nsid: &str| {
+            let before = served.stat("dedup_hits");
+            served.io(&["--nsid", nsid, "write", "--lba", "0", "--file", file]).ok();
+            served.stat("dedup_hits") - before
+        };
+        // Before the first start of the device nothing is there yet. Afterwards the same is written where it is.
+        let found = write("1");
+        assert!(if start == 0 { found == 0 } else { found == PAGES as u64 }, "{found}");
+        assert_eq!(write("2"), 0, "what the first one has");
+        assert_eq!(write("2"), 0, "what it has itself");
+
+        let remaps = served.stat("remaps");
+        served.io(&["--nsid", "2", "copy", "--from", "0", "--to", "2000", "--blocks", "100"]).ok();
+        assert_eq!(served.stat("remaps"), remaps, "a copy is programmed");
+        served.stop();
+    }
+
+    run(&["serve", "--image", path, "--unshared", "1"]).fails(2, &["--unshared: the image was made with 2"]);
+}
