@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What F2FS calls of remap.c. */
+#ifndef _F2FS_REMAP_H
+#define _F2FS_REMAP_H
+
+/* gc.c's own test: is the block still what its summary says? Fills in the node and its offset in the file. */
+typedef bool (*f2fs_alive_t)(struct f2fs_sb_info *sbi, struct f2fs_summary *sum,
+			     struct node_info *dni, block_t blkaddr, unsigned int *nofs);
+
+int f2fs_remap_init(struct f2fs_sb_info *sbi);
+void f2fs_remap_exit(struct f2fs_sb_info *sbi);
+void f2fs_remap_segment(struct f2fs_sb_info *sbi, struct f2fs_summary *sum, unsigned int segno,
+			int gc_type, bool force_migrate, f2fs_alive_t is_alive);
+
+#endif
