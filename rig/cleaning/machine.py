@@ -1,0 +1,187 @@
+"""The virtual machine: Debian's kernel that f2fs.ko was built for, on rig/setup's QEMU and root file system.
+
+Invariants: the guest does one order at a time and answers it by one line; a machine that has ended, or says nothing for too long, is a
+failure. Absent: what is ordered.
+"""
+
+import glob
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import threading
+import queue
+import time
+
+from served import Failure, command
+
+rig = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+ANSWER_SECONDS = int(os.environ.get("LIMIT", "600"))
+# To find the root; and what the file system and the device need, which other kernels' module folders have under the same names.
+MODULES = ["virtio_pci", "virtio_blk", "virtio_net", "ext4", "crc32c_generic", "crc32c_intel", "crc32_generic", "nvme_tcp", "f2fs"]
+
+
+class Ended(Failure):
+    """The machine is not there any more."""
+
+
+def scratch():
+    """rig/setup's folder, by its own rule."""
+    return command("bash", "-c", '. "$1/common.sh"; echo "$scratch"', "bash", rig).strip()
+
+
+def own(tree, *arguments):
+    """Runs a program of an unpacked tree."""
+    return command("bash", "-c", '. "$0/common.sh"; own "$@"', rig, tree, *arguments)
+
+
+class Kernel:
+    """A kernel image, unpacked, and the initramfs with the modules that it needs; f2fs comes later."""
+
+    def __init__(self, image, release, folder):
+        self.image, self.release = image, release
+        self.vmlinuz = os.path.join(image, "boot", f"vmlinuz-{release}")
+        merged = os.path.join(image, "usr", "lib", "modules", release)
+        self.tree = merged if os.path.isdir(merged) else os.path.join(image, "lib", "modules", release)
+        self.early = os.path.join(folder, "early")
+        self.stock = os.path.join(folder, "stock.ko")
+        self.make_early()
+
+    def ordered(self):
+        """Module files, each after those that it needs."""
+        base = self.tree.removesuffix(os.path.join("lib", "modules", self.release))
+        own("guest", "depmod", "-b", base, self.release)
+        needs = {}
+        with open(os.path.join(self.tree, "modules.dep")) as file:
+            for line in file:
+                path, _, rest = line.strip().partition(":")
+                needs[path] = rest.split()
+        names = {re.sub(r"\.ko(\.xz|\.zst)?$", "", os.path.basename(path)).replace("-", "_"): path for path in needs}
+        found = []
+        for name in MODULES:
+            # What is built in has no file.
+            if name in names:
+                for path in [*reversed(needs[names[name]]), names[name]]:
+                    if path not in found:
+                        found.append(path)
+        return found
+
+    def unpack(self, path, to):
+        source = os.path.join(self.tree, path)
+        if path.endswith(".xz"):
+            with lzma.open(source) as packed, open(to, "wb") as module:
+                shutil.copyfileobj(packed, module)
+        else:
+            shutil.copy(source, to)
+
+    def make_early(self):
+        """What is loaded before the root is there."""
+        shutil.rmtree(self.early, ignore_errors=True)
+        for folder in ("bin", "dev", "proc", "sys", "newroot", "modules"):
+            os.makedirs(os.path.join(self.early, folder))
+        shutil.copy(os.path.join(scratch(), "guest", "usr", "bin", "busybox"), os.path.join(self.early, "bin"))
+        shutil.copy(os.path.join(rig, "guest", "init"), self.early)
+        os.chmod(os.path.join(self.early, "init"), 0o755)
+        with open(os.path.join(self.early, "modules", "order"), "w") as order:
+            for path in self.ordered():
+                name = os.path.basename(path).removesuffix(".xz")
+                # The stock module is loaded as ours is, when its turn comes.
+                if name == "f2fs.ko":
+                    self.unpack(path, self.stock)
+                else:
+                    self.unpack(path, os.path.join(self.early, "modules", name))
+                    order.write(f"{name}\n")
+
+    def initramfs(self, to, extra):
+        """The early part, and `extra`: a folder with what goes beside it."""
+        busybox = os.path.join(self.early, "bin", "busybox")
+        pack = 'cd "$1" && find . | "$2" cpio -o -H newc 2> /dev/null'
+        with open(to, "wb") as file:
+            for folder in (self.early, extra):
+                subprocess.run(["bash", "-c", pack, "bash", folder, busybox], stdout=file, check=True)
+
+class Machine:
+    """Booted, and waiting for orders."""
+
+    def __init__(self, kernel, folder, modules, nqn, records=()):
+        """`modules`: f2fs.ko by arm. `records`: files that the guest finds in /run/rig."""
+        self.folder = folder
+        self.console = os.path.join(folder, "console")
+        extra = os.path.join(folder, "extra")
+        shutil.rmtree(extra, ignore_errors=True)
+        to = os.path.join(extra, "rig")
+        os.makedirs(to)
+        ours = [os.path.join(rig, "cleaning", name) for name in ("f2fs", "work.py")]
+        for source in [*glob.glob(os.path.join(rig, "guest", "*")), *ours, *records]:
+            shutil.copy(source, to)
+        for arm, module in modules.items():
+            shutil.copy(module, os.path.join(to, f"{arm}.ko"))
+        with open(os.path.join(to, "settings"), "w") as file:
+            file.write(f"TASK=f2fs\nTRANSPORT=tcp\nNQN={nqn}\nPORT=\n")
+        initramfs = os.path.join(folder, "initramfs")
+        kernel.initramfs(initramfs, extra)
+        self.start(kernel, initramfs)
+
+    def start(self, kernel, initramfs):
+        base = scratch()
+        share = os.path.join(base, "qemu", "usr", "share")
+        qemu = ["qemu-system-x86_64", "-L", f"{share}/qemu", "-L", f"{share}/seabios", "-nodefaults", "-no-user-config", "-no-reboot"]
+        qemu += ["-display", "none", "-machine", "q35,usb=off,smbus=off,sata=off,vmport=off", "-accel", os.environ.get("ACCEL", "tcg,thread=multi")]
+        qemu += ["-cpu", "max", "-smp", "1", "-m", os.environ.get("MEMORY", "1024"), "-kernel", kernel.vmlinuz, "-initrd", initramfs]
+        qemu += ["-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable no_timer_check random.trust_cpu=on"]
+        root = os.path.join(base, "root.img")
+        qemu += ["-drive", f"file={root},if=none,id=root,format=raw,readonly=on,cache=unsafe", "-device", "virtio-blk-pci,drive=root"]
+        qemu += ["-netdev", "user,id=net,ipv6=off", "-device", "virtio-net-pci,netdev=net,romfile="]
+        qemu += ["-serial", f"file:{self.console}", "-serial", "stdio"]
+        self.log = open(os.path.join(self.folder, "qemu.log"), "w")
+        become = ["bash", "-c", '. "$0/common.sh"; become qemu "$@"', rig, *qemu]
+        self.process = subprocess.Popen(become, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
+        self.lines = queue.Queue()
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        for line in self.process.stdout:
+            self.lines.put(line.decode(errors="replace").strip())
+        self.lines.put(None)
+
+    def hear(self, seconds=ANSWER_SECONDS):
+        """The next line that the guest says."""
+        try:
+            line = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            raise Ended(f"the virtual machine says nothing for {seconds} s (LIMIT); its console is in {self.console}") from None
+        if line is None:
+            with open(self.log.name) as log:
+                raise Ended(f"the virtual machine ended early; its console is in {self.console}\n{log.read()[-500:]}")
+        return line
+
+    def say(self, line):
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Ended(f"the virtual machine ended early; its console is in {self.console}") from None
+
+    def answer(self, *expected, other=None):
+        """Waits for `@WORD {...}`; what else is said goes to `other`. Returns the word and the object."""
+        told = []
+        until = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < until:
+            line = self.hear()
+            word, _, rest = line.partition(" ")
+            if word.startswith("@") and word[1:] in expected:
+                return word[1:], json.loads(rest or "{}")
+            if word == "@failed":
+                raise Failure(f"the guest: {rest}\n" + "\n".join(told[-30:]))
+            if other and other(line):
+                continue
+            told.append(line)
+        raise Ended(f"the virtual machine does not answer; its console is in {self.console}")
+
+    def kill(self):
+        """As a power cut."""
+        self.process.kill()
+        self.process.wait()
+        self.log.close()

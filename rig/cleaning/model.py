@@ -1,0 +1,51 @@
+"""The time that the same commands take on FAST'21's setup A, by the project's model.
+
+A recording is replayed from an empty device on: what made the file system, then what one arm did. The difference between a replay that
+ends before cleaning and one that ends after it is the time of cleaning. Requests are sent 32 at a time, as `compare` does: an arm's own
+waits count in the guest's time, not here.
+"""
+
+import json
+import os
+
+from served import Failure, command
+
+# experiments/papers/fast21.toml, [setup.sqlite]: setup A, new, without deduplication.
+DEVICE = {"addressable": "1.0", "superblocks": "640", "gc_at_once": "true", "gc_joins_host": "true", "dedup": "false"}
+SCALE = "1/64"
+
+
+def setup_a(program, path):
+    text = command(program, "presets", "--toml", "fast21-32g").splitlines()
+    with open(path, "w") as file:
+        for line in text:
+            key = line.split(" = ")[0]
+            file.write(f"{key} = {DEVICE[key]}\n" if key in DEVICE else f"{line}\n")
+
+
+def replayed(program, device, trace):
+    told = json.loads(
+        command(program, "compare", "--config", device, "--scale", SCALE, "--scheme", "remap-ssd", "--no-aging", "--trace", trace, "--json")
+    )
+    return told["runs"][0]["seconds_simulated"]
+
+
+def modelled(program, folder, made, recording, last_page):
+    """Seconds between the two marks, which are deallocations of the last page."""
+    device, trace = os.path.join(folder, "setup-a.toml"), os.path.join(folder, "trace.session")
+    setup_a(program, device)
+    with open(made) as file:
+        before = file.readlines()
+    with open(recording) as file:
+        lines = file.readlines()
+    marks = [number for number, line in enumerate(lines) if line.split()[1:] == ["D", str(last_page), "1"]]
+    if len(marks) != 2:
+        raise Failure(f"{recording}: {len(marks)} marks, not 2")
+    seconds = []
+    for end in marks:
+        with open(trace, "w") as file:
+            file.writelines(before)
+            file.writelines(lines[:end])
+        seconds.append(replayed(program, device, trace))
+    os.remove(trace)
+    return round(seconds[1] - seconds[0], 6)
