@@ -27,11 +27,11 @@ def replayed(program, device, trace):
     told = json.loads(
         command(program, "compare", "--config", device, "--scale", SCALE, "--scheme", "remap-ssd", "--no-aging", "--trace", trace, "--json")
     )
-    return told["runs"][0]["seconds_simulated"]
+    return told["runs"][0]["seconds_simulated"], told["runs"][0]["remaps"]
 
 
 def modelled(program, folder, made, recording, last_page):
-    """Seconds between the two marks, which are deallocations of the last page."""
+    """Seconds, and remaps, between the two marks, which are deallocations of the last page."""
     device, trace = os.path.join(folder, "setup-a.toml"), os.path.join(folder, "trace.session")
     setup_a(program, device)
     with open(made) as file:
@@ -41,11 +41,12 @@ def modelled(program, folder, made, recording, last_page):
     marks = [number for number, line in enumerate(lines) if line.split()[1:] == ["D", str(last_page), "1"]]
     if len(marks) != 2:
         raise Failure(f"{recording}: {len(marks)} marks, not 2")
-    seconds = []
+    found = []
     for end in marks:
         with open(trace, "w") as file:
             file.writelines(before)
             file.writelines(lines[:end])
-        seconds.append(replayed(program, device, trace))
+        found.append(replayed(program, device, trace))
     os.remove(trace)
-    return round(seconds[1] - seconds[0], 6)
+    (seconds_before, remaps_before), (seconds_after, remaps_after) = found
+    return round(seconds_after - seconds_before, 6), remaps_after - remaps_before
