@@ -113,7 +113,7 @@ class Machine:
         shutil.rmtree(extra, ignore_errors=True)
         to = os.path.join(extra, "rig")
         os.makedirs(to)
-        ours = [os.path.join(rig, "cleaning", name) for name in ("f2fs", "work.py")]
+        ours = [os.path.join(rig, "cleaning", name) for name in ("f2fs", "work.py", "load.py")]
         for source in [*glob.glob(os.path.join(rig, "guest", "*")), *ours, *records]:
             shutil.copy(source, to)
         for arm, module in modules.items():

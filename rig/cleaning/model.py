@@ -23,11 +23,31 @@ def setup_a(program, path):
             file.write(f"{key} = {DEVICE[key]}\n" if key in DEVICE else f"{line}\n")
 
 
-def replayed(program, device, trace):
-    told = json.loads(
-        command(program, "compare", "--config", device, "--scale", SCALE, "--scheme", "remap-ssd", "--no-aging", "--trace", trace, "--json")
-    )
-    return told["runs"][0]["seconds_simulated"], told["runs"][0]["remaps"]
+def replayed(program, device, trace, schemes):
+    """By scheme: seconds and remaps."""
+    names = ",".join(schemes)
+    told = json.loads(command(program, "compare", "--config", device, "--scale", SCALE, "--scheme", names, "--no-aging", "--trace", trace, "--json"))
+    return {run["scheme"]: (run["seconds_simulated"], run["remaps"]) for run in told["runs"]}
+
+
+def marks_of(lines, last_page):
+    """Where the last page, which is in no file system, was deallocated."""
+    return [number for number, line in enumerate(lines) if line.split()[1:] == ["D", str(last_page), "1"]]
+
+
+def phase_times(program, folder, recording, last_page, schemes):
+    """By scheme: the seconds from each mark to the next."""
+    device, trace = os.path.join(folder, "setup-a.toml"), os.path.join(folder, "trace.session")
+    setup_a(program, device)
+    with open(recording) as file:
+        lines = file.readlines()
+    ends = []
+    for end in marks_of(lines, last_page):
+        with open(trace, "w") as file:
+            file.writelines(lines[:end])
+        ends.append(replayed(program, device, trace, schemes))
+    os.remove(trace)
+    return {scheme: [round(after[scheme][0] - before[scheme][0], 6) for before, after in zip(ends, ends[1:])] for scheme in schemes}
 
 
 def modelled(program, folder, made, recording, last_page):
@@ -38,7 +58,7 @@ def modelled(program, folder, made, recording, last_page):
         before = file.readlines()
     with open(recording) as file:
         lines = file.readlines()
-    marks = [number for number, line in enumerate(lines) if line.split()[1:] == ["D", str(last_page), "1"]]
+    marks = marks_of(lines, last_page)
     if len(marks) != 2:
         raise Failure(f"{recording}: {len(marks)} marks, not 2")
     found = []
@@ -46,7 +66,7 @@ def modelled(program, folder, made, recording, last_page):
         with open(trace, "w") as file:
             file.writelines(before)
             file.writelines(lines[:end])
-        found.append(replayed(program, device, trace))
+        found.append(replayed(program, device, trace, ["remap-ssd"])["remap-ssd"])
     os.remove(trace)
     (seconds_before, remaps_before), (seconds_after, remaps_after) = found
     return round(seconds_after - seconds_before, 6), remaps_after - remaps_before

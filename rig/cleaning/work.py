@@ -66,6 +66,7 @@ def clean(base, sysfs, segments):
             collect(directory)
             cleaned += 1
         except OSError as error:
+            # Nothing is left to clean.
             print("cleaning ends:", error, file=sys.stderr)
             break
     fcntl.ioctl(directory, WRITE_CHECKPOINT)
