@@ -125,7 +125,7 @@ struct owner {
 struct flight {
 	struct batch *batch;
 	unsigned int first, count;
-	struct nvme_copy_range_0 *ranges;
+	struct nvme_copy_range_0 *ranges;	/* of a Copy; NULL: a Remap */
 	int status;
 };
 
@@ -381,7 +381,6 @@ static void remap_all(struct batch *b)
 
 		for (at = f->first; at < f->first + f->count; at++)
 			b->candidate[at].done = !f->status;
-		kfree(f->ranges);
 	}
 }
 
@@ -409,6 +408,14 @@ static void judge(struct batch *b)
 		else
 			r->can_remap = false;
 	}
+}
+
+static void free_flights(struct batch *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < b->flights; i++)
+		kfree(b->flight[i].ranges);
 }
 
 /* --- F2FS --- */
@@ -509,6 +516,22 @@ static void unlock_owners(struct batch *b)
 			continue;
 		f2fs_up_write(&F2FS_I(inode)->i_gc_rwsem[READ]);
 		f2fs_up_write(&F2FS_I(inode)->i_gc_rwsem[WRITE]);
+	}
+}
+
+/* An inode's last reference must not go while gc_lock is held: gc.c keeps those that it would keep itself. */
+static void put_owners(struct batch *b, struct gc_inode_list *gc_list, f2fs_keep_t keep)
+{
+	unsigned int i;
+
+	for (i = 0; i < b->owners; i++) {
+		struct inode *inode = b->owner[i].inode;
+
+		if (is_bad_inode(inode) || special_file(inode->i_mode) ||
+		    f2fs_has_inline_data(inode) || f2fs_is_pinned_file(inode))
+			iput(inode);
+		else
+			keep(gc_list, inode);
 	}
 }
 
@@ -632,6 +655,7 @@ static void move(struct batch *b, int gc_type)
 	prepare(b);
 	remap_all(b);
 	judge(b);
+	free_flights(b);
 	for (i = 0; i < b->blocks; i++)
 		moved += update(b, &b->candidate[i]);
 	for (i = 0; i < b->blocks; i++)
@@ -649,15 +673,18 @@ unlock:
 /**
  * f2fs_remap_segment() - moves what it can of a victim segment by remaps
  * @sum: the summary entries of the segment's blocks
+ * @gc_list: gc.c's list of inodes
  * @segno: the victim
  * @gc_type: FG_GC or BG_GC
  * @force_migrate: also if all of the segment is valid
  * @is_alive: gc.c's test of a block
+ * @keep: gc.c's way to put an inode on its list
  *
  * What is not moved is still valid afterwards, and is moved by the caller. The caller holds gc_lock.
  */
-void f2fs_remap_segment(struct f2fs_sb_info *sbi, struct f2fs_summary *sum, unsigned int segno,
-			int gc_type, bool force_migrate, f2fs_alive_t is_alive)
+void f2fs_remap_segment(struct f2fs_sb_info *sbi, struct f2fs_summary *sum,
+			struct gc_inode_list *gc_list, unsigned int segno, int gc_type,
+			bool force_migrate, f2fs_alive_t is_alive, f2fs_keep_t keep)
 {
 	struct f2fs_remap *r = sbi->remap;
 	struct batch *b;
@@ -683,8 +710,7 @@ void f2fs_remap_segment(struct f2fs_sb_info *sbi, struct f2fs_summary *sum, unsi
 	if (b->blocks)
 		move(b, gc_type);
 	put_namespace(b->ns, srcu);
-	while (b->owners)
-		iput(b->owner[--b->owners].inode);
+	put_owners(b, gc_list, keep);
 free:
 	kvfree(b);
 }
