@@ -70,7 +70,9 @@ def clean(base, sysfs, segments):
             print("cleaning ends:", error, file=sys.stderr)
             break
     fcntl.ioctl(directory, WRITE_CHECKPOINT)
-    print(json.dumps({"seconds": round(time.monotonic() - begin, 3), "segments": cleaned, **counters(sysfs)}))
+    seconds = round(time.monotonic() - begin, 3)
+    # A counter of ours is called `segments` too: those that were remapped.
+    print(json.dumps({**counters(sysfs), "seconds": seconds, "segments": cleaned}))
 
 
 def disturb(base, step, chosen, record):
