@@ -143,7 +143,9 @@ class Machine:
 
     def listen(self):
         for line in self.process.stdout:
-            self.lines.put(line.decode(errors="replace").strip())
+            # A power cut may leave a part of a line, which was not said.
+            if line.endswith(b"\n"):
+                self.lines.put(line.decode(errors="replace").strip())
         self.lines.put(None)
 
     def hear(self, seconds=ANSWER_SECONDS):
