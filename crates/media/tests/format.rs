@@ -86,6 +86,22 @@ const RECORDS: &[(&str, &[&str])] = &[
             "fn inode_crc",
         ],
     ),
+    (
+        "hosts/dedup/src/superblock.rs",
+        &[
+            "const MAGIC",
+            "const VERSION",
+            "const SUPERBLOCKS",
+            "fn number",
+            "struct SuperblockRecord",
+            "const SUPERBLOCK_CRC_FROM",
+            "fn hash_number",
+            "fn crc",
+        ],
+    ),
+    ("hosts/dedup/src/signature.rs", &["const SIGNATURE_BYTES", "const UNKNOWN", "fn signature"]),
+    ("hosts/dedup/src/ccaw/format.rs", &[]),
+    ("hosts/dedup/src/ordermerge/format.rs", &[]),
 ];
 
 const MARK: &str = "record-code: ";

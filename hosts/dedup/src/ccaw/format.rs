@@ -1,0 +1,146 @@
+//! The records of the signature table: segments, each a header page and pages of signatures.
+//!
+//! ```text
+//! 2                 header of segment 0: valid, or not      zeroes are "not"
+//! 3 .. 2 + s        its signatures, 255 a page, by address  zeroes are "none known"
+//! 2 + s ..          the next segment; the last one is as short as the addresses allow
+//! ..                data: address 0 and so on
+//! ```
+//! Invariants: checksums cover the disk's identity and the page's number; what cannot be believed says nothing. Absent:
+//! when they are written (`segments.rs`).
+
+use crate::DedupError;
+use crate::pages::Page;
+use crate::signature::{SIGNATURE_BYTES, Signature, UNKNOWN};
+use crate::superblock::{SUPERBLOCKS, Superblock};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Signatures of a page.
+pub const PAGE_SIGNATURES: u32 = 255;
+const VALID: u32 = 1;
+const INVALID: u32 = 2;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct HeaderRecord {
+    /// CRC-32C of identity, page number and everything behind it.
+    crc: U32,
+    /// 1: all pages of the segment are right; 2: they are not to be read.
+    state: U32,
+    zeroes: [u8; PAGE_BYTES - 8],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct SignaturesRecord {
+    /// CRC-32C of identity, page number and everything behind it.
+    crc: U32,
+    zeroes: [u8; 12],
+    signatures: [[u8; SIGNATURE_BYTES]; PAGE_SIGNATURES as usize],
+}
+
+const _: () = assert!(size_of::<HeaderRecord>() == PAGE_BYTES && size_of::<SignaturesRecord>() == PAGE_BYTES);
+const CRC_FROM: usize = 4;
+
+/// Where everything is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub logical: u32,
+    pub segment_pages: u32,
+}
+
+impl Layout {
+    /// The largest that fits into so many pages.
+    pub fn fitting(pages: u64, segment_pages: u32) -> Option<Self> {
+        let mut logical = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
+        if segment_pages < 2 {
+            return None;
+        }
+        loop {
+            let layout = Self { logical, segment_pages };
+            let over = (layout.first_data_page() + u64::from(logical)).saturating_sub(pages);
+            if logical == 0 || over == 0 {
+                return (logical > 0).then_some(layout);
+            }
+            logical = logical.saturating_sub(over.div_ceil(2) as u32);
+        }
+    }
+
+    /// As a superblock says; or why it cannot be.
+    pub fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
+        let layout = Self { logical: superblock.logical, segment_pages: superblock.extent };
+        let fits = layout.segment_pages >= 2
+            && layout.logical > 0
+            && layout.first_data_page() + u64::from(layout.logical) <= superblock.pages;
+        fits.then_some(layout).ok_or_else(|| DedupError::Damaged("the superblock's sizes contradict each other".into()))
+    }
+
+    /// Addresses of a whole segment.
+    pub fn segment_lbas(&self) -> u32 {
+        (self.segment_pages - 1).saturating_mul(PAGE_SIGNATURES)
+    }
+    pub fn segments(&self) -> u32 {
+        self.logical.div_ceil(self.segment_lbas())
+    }
+    pub fn segment_of(&self, lba: u32) -> u32 {
+        lba / self.segment_lbas()
+    }
+    /// Pages of signatures, all segments together.
+    pub fn table_pages(&self) -> u32 {
+        self.logical.div_ceil(PAGE_SIGNATURES)
+    }
+    /// The page of signatures that an address is in, counted over all segments.
+    pub fn table_page_of(&self, lba: u32) -> u32 {
+        lba / PAGE_SIGNATURES
+    }
+    /// Those of a segment.
+    pub fn table_pages_of(&self, segment: u32) -> std::ops::Range<u32> {
+        let each = self.segment_pages - 1;
+        segment * each..((segment + 1).saturating_mul(each)).min(self.table_pages())
+    }
+    /// Where a segment's header is.
+    pub fn header(&self, segment: u32) -> u64 {
+        SUPERBLOCKS + u64::from(segment) * u64::from(self.segment_pages)
+    }
+    /// Where a page of signatures is.
+    pub fn place(&self, table_page: u32) -> u64 {
+        let each = self.segment_pages - 1;
+        self.header(table_page / each) + 1 + u64::from(table_page % each)
+    }
+    /// Where address 0 is.
+    pub fn first_data_page(&self) -> u64 {
+        SUPERBLOCKS + u64::from(self.segments()) + u64::from(self.table_pages())
+    }
+}
+
+/// A header.
+pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
+    let state = if valid { VALID } else { INVALID };
+    let mut record = HeaderRecord { crc: U32::ZERO, state: state.into(), zeroes: [0; PAGE_BYTES - 8] };
+    record.crc = superblock.crc(page, &record.as_bytes()[CRC_FROM..]).into();
+    zerocopy::transmute!(record)
+}
+
+/// Does a header say that its segment is right?
+pub fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
+    let record: &HeaderRecord = zerocopy::transmute_ref!(bytes);
+    record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]) && record.state.get() == VALID
+}
+
+/// A page of signatures.
+pub fn signatures(superblock: &Superblock, page: u64, of: impl Fn(u32) -> Signature) -> Page {
+    let mut record =
+        SignaturesRecord { crc: U32::ZERO, zeroes: [0; 12], signatures: [UNKNOWN; PAGE_SIGNATURES as usize] };
+    (0..).zip(&mut record.signatures).for_each(|(index, signature)| *signature = of(index));
+    record.crc = superblock.crc(page, &record.as_bytes()[CRC_FROM..]).into();
+    zerocopy::transmute!(record)
+}
+
+/// The signatures of a page; `None` if it cannot be believed.
+pub fn read_signatures<'a>(superblock: &Superblock, page: u64, bytes: &'a Page) -> Option<&'a [Signature]> {
+    let record: &SignaturesRecord = zerocopy::transmute_ref!(bytes);
+    let right = *bytes == [0; PAGE_BYTES] || record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]);
+    right.then_some(&record.signatures[..])
+}

@@ -1,0 +1,387 @@
+//! CCAW: writes whose content is on the disk already become copies (Copyless Copy §III-B).
+//!
+//! Addresses stay as they are, so that losing the table loses duplicates and no data: nothing but the table is kept, and
+//! nothing but the window's flush is waited for. A copy costs nothing on a device that remaps; on one that does not, or
+//! has no room for another remap, it is made in full by the device, and what is read afterwards is the same.
+//!
+//! The order around a change: 1. valid segments that tell of the target are marked invalid, durably (`segments.rs`)  2. the
+//! target leaves the table  3. data or copy  4. the target enters. In between the target is no source; if 3 fails it stays out,
+//! since nobody knows what it holds.
+//!
+//! Invariants: what the table says of an address is what that address holds; no source of a batch's copies is a target of
+//! one. Absent: mappings, counts, and recovery of anything but the table.
+
+mod format;
+mod segments;
+mod table;
+
+use crate::guard::Guard;
+use crate::pages::{BATCH_PAGES, Page, inside, runs, whole};
+use crate::signature::Signature;
+use crate::statistics::Statistics;
+use crate::superblock::{self, NewDedup, Scheme, Superblock};
+use crate::window::Window;
+use crate::{DedupError, Hash};
+use format::Layout;
+use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use rustc_hash::FxHashMap;
+use segments::Segments;
+use std::ops::Range;
+use table::Table;
+
+/// How a [`Ccaw`] works; nothing of it is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct CcawOptions {
+    /// Pages written after which it flushes; 0: it does not by itself.
+    pub window: u32,
+    /// Compare contents before a copy is made; if not given, where the hash is not trusted.
+    pub compare: Option<bool>,
+    /// Entries of the table in memory, about 80 bytes each.
+    pub entries_max: u32,
+    /// Changes after which a segment of the table is written and valid again; if not given, as many as it has addresses.
+    pub commit_after: Option<u32>,
+    #[doc(hidden)]
+    pub without: Option<Guard>,
+}
+
+impl Default for CcawOptions {
+    fn default() -> Self {
+        Self { window: 100, compare: None, entries_max: u32::MAX, commit_after: None, without: None }
+    }
+}
+
+/// A disk that copies what it has instead of writing it again.
+pub struct Ccaw<D> {
+    disk: D,
+    superblock: Superblock,
+    layout: Layout,
+    table: Table,
+    segments: Segments,
+    window: Window,
+    options: CcawOptions,
+    statistics: Statistics,
+    notes: Vec<String>,
+    broken: bool,
+}
+
+/// What becomes of a page of a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plan {
+    /// It is written.
+    Write,
+    /// It is copied from an address.
+    Copy(u32),
+}
+
+impl<D: Disk> Ccaw<D> {
+    /// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages have been looked at.
+    ///
+    /// # Errors
+    /// Something is on the disk already, or it is too small or too large.
+    pub fn create(
+        mut disk: D,
+        new: &NewDedup,
+        options: CcawOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, DedupError<D::Error>> {
+        let pages = superblock::pages_used(new, disk.pages())?;
+        let layout = Layout::fitting(pages, new.segment_pages).ok_or_else(|| {
+            DedupError::BadShape(format!(
+                "{pages} pages do not suffice for a table in segments of {}",
+                new.segment_pages
+            ))
+        })?;
+        let (uuid, key) = superblock::identity(new);
+        let superblock = Superblock {
+            scheme: Scheme::Ccaw,
+            hash: new.hash,
+            uuid,
+            key,
+            pages,
+            logical: layout.logical,
+            extent: new.segment_pages,
+        };
+        superblock::make(&mut disk, &superblock, new, options.without, progress)?;
+        Self::open(disk, options)
+    }
+
+    /// Opens one. What was found damaged is said by `notes`; it costs duplicates, and no data.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn open(mut disk: D, options: CcawOptions) -> Result<Self, DedupError<D::Error>> {
+        let (superblock, mut notes) = superblock::open(&mut disk, Scheme::Ccaw, options.without)?;
+        let layout = Layout::of(&superblock)?;
+        let mut table = Table::new(options.entries_max);
+        let segments = Segments::open(&mut disk, superblock, layout, &mut table, &mut notes, options.without)?;
+        Ok(Self {
+            disk,
+            superblock,
+            layout,
+            table,
+            segments,
+            window: Window::new(options.window),
+            options,
+            statistics: Statistics::default(),
+            notes,
+            broken: false,
+        })
+    }
+
+    /// Makes everything durable, the table too, and gives the disk back.
+    ///
+    /// # Errors
+    /// The disk. What was flushed before is there.
+    pub fn close(mut self) -> Result<D, DedupError<D::Error>> {
+        self.usable()?;
+        let segments = self.segments.out_of_date();
+        match segments.is_empty() {
+            true => self.flush_below()?,
+            false => {
+                self.commit(&segments)?;
+                self.flush_below()?;
+            }
+        }
+        Ok(self.disk)
+    }
+
+    /// Gives the disk back as it is, as the end of the process would.
+    pub fn into_disk(self) -> D {
+        self.disk
+    }
+
+    /// The disk below.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// The disk below, for what does not change its pages.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// What was found when it was opened, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// How signatures are made.
+    pub fn hash(&self) -> Hash {
+        self.superblock.hash
+    }
+
+    /// What it did.
+    pub fn statistics(&self) -> Statistics {
+        Statistics { entries_discarded: self.table.discarded(), ..self.statistics }
+    }
+
+    fn keeps(&self, guard: Guard) -> bool {
+        self.options.without != Some(guard)
+    }
+
+    fn usable(&self) -> Result<(), DedupError<D::Error>> {
+        if self.broken { Err(DedupError::Broken) } else { Ok(()) }
+    }
+
+    /// Where an address is on the disk below.
+    fn place(&self, lba: u32) -> u64 {
+        self.layout.first_data_page() + u64::from(lba)
+    }
+
+    fn lbas(&self, page: u64, pages: u64) -> Result<Range<u32>, DedupError<D::Error>> {
+        self.usable()?;
+        inside(page, pages, self.layout.logical.into())?;
+        Ok(page as u32..(page + pages) as u32)
+    }
+
+    fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
+        self.statistics.flushes += 1;
+        self.window.begin();
+        // After a failure nobody knows what is durable, and a later success would not say.
+        self.disk.flush().map_err(|error| {
+            self.broken = true;
+            error.into()
+        })
+    }
+
+    /// Addresses are about to change: the table says nothing of them any more, in memory and on the disk.
+    fn change(&mut self, lbas: &Range<u32>) -> Result<(), DedupError<D::Error>> {
+        // 1. "invalid"  2. flush. Cut before the end of 2: nothing has changed yet.
+        let valid = self.segments.valid(lbas);
+        if !valid.is_empty() {
+            self.segments.invalidate(&mut self.disk, &valid, &mut self.statistics)?;
+            if self.keeps(Guard::FlushInvalid) {
+                self.flush_below()?;
+            }
+            self.segments.invalidated(&valid);
+            self.statistics.segments_invalidated += valid.len() as u64;
+        }
+
+        // 3. The targets are no sources any more.
+        self.segments.change(lbas);
+        if self.keeps(Guard::TargetLeaves) {
+            lbas.clone().for_each(|lba| self.table.leave(lba));
+        }
+        Ok(())
+    }
+
+    /// Writes pages of one window.
+    fn write_batch(&mut self, first: u32, pages: &[Page]) -> Result<(), DedupError<D::Error>> {
+        let lbas = first..first + pages.len() as u32;
+        self.change(&lbas)?;
+
+        let key = &self.superblock.key;
+        let signatures: Vec<Signature> = pages.iter().map(|page| self.superblock.hash.signature(key, page)).collect();
+        let plans = self.plan(first, pages, &signatures);
+
+        // 4. What is new is written: copies within the batch need it.
+        let written: Vec<usize> = (0..plans.len()).filter(|index| plans[*index] == Plan::Write).collect();
+        self.write_pages(first, pages, &written)?;
+        written.iter().for_each(|index| self.table.enter(first + *index as u32, signatures[*index]));
+
+        // 5. The others are copied; only then are they sources.
+        self.copy_pages(first, pages, &plans)?;
+        let copied = (0..plans.len()).filter(|index| plans[*index] != Plan::Write);
+        copied.for_each(|index| self.table.enter(first + index as u32, signatures[index]));
+
+        self.statistics.host_pages += pages.len() as u64;
+        self.statistics.duplicates += (pages.len() - written.len()) as u64;
+        let each = self.options.commit_after.unwrap_or(self.layout.segment_lbas());
+        let due = self.segments.due(&lbas, each.max(1));
+        if due.is_empty() { Ok(()) } else { self.commit(&due) }
+    }
+
+    /// What becomes of each page of a batch.
+    fn plan(&mut self, first: u32, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
+        let compare = self.options.compare.unwrap_or(!self.superblock.hash.is_trusted());
+        let mut in_batch: FxHashMap<Signature, usize> = FxHashMap::default();
+        let mut plans = Vec::with_capacity(pages.len());
+        for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
+            let plan = match (in_batch.get(signature), self.table.find(signature)) {
+                (Some(before), _) if !compare || pages[*before] == *page => Plan::Copy(first + *before as u32),
+                (None, Some(source)) if !compare || self.holds(source, page) => Plan::Copy(source),
+                _ => Plan::Write,
+            };
+            if plan == Plan::Write {
+                in_batch.insert(*signature, index);
+            }
+            plans.push(plan);
+        }
+        plans
+    }
+
+    /// Does an address hold this?
+    fn holds(&mut self, lba: u32, page: &Page) -> bool {
+        let mut found = [0; PAGE_BYTES];
+        self.statistics.compared += 1;
+        let place = self.place(lba);
+        let equal = self.disk.read(place, &mut found).is_ok() && found == *page;
+        self.statistics.mismatches += u64::from(!equal);
+        equal
+    }
+
+    fn write_pages(&mut self, first: u32, pages: &[Page], indices: &[usize]) -> Result<(), DedupError<D::Error>> {
+        for run in runs(indices.len(), |before, this| indices[before] + 1 == indices[this]) {
+            let (from, to) = (indices[run.start], indices[run.end - 1] + 1);
+            self.disk.write(self.place(first + from as u32), pages[from..to].as_flattened())?;
+            self.statistics.data_pages += run.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn copy_pages(&mut self, first: u32, pages: &[Page], plans: &[Plan]) -> Result<(), DedupError<D::Error>> {
+        let copies = plans.iter().enumerate().filter_map(|(index, plan)| match plan {
+            Plan::Copy(source) => Some((index, *source)),
+            Plan::Write => None,
+        });
+        let copies: Vec<(usize, u32)> = copies.collect();
+        if copies.is_empty() {
+            return Ok(());
+        }
+
+        let follows = |before: usize, this: usize| {
+            let ((index, source), (next, next_source)) = (copies[before], copies[this]);
+            index + 1 == next && source + 1 == next_source
+        };
+        let remap = |run: Range<usize>| {
+            let (index, source) = copies[run.start];
+            let (target, source) = (self.place(first + index as u32), self.place(source));
+            DiskRemap { target, source, pages: run.len() as u32, relocate: false, atomic: false }
+        };
+        let remaps: Vec<DiskRemap> = runs(copies.len(), follows).into_iter().map(remap).collect();
+        if self.disk.remap_all(&remaps).is_ok() {
+            return Ok(());
+        }
+
+        // A disk that does not copy is written to. If it does not take that either, its reason is the one to tell.
+        self.statistics.copies_refused += copies.len() as u64;
+        let indices: Vec<usize> = copies.iter().map(|(index, _)| *index).collect();
+        self.write_pages(first, pages, &indices)
+    }
+
+    /// Writes segments of the table and makes them valid.
+    fn commit(&mut self, segments: &[u32]) -> Result<(), DedupError<D::Error>> {
+        // 1. pages of the table  2. flush  3. "valid". Cut before 3: invalid.
+        self.segments.write(&mut self.disk, segments, &self.table, &mut self.statistics)?;
+        if self.keeps(Guard::FlushTable) {
+            self.flush_below()?;
+        }
+        Ok(self.segments.validate(&mut self.disk, segments, &mut self.statistics)?)
+    }
+}
+
+impl<D: Disk> Disk for Ccaw<D> {
+    type Error = DedupError<D::Error>;
+
+    fn pages(&self) -> u64 {
+        self.layout.logical.into()
+    }
+
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
+        let lbas = self.lbas(page, whole(into.len())?)?;
+        Ok(self.disk.read(self.place(lbas.start), into)?)
+    }
+
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error> {
+        let mut lba = self.lbas(page, whole(data.len())?)?.start;
+        let mut rest = data.as_chunks::<PAGE_BYTES>().0;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(self.window.fitting(rest.len(), BATCH_PAGES));
+            self.write_batch(lba, now)?;
+            if self.window.add(now.len()) {
+                self.flush_below()?;
+            }
+            (lba, rest) = (lba + now.len() as u32, later);
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), Self::Error> {
+        let lbas = self.lbas(page, pages)?;
+        self.change(&lbas)?;
+        Ok(self.disk.trim(self.place(lbas.start), pages)?)
+    }
+
+    fn flush(&mut self) -> Result<(), Self::Error> {
+        self.usable()?;
+        self.flush_below()
+    }
+
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error> {
+        let target = self.lbas(remap.target, remap.pages.into())?;
+        let source = self.lbas(remap.source, remap.pages.into())?;
+        let signatures: Vec<Option<Signature>> = source.clone().map(|lba| self.table.signature(lba)).collect();
+
+        self.change(&target)?;
+        if remap.relocate {
+            self.change(&source)?;
+        }
+        let below = DiskRemap { target: self.place(target.start), source: self.place(source.start), ..*remap };
+        self.disk.remap(&below)?;
+
+        let known = target.zip(signatures).filter_map(|(lba, signature)| Some((lba, signature?)));
+        known.for_each(|(lba, signature)| self.table.enter(lba, signature));
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! The signature table on the disk: which segments are valid, which of their pages are out of date, and the order of writes.
+//!
+//! What a valid segment says of an address is true, whatever power cut comes, because
+//! - *a change* of an address whose segment is valid: 1. header "invalid"  2. flush  3. the page, in whatever way. Cut before
+//!   the end of 2: valid, and nothing has changed, or invalid. Cut after 2: invalid.
+//! - *a batch* of segments: 1. the pages that are out of date  2. flush, of the data as well  3. headers "valid". Cut before
+//!   3: invalid. Cut in 3: each is valid, over pages and data that are durable because of 2, or invalid. The next change
+//!   begins with a header of its own, which is the later one.
+//! - *opening* an invalid segment: its pages are trimmed, since some may be of before and some of after the cut; they are so
+//!   durably before it is valid, because of 2. A page whose checksum is wrong says nothing and is out of date.
+//!
+//! Invariant: `is_valid` here is never true if the header on the disk may be followed by a change. Absent: the table's
+//! contents (`table.rs`).
+
+use super::format::{self, Layout, PAGE_SIGNATURES};
+use super::table::Table;
+use crate::guard::Guard;
+use crate::pages::{read_each, write_each};
+use crate::signature::UNKNOWN;
+use crate::statistics::Statistics;
+use crate::superblock::Superblock;
+use remap_ssd_device::Disk;
+use std::ops::Range;
+
+/// What is on the disk of the table.
+pub struct Segments {
+    superblock: Superblock,
+    layout: Layout,
+    valid: Vec<bool>,
+    /// Changes since a segment was valid.
+    updates: Vec<u32>,
+    /// Pages of signatures that are out of date.
+    dirty: Vec<bool>,
+    without: Option<Guard>,
+}
+
+impl Segments {
+    /// Reads all segments that are valid into the table.
+    pub fn open<D: Disk>(
+        disk: &mut D,
+        superblock: Superblock,
+        layout: Layout,
+        table: &mut Table,
+        notes: &mut Vec<String>,
+        without: Option<Guard>,
+    ) -> Result<Self, D::Error> {
+        let segments = layout.segments() as usize;
+        let mut all = Self {
+            superblock,
+            layout,
+            valid: vec![false; segments],
+            updates: vec![0; segments],
+            dirty: vec![false; layout.table_pages() as usize],
+            without,
+        };
+
+        let mut invalid = 0;
+        for segment in 0..layout.segments() {
+            let place = layout.header(segment);
+            read_each(disk, place, 1, |_, page| {
+                all.valid[segment as usize] = page.is_ok_and(|page| format::is_valid(&superblock, place, page));
+            });
+            match all.valid[segment as usize] {
+                true => all.read(disk, segment, table, notes),
+                false => {
+                    invalid += 1;
+                    all.forget(disk, segment)?;
+                }
+            }
+        }
+        if invalid > 0 {
+            notes.push(format!(
+                "{invalid} of {segments} segments of the signature table are not valid: contents of their pages are learned anew"
+            ));
+        }
+        Ok(all)
+    }
+
+    fn read<D: Disk>(&mut self, disk: &mut D, segment: u32, table: &mut Table, notes: &mut Vec<String>) {
+        let pages = self.layout.table_pages_of(segment);
+        let first = self.layout.place(pages.start);
+        read_each(disk, first, pages.len() as u64, |index, page| {
+            let (table_page, place) = (pages.start + index as u32, first + index);
+            let found = page.ok().and_then(|page| format::read_signatures(&self.superblock, place, page));
+            let Some(signatures) = found else {
+                self.dirty[table_page as usize] = true;
+                notes.push(format!("page {place} of the signature table is damaged and is not believed"));
+                return;
+            };
+
+            let lbas = table_page * PAGE_SIGNATURES..self.layout.logical;
+            let known = lbas.zip(signatures).filter(|(_, signature)| **signature != UNKNOWN);
+            known.for_each(|(lba, signature)| table.enter(lba, *signature));
+        });
+    }
+
+    /// Removes what an invalid segment still says.
+    fn forget<D: Disk>(&self, disk: &mut D, segment: u32) -> Result<(), D::Error> {
+        let pages = self.layout.table_pages_of(segment);
+        match self.without {
+            Some(Guard::TrimInvalid) => Ok(()),
+            _ => disk.trim(self.layout.place(pages.start), pages.len() as u64),
+        }
+    }
+
+    /// Segments of addresses.
+    fn of(&self, lbas: &Range<u32>) -> Range<u32> {
+        match lbas.is_empty() {
+            true => 0..0,
+            false => self.layout.segment_of(lbas.start)..self.layout.segment_of(lbas.end - 1) + 1,
+        }
+    }
+
+    /// Valid segments that tell of these addresses.
+    pub fn valid(&self, lbas: &Range<u32>) -> Vec<u32> {
+        self.of(lbas).filter(|segment| self.valid[*segment as usize]).collect()
+    }
+
+    /// Marks segments invalid, on the disk; to be flushed, then `invalidated`.
+    pub fn invalidate<D: Disk>(&self, disk: &mut D, segments: &[u32], done: &mut Statistics) -> Result<(), D::Error> {
+        if self.without == Some(Guard::Invalidate) {
+            return Ok(());
+        }
+        for segment in segments {
+            let place = self.layout.header(*segment);
+            disk.write(place, &format::header(&self.superblock, place, false))?;
+            done.metadata_pages += 1;
+        }
+        Ok(())
+    }
+
+    /// The headers are durable.
+    pub fn invalidated(&mut self, segments: &[u32]) {
+        segments.iter().for_each(|segment| self.valid[*segment as usize] = false);
+    }
+
+    /// Addresses change: their pages of signatures are out of date.
+    pub fn change(&mut self, lbas: &Range<u32>) {
+        for segment in self.of(lbas) {
+            let updates = &mut self.updates[segment as usize];
+            *updates = updates.saturating_add(lbas.len() as u32);
+        }
+        if !lbas.is_empty() {
+            let pages = self.layout.table_page_of(lbas.start)..=self.layout.table_page_of(lbas.end - 1);
+            self.dirty[*pages.start() as usize..=*pages.end() as usize].fill(true);
+        }
+    }
+
+    /// Segments among those of some addresses that have changed so often.
+    pub fn due(&self, lbas: &Range<u32>, updates: u32) -> Vec<u32> {
+        self.of(lbas).filter(|segment| self.updates[*segment as usize] >= updates).collect()
+    }
+
+    /// Segments with pages that are out of date.
+    pub fn out_of_date(&self) -> Vec<u32> {
+        let is = |segment: &u32| self.dirty_pages(*segment).next().is_some();
+        (0..self.layout.segments()).filter(is).collect()
+    }
+
+    fn dirty_pages(&self, segment: u32) -> impl Iterator<Item = u32> {
+        self.layout.table_pages_of(segment).filter(|page| self.dirty[*page as usize])
+    }
+
+    /// Writes the pages of segments that are out of date; to be flushed, then `validate`.
+    pub fn write<D: Disk>(
+        &self,
+        disk: &mut D,
+        segments: &[u32],
+        table: &Table,
+        done: &mut Statistics,
+    ) -> Result<(), D::Error> {
+        for segment in segments {
+            let pages: Vec<u32> = self.dirty_pages(*segment).collect();
+            let places: Vec<u64> = pages.iter().map(|page| self.layout.place(*page)).collect();
+            let (first, base) = (self.layout.table_pages_of(*segment).start, self.layout.header(*segment) + 1);
+            write_each(disk, &places, |place| {
+                let lba = (first + (place - base) as u32) * PAGE_SIGNATURES;
+                format::signatures(&self.superblock, place, |index| table.signature(lba + index).unwrap_or(UNKNOWN))
+            })?;
+            done.metadata_pages += pages.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Marks segments valid whose pages, and the pages that these tell of, are durable.
+    pub fn validate<D: Disk>(&mut self, disk: &mut D, segments: &[u32], done: &mut Statistics) -> Result<(), D::Error> {
+        for segment in segments {
+            let place = self.layout.header(*segment);
+            // From here on it may be valid on the disk, whatever the write says.
+            self.valid[*segment as usize] = true;
+            disk.write(place, &format::header(&self.superblock, place, true))?;
+            let pages = self.layout.table_pages_of(*segment);
+            self.dirty[pages.start as usize..pages.end as usize].fill(false);
+            self.updates[*segment as usize] = 0;
+            done.metadata_pages += 1;
+            done.segments_committed += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! The signature table in memory: which addresses hold a content of this signature.
+//!
+//! An entry is an address and its signature; entries of one signature are a list. A copy is made from the first of it, which
+//! is the newest: if a device copied that page in full because the older one's counter was at its limit, the next
+//! copies have a page with a fresh counter. When the table is full, entries that were not copied from since the hand came
+//! by are given up (a clock).
+//!
+//! Invariants: an address has one entry at most; an entry is in the list of its signature. Absent: pages and disks, and
+//! any order of a hash map.
+
+use crate::signature::Signature;
+use rustc_hash::FxHashMap;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    signature: Signature,
+    lba: u32,
+    next: u32,
+    previous: u32,
+    /// Copied from, or entered, since the hand came by.
+    used: bool,
+    free: bool,
+}
+
+/// The table.
+pub struct Table {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_lba: FxHashMap<u32, u32>,
+    newest: FxHashMap<Signature, u32>,
+    limit: usize,
+    hand: usize,
+    discarded: u64,
+}
+
+impl Table {
+    /// An empty table of at most so many entries.
+    pub fn new(limit: u32) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_lba: FxHashMap::default(),
+            newest: FxHashMap::default(),
+            limit: limit.max(1) as usize,
+            hand: 0,
+            discarded: 0,
+        }
+    }
+
+    /// Entries that were given up.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// An address with a content of this signature.
+    pub fn find(&mut self, signature: &Signature) -> Option<u32> {
+        let entry = &mut self.entries[*self.newest.get(signature)? as usize];
+        entry.used = true;
+        Some(entry.lba)
+    }
+
+    /// The signature of what an address holds.
+    pub fn signature(&self, lba: u32) -> Option<Signature> {
+        Some(self.entries[*self.by_lba.get(&lba)? as usize].signature)
+    }
+
+    /// An address leaves.
+    pub fn leave(&mut self, lba: u32) {
+        let Some(at) = self.by_lba.remove(&lba) else { return };
+        let Entry { signature, next, previous, .. } = self.entries[at as usize];
+
+        match (previous, next) {
+            (NONE, NONE) => drop(self.newest.remove(&signature)),
+            (NONE, next) => drop(self.newest.insert(signature, next)),
+            (previous, next) => self.entries[previous as usize].next = next,
+        }
+        if next != NONE {
+            self.entries[next as usize].previous = previous;
+        }
+        self.entries[at as usize].free = true;
+        self.free.push(at);
+    }
+
+    /// An address enters with the signature of what it holds.
+    pub fn enter(&mut self, lba: u32, signature: Signature) {
+        self.leave(lba);
+        if self.by_lba.len() >= self.limit {
+            self.discard();
+        }
+
+        let at = self.free.pop().unwrap_or(self.entries.len() as u32);
+        let next = self.newest.insert(signature, at).unwrap_or(NONE);
+        let entry = Entry { signature, lba, next, previous: NONE, used: true, free: false };
+        match self.entries.get_mut(at as usize) {
+            Some(place) => *place = entry,
+            None => self.entries.push(entry),
+        }
+        if next != NONE {
+            self.entries[next as usize].previous = at;
+        }
+        self.by_lba.insert(lba, at);
+    }
+
+    /// Gives up one entry.
+    fn discard(&mut self) {
+        loop {
+            let next = (self.hand + 1) % self.entries.len();
+            let entry = &mut self.entries[self.hand];
+            self.hand = next;
+            if entry.free {
+                continue;
+            }
+            if !std::mem::take(&mut entry.used) {
+                let lba = entry.lba;
+                self.leave(lba);
+                self.discarded += 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature(number: u8) -> Signature {
+        [number; 16]
+    }
+
+    #[test]
+    fn addresses_of_one_content_are_found_newest_first_until_they_leave() {
+        let mut table = Table::new(10);
+        (0..3).for_each(|lba| table.enter(lba, signature(1)));
+        table.enter(9, signature(2));
+        assert_eq!(table.find(&signature(1)), Some(2));
+        table.leave(1);
+        table.leave(2);
+        assert_eq!((table.find(&signature(1)), table.signature(2)), (Some(0), None));
+        table.enter(0, signature(2));
+        assert_eq!((table.find(&signature(1)), table.find(&signature(2))), (None, Some(0)));
+        table.leave(0);
+        assert_eq!(table.find(&signature(2)), Some(9));
+    }
+
+    #[test]
+    fn a_full_table_gives_up_what_was_not_copied_from() {
+        let mut table = Table::new(4);
+        (0..4).for_each(|lba| table.enter(lba, signature(lba as u8 + 1)));
+        table.enter(4, signature(5));
+        assert_eq!((table.find(&signature(1)), table.discarded()), (None, 1), "all were new: the first goes");
+        assert_eq!(table.find(&signature(2)), Some(1));
+        table.enter(5, signature(6));
+        assert_eq!((table.find(&signature(2)), table.find(&signature(3))), (Some(1), None), "the second was used");
+        for lba in 10..1000 {
+            table.enter(lba, signature(lba as u8));
+            assert!(table.by_lba.len() <= 4 && table.entries.len() <= 4);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Why a deduplicating disk did not do something: each a sentence.
+
+use remap_ssd_media::geometry::PAGE_BYTES;
+use std::error::Error;
+
+/// Why a deduplicating disk did not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum DedupError<E: Error + 'static> {
+    /// The disk below.
+    #[error(transparent)]
+    Disk(#[from] E),
+    /// Pages beyond the end.
+    #[error("page {page} + {pages} is beyond the end")]
+    OutOfRange {
+        /// First page.
+        page: u64,
+        /// Pages.
+        pages: u64,
+    },
+    /// A buffer that is not whole pages.
+    #[error("{0} bytes are not whole pages of {PAGE_BYTES}")]
+    NotWholePages(usize),
+    /// There is no deduplicating disk of this kind where one was looked for.
+    #[error("there is no deduplicating disk here: {0}")]
+    NotFound(String),
+    /// Something is in the way of a new one.
+    #[error("the disk is not blank: {0}; --force overwrites it")]
+    NotBlank(String),
+    /// It cannot be made like this.
+    #[error("{0}")]
+    BadShape(String),
+    /// Metadata is not what was written.
+    #[error("{0}")]
+    Damaged(String),
+    /// An atomic remap whose mappings are not in one page.
+    #[error("an atomic remap of these pages is not possible here: their mappings are in more than one page")]
+    NotAtomic,
+    /// No block is free, although all that can be has been freed.
+    #[error("no block is free: damaged mappings hold blocks that cannot be told from those in use")]
+    Full,
+    /// A flush failed: what was written before it may be lost.
+    #[error("a flush failed before: what was written since the last one may be lost; open the disk again")]
+    Broken,
+}

@@ -1,0 +1,45 @@
+//! What protects the data, each with a switch: a test turns one off after the other and requires that power cuts, or a disk
+//! that fails for a moment, are noticed.
+//!
+//! Absent: any other use.
+
+/// A step that protects the data (`ccaw/mod.rs` and `ordermerge/commit.rs` have the reasons).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// What was on the disk is gone durably before a superblock says that something is there.
+    FlushTrimmed,
+    /// What a process that has ended left unflushed is durable before it is relied on.
+    FlushOpened,
+    /// A segment of the table is marked invalid before a page that it tells of changes.
+    Invalidate,
+    /// And durably so.
+    FlushInvalid,
+    /// What an invalid segment still says is removed before it can be valid again.
+    TrimInvalid,
+    /// A target leaves the table before its page changes.
+    TargetLeaves,
+    /// Pages and their signatures are durable before a segment is valid.
+    FlushTable,
+    /// Counts are written before mappings.
+    CountsFirst,
+    /// Data and counts are durable before a mapping names them.
+    FlushData,
+    /// A mapping is durable before the block that it replaced is free.
+    FlushMappings,
+}
+
+impl Guard {
+    /// Those of `Ccaw`.
+    pub const CCAW: [Self; 7] = [
+        Self::FlushTrimmed,
+        Self::FlushOpened,
+        Self::Invalidate,
+        Self::FlushInvalid,
+        Self::TrimInvalid,
+        Self::TargetLeaves,
+        Self::FlushTable,
+    ];
+    /// Those of `OrderMerge`.
+    pub const ORDER_MERGE: [Self; 5] =
+        [Self::FlushTrimmed, Self::FlushOpened, Self::CountsFirst, Self::FlushData, Self::FlushMappings];
+}

@@ -1,0 +1,147 @@
+//! Blocks: what each holds, how many mappings may name it, which are free.
+//!
+//! A block's count covers the mappings in memory *and* those on the disk, so it goes up when a mapping is made and down when
+//! the mapping that replaced it is durable (`commit.rs`). At 0 the block is free: nothing names it, whatever power cut comes.
+//!
+//! Invariants: a signature leads to a block that holds such a content and is not free; what goes up is to be written before
+//! the mapping, what goes down may be written at any time. Absent: disks.
+
+use super::format::PAGE_BLOCKS;
+use crate::signature::{Signature, UNKNOWN};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+/// All blocks.
+pub struct Blocks {
+    counts: Vec<u32>,
+    signatures: Vec<Signature>,
+    by_signature: FxHashMap<Signature, u32>,
+    free: u32,
+    /// Where the next free one is looked for.
+    hand: u32,
+    /// Pages of records in which a count went up.
+    risen: BTreeSet<u32>,
+    /// Pages in which counts went down and no more.
+    fallen: BTreeSet<u32>,
+}
+
+impl Blocks {
+    /// So many free blocks.
+    pub fn new(blocks: u32) -> Self {
+        Self {
+            counts: vec![0; blocks as usize],
+            signatures: vec![UNKNOWN; blocks as usize],
+            by_signature: FxHashMap::default(),
+            free: blocks,
+            hand: 0,
+            risen: BTreeSet::new(),
+            fallen: BTreeSet::new(),
+        }
+    }
+
+    pub fn len(&self) -> u32 {
+        self.counts.len() as u32
+    }
+    /// Free blocks.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+    pub fn count(&self, block: u32) -> u32 {
+        self.counts[block as usize]
+    }
+    /// What its record says.
+    pub fn record(&self, block: u32) -> (Signature, u32) {
+        (self.signatures[block as usize], self.counts[block as usize])
+    }
+
+    /// A block that holds a content of this signature.
+    pub fn find(&self, signature: &Signature) -> Option<u32> {
+        self.by_signature.get(signature).copied()
+    }
+
+    /// So many free blocks, which stay free until they are held. There must be as many.
+    pub fn choose(&mut self, wanted: usize) -> Vec<u32> {
+        assert!(wanted <= self.free as usize, "{wanted} blocks of {} free ones", self.free);
+        let mut chosen = Vec::with_capacity(wanted);
+        while chosen.len() < wanted {
+            if self.counts[self.hand as usize] == 0 {
+                chosen.push(self.hand);
+            }
+            self.hand = (self.hand + 1) % self.len();
+        }
+        chosen
+    }
+
+    /// Takes what the disk says of a block at the beginning, without changing it there.
+    pub fn restore(&mut self, block: u32, count: u32) {
+        let old = std::mem::replace(&mut self.counts[block as usize], count);
+        match (old, count) {
+            (0, 1..) => self.free -= 1,
+            (1.., 0) => self.free += 1,
+            _ => {}
+        }
+    }
+
+    /// A block that is named holds this.
+    pub fn learn(&mut self, block: u32, signature: Signature) {
+        assert!(self.counts[block as usize] > 0, "block {block} is free");
+        if signature != UNKNOWN {
+            self.signatures[block as usize] = signature;
+            self.by_signature.insert(signature, block);
+        }
+    }
+
+    /// One more mapping names it.
+    pub fn hold(&mut self, block: u32) {
+        let count = &mut self.counts[block as usize];
+        self.free -= u32::from(*count == 0);
+        *count += 1;
+        self.mark(block);
+    }
+
+    /// Its record is to be written with the next batch.
+    pub fn mark(&mut self, block: u32) {
+        let page = block / PAGE_BLOCKS;
+        self.fallen.remove(&page);
+        self.risen.insert(page);
+    }
+
+    /// Its record says too much: to be corrected when that costs nothing.
+    pub fn mark_late(&mut self, block: u32) {
+        let page = block / PAGE_BLOCKS;
+        if !self.risen.contains(&page) {
+            self.fallen.insert(page);
+        }
+    }
+
+    /// One mapping less names it, in memory and on the disk.
+    pub fn let_go(&mut self, block: u32) {
+        let count = &mut self.counts[block as usize];
+        *count = count.checked_sub(1).expect("a block that a mapping named has a count");
+        if *count == 0 {
+            self.free += 1;
+            let signature = std::mem::replace(&mut self.signatures[block as usize], UNKNOWN);
+            if self.by_signature.get(&signature) == Some(&block) {
+                self.by_signature.remove(&signature);
+            }
+        }
+        self.mark_late(block);
+    }
+
+    /// Pages of records in which a count went up.
+    pub fn risen(&self) -> Vec<u32> {
+        self.risen.iter().copied().collect()
+    }
+    /// They are written.
+    pub fn risen_written(&mut self) {
+        self.risen.clear();
+    }
+    /// Pages of records in which counts went down.
+    pub fn fallen(&self) -> Vec<u32> {
+        self.fallen.iter().copied().collect()
+    }
+    /// They are written.
+    pub fn fallen_written(&mut self) {
+        self.fallen.clear();
+    }
+}

@@ -1,0 +1,99 @@
+//! The end of a window: what makes its writes durable, in two flushes.
+//!
+//! 1. pages of records in which a count went up (data went before, as it came)  2. flush  3. pages of mappings  4. flush
+//! 5. counts of what was replaced go down, in memory; their pages are written with those of 1 that they share, or at the end.
+//!
+//! Cut before the end of 2: mappings are old; blocks that were written are named by none, so they are free, whatever their
+//! records say. Cut in 3 or 4: each page of mappings is old or new; what it names has data, signature and count because of 2,
+//! and what the old one names is not free before 5. After 4: new. So on the disk a count is never below the number of
+//! mappings that name the block, and a block that a mapping names holds what its record says.
+//!
+//! Counts that are too high after a cut are found when the disk is opened: all mappings are read then. A page of mappings that
+//! is damaged names nobody knows what: as long as there is one, blocks are free only if their counts say so too.
+//!
+//! Invariant: after a failure everything is still to be written. Absent: what the mappings say (`mod.rs`).
+
+use super::OrderMerge;
+use super::format::{self, PAGE_BLOCKS, PAGE_MAPPINGS, UNMAPPED};
+use crate::DedupError;
+use crate::guard::Guard;
+use crate::pages::write_each;
+use crate::signature::UNKNOWN;
+use remap_ssd_device::Disk;
+
+impl<D: Disk> OrderMerge<D> {
+    /// Ends the window.
+    pub(super) fn commit(&mut self) -> Result<(), DedupError<D::Error>> {
+        // 1. What went up. Written too early it costs nothing: a count may be too high.
+        let risen = self.blocks.risen();
+        let counts_first = self.keeps(Guard::CountsFirst);
+        if counts_first {
+            self.write_blocks(&risen)?;
+        }
+
+        // 2. Cut before its end: no mapping has changed.
+        if self.keeps(Guard::FlushData) || self.changed.is_empty() {
+            self.flush_below()?;
+        }
+
+        // 3. and 4. Each page old or new.
+        if !counts_first {
+            self.write_blocks(&risen)?;
+        }
+        if !self.changed.is_empty() {
+            self.write_mappings()?;
+            if self.keeps(Guard::FlushMappings) {
+                self.flush_below()?;
+            }
+        }
+        self.blocks.risen_written();
+        self.changed.clear();
+
+        // 5. Nothing on the disk names these any more.
+        for block in std::mem::take(&mut self.replaced) {
+            self.blocks.let_go(block);
+        }
+        self.window.begin();
+        Ok(())
+    }
+
+    /// Corrects the counts that are too high on the disk.
+    pub(super) fn settle(&mut self) -> Result<(), DedupError<D::Error>> {
+        self.commit()?;
+        let fallen = self.blocks.fallen();
+        if !fallen.is_empty() {
+            self.write_blocks(&fallen)?;
+            self.flush_below()?;
+            self.blocks.fallen_written();
+        }
+        Ok(())
+    }
+
+    fn write_blocks(&mut self, pages: &[u32]) -> Result<(), DedupError<D::Error>> {
+        let first = self.layout.first_block_page();
+        let places: Vec<u64> = pages.iter().map(|page| first + u64::from(*page)).collect();
+        let (blocks, superblock) = (&self.blocks, &self.superblock);
+        write_each(&mut self.disk, &places, |place| {
+            let base = (place - first) as u32 * PAGE_BLOCKS;
+            format::blocks(superblock, place, |index| match base + index {
+                block if block < blocks.len() => blocks.record(block),
+                _ => (UNKNOWN, 0),
+            })
+        })?;
+        self.statistics.metadata_pages += pages.len() as u64;
+        Ok(())
+    }
+
+    fn write_mappings(&mut self) -> Result<(), DedupError<D::Error>> {
+        let first = self.layout.first_mapping_page();
+        let places: Vec<u64> = self.changed.iter().map(|page| first + u64::from(*page)).collect();
+        let (mapping, superblock) = (&self.mapping, &self.superblock);
+        write_each(&mut self.disk, &places, |place| {
+            let base = (place - first) as usize * PAGE_MAPPINGS as usize;
+            let of = |index: u32| mapping.get(base + index as usize).copied().unwrap_or(UNMAPPED);
+            format::mappings(superblock, place, of)
+        })?;
+        self.statistics.metadata_pages += places.len() as u64;
+        Ok(())
+    }
+}

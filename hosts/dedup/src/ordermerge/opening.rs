@@ -1,0 +1,110 @@
+//! Reading mappings and counts when a disk is opened, and what they say together.
+//!
+//! Mappings are the truth, counts are bounds: after a cut they may be too high. A signature is believed only of a block that
+//! a mapping names: the others' records may be of before the cut and their contents of after it.
+//! Invariant: a block that a mapping may name, one that cannot be read included, is not free. Absent: writing.
+
+use super::blocks::Blocks;
+use super::format::{self, LOST, Layout, PAGE_BLOCKS, PAGE_MAPPINGS, UNMAPPED};
+use crate::pages::read_each;
+use crate::superblock::Superblock;
+use remap_ssd_device::Disk;
+
+/// What was found.
+pub struct Opened {
+    pub mapping: Vec<u32>,
+    pub blocks: Blocks,
+    /// Blocks whose record has a lower count than mappings name them, which no power cut leaves.
+    pub counts_too_low: u64,
+}
+
+/// Reads everything.
+pub fn read<D: Disk>(disk: &mut D, superblock: &Superblock, layout: Layout, notes: &mut Vec<String>) -> Opened {
+    let (mapping, damaged) = mappings(disk, superblock, layout, notes);
+    let mut blocks = Blocks::new(layout.blocks);
+    for block in named(&mapping) {
+        let count = blocks.count(block) + 1;
+        blocks.restore(block, count);
+    }
+
+    let mut counts_too_low = 0;
+    let first = layout.first_block_page();
+    read_each(disk, first, layout.block_pages().into(), |index, page| {
+        let place = first + index;
+        let records = page.ok().and_then(|page| format::read_blocks(superblock, place, page));
+        if records.is_none() {
+            notes.push(format!("page {place} of the blocks' records is damaged: its counts are made anew"));
+        }
+
+        let base = index as u32 * PAGE_BLOCKS;
+        for (block, index) in (base..layout.blocks.min(base + PAGE_BLOCKS)).zip(0..) {
+            let named = blocks.count(block);
+            let Some(record) = records.map(|records| &records[index]) else {
+                // Nobody knows whether a mapping that cannot be read names it.
+                blocks.restore(block, named.max(u32::from(damaged)));
+                blocks.mark(block);
+                continue;
+            };
+
+            let count = record.count.get();
+            if named > 0 {
+                blocks.learn(block, record.signature);
+            }
+            if damaged {
+                blocks.restore(block, named.max(count));
+            }
+            match blocks.count(block) {
+                held if held > count => {
+                    counts_too_low += 1;
+                    blocks.mark(block);
+                }
+                held if held < count => blocks.mark_late(block),
+                _ => {}
+            }
+        }
+    });
+    if counts_too_low > 0 {
+        notes.push(format!("{counts_too_low} blocks had counts below what mappings name: the counts are made anew"));
+    }
+    Opened { mapping, blocks, counts_too_low }
+}
+
+/// Blocks that mappings name, as often as they do.
+fn named(mapping: &[u32]) -> impl Iterator<Item = u32> {
+    mapping.iter().filter(|entry| **entry != UNMAPPED && **entry != LOST).map(|entry| entry - 1)
+}
+
+/// All mappings, and whether a page of them is damaged.
+fn mappings<D: Disk>(
+    disk: &mut D,
+    superblock: &Superblock,
+    layout: Layout,
+    notes: &mut Vec<String>,
+) -> (Vec<u32>, bool) {
+    let mut mapping = vec![UNMAPPED; layout.logical as usize];
+    let mut damaged = false;
+    let first = layout.first_mapping_page();
+    read_each(disk, first, layout.mapping_pages().into(), |index, page| {
+        let place = first + index;
+        let entries = page.ok().and_then(|page| format::read_mappings(superblock, place, page));
+        let possible = |entry: u32| entry <= layout.blocks || entry == LOST;
+        let entries = entries.filter(|entries| entries.iter().all(|entry| possible(entry.get())));
+
+        let base = index as usize * PAGE_MAPPINGS as usize;
+        let end = (base + PAGE_MAPPINGS as usize).min(mapping.len());
+        match entries {
+            Some(entries) => {
+                mapping[base..end].iter_mut().zip(entries).for_each(|(to, from)| *to = from.get());
+            }
+            None => {
+                mapping[base..end].fill(LOST);
+                damaged = true;
+                notes.push(format!(
+                    "page {place} of the mappings is damaged: pages {base} to {} cannot be read until they are written",
+                    end - 1
+                ));
+            }
+        }
+    });
+    (mapping, damaged)
+}

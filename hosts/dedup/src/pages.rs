@@ -1,0 +1,66 @@
+//! Pages of a disk: ranges, buffers, runs, and lists of pages written together.
+
+use crate::DedupError;
+use remap_ssd_device::Disk;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// A page of bytes.
+pub type Page = [u8; PAGE_BYTES];
+
+/// Pages that are read or written together at most.
+pub const BATCH_PAGES: usize = 256;
+
+/// Pages of a buffer.
+pub fn whole<E: std::error::Error>(bytes: usize) -> Result<u64, DedupError<E>> {
+    match bytes.is_multiple_of(PAGE_BYTES) {
+        true => Ok((bytes / PAGE_BYTES) as u64),
+        false => Err(DedupError::NotWholePages(bytes)),
+    }
+}
+
+/// Sees that a range lies on a disk of so many pages.
+pub fn inside<E: std::error::Error>(page: u64, pages: u64, end: u64) -> Result<(), DedupError<E>> {
+    match page.checked_add(pages) {
+        Some(last) if last <= end => Ok(()),
+        _ => Err(DedupError::OutOfRange { page, pages }),
+    }
+}
+
+/// Runs of indices for which `next(previous, this)` says that they belong together, none longer than a batch.
+pub fn runs(count: usize, mut next: impl FnMut(usize, usize) -> bool) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for index in 0..count {
+        match runs.last_mut() {
+            Some(run) if run.len() < BATCH_PAGES && next(index - 1, index) => run.end += 1,
+            _ => runs.push(index..index + 1),
+        }
+    }
+    runs
+}
+
+/// Writes pages, in ascending order, each made when it is written; neighbours go together.
+pub fn write_each<D: Disk>(disk: &mut D, pages: &[u64], make: impl Fn(u64) -> Page) -> Result<(), D::Error> {
+    for run in runs(pages.len(), |before, this| pages[before] + 1 == pages[this]) {
+        let bytes: Vec<Page> = pages[run.clone()].iter().map(|page| make(*page)).collect();
+        disk.write(pages[run.start], bytes.as_flattened())?;
+    }
+    Ok(())
+}
+
+/// Reads pages and shows each, or why it cannot be read. Pages that cannot be read together are read one by one.
+pub fn read_each<D: Disk>(disk: &mut D, first: u64, count: u64, mut show: impl FnMut(u64, Result<&Page, D::Error>)) {
+    let mut bytes = vec![[0; PAGE_BYTES]; BATCH_PAGES.min(count as usize)];
+    for at in (0..count).step_by(BATCH_PAGES) {
+        let bytes = &mut bytes[..BATCH_PAGES.min((count - at) as usize)];
+        if disk.read(first + at, bytes.as_flattened_mut()).is_ok() {
+            (at..).zip(bytes.iter()).for_each(|(index, page)| show(index, Ok(page)));
+            continue;
+        }
+        for (index, page) in (at..).zip(bytes.iter_mut()) {
+            match disk.read(first + index, page) {
+                Ok(()) => show(index, Ok(page)),
+                Err(error) => show(index, Err(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What a disk is made into, in its first two pages: scheme, hash, sizes. And how that is made and found again.
+//!
+//! *Make*: 1. trim of everything  2. flush  3. both superblocks  4. flush. Cut before 3: what was there is gone in part, as
+//! was asked for. Cut in 3 or 4: none, one or both; one is enough, and over it everything is blank because of 2.
+//!
+//! *Find*: superblocks are written together and never change, so one that can be believed is enough; the other one is
+//! written again from it.
+//!
+//! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: what the other pages hold
+//! (`ccaw/format.rs`, `ordermerge/format.rs`).
+
+use crate::DedupError;
+use crate::guard::Guard;
+use crate::pages::{BATCH_PAGES, Page};
+use crate::signature::Hash;
+use remap_ssd_device::Disk;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const MAGIC: [u8; 8] = *b"RMPDEDUP";
+const VERSION: u32 = 1;
+/// Superblocks: pages 0 and 1.
+pub const SUPERBLOCKS: u64 = 2;
+
+/// How a host deduplicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Copies, on a disk that can remap.
+    Ccaw,
+    /// Mappings and reference counts of its own, on any disk.
+    OrderMerge,
+}
+
+impl Scheme {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ccaw => "ccaw",
+            Self::OrderMerge => "ordermerge",
+        }
+    }
+
+    fn number(self) -> u32 {
+        match self {
+            Self::Ccaw => 1,
+            Self::OrderMerge => 2,
+        }
+    }
+}
+
+impl std::str::FromStr for Scheme {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = [Self::Ccaw, Self::OrderMerge].into_iter().find(|scheme| scheme.name() == text);
+        found.ok_or_else(|| format!("unknown scheme `{text}`: ccaw or ordermerge"))
+    }
+}
+
+/// What a new one is to be like.
+#[derive(Clone, Debug)]
+pub struct NewDedup {
+    /// How signatures are made.
+    pub hash: Hash,
+    /// Pages of the disk below that are used; all unless given.
+    pub pages: Option<u64>,
+    /// `Ccaw`: pages of a segment of the table; 1,024 (4 MiB) as in the paper.
+    pub segment_pages: u32,
+    /// `OrderMerge`: blocks beyond those that can be addressed. They are written while what they replace cannot be freed yet: a
+    /// window that is longer ends early on a full disk.
+    pub spare: u32,
+    /// Identity and key; random unless given, which is for simulations and tests.
+    pub identity: Option<[u8; 16]>,
+    /// Overwrite what is there.
+    pub force: bool,
+}
+
+impl Default for NewDedup {
+    fn default() -> Self {
+        Self { hash: Hash::Md5, pages: None, segment_pages: 1024, spare: 1024, identity: None, force: false }
+    }
+}
+
+/// What a disk has been made into; does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub scheme: Scheme,
+    pub hash: Hash,
+    /// Its name among others, part of all checksums.
+    pub uuid: [u8; 16],
+    /// For signatures.
+    pub key: [u8; 32],
+    /// Pages of the disk below that are used.
+    pub pages: u64,
+    /// Pages that can be addressed.
+    pub logical: u32,
+    /// Pages of a segment (`Ccaw`), or blocks (`OrderMerge`).
+    pub extent: u32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct SuperblockRecord {
+    magic: [u8; 8],
+    /// CRC-32C of everything behind it.
+    crc: U32,
+    version: U32,
+    uuid: [u8; 16],
+    key: [u8; 32],
+    /// 1: Ccaw, 2: OrderMerge.
+    scheme: U32,
+    /// 1: MD5, 2: BLAKE3.
+    hash: U32,
+    pages: U64,
+    logical: U32,
+    extent: U32,
+    zeroes: [u8; PAGE_BYTES - 88],
+}
+
+const _: () = assert!(size_of::<SuperblockRecord>() == PAGE_BYTES);
+const SUPERBLOCK_CRC_FROM: usize = 12;
+
+fn hash_number(hash: Hash) -> u32 {
+    match hash {
+        Hash::Md5 => 1,
+        Hash::Blake3 => 2,
+    }
+}
+
+impl Superblock {
+    fn encode(&self) -> Page {
+        let mut record = SuperblockRecord {
+            magic: MAGIC,
+            crc: U32::ZERO,
+            version: VERSION.into(),
+            uuid: self.uuid,
+            key: self.key,
+            scheme: self.scheme.number().into(),
+            hash: hash_number(self.hash).into(),
+            pages: self.pages.into(),
+            logical: self.logical.into(),
+            extent: self.extent.into(),
+            zeroes: [0; PAGE_BYTES - 88],
+        };
+        record.crc = crc32c::crc32c(&record.as_bytes()[SUPERBLOCK_CRC_FROM..]).into();
+        zerocopy::transmute!(record)
+    }
+
+    fn decode(page: &Page, disk_pages: u64) -> Result<Self, String> {
+        if *page == [0; PAGE_BYTES] {
+            return Err("it is blank".into());
+        }
+        let record: &SuperblockRecord = zerocopy::transmute_ref!(page);
+        if record.magic != MAGIC {
+            return Err("it is something else".into());
+        }
+        if record.crc.get() != crc32c::crc32c(&page[SUPERBLOCK_CRC_FROM..]) {
+            return Err("its checksum is wrong".into());
+        }
+        if record.version.get() != VERSION {
+            return Err(format!("it is of version {}, and only {VERSION} is known", record.version));
+        }
+
+        let number = record.scheme.get();
+        let scheme = [Scheme::Ccaw, Scheme::OrderMerge].into_iter().find(|scheme| scheme.number() == number);
+        let hash = [Hash::Md5, Hash::Blake3].into_iter().find(|hash| hash_number(*hash) == record.hash.get());
+        let (Some(scheme), Some(hash)) = (scheme, hash) else {
+            return Err(format!("its scheme {number} or its hash {} is unknown", record.hash));
+        };
+        let found = Self {
+            scheme,
+            hash,
+            uuid: record.uuid,
+            key: record.key,
+            pages: record.pages.get(),
+            logical: record.logical.get(),
+            extent: record.extent.get(),
+        };
+        match found.pages <= disk_pages {
+            true => Ok(found),
+            false => Err(format!("it is of {} pages, and the disk has {disk_pages}", found.pages)),
+        }
+    }
+
+    /// A checksum of something at a page of this disk, so that a page that got to another place is not believed.
+    pub fn crc(&self, page: u64, bytes: &[u8]) -> u32 {
+        let crc = crc32c::crc32c(&self.uuid);
+        let crc = crc32c::crc32c_append(crc, &page.to_le_bytes());
+        crc32c::crc32c_append(crc, bytes)
+    }
+}
+
+/// The scheme that a disk has been made for; `None` if it has not.
+///
+/// # Errors
+/// Two superblocks that contradict each other.
+pub fn scheme_on<D: Disk>(disk: &mut D) -> Result<Option<Scheme>, DedupError<D::Error>> {
+    match find(disk) {
+        Ok((superblock, _)) => Ok(Some(superblock.scheme)),
+        Err(DedupError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The superblock, and what was found wrong with one of its copies.
+pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupError<D::Error>> {
+    let pages = disk.pages();
+    if pages <= SUPERBLOCKS {
+        return Err(DedupError::NotFound(format!("the disk has {pages} pages")));
+    }
+    let [first, second] = [0, 1].map(|number| {
+        let mut page: Page = [0; PAGE_BYTES];
+        match disk.read(number, &mut page) {
+            Ok(()) => Superblock::decode(&page, pages),
+            Err(error) => Err(format!("it cannot be read: {error}")),
+        }
+    });
+
+    let mended = |page: u64, why: &str| format!("page {page} was written again from its copy: {why}");
+    match (first, second) {
+        (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
+        (Ok(_), Ok(_)) => Err(DedupError::Damaged("pages 0 and 1 are of two different disks".into())),
+        (Ok(first), Err(why)) => Ok((first, vec![mended(1, &why)])),
+        (Err(why), Ok(second)) => Ok((second, vec![mended(0, &why)])),
+        (Err(first), Err(second)) if first == second => Err(DedupError::NotFound(format!("page 0: {first}"))),
+        (Err(first), Err(second)) => Err(DedupError::NotFound(format!("page 0: {first}; page 1: {second}"))),
+    }
+}
+
+/// Finds the superblock of a scheme, and mends its damaged copy. What a process that has ended wrote, and did not flush, is
+/// durable then: what is read next is relied on.
+pub fn open<D: Disk>(
+    disk: &mut D,
+    scheme: Scheme,
+    without: Option<Guard>,
+) -> Result<(Superblock, Vec<String>), DedupError<D::Error>> {
+    if without != Some(Guard::FlushOpened) {
+        disk.flush()?;
+    }
+    let (superblock, notes) = find(disk)?;
+    if superblock.scheme != scheme {
+        let other = superblock.scheme.name();
+        return Err(DedupError::NotFound(format!("it was made for scheme {other}, not {}", scheme.name())));
+    }
+    if !notes.is_empty() {
+        // One after the other: a cut must not take both.
+        for page in 0..SUPERBLOCKS {
+            disk.write(page, &superblock.encode())?;
+            disk.flush()?;
+        }
+    }
+    Ok((superblock, notes))
+}
+
+/// Makes a disk into an empty one of this kind. `progress` is told how many of how many pages have been looked at.
+pub fn make<D: Disk>(
+    disk: &mut D,
+    superblock: &Superblock,
+    new: &NewDedup,
+    without: Option<Guard>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), DedupError<D::Error>> {
+    if !new.force {
+        must_be_blank(disk, superblock.pages, progress)?;
+    }
+
+    disk.trim(0, superblock.pages)?;
+    if without != Some(Guard::FlushTrimmed) {
+        disk.flush()?;
+    }
+    disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat())?;
+    Ok(disk.flush()?)
+}
+
+fn must_be_blank<D: Disk>(
+    disk: &mut D,
+    pages: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), DedupError<D::Error>> {
+    match find(disk) {
+        Ok((old, _)) => return Err(DedupError::NotBlank(format!("scheme {} is on it", old.scheme.name()))),
+        Err(DedupError::NotFound(_)) => {}
+        Err(error) => return Err(error),
+    }
+
+    let mut bytes = vec![[0; PAGE_BYTES]; BATCH_PAGES];
+    for first in (0..pages).step_by(BATCH_PAGES) {
+        let bytes = &mut bytes[..BATCH_PAGES.min((pages - first) as usize)];
+        disk.read(first, bytes.as_flattened_mut())?;
+        if let Some(index) = bytes.iter().position(|page| *page != [0; PAGE_BYTES]) {
+            return Err(DedupError::NotBlank(format!("something is in page {}", first + index as u64)));
+        }
+        progress(first + bytes.len() as u64, pages);
+    }
+    Ok(())
+}
+
+/// Identity and key of a new one.
+pub fn identity(new: &NewDedup) -> ([u8; 16], [u8; 32]) {
+    let uuid = new.identity.unwrap_or_else(random);
+    let key = match new.identity {
+        Some(known) => *blake3::hash(&known).as_bytes(),
+        None => random(),
+    };
+    (uuid, key)
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    assert_eq!(filled, Ok(N), "the kernel has random numbers");
+    bytes
+}
+
+/// Pages that are used of a disk, as far as they can be numbered.
+pub fn pages_used<E: std::error::Error>(new: &NewDedup, disk_pages: u64) -> Result<u64, DedupError<E>> {
+    let pages = new.pages.unwrap_or(disk_pages);
+    if pages > disk_pages {
+        return Err(DedupError::BadShape(format!("{pages} pages do not fit on a disk of {disk_pages}")));
+    }
+    if pages > u64::from(u32::MAX) {
+        return Err(DedupError::BadShape(format!(
+            "{pages} pages are more than 2^32 - 1, which is all that it can number"
+        )));
+    }
+    Ok(pages)
+}
