@@ -27,6 +27,9 @@ pub enum DiskError {
     /// The device refused.
     #[error("the device answered with status {:#x}", .0.number())]
     Device(Status),
+    /// A disk of host software failed, and said why.
+    #[error("the disk has failed")]
+    Failed,
     /// The service has ended.
     #[error("the service has ended")]
     Gone,

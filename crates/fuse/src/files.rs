@@ -1,10 +1,11 @@
-//! What the kernel asks for: one folder with a file for every namespace.
+//! What the kernel asks for: one folder with a file for every namespace, or disk.
 //!
 //! Files are opened for direct I/O, so that the kernel keeps no data of ours: what it acknowledges is acknowledged by the
 //! device. Punched holes and zeroed ranges are deallocated pages, fsync is Flush, copy_file_range is Copy, which
 //! remaps. Invariant: sizes, names and owners never change. Absent: caches, and locks.
 
-use crate::disk::{Disk, DiskError};
+use crate::bytes::Bytes;
+use crate::disk::DiskError;
 use crate::later::Later;
 use fuser::{
     CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -29,8 +30,8 @@ pub fn file_name(nsid: u32) -> String {
 }
 
 /// The folder.
-pub struct Files {
-    disks: Vec<Disk>,
+pub struct Files<B> {
+    disks: Vec<B>,
     later: Option<Later>,
     since: SystemTime,
     uid: u32,
@@ -42,25 +43,25 @@ fn errno(error: DiskError) -> Errno {
         DiskError::Range => Errno::ENOSPC,
         DiskError::Alignment => Errno::EOPNOTSUPP,
         DiskError::Device(Status::WRITE_PROTECTED) => Errno::EROFS,
-        DiskError::Device(_) => Errno::EIO,
+        DiskError::Device(_) | DiskError::Failed => Errno::EIO,
         DiskError::Gone => Errno::ENODEV,
     }
 }
 
-impl Files {
-    pub fn new(disks: Vec<Disk>, later: Option<Later>) -> Self {
+impl<B: Bytes> Files<B> {
+    pub fn new(disks: Vec<B>, later: Option<Later>) -> Self {
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         Self { disks, later, since: SystemTime::now(), uid, gid }
     }
 
-    fn disk(&self, ino: INodeNo) -> Result<&Disk, Errno> {
+    fn disk(&self, ino: INodeNo) -> Result<&B, Errno> {
         // Inode 1 is the folder, and namespaces follow.
         let index = ino.0.checked_sub(2).ok_or(Errno::EISDIR)?;
         self.disks.get(index as usize).ok_or(Errno::ENOENT)
     }
 
     fn inode(&self, name: &OsStr) -> Option<INodeNo> {
-        let found = self.disks.iter().position(|disk| OsStr::new(&file_name(disk.nsid())) == name)?;
+        let found = self.disks.iter().position(|disk| OsStr::new(&disk.name()) == name)?;
         Some(INodeNo(found as u64 + 2))
     }
 
@@ -99,7 +100,7 @@ impl Files {
     }
 }
 
-impl Filesystem for Files {
+impl<B: Bytes> Filesystem for Files<B> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // What the kernel cannot do it does without.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
@@ -277,7 +278,7 @@ impl Filesystem for Files {
         }
         let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name.to_owned()));
         let files = self.disks.iter().zip(2..);
-        let files = files.map(|(disk, ino)| (INodeNo(ino), FileType::RegularFile, file_name(disk.nsid())));
+        let files = files.map(|(disk, ino)| (INodeNo(ino), FileType::RegularFile, disk.name()));
         for ((ino, kind, name), next) in dots.into_iter().chain(files).zip(1..).skip(offset as usize) {
             if reply.add(ino, next, kind, name) {
                 break;
@@ -296,7 +297,7 @@ impl Filesystem for Files {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.disks.iter().map(Disk::bytes).sum::<u64>() / u64::from(BLOCK);
+        let blocks = self.disks.iter().map(B::bytes).sum::<u64>() / u64::from(BLOCK);
         reply.statfs(blocks, 0, 0, self.disks.len() as u64, 0, BLOCK, 255, BLOCK);
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! A server that was killed leaves its mount behind, dead: whoever looks at it is told "Transport endpoint is not
 //! connected". The next server takes such a mount away if it was one of ours, and nothing else.
-//! Invariant: however it ends, the device can be given back: the gate is closed when unmounting returns.
+//! Invariant: however it ends, the device can be given back: the gate is closed, or the disk taken out, when unmounting
+//! returns.
 
+use crate::bytes::Bytes;
 use crate::disk::Disk;
 use crate::files::Files;
 use crate::later::Later;
+use crate::pages::Pages;
 use fuser::{Config, MountOption, Session, SessionUnmounter};
 use remap_ssd_nvme::controller::Gate;
 use rustix::mount::UnmountFlags;
@@ -48,9 +51,10 @@ pub enum MountError {
     Io(#[from] io::Error),
 }
 
-/// Namespaces as files in a folder.
+/// Namespaces, or a disk, as files in a folder.
 pub struct Mounted {
-    gate: Arc<Gate>,
+    /// Lets nobody in any more.
+    close: Box<dyn Fn() + Send>,
     mountpoint: PathBuf,
     unmounter: SessionUnmounter,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -68,13 +72,36 @@ impl Mounted {
         epoch: Instant,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Self, MountError> {
-        std::fs::OpenOptions::new().read(true).write(true).open(DEVICE).map_err(MountError::NoFuse)?;
-        prepare(mountpoint)?;
-        let mountpoint = mountpoint.canonicalize()?;
         let gate = Arc::new(gate);
         let disks: Vec<Disk> = (1..).map_while(|nsid| Disk::new(gate.clone(), nsid, epoch)).collect();
         let emulated = disks.first().is_some_and(Disk::is_emulated);
         let later = if emulated { Some(Later::start(epoch)?) } else { None };
+        Self::files(Files::new(disks, later), mountpoint, Box::new(move || gate.close()), ended)
+    }
+
+    /// Mounts a file for a disk of host software, which stays with the caller: what is left of it is taken out of `disk`
+    /// after unmounting. `ended` as in `mount`.
+    ///
+    /// # Errors
+    /// Why it cannot be, and what to do.
+    pub fn mount_disk<D: remap_ssd_device::Disk + Send + 'static>(
+        disk: &Pages<D>,
+        mountpoint: &Path,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        Self::files(Files::new(vec![disk.clone()], None), mountpoint, Box::new(|| {}), ended)
+    }
+
+    fn files<B: Bytes>(
+        files: Files<B>,
+        mountpoint: &Path,
+        close: Box<dyn Fn() + Send>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        std::fs::OpenOptions::new().read(true).write(true).open(DEVICE).map_err(MountError::NoFuse)?;
+        prepare(mountpoint)?;
+        let mountpoint = mountpoint.canonicalize()?;
+
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(NAME.into()),
@@ -85,7 +112,7 @@ impl Mounted {
             MountOption::NoExec,
         ];
         config.n_threads = Some(THREADS);
-        let session = Session::new(Files::new(disks, later), &mountpoint, &config).map_err(MountError::Refused);
+        let session = Session::new(files, &mountpoint, &config).map_err(MountError::Refused);
         let mut session = session?;
         let unmounter = session.unmount_callable();
         let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
@@ -93,7 +120,7 @@ impl Mounted {
             ended();
             result
         })?;
-        Ok(Self { gate, mountpoint, unmounter, thread: Some(thread) })
+        Ok(Self { close, mountpoint, unmounter, thread: Some(thread) })
     }
 
     /// Where.
@@ -109,14 +136,14 @@ impl Mounted {
     pub fn unmount(mut self) -> io::Result<bool> {
         if self.unmounter.unmount().is_ok() {
             let ended = self.thread.take().map(JoinHandle::join);
-            self.gate.close();
+            (self.close)();
             return match ended {
                 Some(Ok(Err(error))) => Err(error),
                 Some(Err(_)) => Err(io::Error::other("a thread of the service has failed")),
                 _ => Ok(true),
             };
         }
-        self.gate.close();
+        (self.close)();
         detach(&self.mountpoint);
         Ok(false)
     }
