@@ -8,11 +8,13 @@
 pub mod bench;
 pub mod compare;
 pub mod crash;
+pub mod dedup;
 pub mod experiment;
 pub mod failure;
 pub mod inspect;
 pub mod numbers;
 pub mod output;
+pub mod place;
 pub mod presets;
 pub mod service;
 pub mod trace;
@@ -61,6 +63,8 @@ pub enum Command {
     Io(service::io::Args),
     /// Files on a device, for host software that shares pages instead of writing them twice.
     Volume(volume::Args),
+    /// Deduplicates in front of a device, and serves the result as a file.
+    Dedup(dedup::Args),
     /// Lists the ready-made devices, or prints one as a file to start from.
     Presets(presets::Args),
     /// Writes workloads as traces, and says what a trace or a workload does.
@@ -98,6 +102,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => service::serve::command(&args),
         Command::Io(args) => service::io::command(&args),
         Command::Volume(args) => volume::command(&args),
+        Command::Dedup(args) => dedup::command(&args),
         Command::Presets(args) => presets::command(&args),
         Command::Trace(args) => trace::command(&args),
     }

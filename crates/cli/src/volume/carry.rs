@@ -4,9 +4,10 @@
 //! database is exported as stock SQLite would have written it. Absent: any other look into files. A database in use may change
 //! while it is copied.
 
-use super::Place;
+use super::about;
 use crate::failure::Failure;
 use crate::output;
+use crate::place::Place;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
 use remap_ssd_sim::report::format::exact;
@@ -51,7 +52,7 @@ pub(super) struct Import {
 
 /// Exports a file.
 pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
-    let about = |error| args.place.about(error);
+    let about = |error| about(&args.place, error);
     let file = volume.open(&args.name, OpenOptions::default()).map_err(about)?;
     let log = format!("{}-wal", args.name);
     if volume.open(&log, OpenOptions::default()).is_ok() {
@@ -90,7 +91,7 @@ fn copy_out<D: Disk + Send>(
     args: &Export,
     out: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let about = |error| args.place.about(error);
+    let about = |error| about(&args.place, error);
     let stock = StockFile::open(volume, file).map_err(about)?;
     let mut patience = Patience::new("export", Some(stock.size()));
     let mut buffer = vec![0; STEP];
@@ -108,7 +109,7 @@ fn copy_out<D: Disk + Send>(
 
 /// Imports a file.
 pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Result<(), Failure> {
-    let about = |error| args.place.about(error);
+    let about = |error| about(&args.place, error);
     let local = |error: io::Error| Failure::about(args.file.display(), error);
     let own = args.file.file_name().and_then(|name| name.to_str());
     let name = args.name.as_deref().or(own).ok_or_else(|| Failure::usage("what shall it be called? --name says so"))?;
@@ -170,7 +171,7 @@ fn copy_in<D: Disk + Send>(
         if buffer.is_empty() {
             return Ok(done);
         }
-        volume.write(file, done, &buffer).map_err(|error| args.place.about(error))?;
+        volume.write(file, done, &buffer).map_err(|error| about(&args.place, error))?;
         done += buffer.len() as u64;
         patience.at(done);
     }

@@ -8,13 +8,12 @@ mod carry;
 use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted, pairs, table};
+use crate::place::Place;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
-use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_sim::report::format::{bytes, exact};
 use remap_ssd_store::{FileInfo, ImageDisk, ImageError, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo};
 use serde_json::json;
-use std::path::PathBuf;
 
 const PAGE: u64 = 4096;
 
@@ -62,26 +61,6 @@ struct Delete {
     place: Place,
 }
 
-/// Where the volume is.
-#[derive(Debug, clap::Args)]
-struct Place {
-    /// Where the device is served.
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "image", conflicts_with = "image")]
-    connect: Option<String>,
-    /// The folder of a device that is not served.
-    #[arg(long, value_name = "FOLDER")]
-    image: Option<PathBuf>,
-    /// The namespace.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    nsid: u32,
-    /// NQN of the subsystem; by default the first one that discovery returns.
-    #[arg(long, value_name = "NQN", conflicts_with = "image")]
-    nqn: Option<String>,
-    /// NQN to connect with, for servers that admit only known hosts.
-    #[arg(long, value_name = "NQN", conflicts_with = "image")]
-    hostnqn: Option<String>,
-}
-
 /// What to make.
 #[derive(Debug, clap::Args)]
 struct Create {
@@ -120,21 +99,11 @@ impl Command {
     }
 }
 
-impl Place {
-    fn name(&self) -> String {
-        match (&self.connect, &self.image) {
-            (Some(address), _) => address.clone(),
-            (None, Some(dir)) => dir.display().to_string(),
-            (None, None) => String::new(),
-        }
-    }
-
-    /// A failure there.
-    fn about(&self, error: StoreError) -> Failure {
-        match error {
-            StoreError::BadName { .. } | StoreError::BadShape(_) => Failure::usage(error),
-            _ => Failure::about(self.name(), error),
-        }
+/// A failure at a place.
+fn about(place: &Place, error: StoreError) -> Failure {
+    match error {
+        StoreError::BadName { .. } | StoreError::BadShape(_) => Failure::usage(error),
+        _ => Failure::about(place.name(), error),
     }
 }
 
@@ -150,11 +119,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         return perform(disk, &Processes::One, &args.command)?.close().map_err(about);
     }
 
-    let mut options = Options { subnqn: place.nqn.clone(), nsid: place.nsid, ..Options::default() };
-    options.hostnqn = place.hostnqn.clone().unwrap_or(options.hostnqn);
-    let client = Client::connect(place.name().as_str(), options);
-    let client = client.map_err(|error| Failure::about(place.name(), error))?;
-    perform(client, &Processes::local(), &args.command).map(drop)
+    perform(place.connect()?, &Processes::local(), &args.command).map(drop)
 }
 
 /// Runs the action, and returns the disk.
@@ -163,7 +128,7 @@ fn perform<D: Disk + Send>(disk: D, processes: &Processes, command: &Command) ->
     if let Command::Create(args) = command {
         return create(disk, processes, args);
     }
-    let volume = Volume::open(disk, processes).map_err(|error| place.about(error))?;
+    let volume = Volume::open(disk, processes).map_err(|error| about(place, error))?;
     volume.notes().iter().for_each(output::note);
     match command {
         Command::Create(_) => {}
@@ -171,7 +136,7 @@ fn perform<D: Disk + Send>(disk: D, processes: &Processes, command: &Command) ->
         Command::Stat(args) => stat(&volume, args)?,
         Command::Export(args) => carry::export(&volume, args)?,
         Command::Import(args) => carry::import(&volume, args)?,
-        Command::Delete(args) => volume.delete(&args.name).map_err(|error| place.about(error))?,
+        Command::Delete(args) => volume.delete(&args.name).map_err(|error| about(place, error))?,
     }
     Ok(volume.into_disk())
 }
@@ -181,8 +146,8 @@ fn create<D: Disk + Send>(disk: D, processes: &Processes, args: &Create) -> Resu
     let mut patience = Patience::new("looking at what is there", Some(disk.pages()));
     let volume = Volume::create(disk, processes, &new, &mut |pages, _| patience.at(pages));
     drop(patience);
-    let volume = volume.map_err(|error| args.place.about(error))?;
-    let info = volume.info().map_err(|error| args.place.about(error))?;
+    let volume = volume.map_err(|error| about(&args.place, error))?;
+    let info = volume.info().map_err(|error| about(&args.place, error))?;
     output::text(&described(&info))?;
     Ok(volume.into_disk())
 }
@@ -198,7 +163,7 @@ fn described(info: &VolumeInfo) -> String {
 }
 
 fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
-    let info = volume.info().map_err(|error| args.place.about(error))?;
+    let info = volume.info().map_err(|error| about(&args.place, error))?;
     if args.json {
         return output::json(&json!({
             "uuid": info.uuid, "size_bytes": info.pages * PAGE, "pages": info.pages,
@@ -210,8 +175,8 @@ fn stat<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
 }
 
 fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> {
-    let files = volume.list().map_err(|error| args.place.about(error))?;
-    let damage = volume.damage().map_err(|error| args.place.about(error))?;
+    let files = volume.list().map_err(|error| about(&args.place, error))?;
+    let damage = volume.damage().map_err(|error| about(&args.place, error))?;
     if args.json {
         let entry = |file: &FileInfo| {
             json!({

@@ -7,7 +7,7 @@ use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use std::net::SocketAddr;
 
-const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 /// What a trimmed page holds.
 const ZEROES: u64 = 0;
 
@@ -50,14 +50,14 @@ pub struct Host {
 }
 
 /// The content with a number: no two are alike, and none is zeroes but that of 0.
-fn fill(number: u64, page: &mut [u8]) {
+pub fn fill(number: u64, page: &mut [u8]) {
     let mut numbers = Numbers(number);
     page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| {
         *word = if number == ZEROES { 0 } else { numbers.next() }.to_le_bytes();
     });
 }
 
-fn holds(number: u64, page: &[u8]) -> bool {
+pub fn holds(number: u64, page: &[u8]) -> bool {
     let mut expected = [0; PAGE_BYTES];
     fill(number, &mut expected);
     page == expected

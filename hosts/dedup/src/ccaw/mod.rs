@@ -103,7 +103,8 @@ impl<D: Disk> Ccaw<D> {
             extent: new.segment_pages,
         };
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
-        Self::open(disk, options)
+        // That a new one knows nothing needs no note.
+        Ok(Self { notes: Vec::new(), ..Self::open(disk, options)? })
     }
 
     /// Opens one. What was found damaged is said by `notes`; it costs duplicates, and no data.

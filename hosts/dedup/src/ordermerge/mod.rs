@@ -108,7 +108,8 @@ impl<D: Disk> OrderMerge<D> {
             extent: layout.blocks,
         };
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
-        Self::open(disk, options)
+        // That a new one knows nothing needs no note.
+        Ok(Self { notes: Vec::new(), ..Self::open(disk, options)? })
     }
 
     /// Opens one. What was found damaged is said by `notes`.

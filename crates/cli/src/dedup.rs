@@ -1,0 +1,215 @@
+//! `dedup`: a disk that deduplicates on a device, as a file through FUSE.
+//!
+//! Invariants: what is there is not overwritten unless asked for; however serving ends, what the disk holds in memory is
+//! written and the device given back, or a sentence says why not. Absent: the schemes (`hosts/dedup`).
+
+use crate::failure::Failure;
+use crate::output::{self, pairs};
+use crate::place::Place;
+use crate::trace::Patience;
+use remap_ssd_dedup::{
+    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme, Statistics, scheme_on,
+};
+use remap_ssd_device::Disk;
+use remap_ssd_fuse::{Mounted, Pages};
+use remap_ssd_sim::report::format::{bytes, exact};
+use remap_ssd_store::{ImageDisk, ImageError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+
+const PAGE: u64 = 4096;
+/// The file in the folder, as the first namespace's would be.
+const FILE: &str = "n1";
+
+/// Deduplicates in front of a device, and serves the result as a file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// How: `ccaw` copies on the device, `ordermerge` has mappings of its own and needs nothing of the device.
+    #[arg(long, value_name = "SCHEME")]
+    scheme: Scheme,
+    /// Pages written after which everything is made durable; 0: only when it is flushed.
+    #[arg(long, value_name = "PAGES", default_value_t = 100)]
+    window: u32,
+    #[command(flatten)]
+    place: Place,
+    /// An empty folder for the file.
+    #[arg(long, value_name = "FOLDER")]
+    fuse: PathBuf,
+    /// The hash of a new disk: `md5`, whose hits are compared, or `blake3`, whose hits are trusted [default: md5].
+    #[arg(long, value_name = "HASH")]
+    hash: Option<Hash>,
+    /// Compare contents, or not, whatever the hash is.
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    compare: Option<bool>,
+    /// Entries of the signature table in memory, about 80 bytes each; without it as many as there are pages.
+    #[arg(long, value_name = "N")]
+    table: Option<u32>,
+    /// Make a new disk over what is there.
+    #[arg(long)]
+    force: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd serve --memory 1GiB &
+  mkdir folder && remap-ssd dedup --scheme ccaw --connect 127.0.0.1:4420 --fuse folder &
+  mkfs.ext4 folder/n1
+
+A blank namespace is made into a new disk; one that has been is opened. Nothing else may use the namespace meanwhile.
+SIGTERM or SIGINT ends it in good order.";
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("yes or no".into()),
+    }
+}
+
+/// A disk that deduplicates.
+trait Deduplicating: Disk + Send + Sized + 'static {
+    type Below: Disk;
+    fn notes(&self) -> &[String];
+    fn hash(&self) -> Hash;
+    fn statistics(&self) -> Statistics;
+    fn close(self) -> Result<Self::Below, Self::Error>;
+}
+
+macro_rules! deduplicating {
+    ($($kind:ident),*) => {$(
+        impl<D: Disk + Send + 'static> Deduplicating for $kind<D> {
+            type Below = D;
+            fn notes(&self) -> &[String] {
+                $kind::notes(self)
+            }
+            fn hash(&self) -> Hash {
+                $kind::hash(self)
+            }
+            fn statistics(&self) -> Statistics {
+                $kind::statistics(self)
+            }
+            fn close(self) -> Result<D, Self::Error> {
+                $kind::close(self)
+            }
+        }
+    )*};
+}
+
+deduplicating!(Ccaw, OrderMerge);
+
+/// Runs `dedup`.
+///
+/// # Errors
+/// The device, what is on it, or the folder.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    if let Some(dir) = &args.place.image {
+        let about = |error: ImageError| Failure::about(dir.display(), error);
+        let disk = ImageDisk::open(dir, args.place.nsid).map_err(about)?;
+        return serve_on(disk, args)?.close().map_err(about);
+    }
+    serve_on(args.place.connect()?, args).map(drop)
+}
+
+/// Opens the disk, or makes it, serves it, and gives back what is below.
+fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Failure> {
+    let about = |error: DedupError<D::Error>| match error {
+        DedupError::BadShape(_) => Failure::usage(error),
+        _ => Failure::about(args.place.name(), error),
+    };
+    let found = scheme_on(&mut below).map_err(about)?.filter(|_| !args.force);
+    let new = NewDedup { hash: args.hash.unwrap_or_default(), force: args.force, ..NewDedup::default() };
+    let mut patience = Patience::new("looking at what is there", Some(below.pages()));
+    let progress = &mut |pages, _| patience.at(pages);
+
+    match args.scheme {
+        Scheme::Ccaw => {
+            let entries_max = args.table.unwrap_or(u32::MAX);
+            let options =
+                CcawOptions { window: args.window, compare: args.compare, entries_max, ..CcawOptions::default() };
+            let disk = match found {
+                Some(_) => Ccaw::open(below, options),
+                None => Ccaw::create(below, &new, options, progress),
+            };
+            drop(patience);
+            serve(disk.map_err(about)?, args)
+        }
+        Scheme::OrderMerge => {
+            let options =
+                OrderMergeOptions { window: args.window, compare: args.compare, ..OrderMergeOptions::default() };
+            let disk = match found {
+                Some(_) => OrderMerge::open(below, options),
+                None => OrderMerge::create(below, &new, options, progress),
+            };
+            drop(patience);
+            serve(disk.map_err(about)?, args)
+        }
+    }
+}
+
+/// Serves a disk until a signal comes or it is unmounted, and closes it.
+fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
+    if args.hash.is_some_and(|hash| hash != disk.hash()) {
+        return Err(Failure::about(
+            args.place.name(),
+            format_args!("the disk was made with --hash {}; leave --hash out, or make it anew", disk.hash().name()),
+        ));
+    }
+    disk.notes().iter().for_each(output::note);
+
+    let file = Pages::new(disk, FILE, |error| output::note(format_args!("error: {error}")));
+    let served = wait(&file, &args.fuse);
+    let disk = file.take().ok_or_else(|| Failure::failed("the disk is gone"))?;
+    let statistics = disk.statistics();
+    let below = disk.close().map_err(|error| Failure::about(args.place.name(), error));
+    served?;
+    let below = below?;
+    output::text(&described(&statistics))?;
+    Ok(below)
+}
+
+/// Mounts the file and waits for the end.
+fn wait<D: Disk + Send + 'static>(file: &Pages<D>, folder: &Path) -> Result<(), Failure> {
+    let (sender, ended) = channel();
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP]).map_err(Failure::failed)?;
+    let handle = signals.handle();
+    let by_signal = sender.clone();
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
+        signals.forever().for_each(|_| _ = by_signal.send(()));
+    });
+    thread.map_err(Failure::failed)?;
+
+    let about = |error: &dyn std::fmt::Display| Failure::about(folder.display(), error);
+    let mounted = Mounted::mount_disk(file, folder, move || _ = sender.send(()));
+    let mounted = mounted.map_err(|error| about(&error))?;
+    output::note(format_args!("serving {}", mounted.mountpoint().join(FILE).display()));
+
+    // Whoever sent first: the other one may come later, and finds nobody.
+    let _ = ended.recv();
+    handle.close();
+    if !mounted.unmount().map_err(|error| about(&error))? {
+        output::note(format_args!("{} was in use: what had it open finds it gone", folder.display()));
+    }
+    Ok(())
+}
+
+fn described(done: &Statistics) -> String {
+    let share = |part: u64| format!("{:.1} %", 100.0 * part as f64 / done.host_pages.max(1) as f64);
+    let mut rows = vec![
+        ("written by the host", bytes(done.host_pages * PAGE)),
+        ("duplicates", share(done.duplicates)),
+        ("pages of data", exact(done.data_pages)),
+        ("pages of metadata", exact(done.metadata_pages)),
+        ("flushes", exact(done.flushes)),
+        ("pages compared", exact(done.compared)),
+    ];
+    let rare = [
+        ("compared and different", done.mismatches),
+        ("copies refused by the device", done.copies_refused),
+        ("entries given up", done.entries_discarded),
+    ];
+    rows.extend(rare.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name, exact(count))));
+    pairs(&rows)
+}

@@ -1,0 +1,48 @@
+//! Where a namespace is: on a device that is served, or on one in a folder.
+//!
+//! Absent: what is on it.
+
+use crate::failure::Failure;
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use std::path::PathBuf;
+
+/// Where a namespace is.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Place {
+    /// Where the device is served.
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "image", conflicts_with = "image")]
+    pub connect: Option<String>,
+    /// The folder of a device that is not served.
+    #[arg(long, value_name = "FOLDER")]
+    pub image: Option<PathBuf>,
+    /// The namespace.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub nsid: u32,
+    /// NQN of the subsystem; by default the first one that discovery returns.
+    #[arg(long, value_name = "NQN", conflicts_with = "image")]
+    pub nqn: Option<String>,
+    /// NQN to connect with, for servers that admit only known hosts.
+    #[arg(long, value_name = "NQN", conflicts_with = "image")]
+    pub hostnqn: Option<String>,
+}
+
+impl Place {
+    /// For messages.
+    pub fn name(&self) -> String {
+        match (&self.connect, &self.image) {
+            (Some(address), _) => address.clone(),
+            (None, Some(dir)) => dir.display().to_string(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        let mut options = Options { subnqn: self.nqn.clone(), nsid: self.nsid, ..Options::default() };
+        options.hostnqn = self.hostnqn.clone().unwrap_or(options.hostnqn);
+        Client::connect(self.name().as_str(), options).map_err(|error| Failure::about(self.name(), error))
+    }
+}
