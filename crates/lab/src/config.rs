@@ -72,6 +72,9 @@ pub enum Kind {
     /// Filled, then measured by one kind of command: `move-remap`, `move-readwrite`, `write` or `fs-write`, each with
     /// `,threads=N`.
     Micro,
+    /// New, under host software: `plain`, `ccaw` or `ordermerge`, each with `,window=N` and `,compare`, and a load as content
+    /// (`host/load.rs`).
+    Host,
 }
 
 /// A grid of runs: every combination of its lists.

@@ -89,7 +89,15 @@ impl Run {
         let pages = u64::from(self.device.geometry.pages());
         let page = if self.device.firmware.dedup { 44 } else { 24 } + if self.survival { 12 } else { 0 };
         let twice = if self.kind == Kind::Recovery { 2 } else { 1 };
-        (pages * page + self.device.firmware.log_bytes) * twice + (64 << 20)
+        (pages * page + self.device.firmware.log_bytes) * twice + self.host_bytes() + (64 << 20)
+    }
+
+    /// Memory of host software: its tables, and what it has written.
+    fn host_bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Host => u64::from(self.device.addressable_lpns()) * 30 + self.pages * 1000,
+            _ => 0,
+        }
     }
 
     /// Time it takes, in any unit.
@@ -99,6 +107,8 @@ impl Run {
             Kind::Workload | Kind::Micro => {
                 0.4 * pages + if self.scheme == "none" { 0.7 } else { 1.0 } * self.pages as f64
             }
+            // Hashes take most of it.
+            Kind::Host => 0.2 * pages + 20.0 * self.pages as f64,
             Kind::Recovery => 1.2 * pages,
         }
     }
@@ -138,7 +148,7 @@ fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form)
     if grid.kind == Kind::Micro && grid.workload.is_empty() {
         return Err(wrong(&"microbenchmarks need `workload`"));
     }
-    if grid.kind == Kind::Workload && (grid.workload.is_empty() || grid.content.is_empty()) {
+    if matches!(grid.kind, Kind::Workload | Kind::Host) && (grid.workload.is_empty() || grid.content.is_empty()) {
         return Err(wrong(&"runs under a workload need `workload` and `content`"));
     }
     let base = device(setup).map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
@@ -257,7 +267,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
     });
     aging_content.parse::<ContentModel>().map_err(|error| wrong(&error))?;
     let pages = match grid.kind {
-        Kind::Workload | Kind::Micro => (f64::from(device.addressable_lpns()) * extent.rounds) as u64,
+        Kind::Workload | Kind::Micro | Kind::Host => (f64::from(device.addressable_lpns()) * extent.rounds) as u64,
         Kind::Recovery => 0,
     };
     let recording = match cell.workload.strip_prefix(recordings::PREFIX) {

@@ -17,6 +17,7 @@ pub mod config;
 pub mod export;
 pub mod folder;
 pub mod grid;
+pub mod host;
 mod micro;
 pub mod page;
 mod parquet;

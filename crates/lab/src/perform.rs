@@ -5,7 +5,7 @@
 
 use crate::config::{Fill, Kind};
 use crate::grid::Run;
-use crate::{micro, recordings, recovery};
+use crate::{host, micro, recordings, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
 use remap_ssd_sim::aging::{self, AgingOptions, age};
@@ -38,6 +38,7 @@ pub fn check(run: &Run) -> Result<(), String> {
         }
         (Kind::Recovery, _) => Ok(()),
         (Kind::Micro, _) => micro::parse(&run.workload).map(drop),
+        (Kind::Host, _) => host::check(run),
         (Kind::Workload, Some(path)) => {
             let options = TraceOptions::new(run.device.addressable_lpns());
             stat(Path::new(path), None, options).map(drop).map_err(|error| error.to_string())
@@ -87,6 +88,7 @@ pub fn perform(run: &Run, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
     match run.kind {
         Kind::Micro => micro::measured(run, &mut device),
+        Kind::Host => host::measured(run, device, tell),
         Kind::Workload => {
             aged(run, &mut device)?;
             measured(run, &mut device, tell)

@@ -5,6 +5,7 @@
 
 mod coldmap;
 mod coldmap_fig2;
+mod copyless_ccaw;
 mod copyless_sqlite;
 mod cost;
 mod fast21_fig5;
@@ -47,6 +48,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("fast21-fig7", fast21_fig7::analyse),
     ("fast21-fig8", fast21_fig8::analyse),
     ("copyless-sqlite", copyless_sqlite::analyse),
+    ("copyless-ccaw", copyless_ccaw::analyse),
     ("coldmap-fig2", coldmap_fig2::analyse),
     ("coldmap-figs5-8", coldmap::analyse),
     ("pebble-bam", pebble_bam::analyse),

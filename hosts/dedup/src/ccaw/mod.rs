@@ -198,7 +198,6 @@ impl<D: Disk> Ccaw<D> {
 
     fn flush_below(&mut self) -> Result<(), DedupError<D::Error>> {
         self.statistics.flushes += 1;
-        self.window.begin();
         // After a failure nobody knows what is durable, and a later success would not say.
         self.disk.flush().map_err(|error| {
             self.broken = true;
@@ -351,7 +350,7 @@ impl<D: Disk> Disk for Ccaw<D> {
             let (now, later) = rest.split_at(self.window.fitting(rest.len(), BATCH_PAGES));
             self.write_batch(lba, now)?;
             if self.window.add(now.len()) {
-                self.flush_below()?;
+                self.flush()?;
             }
             (lba, rest) = (lba + now.len() as u32, later);
         }
@@ -366,6 +365,7 @@ impl<D: Disk> Disk for Ccaw<D> {
 
     fn flush(&mut self) -> Result<(), Self::Error> {
         self.usable()?;
+        self.window.begin();
         self.flush_below()
     }
 

@@ -1,0 +1,160 @@
+//! What the host's users ask for: writes of which a known share has a content that is there, and a mail server's day.
+//!
+//! ```text
+//! ratio:R            random writes; all but one in R have the content of a page chosen evenly among those written so far
+//! mail:R[:READS]     places, runs and reads as the model of the FIU trace "mail"; R as above, but a content written before, by
+//!                    the model's distances; READS: this share of the requests reads, the rest of them pages asked for lately
+//! ```
+//! Invariant: one seed, one sequence. Absent: hours and days.
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use remap_ssd_device::PageKind;
+use remap_ssd_sim::source::{HostPage, Source};
+use remap_ssd_sim::workload::{ContentModel, ModelKind, ModelSpec};
+use std::collections::VecDeque;
+use std::str::FromStr;
+
+/// Requests of which reads are drawn that the model does not have.
+const RECENT: usize = 1 << 16;
+/// Pages asked of the model at a time.
+const BATCH: usize = 1024;
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A page gets a content.
+    Write { page: u32, content: u64 },
+    /// A page is read.
+    Read { page: u32 },
+}
+
+/// Which load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoadSpec {
+    /// Random writes of this deduplication ratio.
+    Ratio(f64),
+    /// A mail server's, of this ratio; share of reads, if not the model's.
+    Mail { ratio: f64, reads: Option<f64> },
+}
+
+impl FromStr for LoadSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("unknown load `{text}`: ratio:R or mail:R[:READS], R at least 1, READS a share below 1");
+        let fields: Vec<&str> = text.split(':').collect();
+        let number = |field: &str| field.parse::<f64>().map_err(|_| wrong());
+        let ratio = |field: &str| number(field).and_then(|ratio| if ratio >= 1.0 { Ok(ratio) } else { Err(wrong()) });
+        match fields[..] {
+            ["ratio", of] => Ok(Self::Ratio(ratio(of)?)),
+            ["mail", of] => Ok(Self::Mail { ratio: ratio(of)?, reads: None }),
+            ["mail", of, reads] => {
+                let reads = number(reads).ok().filter(|reads| (0.0..1.0).contains(reads)).ok_or_else(wrong)?;
+                Ok(Self::Mail { ratio: ratio(of)?, reads: Some(reads) })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// A load, from its first request on.
+pub enum Load {
+    /// `ratio:R`.
+    Random { duplicates: f64, pages: u32, written: Vec<u64>, fresh: u64, random: Xoshiro256PlusPlus },
+    /// `mail:R`.
+    Mail(Box<Mail>),
+}
+
+/// The model, with reads put in between.
+pub struct Mail {
+    model: Box<dyn Source + Send>,
+    pages: VecDeque<HostPage>,
+    recent: VecDeque<u32>,
+    /// Share of reads that is wanted.
+    wanted: Option<f64>,
+    reads: u64,
+    requests: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Load {
+    /// On so many pages.
+    ///
+    /// # Errors
+    /// The model needs more pages.
+    pub fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, String> {
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6c6f_6164);
+        match spec {
+            LoadSpec::Ratio(ratio) => {
+                Ok(Self::Random { duplicates: 1.0 - 1.0 / ratio, pages, written: Vec::new(), fresh: 0, random })
+            }
+            LoadSpec::Mail { ratio, reads } => {
+                let content = ContentModel::History { duplicate_share: 1.0 - 1.0 / ratio };
+                let model = ModelSpec::new(ModelKind::FiuMail).source(content, pages, seed, 0);
+                let mail = Mail {
+                    model: Box::new(model.map_err(|error| error.to_string())?),
+                    pages: VecDeque::new(),
+                    recent: VecDeque::with_capacity(RECENT),
+                    wanted: reads,
+                    reads: 0,
+                    requests: 0,
+                    random,
+                };
+                Ok(Self::Mail(Box::new(mail)))
+            }
+        }
+    }
+
+    /// The next request.
+    ///
+    /// # Errors
+    /// The model has none.
+    pub fn next(&mut self) -> Result<Request, String> {
+        match self {
+            Self::Random { duplicates, pages, written, fresh, random } => {
+                let content = if !written.is_empty() && random.random_bool(*duplicates) {
+                    written[random.random_range(0..written.len())]
+                } else {
+                    *fresh += 1;
+                    *fresh
+                };
+                // Contents that are written over meanwhile are a few in a thousand: the pages are many more than the writes.
+                written.push(content);
+                Ok(Request::Write { page: random.random_range(0..*pages), content })
+            }
+            Self::Mail(mail) => mail.next(),
+        }
+    }
+}
+
+impl Mail {
+    fn next(&mut self) -> Result<Request, String> {
+        self.requests += 1;
+        let behind = |wanted: f64| (self.reads as f64) < wanted * self.requests as f64;
+        if self.wanted.is_some_and(behind) && !self.recent.is_empty() {
+            self.reads += 1;
+            return Ok(Request::Read { page: self.recent[self.random.random_range(0..self.recent.len())] });
+        }
+
+        while self.pages.is_empty() {
+            let mut more = Vec::new();
+            if !self.model.fill(&mut more, BATCH).map_err(|error| error.to_string())? {
+                return Err("the model has ended".into());
+            }
+            self.pages.extend(more);
+        }
+        let page = self.pages.pop_front().expect("the model has more");
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(page.lpn);
+        Ok(match page.kind {
+            PageKind::Read => {
+                self.reads += 1;
+                Request::Read { page: page.lpn }
+            }
+            _ => Request::Write { page: page.lpn, content: page.content },
+        })
+    }
+}

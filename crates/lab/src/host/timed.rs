@@ -1,0 +1,185 @@
+//! A simulated device as a disk for host software: nothing waits, and time is counted.
+//!
+//! Writes, copies and trims are *posted*: the host goes on at once, as long as fewer commands are under way than the queue has
+//! room for. A read waits for its data, unless nobody looks at it. A flush waits for all, and then for the device.
+//!
+//! Contents are kept here, so that the device needs identities only: a page that repeats one number takes eight bytes, and
+//! pages of metadata all of them. Invariants: the same commands give the same times; what is read is what was written or
+//! remapped. Absent: the host's own time (hashing, looking up), which is not charged.
+
+use remap_ssd_device::{Completion, Device, Disk, DiskRemap};
+use remap_ssd_ftl::{Refusal, Remap};
+use remap_ssd_media::Payload;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Identities of pages of metadata lie above this one; each is used once.
+const METADATA: u64 = 1 << 62;
+
+/// What a page holds; one that is not in the table holds zeroes.
+#[derive(Clone)]
+enum Content {
+    Number(u64),
+    Bytes(Box<[u8; PAGE_BYTES]>),
+}
+
+/// A page that repeats a number.
+pub fn page(number: u64) -> [u8; PAGE_BYTES] {
+    let mut bytes = [0; PAGE_BYTES];
+    bytes.as_chunks_mut::<8>().0.fill(number.to_le_bytes());
+    bytes
+}
+
+/// The device, and the host's clock.
+pub struct TimedDisk {
+    device: Device,
+    now: u64,
+    /// When commands under way are done.
+    under_way: BinaryHeap<Reverse<u64>>,
+    depth: usize,
+    contents: FxHashMap<u32, Content>,
+    metadata: u64,
+    /// Does a read wait for its data?
+    pub reads_wait: bool,
+}
+
+impl TimedDisk {
+    pub fn new(device: Device) -> Self {
+        let (now, depth) = (device.timing().busy_until(), device.config().queue_depth.max(1) as usize);
+        Self {
+            device,
+            now,
+            under_way: BinaryHeap::new(),
+            depth,
+            contents: FxHashMap::default(),
+            metadata: METADATA,
+            reads_wait: true,
+        }
+    }
+
+    /// The host's clock, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Waits until everything under way is done.
+    pub fn wait(&mut self) {
+        while let Some(Reverse(done)) = self.under_way.pop() {
+            self.now = self.now.max(done);
+        }
+    }
+
+    /// Submits a command as soon as the queue has room for it.
+    fn post<R>(&mut self, submit: impl FnOnce(&mut Device, u64) -> (u64, Result<R, Refusal>)) -> Result<R, Refusal> {
+        if self.under_way.len() >= self.depth
+            && let Some(Reverse(done)) = self.under_way.pop()
+        {
+            self.now = self.now.max(done);
+        }
+        let (done, result) = submit(&mut self.device, self.now);
+        self.under_way.push(Reverse(done));
+        result
+    }
+
+    fn lpns(&self, page: u64, pages: u64) -> Result<std::ops::Range<u32>, Refusal> {
+        match page.checked_add(pages) {
+            Some(end) if end <= self.pages() => Ok(page as u32..end as u32),
+            _ => Err(Refusal::OutOfRange),
+        }
+    }
+
+    fn set(&mut self, lpn: u32, content: Option<Content>) {
+        match content {
+            Some(content) => drop(self.contents.insert(lpn, content)),
+            None => drop(self.contents.remove(&lpn)),
+        }
+    }
+}
+
+fn ended(completion: Completion) -> (u64, Result<(), Refusal>) {
+    (completion.done_at, completion.result)
+}
+
+impl Disk for TimedDisk {
+    type Error = Refusal;
+
+    fn pages(&self) -> u64 {
+        self.device.config().firmware.lpns.into()
+    }
+
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Refusal> {
+        let mut last = self.now;
+        let lpns = self.lpns(page, (into.len() / PAGE_BYTES) as u64)?;
+        for (lpn, into) in lpns.zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
+            match self.contents.get(&lpn) {
+                None => into.fill(0),
+                Some(Content::Number(number)) => into.as_chunks_mut::<8>().0.fill(number.to_le_bytes()),
+                Some(Content::Bytes(bytes)) => *into = **bytes,
+            }
+            self.post(|device, now| {
+                let (done, result) = device.read(now, lpn);
+                last = last.max(done);
+                (done, result)
+            })?;
+        }
+        if self.reads_wait {
+            self.now = self.now.max(last);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Refusal> {
+        let lpns = self.lpns(page, (data.len() / PAGE_BYTES) as u64)?;
+        for (lpn, bytes) in lpns.zip(data.as_chunks::<PAGE_BYTES>().0) {
+            let words = bytes.as_chunks::<8>().0;
+            let (identity, content) = if words.iter().all(|word| *word == words[0]) {
+                let number = u64::from_le_bytes(words[0]);
+                (number.max(1), Content::Number(number))
+            } else {
+                self.metadata += 1;
+                (self.metadata, Content::Bytes(Box::new(*bytes)))
+            };
+            self.post(|device, now| ended(device.write(now, lpn, &Payload::Identity(identity))))?;
+            self.set(lpn, Some(content));
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), Refusal> {
+        let lpns = self.lpns(page, pages)?;
+        self.post(|device, now| ended(device.deallocate(now, lpns.start, lpns.len() as u32)))?;
+        match lpns.len() > self.contents.len() {
+            true => self.contents.retain(|lpn, _| !lpns.contains(lpn)),
+            false => lpns.for_each(|lpn| self.set(lpn, None)),
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Refusal> {
+        self.wait();
+        let (done, result) = ended(self.device.flush(self.now));
+        self.now = self.now.max(done);
+        result
+    }
+
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), Refusal> {
+        let DiskRemap { relocate, atomic, .. } = *remap;
+        let target = self.lpns(remap.target, remap.pages.into())?;
+        let source = self.lpns(remap.source, remap.pages.into())?;
+        let command = Remap { target: target.start, source: source.start, len: target.len() as u32, relocate, atomic };
+        self.post(|device, now| ended(device.remap(now, &command)))?;
+
+        let contents: Vec<Option<Content>> = source.clone().map(|lpn| self.contents.get(&lpn).cloned()).collect();
+        if relocate {
+            source.for_each(|lpn| self.set(lpn, None));
+        }
+        target.zip(contents).for_each(|(lpn, content)| self.set(lpn, content));
+        Ok(())
+    }
+}
