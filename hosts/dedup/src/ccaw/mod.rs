@@ -28,7 +28,7 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use rustc_hash::FxHashMap;
 use segments::Segments;
 use std::ops::Range;
-use table::Table;
+use table::{Source, Table};
 
 /// How a [`Ccaw`] works; nothing of it is kept.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,9 @@ pub struct CcawOptions {
     pub compare: Option<bool>,
     /// Entries of the table in memory, about 80 bytes each.
     pub entries_max: u32,
+    /// Addresses that are made to share a page. A device whose counters are full copies a page in full, which takes it longer
+    /// than a write; so the next one is written. 15 is what counters of 4 bits count, and 255 here is no limit.
+    pub shared_max: u8,
     /// Changes after which a segment of the table is written and valid again; if not given, as many as it has addresses.
     pub commit_after: Option<u32>,
     #[doc(hidden)]
@@ -47,7 +50,7 @@ pub struct CcawOptions {
 
 impl Default for CcawOptions {
     fn default() -> Self {
-        Self { window: 100, compare: None, entries_max: u32::MAX, commit_after: None, without: None }
+        Self { window: 100, compare: None, entries_max: u32::MAX, shared_max: 15, commit_after: None, without: None }
     }
 }
 
@@ -70,8 +73,18 @@ pub struct Ccaw<D> {
 enum Plan {
     /// It is written.
     Write,
-    /// It is copied from an address.
-    Copy(u32),
+    /// It is copied from an address, whose page so many share then.
+    Copy(Source),
+}
+
+impl Plan {
+    /// Addresses that share the page then.
+    fn shared(self) -> u8 {
+        match self {
+            Self::Write => 1,
+            Self::Copy(source) => source.shared,
+        }
+    }
 }
 
 impl<D: Disk> Ccaw<D> {
@@ -238,12 +251,12 @@ impl<D: Disk> Ccaw<D> {
         // 4. What is new is written: copies within the batch need it.
         let written: Vec<usize> = (0..plans.len()).filter(|index| plans[*index] == Plan::Write).collect();
         self.write_pages(first, pages, &written)?;
-        written.iter().for_each(|index| self.table.enter(first + *index as u32, signatures[*index]));
+        written.iter().for_each(|index| self.table.enter(first + *index as u32, signatures[*index], 1));
 
         // 5. The others are copied; only then are they sources.
         self.copy_pages(first, pages, &plans)?;
         let copied = (0..plans.len()).filter(|index| plans[*index] != Plan::Write);
-        copied.for_each(|index| self.table.enter(first + index as u32, signatures[index]));
+        copied.for_each(|index| self.table.enter(first + index as u32, signatures[index], plans[index].shared()));
 
         self.statistics.host_pages += pages.len() as u64;
         self.statistics.duplicates += (pages.len() - written.len()) as u64;
@@ -255,17 +268,29 @@ impl<D: Disk> Ccaw<D> {
     /// What becomes of each page of a batch.
     fn plan(&mut self, first: u32, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
         let compare = self.options.compare.unwrap_or(!self.superblock.hash.is_trusted());
-        let mut in_batch: FxHashMap<Signature, usize> = FxHashMap::default();
+        let shared_max =
+            if self.options.shared_max == u8::MAX { u8::MAX } else { self.options.shared_max.saturating_sub(1) };
+        let mut in_batch: FxHashMap<Signature, (Source, Option<usize>)> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
-            let plan = match (in_batch.get(signature), self.table.find(signature)) {
-                (Some(before), _) if !compare || pages[*before] == *page => Plan::Copy(first + *before as u32),
-                (None, Some(source)) if !compare || self.holds(source, page) => Plan::Copy(source),
-                _ => Plan::Write,
+            // Of this batch first: what it holds has been counted.
+            let known = in_batch.get(signature).copied();
+            let known = known.or_else(|| Some((self.table.find(signature)?, None)));
+            let known = known.filter(|(source, _)| source.shared <= shared_max);
+            let equal = |disk: &mut Self, source: Source, before: Option<usize>| match before {
+                _ if !compare => true,
+                Some(before) => pages[before] == *page,
+                None => disk.holds(source.lba, page),
             };
-            if plan == Plan::Write {
-                in_batch.insert(*signature, index);
-            }
+
+            let (plan, written) = match known {
+                Some((source, before)) if equal(self, source, before) => {
+                    (Plan::Copy(Source { shared: source.shared.saturating_add(1), ..source }), before)
+                }
+                _ => (Plan::Write, Some(index)),
+            };
+            let lba = if let Plan::Copy(source) = plan { source.lba } else { first + index as u32 };
+            in_batch.insert(*signature, (Source { lba, shared: plan.shared() }, written));
             plans.push(plan);
         }
         plans
@@ -292,7 +317,7 @@ impl<D: Disk> Ccaw<D> {
 
     fn copy_pages(&mut self, first: u32, pages: &[Page], plans: &[Plan]) -> Result<(), DedupError<D::Error>> {
         let copies = plans.iter().enumerate().filter_map(|(index, plan)| match plan {
-            Plan::Copy(source) => Some((index, *source)),
+            Plan::Copy(source) => Some((index, source.lba)),
             Plan::Write => None,
         });
         let copies: Vec<(usize, u32)> = copies.collect();
@@ -382,7 +407,7 @@ impl<D: Disk> Disk for Ccaw<D> {
         self.disk.remap(&below)?;
 
         let known = target.zip(signatures).filter_map(|(lba, signature)| Some((lba, signature?)));
-        known.for_each(|(lba, signature)| self.table.enter(lba, signature));
+        known.for_each(|(lba, signature)| self.table.enter(lba, signature, 2));
         Ok(())
     }
 }

@@ -90,7 +90,7 @@ impl Segments {
 
             let lbas = table_page * PAGE_SIGNATURES..self.layout.logical;
             let known = lbas.zip(signatures).filter(|(_, signature)| **signature != UNKNOWN);
-            known.for_each(|(lba, signature)| table.enter(lba, *signature));
+            known.for_each(|(lba, signature)| table.enter(lba, *signature, 1));
         });
     }
 

@@ -1,8 +1,8 @@
 //! The signature table in memory: which addresses hold a content of this signature.
 //!
 //! An entry is an address and its signature; entries of one signature are a list. A copy is made from the first of it, which
-//! is the newest: if a device copied that page in full because the older one's counter was at its limit, the next
-//! copies have a page with a fresh counter. When the table is full, entries that were not copied from since the hand came
+//! is the newest: if the older one's page is shared by as many as a device counts, and was written or copied in full
+//! once more, the next copies have a page with a fresh counter. When the table is full, entries that were not copied from since the hand came
 //! by are given up (a clock).
 //!
 //! Invariants: an address has one entry at most; an entry is in the list of its signature. Absent: pages and disks, and
@@ -22,6 +22,16 @@ struct Entry {
     /// Copied from, or entered, since the hand came by.
     used: bool,
     free: bool,
+    /// Addresses that share its page, this one included, as far as is known.
+    shared: u8,
+}
+
+/// Where a content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub lba: u32,
+    /// Addresses that share its page, as far as is known.
+    pub shared: u8,
 }
 
 /// The table.
@@ -55,10 +65,10 @@ impl Table {
     }
 
     /// An address with a content of this signature.
-    pub fn find(&mut self, signature: &Signature) -> Option<u32> {
+    pub fn find(&mut self, signature: &Signature) -> Option<Source> {
         let entry = &mut self.entries[*self.newest.get(signature)? as usize];
         entry.used = true;
-        Some(entry.lba)
+        Some(Source { lba: entry.lba, shared: entry.shared })
     }
 
     /// The signature of what an address holds.
@@ -83,8 +93,8 @@ impl Table {
         self.free.push(at);
     }
 
-    /// An address enters with the signature of what it holds.
-    pub fn enter(&mut self, lba: u32, signature: Signature) {
+    /// An address enters with the signature of what it holds, and with how many it shares its page.
+    pub fn enter(&mut self, lba: u32, signature: Signature, shared: u8) {
         self.leave(lba);
         if self.by_lba.len() >= self.limit {
             self.discard();
@@ -92,7 +102,7 @@ impl Table {
 
         let at = self.free.pop().unwrap_or(self.entries.len() as u32);
         let next = self.newest.insert(signature, at).unwrap_or(NONE);
-        let entry = Entry { signature, lba, next, previous: NONE, used: true, free: false };
+        let entry = Entry { signature, lba, next, previous: NONE, used: true, free: false, shared };
         match self.entries.get_mut(at as usize) {
             Some(place) => *place = entry,
             None => self.entries.push(entry),
@@ -130,32 +140,36 @@ mod tests {
         [number; 16]
     }
 
+    fn found(table: &mut Table, number: u8) -> Option<u32> {
+        table.find(&signature(number)).map(|source| source.lba)
+    }
+
     #[test]
     fn addresses_of_one_content_are_found_newest_first_until_they_leave() {
         let mut table = Table::new(10);
-        (0..3).for_each(|lba| table.enter(lba, signature(1)));
-        table.enter(9, signature(2));
-        assert_eq!(table.find(&signature(1)), Some(2));
+        (0..3).for_each(|lba| table.enter(lba, signature(1), 1));
+        table.enter(9, signature(2), 1);
+        assert_eq!(found(&mut table, 1), Some(2));
         table.leave(1);
         table.leave(2);
-        assert_eq!((table.find(&signature(1)), table.signature(2)), (Some(0), None));
-        table.enter(0, signature(2));
-        assert_eq!((table.find(&signature(1)), table.find(&signature(2))), (None, Some(0)));
+        assert_eq!((found(&mut table, 1), table.signature(2)), (Some(0), None));
+        table.enter(0, signature(2), 1);
+        assert_eq!((found(&mut table, 1), found(&mut table, 2)), (None, Some(0)));
         table.leave(0);
-        assert_eq!(table.find(&signature(2)), Some(9));
+        assert_eq!(found(&mut table, 2), Some(9));
     }
 
     #[test]
     fn a_full_table_gives_up_what_was_not_copied_from() {
         let mut table = Table::new(4);
-        (0..4).for_each(|lba| table.enter(lba, signature(lba as u8 + 1)));
-        table.enter(4, signature(5));
-        assert_eq!((table.find(&signature(1)), table.discarded()), (None, 1), "all were new: the first goes");
-        assert_eq!(table.find(&signature(2)), Some(1));
-        table.enter(5, signature(6));
-        assert_eq!((table.find(&signature(2)), table.find(&signature(3))), (Some(1), None), "the second was used");
+        (0..4).for_each(|lba| table.enter(lba, signature(lba as u8 + 1), 1));
+        table.enter(4, signature(5), 1);
+        assert_eq!((found(&mut table, 1), table.discarded()), (None, 1), "all were new: the first goes");
+        assert_eq!(found(&mut table, 2), Some(1));
+        table.enter(5, signature(6), 1);
+        assert_eq!((found(&mut table, 2), found(&mut table, 3)), (Some(1), None), "the second was used");
         for lba in 10..1000 {
-            table.enter(lba, signature(lba as u8));
+            table.enter(lba, signature(lba as u8), 1);
             assert!(table.by_lba.len() <= 4 && table.entries.len() <= 4);
         }
     }
