@@ -10,7 +10,7 @@ use crate::table::{Ask, Row, Table};
 const WINDOWS: [u32; 4] = [1, 10, 100, 1000];
 const RATIOS: [&str; 2] = ["2", "8"];
 /// Without windows.
-const CONTINUOUS: [(&str, f64); 4] = [("1.25", 1.25), ("2", 2.0), ("4", 4.0), ("8", 8.0)];
+const CONTINUOUS: [&str; 4] = ["1.25", "2", "4", "8"];
 const SEGMENTS: [(&str, &str); 3] = [
     ("Segment I, 1.42", "mail:1.42"),
     ("Segment II, 1.55, read mostly", "mail:1.55:0.8"),
@@ -29,7 +29,8 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 
 fn row<'a>(table: &'a Table, workload: &str, content: &str) -> Result<&'a Row, LabError> {
     let scheme = if workload.starts_with("ccaw") { "shadow-oob" } else { "none" };
-    table.row(Ask { workload: Some(workload), content: Some(content), scheme: Some(scheme), ..Ask::default() })
+    let setup = Some("dedup");
+    table.row(Ask { setup, workload: Some(workload), content: Some(content), scheme: Some(scheme), ..Ask::default() })
 }
 
 fn speed(table: &Table, workload: &str, content: &str) -> Result<f64, LabError> {
@@ -40,7 +41,7 @@ fn speed(table: &Table, workload: &str, content: &str) -> Result<f64, LabError> 
 fn continuous(table: &Table, found: &mut Found) -> Result<(), LabError> {
     let plain = speed(table, "plain,window=0", "ratio:2")?;
     let mut shares = Vec::new();
-    for (name, _) in CONTINUOUS {
+    for name in CONTINUOUS {
         let run = row(table, "ccaw,window=0", &format!("ratio:{name}"))?;
         let gain = run.number("per_second")? / plain;
         let converted = run.number("duplicates")?;
@@ -48,10 +49,23 @@ fn continuous(table: &Table, found: &mut Found) -> Result<(), LabError> {
         found.measure(format!("converted_{name}"), converted);
         found.measure(format!("of_ideal_{name}"), gain * (1.0 - converted));
         found.measure(format!("programs_{name}"), run.number("programs")?);
+        found.measure(format!("demoted_{name}"), run.number("demoted")?);
         shares.push(gain * (1.0 - converted));
     }
     found.measure("of_ideal_least", least(&shares));
     found.measure("of_ideal_most", most(&shares));
+
+    let deep = |workload: &str, content: &str| {
+        let (setup, workload, content) = (Some("dedup-deep"), Some(workload), Some(content));
+        table.row(Ask { setup, workload, content, ..Ask::default() })
+    };
+    let plain = deep("plain,window=0", "ratio:2")?.number("per_second")?;
+    for name in ["2", "4", "8"] {
+        let run = deep("ccaw,window=0", &format!("ratio:{name}"))?;
+        let gain = run.number("per_second")? / plain;
+        found.measure(format!("deep_gain_{name}"), gain);
+        found.measure(format!("deep_of_ideal_{name}"), gain * (1.0 - run.number("duplicates")?));
+    }
     Ok(())
 }
 
