@@ -1,9 +1,11 @@
 //! A disk of host software behind bytes is an array of bytes.
 
 use proptest::prelude::*;
-use remap_ssd_device::{Device, DeviceConfig, LocalDisk};
+use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, LocalDisk, LocalDiskError};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_fuse::{Bytes, DiskError, Pages};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn pages() -> Pages<LocalDisk> {
     let config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
@@ -74,4 +76,51 @@ fn what_lies_behind_the_end_is_left_out_and_a_disk_that_was_taken_is_gone() {
     assert_eq!(file.write(0, &[1], false), Err(DiskError::Gone));
     assert_eq!((file.flush(), file.take().is_none()), (Err(DiskError::Gone), true));
     drop(disk);
+}
+
+/// A disk that counts its flushes, and fails if it is told to.
+struct Counting(LocalDisk, Arc<AtomicU32>);
+
+impl Disk for Counting {
+    type Error = LocalDiskError;
+
+    fn pages(&self) -> u64 {
+        self.0.pages()
+    }
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), LocalDiskError> {
+        self.0.read(page, into)
+    }
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), LocalDiskError> {
+        self.0.write(page, data)
+    }
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), LocalDiskError> {
+        self.0.trim(page, pages)
+    }
+    fn flush(&mut self) -> Result<(), LocalDiskError> {
+        match self.1.fetch_add(1, Ordering::Relaxed) {
+            3 => Err(LocalDiskError::NoContents),
+            _ => self.0.flush(),
+        }
+    }
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), LocalDiskError> {
+        self.0.remap(remap)
+    }
+}
+
+#[test]
+fn what_is_written_through_is_flushed_and_errors_are_said_in_words() {
+    let disk = pages().take().expect("it was there");
+    let (flushes, words) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let told = words.clone();
+    let file = Pages::new(Counting(disk, flushes.clone()), "n1", move |error| {
+        assert!(error.contains("contents"), "{error}");
+        told.fetch_add(1, Ordering::Relaxed);
+    });
+    let flushed = || flushes.load(Ordering::Relaxed);
+    assert_eq!((file.write(10, &[1; 5000], false), flushed()), (Ok((5000, 0)), 0));
+    assert_eq!((file.write(10, &[1; 5000], true), flushed()), (Ok((5000, 0)), 1));
+    assert_eq!((file.flush(), flushed()), (Ok(0), 2));
+    assert_eq!((file.write(0, &[1], true), flushed()), (Ok((1, 0)), 3));
+    assert_eq!(file.flush(), Err(DiskError::Failed));
+    assert_eq!(words.load(Ordering::Relaxed), 1);
 }

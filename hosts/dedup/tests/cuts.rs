@@ -290,7 +290,7 @@ impl Script {
 /// Pages in two segments of the table, the first of two pages; or in two pages of mappings.
 fn pages_of(setup: &Setup, wide: bool) -> Vec<u64> {
     match (setup.scheme, wide) {
-        (Scheme::Ccaw, _) => [0..5, 253..258, 510..514].into_iter().flatten().collect(),
+        (Scheme::Ccaw, _) => [0..4, 253..257, 508..514].into_iter().flatten().collect(),
         (Scheme::OrderMerge, false) => (0..10).collect(),
         (Scheme::OrderMerge, true) => [0..4, 1016..1024].into_iter().flatten().collect(),
     }

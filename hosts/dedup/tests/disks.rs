@@ -244,6 +244,49 @@ fn a_damaged_segment_is_not_believed_and_costs_duplicates_only() {
     }
 }
 
+/// A disk of which a page cannot be read, and may be copied all the same.
+struct Unreadable(MemDisk, u64);
+
+impl Disk for Unreadable {
+    type Error = <MemDisk as Disk>::Error;
+
+    fn pages(&self) -> u64 {
+        self.0.pages()
+    }
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
+        let is_in = (page..page + (into.len() / PAGE) as u64).contains(&self.1);
+        if is_in { self.0.read(u64::MAX, into) } else { self.0.read(page, into) }
+    }
+    fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error> {
+        self.0.write(page, data)
+    }
+    fn trim(&mut self, page: u64, pages: u64) -> Result<(), Self::Error> {
+        self.0.trim(page, pages)
+    }
+    fn flush(&mut self) -> Result<(), Self::Error> {
+        self.0.flush()
+    }
+    fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error> {
+        self.0.remap(remap)
+    }
+}
+
+// What cannot be read cannot be compared, and is not copied.
+#[test]
+fn a_page_that_cannot_be_read_is_no_source_where_contents_are_compared() {
+    let mut disk = ccaw(Unreadable(MemDisk::new(5000), u64::MAX), Hash::Md5);
+    disk.write(5, &content(8)).expect("it works");
+    // Where address 5 is: data is at the end.
+    disk.disk_mut().1 = 5000 - disk.pages() + 5;
+    assert!(disk.read(5, &mut [0; PAGE]).is_err());
+    disk.write(6, &content(8)).expect("it works");
+    let mut found = [0; PAGE];
+    disk.read(6, &mut found).expect("it was written");
+    assert_eq!((number(&found), disk.statistics().duplicates, disk.statistics().mismatches), (8, 0, 1));
+    disk.write(7, &content(8)).expect("it works");
+    assert_eq!(disk.statistics().duplicates, 1, "of the new one");
+}
+
 #[test]
 fn damaged_mappings_are_errors_until_they_are_written_and_their_blocks_go_to_nobody() {
     let setup = Setup { pages: 1100, ..setup(Scheme::OrderMerge) };
