@@ -3,6 +3,7 @@
 mod arguments;
 mod campaign;
 mod comparison;
+mod dedup;
 mod deduplication;
 mod experiments;
 mod files;
