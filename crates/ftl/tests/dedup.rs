@@ -419,8 +419,8 @@ fn lpns_that_are_kept_apart_share_nothing() {
                 assert!(shared.iter().flatten().all(|lpn| *lpn < 20), "step {step}: {shared:?}");
             }
         }
-        for lpn in 0..40 {
-            assert!(model[lpn] == 0 || holds(&mut ftl, lpn as u32, model[lpn]), "LPN {lpn}");
+        for (lpn, content) in (0..).zip(model) {
+            assert!(content == 0 || holds(&mut ftl, lpn, content), "LPN {lpn}");
         }
         assert!(!shared_by(&mut ftl, 40).is_empty(), "the others share");
         assert!(ftl.stats().copies > 10);
