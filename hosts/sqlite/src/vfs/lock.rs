@@ -35,6 +35,10 @@ impl LockFile {
         if name.is_null() {
             return Err(ffi::SQLITE_NOMEM);
         }
+        // SQLite's header says `const char *` only since 3.39.
+        #[allow(clippy::unnecessary_cast)]
+        let name = name as *mut c_char;
+
         let memory = vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
         let mut file = Self { memory, name, index: std::ptr::null_mut(), backfill: 0 };
 

@@ -71,7 +71,8 @@ pub fn register(default: bool) -> Result<(), c_int> {
             return Err(result);
         }
         type Entry = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const c_void) -> c_int;
-        let entry = std::mem::transmute::<Entry, unsafe extern "C" fn()>(reserve);
+        // Which type the interface gives the function depends on SQLite's version.
+        let entry = std::mem::transmute::<Entry, _>(reserve);
         match ffi::sqlite3_auto_extension(Some(entry)) {
             ffi::SQLITE_OK => Ok(()),
             result => Err(result),

@@ -1,0 +1,44 @@
+//! rusqlite on a device that can remap, in one process and without a server.
+//!
+//! Invariants: databases opened here survive what stock SQLite's survive. Absent: served devices; give
+//! `device=HOST:PORT` in the URI instead of `image=FOLDER`.
+
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_store::{ImageDisk, NewVolume, Processes, Volume};
+use rusqlite::Connection;
+use std::error::Error;
+use std::path::Path;
+
+/// Makes a device of so many bytes in a folder, with an empty volume on it.
+///
+/// # Errors
+/// The folder has something in it, or the device cannot be that small.
+pub fn create(folder: &Path, bytes: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let config = DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, false)?;
+    Device::create_in_folder(folder, config, None)?.close()?;
+
+    let disk = ImageDisk::open(folder, 1)?;
+    Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})?;
+    Ok(())
+}
+
+/// Opens or makes a database on the volume in a folder.
+///
+/// # Errors
+/// SQLite's.
+pub fn open(folder: &Path, name: &str) -> Result<Connection, rusqlite::Error> {
+    // May be called any number of times. `false`: the system's VFS stays the default one.
+    remap_ssd_sqlite::register(false)
+        .map_err(|code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))?;
+    Connection::open(format!("file:{name}?vfs=remap&image={}", folder.display()))
+}
+
+/// What the connection has shared so far, and what it has written.
+///
+/// # Errors
+/// SQLite's, or it is not on this VFS.
+pub fn statistics(connection: &Connection) -> Result<serde_json::Value, Box<dyn Error + Send + Sync>> {
+    let text: String = connection.query_row("PRAGMA remap_ssd_statistics", [], |row| row.get(0))?;
+    Ok(serde_json::from_str(&text)?)
+}
