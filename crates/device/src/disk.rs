@@ -65,6 +65,12 @@ pub trait Disk {
     /// Size in pages.
     fn pages(&self) -> u64;
 
+    /// What tells this disk from every other one, a copy of it with a name of its own among them (NGUID, NVMe 2.0 §4.5.1.2);
+    /// `None` if only this process can have it.
+    fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
     /// Reads whole pages from `page` on into a buffer. Pages never written, or trimmed, are zeroes.
     ///
     /// # Errors

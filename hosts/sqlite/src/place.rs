@@ -19,11 +19,13 @@
 //! Absent: SQLite.
 
 use crate::twins::Twins;
+use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::volume::CACHE_BYTES_DEFAULT;
 use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume, uuid_text};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -56,6 +58,17 @@ pub enum Spec {
     Files,
 }
 
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device { address, nsid, .. } => write!(f, "namespace {nsid} of {address}"),
+            Self::Image { folder, nsid } => write!(f, "namespace {nsid} of {}", folder.display()),
+            Self::Mounted(name) => write!(f, "store={name}"),
+            Self::Files => f.write_str("a folder"),
+        }
+    }
+}
+
 /// Why there is no such place.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
@@ -78,6 +91,9 @@ pub enum PlaceError {
     /// A volume that nobody has opened here.
     #[error("{0} names a volume that this process has not opened: open a database on it first")]
     NotOpen(String),
+    /// A copy of a volume that this process has open: names in both are the same.
+    #[error("{0} has a copy of a volume that this process has open already: use another process, or close that one")]
+    Copy(String),
     /// A parameter that cannot be.
     #[error("{0}")]
     Parameter(String),
@@ -91,6 +107,8 @@ pub struct Place {
     pub twins: Arc<Twins>,
     /// What stands before a name of a file here: `/UUID/`, or the folder.
     prefix: String,
+    /// Which of several copies of a volume it is: they have one UUID.
+    copy: Option<String>,
     /// Where small files for locks are; `None` if they are beside the databases.
     locks: Option<PathBuf>,
 }
@@ -168,8 +186,12 @@ pub fn hold(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
             let place = open(spec)?;
             places.forget_closed();
 
-            // Two ways to one volume are one place: two would not know of each other's locks.
-            let place = places.by_prefix.get(&place.prefix).and_then(Weak::upgrade).unwrap_or(place);
+            // Two ways to one volume are one place: two would not know of each other's locks. A copy has other data.
+            let place = match places.by_prefix.get(&place.prefix).and_then(Weak::upgrade) {
+                Some(open) if open.copy != place.copy => return Err(PlaceError::Copy(spec.to_string())),
+                Some(open) => open,
+                None => place,
+            };
             places.add(spec.clone(), &place);
             place
         }
@@ -245,7 +267,13 @@ pub fn of_full_name(full: &str) -> Result<(Arc<Place>, String), PlaceError> {
     }
     let store =
         OsStore::open(Path::new(&prefix)).map_err(|error| PlaceError::Store { place: prefix.clone(), error })?;
-    let place = Arc::new(Place { store: Arc::new(store), twins: Arc::default(), prefix: prefix.clone(), locks: None });
+    let place = Arc::new(Place {
+        store: Arc::new(store),
+        twins: Arc::default(),
+        prefix: prefix.clone(),
+        copy: None,
+        locks: None,
+    });
     places.by_prefix.insert(prefix, Arc::downgrade(&place));
     Ok((place, name.into()))
 }
@@ -281,9 +309,10 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
             let disk = Client::connect(address.as_str(), options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
+            let copy = disk.identity().map(|identity| uuid_text(&identity));
             let processes = Processes::local();
             let volume = Volume::open(disk, &processes).map_err(failed)?.with_cache(cache_bytes()?);
-            place_of(Arc::new(volume), None)
+            place_of(Arc::new(volume), copy)
         }
         Spec::Image { folder, nsid } => {
             let place = folder.display().to_string();
@@ -293,7 +322,7 @@ fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
                 .map_err(|error| PlaceError::Store { place: place.clone(), error })?
                 .with_cache(cache_bytes()?);
 
-            // A copy of an image has the same UUID, and databases of its own.
+            // The folder tells copies of an image apart.
             let metadata = fs::metadata(folder).map_err(|error| PlaceError::System { place: place.clone(), error })?;
             place_of(Arc::new(volume), Some(format!("{}-{}", metadata.dev(), metadata.ino())))
         }
@@ -319,9 +348,9 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<Place>, P
     let no_volume = || PlaceError::Parameter("files of the operating system are opened by their paths".into());
     let uuid = uuid_text(&store.identity().ok_or_else(no_volume)?);
     let Processes::Several(folder) = Processes::local() else { unreachable!("processes of this user are several") };
-    let name = copy.map_or_else(|| format!("{uuid}.locks"), |copy| format!("{uuid}.{copy}.locks"));
+    let name = copy.as_ref().map_or_else(|| format!("{uuid}.locks"), |copy| format!("{uuid}.{copy}.locks"));
     let locks = folder.join(name);
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&locks);
     made.map_err(|error| PlaceError::System { place: locks.display().to_string(), error })?;
-    Ok(Arc::new(Place { store, twins: Arc::default(), prefix: format!("/{uuid}/"), locks: Some(locks) }))
+    Ok(Arc::new(Place { store, twins: Arc::default(), prefix: format!("/{uuid}/"), copy, locks: Some(locks) }))
 }

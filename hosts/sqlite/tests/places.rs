@@ -73,6 +73,34 @@ fn a_volume_stays_open_between_a_name_and_its_opening_whatever_other_threads_do(
 }
 
 #[test]
+fn a_copy_of_a_volume_that_is_open_is_refused_and_not_taken_for_it() {
+    start_with_vfs();
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+    let image = image(&first);
+    std::fs::create_dir(&second).expect("room for it");
+    for file in std::fs::read_dir(&first).expect("it is there") {
+        let file = file.expect("readable");
+        std::fs::copy(file.path(), second.join(file.file_name())).expect("room for it");
+    }
+
+    let uri = |image: &str| format!("file:app.db?vfs=remap&image={image}");
+    let copy = second.display().to_string();
+    let db = Db::open(&uri(&image)).expect("possible");
+    db.run("CREATE TABLE t AS SELECT 'first' AS a").expect("possible");
+    let refused = Db::open(&uri(&copy)).and_then(|db| db.run("CREATE TABLE t AS SELECT 'second' AS a"));
+    assert!(refused.expect_err("the other one is open").cannot_open());
+
+    // One after the other they can be used, and each has its own.
+    drop(db);
+    let db = Db::open(&uri(&copy)).expect("possible");
+    db.run("CREATE TABLE t AS SELECT 'second' AS a").expect("there is no such table");
+    drop(db);
+    let db = Db::open(&uri(&image)).expect("possible");
+    assert_eq!(db.value("SELECT a FROM t").expect("readable").text(), "first");
+}
+
+#[test]
 fn a_program_gives_the_vfs_a_store_of_its_own() {
     start_with_vfs();
     let volume = || {

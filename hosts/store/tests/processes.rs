@@ -104,6 +104,27 @@ fn what_one_process_changes_another_one_sees() {
 }
 
 #[test]
+fn copies_of_a_volume_have_sizes_of_their_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut first = MemDisk::new(600);
+    first.identity = Some([1; 16]);
+    let processes = make(&first, dir.path());
+    let made = Volume::open(first.clone(), &processes).expect("possible");
+    let file = made.open("a", NEW).expect("possible");
+    made.write(file, 0, &tagged(1, PAGE)).expect("possible");
+    made.sync(file).expect("possible");
+    drop(made);
+
+    let second = first.copy([2; 16]);
+    let [one, two] = [first, second].map(|disk| Volume::open(disk, &processes).expect("possible"));
+    let [in_one, in_two] = [&one, &two].map(|volume| volume.open("a", OpenOptions::default()).expect("it is there"));
+    one.write(in_one, PAGE as u64, &tagged(2, PAGE)).expect("possible");
+
+    assert_eq!(one.size(in_one).expect("possible"), 2 * PAGE as u64);
+    assert_eq!(two.size(in_two).expect("possible"), PAGE as u64, "nobody has written to the copy");
+}
+
+#[test]
 fn what_a_process_that_died_left_half_done_is_made_durable_first() {
     let dir = tempfile::tempdir().expect("a folder");
     let disk = MemDisk::new(600);

@@ -5,7 +5,7 @@
 //! bytes 8-43           the kernel's boot_id: what is of an earlier start of the machine does not count
 //! 4096 + 16 x slot     birth and size of the slot's file, as they are now
 //! 1052672 + 8 x slot   the word of the slot's file, which changes whenever its bytes do (`cache.rs`)
-//! UUID, UUID.use       locked for changes of the layout; locked (shared) for as long as a volume is open
+//! NAME, NAME.use       locked for changes of the layout; locked (shared) for as long as a volume is open
 //! ```
 //!
 //! The file is only about what processes have in memory; nothing in it has to survive the machine, and a volume is whole
@@ -15,14 +15,16 @@
 //! Invariants: who changes the layout holds the lock and makes the generation odd first; so a process that dies in between
 //! leaves it odd, and the next one to get the lock knows. The path follows from the user and the volume alone: processes
 //! that a shell, `cron` and a service start do not agree on `XDG_RUNTIME_DIR`, and two files would mean two owners of
-//! one page. Files that belong to others, and links, are refused. If somebody deletes the file, its users notice
+//! one page. NAME is the volume's UUID and the disk's identity: a copy of a volume has its UUID, and sizes and words of its own.
+//! Files that belong to others, and links, are refused. If somebody deletes the file, its users notice
 //! and forget what they have in memory.
 //!
 //! Absent: protection from other machines, other users, and processes that see another `/tmp`: these must not use a
 //! volume at the same time.
 
 use super::format::SLOTS_MAX;
-use crate::StoreError;
+use crate::{StoreError, uuid_text};
+use remap_ssd_device::Disk;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::File;
@@ -33,6 +35,14 @@ const BOOT_AT: u64 = 8;
 const SIZES_AT: u64 = 4096;
 const SIZE_BYTES: u64 = 16;
 const WORDS_AT: u64 = SIZES_AT + SIZE_BYTES * SLOTS_MAX as u64;
+
+/// The file's name, for a volume on a disk.
+pub fn name(uuid: &str, disk: &impl Disk) -> String {
+    match disk.identity() {
+        Some(identity) => format!("{uuid}-{}", uuid_text(&identity)),
+        None => uuid.into(),
+    }
+}
 
 /// Who may use a volume at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //!
 //! Invariant: nothing that is not blank is overwritten unless that was asked for. Absent: files.
 
-use super::coordination::{Coordination, Processes};
+use super::coordination::{self, Coordination, Processes};
 use super::format::{Page, SLOTS_DEFAULT, SLOTS_MAX, SUPERBLOCKS, Superblock};
 use super::{Volume, change};
 use crate::StoreError;
@@ -54,7 +54,9 @@ impl<D: Disk> Volume<D> {
         // A volume that somebody uses is not overwritten, whatever was asked for.
         let mut reserved = None;
         match find(&mut disk) {
-            Ok((old, _)) if new.force => reserved = Coordination::reserve(processes, &old.uuid_text())?,
+            Ok((old, _)) if new.force => {
+                reserved = Coordination::reserve(processes, &coordination::name(&old.uuid_text(), &disk))?;
+            }
             Ok((old, _)) => return Err(StoreError::NotBlank(format!("volume {} is on it", old.uuid_text()))),
             Err(StoreError::NoVolume(_)) if new.force => {}
             Err(StoreError::NoVolume(_)) => {

@@ -77,7 +77,7 @@ impl<D: Disk> Volume<D> {
     /// There is none, or it is in use by a process that wants it alone.
     pub fn open(mut disk: D, processes: &Processes) -> Result<Self, StoreError> {
         let (superblock, notes) = make::find(&mut disk)?;
-        let coordination = Coordination::join(processes, &superblock.uuid_text())?;
+        let coordination = Coordination::join(processes, &coordination::name(&superblock.uuid_text(), &disk))?;
         let table = table::Table::new(&superblock);
         let statistics = Statistics::default();
         let cache = Cache::new(CACHE_BYTES_DEFAULT);

@@ -41,6 +41,8 @@ pub struct Medium {
 #[derive(Clone)]
 pub struct MemDisk {
     pages: u64,
+    /// What it says that it is.
+    pub identity: Option<[u8; 16]>,
     pub medium: Arc<Mutex<Medium>>,
 }
 
@@ -75,13 +77,19 @@ impl Medium {
 
 impl MemDisk {
     pub fn new(pages: u64) -> Self {
-        Self { pages, medium: Arc::default() }
+        Self { pages, identity: None, medium: Arc::default() }
     }
 
     /// A disk that holds this.
     pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
         let medium = Medium { durable: now.clone(), now, ..Medium::default() };
-        Self { pages, medium: Arc::new(Mutex::new(medium)) }
+        Self { pages, identity: None, medium: Arc::new(Mutex::new(medium)) }
+    }
+
+    /// Another disk, with what this one holds now.
+    pub fn copy(&self, identity: [u8; 16]) -> Self {
+        let now = self.medium().now.clone();
+        Self { identity: Some(identity), ..Self::holding(self.pages, now) }
     }
 
     pub fn medium(&self) -> MutexGuard<'_, Medium> {
@@ -101,6 +109,10 @@ impl Disk for MemDisk {
 
     fn pages(&self) -> u64 {
         self.pages
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.identity
     }
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), MemError> {

@@ -27,6 +27,10 @@ impl Disk for Client {
         self.namespace().nsze >> (PAGE_BYTES.trailing_zeros() - u32::from(self.lba_shift()))
     }
 
+    fn identity(&self) -> Option<[u8; 16]> {
+        Some(self.namespace().nguid).filter(|nguid| *nguid != [0; 16])
+    }
+
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), ClientError> {
         let pages = Self::whole_pages(into.len())?;
         let data = Client::read(self, self.blocks(page), self.blocks(pages))?;
