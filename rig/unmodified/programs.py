@@ -34,6 +34,9 @@ class Program:
     def about(self):
         raise NotImplementedError
 
+    def obtain(self):
+        """Fetches what is no package of this machine's, once for all runs. A failure skips the program."""
+
     def prepare(self, folder, aside):
         """Before pages are counted."""
 

@@ -39,7 +39,7 @@ fn seed() -> u64 {
 struct Rig {
     _dir: tempfile::TempDir,
     server: Option<Server>,
-    locks: std::path::PathBuf,
+    uuid: String,
     job: Job,
     writers: Vec<Option<Writer>>,
     acknowledged: Vec<u64>,
@@ -64,13 +64,12 @@ impl Rig {
         let disk = Client::connect(server.address, Options::default()).expect("it serves");
         let volume = Volume::create(disk, &Processes::local(), &NewVolume::default(), &mut |_, _| {});
         let uuid = volume.expect("it is blank").info().expect("it is new").uuid;
-        let Processes::Several(locks) = Processes::local() else { unreachable!("several processes of this user") };
 
         let job = Job { address: server.address, mode: mode.into(), synchronous: synchronous.into(), writer: 0 };
         let mut rig = Self {
             _dir: dir,
             server: Some(server),
-            locks: locks.join(format!("{uuid}.locks")),
+            uuid,
             job,
             writers: Vec::new(),
             acknowledged: vec![0; writers],
@@ -149,8 +148,13 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Nobody else knows this volume.
-        let _ = std::fs::remove_dir_all(&self.locks);
+        // Nobody else knows this volume: its locks are a folder, the rest are files.
+        let Processes::Several(folder) = Processes::local() else { unreachable!("several processes of this user") };
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&self.uuid) {
+                let _ = std::fs::remove_dir_all(entry.path()).or_else(|_| std::fs::remove_file(entry.path()));
+            }
+        }
     }
 }
 

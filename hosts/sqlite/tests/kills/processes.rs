@@ -94,6 +94,9 @@ impl Server {
         let mut child = spawn(&format!("server {address} {}", folder.display()));
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
         let address = lines.find_map(|line| line.strip_prefix("serves ")?.parse().ok()).expect("it serves");
+
+        // After a minute the test's runtime says that it still runs, and ends if nobody listens.
+        std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
 
