@@ -73,6 +73,11 @@ int remap_ssd_register(const char *unused) {
 
     if (!entry) entry = load(extension);
     result = entry(0, &message, api);
+    /* Tests plant faults in the memory of which SQLite keeps its list of automatic extensions: they expect to hear of it. */
+    if (result == SQLITE_NOMEM) {
+        sqlite3_free(message);
+        return result;
+    }
     if (result != SQLITE_OK && result != SQLITE_OK_LOAD_PERMANENTLY) give_up(extension, message);
     if (strcmp(sqlite3_vfs_find(0)->zName, "remap") != 0) give_up(extension, "its VFS has not become the default one");
     if (!reserved_bytes) sqlite3_reset_auto_extension();

@@ -1,8 +1,9 @@
 //! The database file: pages as SQLite has them, shared with the log or the journal where they are the same.
 //!
 //! Invariants: shares that were gathered are done before the file is looked at or changed in another way. A page that
-//! carries a frame's stamp is read as SQLite wrote it. The file's end is open: after a crash of the machine it may be longer
-//! than the database, whose own header says how long that is; a file without a first page is an empty database.
+//! carries a frame's stamp is read as SQLite wrote it. In a volume the file's end is open: after a crash of the machine it may
+//! be longer than the database, whose own header says how long that is; a file without a first page is an empty database.
+//! An ordinary file is as long as it is: zeroes there are a database that was damaged.
 //!
 //! Absent: which page was read last (`connection`).
 
@@ -53,13 +54,14 @@ pub(crate) struct Database {
     /// Pages that another file of the store had when it was last read.
     guesses: Vec<Guess>,
     twins: Arc<Twins>,
-    /// The first page is known not to be blank.
+    /// The first page is known not to be blank, or it does not matter.
     begun: bool,
     counters: DatabaseCounters,
 }
 
 impl Database {
     pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark, twins: Arc<Twins>) -> Self {
+        let is_in_volume = store.identity().is_some();
         Self {
             store,
             file,
@@ -69,7 +71,7 @@ impl Database {
             shares: Vec::new(),
             guesses: Vec::new(),
             twins,
-            begun: false,
+            begun: !is_in_volume,
             counters: DatabaseCounters::default(),
         }
     }

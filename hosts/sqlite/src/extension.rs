@@ -21,25 +21,31 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     if let Err(error) = unsafe { ffi::rusqlite_extension_init2(api) } {
         // SAFETY: the table has `malloc` if it has anything; the place for the message is SQLite's.
         return unsafe {
-            refuse(message, &format!("remap: this SQLite is too old: {error:?}; 3.34 or later is needed"))
+            refuse(
+                message,
+                ffi::SQLITE_ERROR,
+                &format!("remap: this SQLite is too old: {error:?}; 3.34 or later is needed"),
+            )
         };
     }
     let default = std::env::var_os("REMAP_SSD_SQLITE_DEFAULT").is_some_and(|value| !value.is_empty());
     match vfs::register(default) {
         Ok(()) => ffi::SQLITE_OK_LOAD_PERMANENTLY,
         // SAFETY: as above.
-        Err(code) => unsafe { refuse(message, &format!("remap: the VFS could not be registered: result {code}")) },
+        Err(code) => unsafe {
+            refuse(message, code, &format!("remap: the VFS could not be registered: result {code}"))
+        },
     }
 }
 
-/// Leaves a message that SQLite frees.
+/// Leaves a message that SQLite frees, and answers the code.
 ///
 /// # Safety
 /// `message` is SQLite's place for one, or null.
-unsafe fn refuse(message: *mut *mut c_char, text: &str) -> c_int {
+unsafe fn refuse(message: *mut *mut c_char, code: c_int, text: &str) -> c_int {
     if !message.is_null() {
         // SAFETY: as promised by the caller.
         unsafe { vfs::answer(message, text) };
     }
-    ffi::SQLITE_ERROR
+    code
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a read that ends behind the end of the file is filled up with zeroes and says so. Before a lock is given up,
 //! and before shared memory says that something is there, it is in the store. No memory of ours is mapped: pages may carry
-//! stamps that readers must not see.
+//! stamps that readers must not see. A database that was opened to be read is not changed: SQLite takes it for granted that the
+//! system refuses a lock for writing, and closes such a connection without a checkpoint.
 //!
 //! Absent: opening.
 
@@ -29,6 +30,8 @@ pub(super) struct File {
 pub(super) struct Handle {
     pub connection: Arc<Mutex<Connection>>,
     pub role: Role,
+    /// A database that was opened to be read.
+    pub read_only: bool,
     /// A database has one.
     pub lock: Option<LockFile>,
     /// A database is known, so that its log and journal find it.
@@ -139,6 +142,9 @@ unsafe extern "C" fn x_write(file: *mut ffi::sqlite3_file, data: *const c_void, 
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes as usize) };
     // SAFETY: SQLite calls with an open file.
     unsafe {
+        if File::handle(file).read_only {
+            return ffi::SQLITE_IOERR_WRITE;
+        }
         on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, role| {
             connection.write(role, offset as u64, data).map(|()| ffi::SQLITE_OK)
         })
@@ -148,6 +154,9 @@ unsafe extern "C" fn x_write(file: *mut ffi::sqlite3_file, data: *const c_void, 
 unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: SQLite calls with an open file.
     unsafe {
+        if File::handle(file).read_only {
+            return ffi::SQLITE_IOERR_TRUNCATE;
+        }
         on_connection(file, ffi::SQLITE_IOERR_TRUNCATE, |connection, role| {
             connection.truncate(role, size as u64).map(|()| ffi::SQLITE_OK)
         })
@@ -173,7 +182,13 @@ unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) ->
 
 unsafe extern "C" fn x_lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file.
-    unsafe { on_lock(file, ffi::SQLITE_OK, |lock| lock.lock(level)) }
+    unsafe {
+        // The lock file can be written whoever opens it: it would give the lock.
+        if File::handle(file).read_only && level > ffi::SQLITE_LOCK_SHARED {
+            return ffi::SQLITE_IOERR_LOCK;
+        }
+        on_lock(file, ffi::SQLITE_OK, |lock| lock.lock(level))
+    }
 }
 
 unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {

@@ -103,7 +103,9 @@ fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection
     };
     let opened = attach(&place, &name, kind, create, owner);
     let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
-    let mut handle = Handle { connection, role, lock: None, known: None, ordinary: None, _place: Arc::clone(&place) };
+    let read_only = kind == Kind::Database && flags & ffi::SQLITE_OPEN_READONLY != 0;
+    let _place = Arc::clone(&place);
+    let mut handle = Handle { connection, role, read_only, lock: None, known: None, ordinary: None, _place };
 
     if kind == Kind::Database {
         // A database that is not there leaves no lock behind.

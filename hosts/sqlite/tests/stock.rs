@@ -1,0 +1,68 @@
+//! On ordinary files a program sees what it sees with SQLite's own VFS, where SQLite's tests have found a difference.
+
+mod kit;
+
+use kit::engine::{Db, start_with_vfs};
+use libsqlite3_sys as ffi;
+use std::ffi::c_int;
+use std::fs;
+use std::path::Path;
+
+/// SQLite's own, and ours.
+const VFSES: [&str; 2] = ["unix", "remap"];
+
+fn open(vfs: &str, path: &Path, more: &str) -> Db {
+    Db::open(&format!("file:{}?vfs={vfs}{more}", path.display())).expect("it can be opened")
+}
+
+fn code(result: Result<(), kit::engine::Failure>) -> c_int {
+    result.map_or_else(|failure| failure.code, |()| ffi::SQLITE_OK)
+}
+
+#[test]
+fn a_connection_that_may_only_read_changes_nothing() {
+    start_with_vfs();
+    for vfs in VFSES {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (path, log) = (dir.path().join("app.db"), dir.path().join("app.db-wal"));
+        let writer = open(vfs, &path, "");
+        for sql in ["PRAGMA journal_mode=WAL", "CREATE TABLE t(a)", "PRAGMA wal_checkpoint", "INSERT INTO t VALUES(5)"]
+        {
+            writer.run(sql).expect("possible");
+        }
+        let reader = open(vfs, &path, "&mode=ro");
+        assert_eq!(reader.value("SELECT a FROM t").expect("readable").integer(), 5, "{vfs}");
+        assert_eq!(code(reader.run("INSERT INTO t VALUES(6)")), ffi::SQLITE_READONLY, "{vfs}");
+
+        let before = fs::read(&path).expect("readable");
+        assert_eq!(code(reader.run("PRAGMA wal_checkpoint")), ffi::SQLITE_IOERR_WRITE, "{vfs}");
+        drop(writer);
+        // The last one to close makes a checkpoint, if it may.
+        drop(reader);
+        assert!(fs::read(&path).expect("readable") == before, "{vfs}: the database was changed");
+        assert!(fs::metadata(&log).is_ok_and(|log| log.len() > 0), "{vfs}: the log is gone");
+
+        let writer = open(vfs, &path, "");
+        assert_eq!(writer.value("SELECT a FROM t").expect("readable").integer(), 5, "{vfs}");
+        drop(writer);
+        assert!(!log.exists(), "{vfs}: whoever may write has made a checkpoint");
+    }
+}
+
+#[test]
+fn a_database_whose_first_page_was_lost_is_not_an_empty_one() {
+    start_with_vfs();
+    for vfs in VFSES {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("app.db");
+        open(vfs, &path, "").run("CREATE TABLE t AS SELECT 'kept' AS a").expect("possible");
+
+        let mut bytes = fs::read(&path).expect("readable");
+        bytes[..4096].fill(0);
+        fs::write(&path, &bytes).expect("writable");
+        let db = open(vfs, &path, "");
+        assert_eq!(code(db.run("CREATE TABLE u(a)")), ffi::SQLITE_NOTADB, "{vfs}");
+        drop(db);
+        assert!(fs::read(&path).expect("readable") == bytes, "{vfs}: what was left is gone");
+    }
+}
