@@ -19,33 +19,43 @@ fn code(result: Result<(), kit::engine::Failure>) -> c_int {
     result.map_or_else(|failure| failure.code, |()| ffi::SQLITE_OK)
 }
 
+/// A log of which all or nothing is in the database, and a connection that may only read as the last one that is closed.
+fn is_read_only(vfs: &str, all_copied: bool) {
+    let context = format!("{vfs}, all copied: {all_copied}");
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, log) = (dir.path().join("app.db"), dir.path().join("app.db-wal"));
+    let writer = open(vfs, &path, "");
+    for sql in ["PRAGMA journal_mode=WAL", "CREATE TABLE t(a)", "PRAGMA wal_checkpoint", "INSERT INTO t VALUES(5)"] {
+        writer.run(sql).expect("possible");
+    }
+    let reader = open(vfs, &path, "&mode=ro");
+    assert_eq!(reader.value("SELECT a FROM t").expect("readable").integer(), 5, "{context}");
+    assert_eq!(code(reader.run("INSERT INTO t VALUES(6)")), ffi::SQLITE_READONLY, "{context}");
+    if all_copied {
+        writer.run("PRAGMA wal_checkpoint").expect("possible");
+    } else {
+        assert_eq!(code(reader.run("PRAGMA wal_checkpoint")), ffi::SQLITE_IOERR_WRITE, "{context}");
+    }
+
+    drop(writer);
+    let before = fs::read(&path).expect("readable");
+    // Whoever is the last to close makes a checkpoint and deletes the log, if it may.
+    drop(reader);
+    assert!(fs::read(&path).expect("readable") == before, "{context}: the database was changed");
+    assert!(fs::metadata(&log).is_ok_and(|log| log.len() > 0), "{context}: the log is gone");
+
+    let writer = open(vfs, &path, "");
+    assert_eq!(writer.value("SELECT a FROM t").expect("readable").integer(), 5, "{context}");
+    drop(writer);
+    assert!(!log.exists(), "{context}: it was not deleted by a connection that may");
+}
+
 #[test]
 fn a_connection_that_may_only_read_changes_nothing() {
     start_with_vfs();
     for vfs in VFSES {
-        let dir = tempfile::tempdir().expect("a folder");
-        let (path, log) = (dir.path().join("app.db"), dir.path().join("app.db-wal"));
-        let writer = open(vfs, &path, "");
-        for sql in ["PRAGMA journal_mode=WAL", "CREATE TABLE t(a)", "PRAGMA wal_checkpoint", "INSERT INTO t VALUES(5)"]
-        {
-            writer.run(sql).expect("possible");
-        }
-        let reader = open(vfs, &path, "&mode=ro");
-        assert_eq!(reader.value("SELECT a FROM t").expect("readable").integer(), 5, "{vfs}");
-        assert_eq!(code(reader.run("INSERT INTO t VALUES(6)")), ffi::SQLITE_READONLY, "{vfs}");
-
-        let before = fs::read(&path).expect("readable");
-        assert_eq!(code(reader.run("PRAGMA wal_checkpoint")), ffi::SQLITE_IOERR_WRITE, "{vfs}");
-        drop(writer);
-        // The last one to close makes a checkpoint, if it may.
-        drop(reader);
-        assert!(fs::read(&path).expect("readable") == before, "{vfs}: the database was changed");
-        assert!(fs::metadata(&log).is_ok_and(|log| log.len() > 0), "{vfs}: the log is gone");
-
-        let writer = open(vfs, &path, "");
-        assert_eq!(writer.value("SELECT a FROM t").expect("readable").integer(), 5, "{vfs}");
-        drop(writer);
-        assert!(!log.exists(), "{vfs}: whoever may write has made a checkpoint");
+        is_read_only(vfs, false);
+        is_read_only(vfs, true);
     }
 }
 
