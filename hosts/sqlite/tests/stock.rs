@@ -5,8 +5,10 @@ mod kit;
 use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
 use std::ffi::c_int;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::thread;
 
 /// SQLite's own, and ours.
 const VFSES: [&str; 2] = ["unix", "remap"];
@@ -74,5 +76,49 @@ fn a_database_whose_first_page_was_lost_is_not_an_empty_one() {
         assert_eq!(code(db.run("CREATE TABLE u(a)")), ffi::SQLITE_NOTADB, "{vfs}");
         drop(db);
         assert!(fs::read(&path).expect("readable") == bytes, "{vfs}: what was left is gone");
+    }
+}
+
+/// Does something as a user to whom permissions apply. The folder is that user's.
+fn as_user<T: Send>(folder: &Path, task: impl FnOnce() -> T + Send) -> T {
+    const NOBODY: u32 = 65534;
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        chown(folder, Some(NOBODY), None).expect("root may");
+    }
+    let run = || {
+        if is_root {
+            // Of this thread alone.
+            let nobody = rustix::process::Uid::from_raw(NOBODY);
+            rustix::thread::set_thread_res_uid(None, nobody, None).expect("root may");
+        }
+        task()
+    };
+    thread::scope(|scope| scope.spawn(run).join().expect("it did not panic"))
+}
+
+#[test]
+fn a_database_that_may_not_be_written_is_opened_to_be_read() {
+    start_with_vfs();
+    for vfs in VFSES {
+        for mode in ["delete", "wal"] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let path = dir.path().join("app.db");
+            as_user(dir.path(), || {
+                let db = open(vfs, &path, "");
+                db.value(&format!("PRAGMA journal_mode={mode}")).expect("possible");
+                db.run("CREATE TABLE t AS SELECT 7 AS a").expect("possible");
+                drop(db);
+                fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("it is ours");
+
+                let context = format!("{vfs}, {mode}");
+                let before = fs::read(&path).expect("readable");
+                let db = open(vfs, &path, "");
+                assert_eq!(db.value("SELECT a FROM t").expect("readable").integer(), 7, "{context}");
+                assert_eq!(code(db.run("INSERT INTO t VALUES(8)")), ffi::SQLITE_READONLY, "{context}");
+                drop(db);
+                assert!(fs::read(&path).expect("readable") == before, "{context}: the database was changed");
+            });
+        }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct File {
 pub(super) struct Handle {
     pub connection: Arc<Mutex<Connection>>,
     pub role: Role,
-    /// A database that was opened to be read.
+    /// A database that was opened to be read; it or its log, if this process may not write it.
     pub read_only: bool,
     /// A database has one.
     pub lock: Option<LockFile>,

@@ -4,7 +4,7 @@
 
 use super::file::{File, Handle};
 use super::lock::LockFile;
-use super::ordinary::{Opened, make_like};
+use super::ordinary::{Opened, make_like, may_write};
 use super::owners::{self, Known};
 use super::{JOURNAL, guarded, refused, system, system_pointer, text};
 use crate::connection::{Connection, Role};
@@ -78,6 +78,8 @@ pub(super) unsafe extern "C" fn x_open(
             Ok(handle) => handle,
             Err(code) => return code,
         };
+        let writing = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
+        let flags = if handle.read_only { flags & !writing | ffi::SQLITE_OPEN_READONLY } else { flags };
         if kind == Kind::Database {
             // SAFETY: SQLite keeps the name until the file is closed.
             handle.known = Some(unsafe { Known::new(name, &handle.connection) });
@@ -103,7 +105,12 @@ fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection
     };
     let opened = attach(&place, &name, kind, create, owner);
     let (connection, role) = opened.map_err(|error| log::failed(&error, ffi::SQLITE_CANTOPEN))?;
-    let read_only = kind == Kind::Database && flags & ffi::SQLITE_OPEN_READONLY != 0;
+    // SQLite is told if it may only read what it was going to write: a database, or its log.
+    let read_only = match kind {
+        Kind::Database if flags & ffi::SQLITE_OPEN_READONLY != 0 => true,
+        Kind::Database | Kind::Wal => place.ordinary(&name).is_some_and(|path| !may_write(&path)),
+        Kind::Journal | Kind::SuperJournal | Kind::Temporary => false,
+    };
     let _place = Arc::clone(&place);
     let mut handle = Handle { connection, role, read_only, lock: None, known: None, ordinary: None, _place };
 

@@ -25,6 +25,13 @@ pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether this process may write a file that is there.
+pub(super) fn may_write(path: &Path) -> bool {
+    let refused = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+    let opened = fs::OpenOptions::new().write(true).open(path);
+    opened.map_or_else(|error| !refused.contains(&error.kind()), |_| true)
+}
+
 /// A file by its name, as it was when it was opened.
 pub(super) struct Opened {
     path: PathBuf,

@@ -1,7 +1,8 @@
 //! The same files on an operating system: a folder is the store.
 //!
 //! Invariants: a name is the name of a file in the folder; what the file system can share is shared, the rest is copied and
-//! counted with the reason. Several processes use the folder together as they would without us. Absent: folders in the
+//! counted with the reason. Several processes use the folder together as they would without us. A file that may not be written is
+//! opened to be read. Absent: folders in the
 //! folder, and a size that is not kept (`open_end` asks for nothing here).
 
 mod share;
@@ -150,6 +151,13 @@ impl Store for OsStore {
             Create::IfAbsent => how.create(true).truncate(false).open(&path),
             Create::New => how.create_new(true).open(&path),
         };
+        // Whoever may not write it may still read it; what is written then is an error.
+        let opened = opened.or_else(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if options.create != Create::New => {
+                File::open(&path).map_err(|_| error)
+            }
+            _ => Err(error),
+        });
         let file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StoreError::NotFound(name.into()),
             io::ErrorKind::AlreadyExists => StoreError::Exists(name.into()),
