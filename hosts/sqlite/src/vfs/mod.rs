@@ -72,6 +72,7 @@ pub fn register(default: bool) -> Result<(), c_int> {
         }
         type Entry = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const c_void) -> c_int;
         // Which type the interface gives the function depends on SQLite's version.
+        #[allow(clippy::missing_transmute_annotations)]
         let entry = std::mem::transmute::<Entry, _>(reserve);
         match ffi::sqlite3_auto_extension(Some(entry)) {
             ffi::SQLITE_OK => Ok(()),
