@@ -42,3 +42,9 @@ unexpected() {
 expected() {
     awk -F '|' -v file="$1" '!/^#/ && NF >= 3 { name = $1; gsub(/ /, "", name); if (name == file) printf "%s ", $2 }' "$here/expected.txt"
 }
+
+# sometimes FILE: whether what may differ there is there in some runs only.
+sometimes() {
+    awk -F '|' -v file="$1" '!/^#/ && $3 ~ /^ *sometimes:/ { name = $1; gsub(/ /, "", name); found = found || name == file }
+        END { exit !found }' "$here/expected.txt"
+}
