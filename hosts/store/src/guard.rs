@@ -16,10 +16,18 @@ pub enum Guard {
     FlushReleased,
     /// A name is durable before its file is used.
     FlushCreated,
+    /// Copies of a file's pages are durable before its record names them.
+    FlushDefragmented,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::TrimClaimed, Self::FlushTrimmed, Self::FlushClaimed, Self::FlushReleased, Self::FlushCreated];
+    pub const ALL: [Self; 6] = [
+        Self::TrimClaimed,
+        Self::FlushTrimmed,
+        Self::FlushClaimed,
+        Self::FlushReleased,
+        Self::FlushCreated,
+        Self::FlushDefragmented,
+    ];
 }

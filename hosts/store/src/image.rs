@@ -22,14 +22,17 @@ pub type ImageError = Box<dyn Error + Send + Sync>;
 
 #[derive(Deserialize)]
 struct Service {
-    namespaces: Vec<Namespace>,
+    namespaces: Vec<ImageNamespace>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-struct Namespace {
-    pages: u64,
+/// A namespace of a device in a folder.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct ImageNamespace {
+    /// Size.
+    pub pages: u64,
+    /// Its pages are shared with nothing.
     #[serde(default)]
-    unshared: bool,
+    pub unshared: bool,
 }
 
 /// A namespace of a device in a folder.
@@ -42,11 +45,11 @@ impl ImageDisk {
     /// There is no device, it is in use, or it has no such namespace.
     pub fn open(folder: &Path, nsid: u32) -> Result<Self, ImageError> {
         let (mut device, _) = Device::open_in_folder(folder)?;
-        let namespaces = namespaces(folder, device.config().firmware.lpns.into())?;
+        let namespaces = image_namespaces(folder, device.config().firmware.lpns.into())?;
 
         let index = (nsid as usize).wrapping_sub(1);
         let none = || format!("there is no namespace {nsid}, only {}", namespaces.len());
-        let Namespace { pages, unshared } = *namespaces.get(index).ok_or_else(none)?;
+        let ImageNamespace { pages, unshared } = *namespaces.get(index).ok_or_else(none)?;
         let first = namespaces[..index].iter().map(|before| before.pages).sum();
         if unshared {
             // A damaged file may say anything; the window refuses what does not fit.
@@ -65,6 +68,11 @@ impl ImageDisk {
         self.shut()
     }
 
+    /// The device: its statistics, say.
+    pub fn device(&self) -> &Device {
+        self.0.as_ref().expect("an image is open until it is dropped").disk().device()
+    }
+
     fn shut(&mut self) -> Result<(), ImageError> {
         match self.0.take() {
             Some(window) => Ok(window.into_disk().into_device().close().map(drop)?),
@@ -77,7 +85,11 @@ impl ImageDisk {
     }
 }
 
-fn namespaces(folder: &Path, pages: u64) -> Result<Vec<Namespace>, ImageError> {
+/// The namespaces of a device of `pages` pages in a folder, by number; one takes all of a device that was never served.
+///
+/// # Errors
+/// They cannot be read.
+pub fn image_namespaces(folder: &Path, pages: u64) -> Result<Vec<ImageNamespace>, ImageError> {
     let path = folder.join(SERVICE);
     match fs::read(&path) {
         Ok(bytes) => {
@@ -85,7 +97,7 @@ fn namespaces(folder: &Path, pages: u64) -> Result<Vec<Namespace>, ImageError> {
                 serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(service.namespaces)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![Namespace { pages, unshared: false }]),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![ImageNamespace { pages, unshared: false }]),
         Err(error) => Err(format!("{}: {error}", path.display()).into()),
     }
 }

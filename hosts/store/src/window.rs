@@ -41,6 +41,11 @@ impl<D: Disk> Window<D> {
         self.disk
     }
 
+    /// The disk that it is a part of.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
     fn place(&self, page: u64, pages: u64) -> Result<u64, WindowError<D::Error>> {
         match page.checked_add(pages) {
             Some(end) if end <= self.pages => Ok(self.first + page),

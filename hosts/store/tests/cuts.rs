@@ -70,7 +70,7 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
             1 => random.random_range(0..=len / PAGE) * PAGE,
             _ => random.random_range(0..=len),
         };
-        match random.random_range(0..20) {
+        match random.random_range(0..22) {
             0..8 => {
                 let file = volume.open(name, options(name)).expect("possible");
                 if !files.contains_key(name) {
@@ -148,6 +148,10 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
             19 => {
                 volume.sync_all().expect("possible");
                 synced.extend(files.values().map(|known| known.id));
+            }
+            20..22 if files.contains_key(name) => {
+                let file = volume.open(name, options(name)).expect("it is there");
+                volume.defrag(file, &mut |_, _| {}).expect("possible");
             }
             _ => {}
         }

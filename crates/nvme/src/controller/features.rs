@@ -11,7 +11,7 @@ use crate::spec::log::features;
 use crate::spec::status::Status;
 use std::collections::BTreeMap;
 
-mod fid {
+pub(crate) mod fid {
     pub const ARBITRATION: u8 = 0x01;
     pub const POWER: u8 = 0x02;
     pub const TEMPERATURE: u8 = 0x04;
@@ -25,9 +25,9 @@ mod fid {
 }
 
 /// Bytes that Host Behavior Support moves.
-pub(super) const HOST_BEHAVIOR_BYTES: u32 = 512;
+pub(crate) const HOST_BEHAVIOR_BYTES: u32 = 512;
 /// Offset of CDFE, 2 bytes: the Copy descriptor formats that the host has enabled.
-const COPY_FORMATS_AT: usize = 4;
+pub(crate) const COPY_FORMATS_AT: usize = 4;
 /// For all namespaces, or for none.
 const ALL: u32 = 0xffff_ffff;
 /// Keep-alive times are multiples of this: KAS, in milliseconds.

@@ -24,7 +24,7 @@ mod connect;
 mod data;
 mod durable;
 mod execute;
-mod features;
+pub(crate) mod features;
 mod gate;
 mod identify;
 mod io;

@@ -70,7 +70,7 @@ impl<D: Disk> State<D> {
     }
 
     /// From here on others must not believe what they remember.
-    fn begin(&mut self) -> Result<(), StoreError> {
+    pub fn begin(&mut self) -> Result<(), StoreError> {
         let generation = self.generation()?;
         assert!(generation.is_multiple_of(2), "one change at a time, in a settled volume");
         self.coordination.set_generation(generation + 1)?;
@@ -79,7 +79,7 @@ impl<D: Disk> State<D> {
     }
 
     /// The change is durable, and others can read it.
-    fn end(&mut self) -> Result<(), StoreError> {
+    pub fn end(&mut self) -> Result<(), StoreError> {
         let generation = self.generation()?;
         self.coordination.set_generation(generation + 1)?;
         self.table.move_on(generation, generation + 1);
@@ -87,7 +87,7 @@ impl<D: Disk> State<D> {
     }
 
     /// Writes a record.
-    fn put(&mut self, slot: u32, inode: Inode) -> Result<(), StoreError> {
+    pub fn put(&mut self, slot: u32, inode: Inode) -> Result<(), StoreError> {
         let page = inode.encode(&self.superblock, slot);
         // What is on the disk is unknown until the write has been answered.
         self.table.forget_slot(slot);
@@ -98,7 +98,8 @@ impl<D: Disk> State<D> {
         Ok(())
     }
 
-    fn flush_for(&mut self, guard: Guard) -> Result<(), StoreError> {
+    /// Flushes, unless a test has switched this flush off.
+    pub fn flush_for(&mut self, guard: Guard) -> Result<(), StoreError> {
         if self.without == Some(guard) { Ok(()) } else { self.flush() }
     }
 

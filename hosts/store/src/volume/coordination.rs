@@ -83,13 +83,13 @@ pub struct Shared {
 }
 
 impl Coordination {
-    /// Joins those who use the volume `uuid`.
-    pub fn join(processes: &Processes, uuid: &str) -> Result<Self, StoreError> {
+    /// Joins those who use the volume `uuid`; if `alone`, there must be nobody, and nobody can join meanwhile.
+    pub fn join(processes: &Processes, uuid: &str, alone: bool) -> Result<Self, StoreError> {
         let Processes::Several(dir) = processes else {
             return Ok(Self::Alone { generation: 0, sizes: HashMap::new(), words: HashMap::new() });
         };
         let in_use = open_file(dir, &format!("{uuid}.use"))?;
-        match in_use.try_lock_shared() {
+        match if alone { in_use.try_lock() } else { in_use.try_lock_shared() } {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(StoreError::InUse),
             Err(std::fs::TryLockError::Error(error)) => return Err(StoreError::system(dir.display(), error)),
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn what_an_earlier_start_of_the_machine_left_does_not_count() {
         let dir = tempfile::tempdir().expect("a folder");
-        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume").expect("possible");
+        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume", false).expect("possible");
         let mut first = join();
         first.set_generation(6).expect("possible");
         first.set_size(3, 77, 4097).expect("possible");
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_file_that_somebody_deletes_is_noticed() {
         let dir = tempfile::tempdir().expect("a folder");
-        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume").expect("possible");
+        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume", false).expect("possible");
         // The folder of `tempfile` is ours alone.
         let mut first = join();
         first.set_generation(6).expect("possible");

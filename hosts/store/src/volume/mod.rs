@@ -24,6 +24,7 @@ mod bytes;
 mod cache;
 mod change;
 mod coordination;
+mod defrag;
 mod format;
 mod make;
 mod share;
@@ -33,8 +34,10 @@ mod table;
 
 pub use cache::CACHE_BYTES_DEFAULT;
 pub use coordination::Processes;
+pub use defrag::DefragPlan;
 pub use format::{SLOTS_DEFAULT, SLOTS_MAX, uuid_text};
 pub use make::NewVolume;
+pub use space::Extent;
 
 use crate::guard::Guard;
 use crate::{Create, FileId, FileInfo, OpenOptions, Share, Statistics, Store, StoreError};
@@ -75,9 +78,23 @@ impl<D: Disk> Volume<D> {
     ///
     /// # Errors
     /// There is none, or it is in use by a process that wants it alone.
-    pub fn open(mut disk: D, processes: &Processes) -> Result<Self, StoreError> {
+    pub fn open(disk: D, processes: &Processes) -> Result<Self, StoreError> {
+        Self::open_as(disk, processes, false)
+    }
+
+    /// Opens the volume so that no other process of `processes` has it open meanwhile: what is done to several files is done at
+    /// one instant.
+    ///
+    /// # Errors
+    /// There is none, or another process has it open.
+    pub fn open_alone(disk: D, processes: &Processes) -> Result<Self, StoreError> {
+        Self::open_as(disk, processes, true)
+    }
+
+    fn open_as(mut disk: D, processes: &Processes, alone: bool) -> Result<Self, StoreError> {
         let (superblock, notes) = make::find(&mut disk)?;
-        let coordination = Coordination::join(processes, &coordination::name(&superblock.uuid_text(), &disk))?;
+        let name = coordination::name(&superblock.uuid_text(), &disk);
+        let coordination = Coordination::join(processes, &name, alone)?;
         let table = table::Table::new(&superblock);
         let statistics = Statistics::default();
         let cache = Cache::new(CACHE_BYTES_DEFAULT);
@@ -128,6 +145,23 @@ impl<D: Disk> Volume<D> {
             files: state.table.files().count() as u32,
             files_max: state.superblock.slots,
         })
+    }
+
+    /// How a file's pages could become contiguous. Nothing is changed.
+    ///
+    /// # Errors
+    /// The file is gone, or the disk.
+    pub fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError> {
+        self.state().defrag_plan(file)
+    }
+
+    /// Makes a file's pages contiguous by remaps, or as contiguous as the free pages allow; what was done. The volume must have
+    /// been opened alone. `progress` is told how many of how many pages have been remapped.
+    ///
+    /// # Errors
+    /// The file is gone, or the disk; the file is as it was then.
+    pub fn defrag(&self, file: FileId, progress: &mut dyn FnMut(u64, u64)) -> Result<DefragPlan, StoreError> {
+        self.state().defrag(file, progress)
     }
 
     /// Gives the disk back.

@@ -221,7 +221,7 @@ impl<D: Disk> State<D> {
 }
 
 /// The remaps between two lists of places of the same length.
-fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
+pub fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
     let mut remaps = Vec::new();
     let (mut sources, mut targets) = (sources.iter().copied(), targets.iter().copied());
     let (mut source, mut target) = (sources.next(), targets.next());

@@ -13,9 +13,9 @@ mod remaps;
 pub use error::ClientError;
 pub use queue::{Answer, Arrivals, Call, Queue, entry};
 
-use crate::controller::statistics;
+use crate::controller::{COPY_FORMAT_NAMESPACES, statistics};
 use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe};
-use crate::spec::identify::{Controller, Namespace, cns};
+use crate::spec::identify::{Controller, Namespace, cns, oncs};
 use crate::spec::log::{Smart, lid};
 use crate::spec::opcode::{admin, io as opcode};
 use error::broken;
@@ -41,6 +41,8 @@ pub struct Options {
     pub nsid: u32,
     /// How long an answer may take.
     pub timeout: Duration,
+    /// Copies from other namespaces are wanted: the host says so to a device that can do them.
+    pub copy_across: bool,
 }
 
 impl Default for Options {
@@ -53,6 +55,7 @@ impl Default for Options {
             pdu_bytes_max: usize::MAX,
             nsid: 1,
             timeout: Duration::from_secs(30),
+            copy_across: false,
         }
     }
 }
@@ -194,9 +197,24 @@ impl Client {
     /// # Errors
     /// The connection or the device failed; a part may have been copied.
     pub fn copy(&mut self, from: u64, to: u64, blocks: u64) -> Result<(), ClientError> {
+        self.copy_from(None, from, to, blocks)
+    }
+
+    /// Can the device copy; across namespaces? (For these the connection must have been made with `copy_across`.)
+    pub fn can_copy(&self, across: bool) -> bool {
+        let formats = if across { 1 << COPY_FORMAT_NAMESPACES } else { 1 };
+        self.controller.oncs & oncs::COPY != 0 && self.controller.ocfs & formats == formats
+    }
+
+    /// The same from another namespace, if one is given; nothing overlaps then.
+    ///
+    /// # Errors
+    /// As `copy`.
+    pub fn copy_from(&mut self, namespace: Option<u32>, from: u64, to: u64, blocks: u64) -> Result<(), ClientError> {
         let [longest, most] = [self.namespace.mssrl.into(), u64::from(self.namespace.mcl)].map(|limit| limit.max(1));
         let per_command = u64::from(self.namespace.msrc_z) + 1;
-        let (overlap, backwards) = (from.abs_diff(to) < blocks, from < to && to - from < blocks);
+        let overlap = namespace.is_none() && from.abs_diff(to) < blocks;
+        let backwards = overlap && from < to;
         // The ranges of one command are copied in ascending order. To copy from the end, each range is a command of its
         // own.
         let step = if backwards { longest.min(most) } else { most.min(longest.saturating_mul(per_command)) };
@@ -208,9 +226,11 @@ impl Client {
             let ranges = (0..count).step_by(longest as usize);
             let ranges: Vec<_> = ranges
                 .map(|at| CopyRange::new(from.saturating_add(first + at), ((count - at).min(longest) - 1) as u16))
+                .map(|range| range.of_namespace(namespace.unwrap_or(0)))
                 .collect();
+            let format = if namespace.is_some() { COPY_FORMAT_NAMESPACES } else { 0 };
             let mut sqe = self.rw(opcode::COPY, to.saturating_add(first), 0);
-            sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
+            sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).with_format(format).into_bits();
             // With overlapping ranges a retry would copy what the first try has changed.
             self.io("copy", !overlap, &Call { sqe, send: ranges.as_bytes(), receive: 0 })?;
             done += count;
@@ -344,6 +364,9 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
     let controller = Controller::read_from_bytes(&controller).map_err(|_| broken("a controller"))?;
     let namespace = admin.identify(cns::NAMESPACE, options.nsid)?;
     let namespace = Namespace::read_from_bytes(&namespace).map_err(|_| broken("a namespace"))?;
+    if options.copy_across && controller.ocfs & 1 << COPY_FORMAT_NAMESPACES != 0 {
+        admin.enable_copy_across()?;
+    }
     let mut io = Queue::open(address, options)?;
     io.connect(1, options.entries, cntlid, options, subnqn)?;
     io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);

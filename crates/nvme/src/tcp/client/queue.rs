@@ -5,6 +5,8 @@
 
 use super::Options;
 use super::error::{ClientError, broken};
+use crate::controller::COPY_FORMAT_NAMESPACES;
+use crate::controller::features::{COPY_FORMATS_AT, HOST_BEHAVIOR_BYTES, fid::HOST_BEHAVIOR};
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::{Cc, ConnectData, kind as fabrics, property};
 use crate::spec::opcode::admin;
@@ -294,6 +296,14 @@ impl Queue {
     pub(super) fn identify(&mut self, wanted: u8, nsid: u32) -> Result<Vec<u8>, ClientError> {
         let sqe = Sqe { cdw10: wanted.into(), ..entry(admin::IDENTIFY, nsid) };
         Ok(self.call("identify", &Call { sqe, send: &[], receive: 4096 })?.data)
+    }
+
+    /// Enables Copy from other namespaces: CDFE in Host Behavior Support.
+    pub(super) fn enable_copy_across(&mut self) -> Result<(), ClientError> {
+        let mut behavior = [0; HOST_BEHAVIOR_BYTES as usize];
+        behavior[COPY_FORMATS_AT..COPY_FORMATS_AT + 2].copy_from_slice(&(1u16 << COPY_FORMAT_NAMESPACES).to_le_bytes());
+        let sqe = Sqe { cdw10: HOST_BEHAVIOR.into(), ..entry(admin::SET_FEATURES, 0) };
+        self.call("set features", &Call { sqe, send: &behavior, receive: 0 }).map(drop)
     }
 
     pub(super) fn log(&mut self, lid: u8, bytes: usize) -> Result<Vec<u8>, ClientError> {

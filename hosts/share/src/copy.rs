@@ -1,0 +1,282 @@
+//! Ranges of pages: copied, moved, gathered from pieces.
+//!
+//! *Copy*: 1. the targets share the sources' pages  2. flush. Each page of the target is old or new before the end of 2.
+//!
+//! *Move*, a stretch at a time: 1. the targets share the sources' pages  2. flush  3. the sources are deallocated; and behind
+//! the last stretch 4. flush. Cut before the end of 2: the sources are whole. Cut later: the targets are, and each source is
+//! there or deallocated. So no page is lost. But a source that is empty may have been moved by a move that was interrupted, or
+//! it may have been empty: if its target is not empty, only the user can say which (`Empty`).
+//!
+//! The vendor command that relocates is not used: it is the device's, where this works with any that can copy, and between
+//! namespaces; and on a disk that keeps any subset of what was not flushed it could lose the source and the target.
+//!
+//! Invariants: nothing is changed before all ranges are checked; ranges that overlap are refused, since what they do cannot
+//! be done again after an interruption. Absent: who else writes these pages meanwhile.
+
+use crate::Progress;
+use crate::namespaces::{Namespaces, Place, ShareError, Shared};
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// Pages that are shared by one call: what one Copy command takes.
+const SHARE_PAGES: u64 = 4096;
+/// Pages that are moved between two flushes.
+const MOVE_PAGES: u64 = 16 * SHARE_PAGES;
+/// Pages that are read at once.
+const LOOK_PAGES: u64 = 256;
+
+/// What a move does with an empty source whose target is not empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Empty {
+    /// Nothing is moved at all, and the page is named.
+    #[default]
+    Refuse,
+    /// The target stays: the source was moved there before.
+    Leave,
+    /// The target becomes empty too.
+    Take,
+}
+
+/// Pages of a list of extents, which follow each other in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First page of the namespace.
+    pub first: u64,
+    /// Pages.
+    pub pages: u64,
+}
+
+fn after(at: Place, pages: u64) -> Place {
+    Place { page: at.page + pages, ..at }
+}
+
+fn check<N: Namespaces + ?Sized>(device: &N, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
+    if pages == 0 {
+        return Err(ShareError::Usage("there are no pages to share: the length is 0".into()));
+    }
+    device.check(from, pages)?;
+    device.check(to, pages)?;
+    if from.nsid == to.nsid && from.page.abs_diff(to.page) < pages {
+        return Err(ShareError::Usage(format!(
+            "the {pages} pages from {} on and from {} on overlap: choose a target that is {pages} pages away",
+            from.page, to.page
+        )));
+    }
+    Ok(())
+}
+
+/// Shares a range without flushing, a command's worth at a time.
+pub(crate) fn share<N: Namespaces + ?Sized>(
+    device: &mut N,
+    from: Place,
+    to: Place,
+    pages: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), ShareError> {
+    let mut done = 0;
+    while done < pages {
+        let count = SHARE_PAGES.min(pages - done);
+        device.share(after(from, done), after(to, done), count)?;
+        done += count;
+        progress(done);
+    }
+    Ok(())
+}
+
+/// Runs, and says what the device has counted meanwhile.
+pub(crate) fn counted<N: Namespaces + ?Sized>(
+    device: &mut N,
+    pages: u64,
+    work: impl FnOnce(&mut N) -> Result<(), ShareError>,
+) -> Result<Shared, ShareError> {
+    let before = device.counts()?;
+    work(device)?;
+    Ok(Shared { pages, counts: device.counts()? - before })
+}
+
+/// Copies a range. It survives a crash of the device's machine when this has returned.
+///
+/// # Errors
+/// The ranges, the device, or the way to it. A part may have been copied; the same copy can be made again.
+pub fn copy<N: Namespaces + ?Sized>(
+    device: &mut N,
+    from: Place,
+    to: Place,
+    pages: u64,
+    progress: Progress<'_>,
+) -> Result<Shared, ShareError> {
+    check(device, from, to, pages)?;
+    counted(device, pages, |device| {
+        share(device, from, to, pages, &mut |done| progress(done, pages))?;
+        device.flush()
+    })
+}
+
+/// Moves a range: afterwards the source is deallocated. It survives a crash of the device's machine when this has returned.
+///
+/// # Errors
+/// The ranges, the device, the way to it, or an empty source of which nobody knows whether it was moved before. Each page is in
+/// one of its places.
+pub fn relocate<N: Namespaces + ?Sized>(
+    device: &mut N,
+    from: Place,
+    to: Place,
+    pages: u64,
+    empty: Empty,
+    progress: Progress<'_>,
+) -> Result<Shared, ShareError> {
+    check(device, from, to, pages)?;
+    let runs = match empty {
+        Empty::Take => vec![Piece { first: 0, pages }],
+        _ => runs_to_move(device, from, to, pages, empty)?,
+    };
+    let moved = runs.iter().map(|run| run.pages).sum();
+
+    counted(device, moved, |device| {
+        let mut done = 0;
+        for run in runs {
+            for at in (run.first..run.first + run.pages).step_by(MOVE_PAGES as usize) {
+                let count = MOVE_PAGES.min(run.first + run.pages - at);
+                let (source, target) = (after(from, at), after(to, at));
+                let moved_here = move_stretch(device, source, target, count);
+                let interrupted = |error| ShareError::Moving { error: Box::new(error), done, pages: moved };
+                moved_here.map_err(interrupted)?;
+                done += count;
+                progress(done, moved);
+            }
+        }
+        device.flush()
+    })
+}
+
+// 1. the copy  2. flush  3. the sources. Cut before the end of 2: they are there. Later: their copies are.
+fn move_stretch<N: Namespaces + ?Sized>(
+    device: &mut N,
+    source: Place,
+    target: Place,
+    count: u64,
+) -> Result<(), ShareError> {
+    share(device, source, target, count, &mut |_| {})?;
+    device.flush()?;
+    device.trim(source, count)
+}
+
+/// The runs of a range whose sources hold something.
+fn runs_to_move<N: Namespaces + ?Sized>(
+    device: &mut N,
+    from: Place,
+    to: Place,
+    pages: u64,
+    empty: Empty,
+) -> Result<Vec<Piece>, ShareError> {
+    let mut runs: Vec<Piece> = Vec::new();
+    let mut sources = vec![0; LOOK_PAGES as usize * PAGE_BYTES];
+    let mut target = [0; PAGE_BYTES];
+    for first in (0..pages).step_by(LOOK_PAGES as usize) {
+        let count = LOOK_PAGES.min(pages - first);
+        let sources = &mut sources[..count as usize * PAGE_BYTES];
+        device.read(after(from, first), sources)?;
+
+        for (page, source) in (first..).zip(sources.as_chunks::<PAGE_BYTES>().0) {
+            if *source != [0; PAGE_BYTES] {
+                match runs.last_mut() {
+                    Some(run) if run.first + run.pages == page => run.pages += 1,
+                    _ => runs.push(Piece { first: page, pages: 1 }),
+                }
+                continue;
+            }
+            if empty == Empty::Refuse {
+                device.read(after(to, page), &mut target)?;
+                if target != [0; PAGE_BYTES] {
+                    return Err(ShareError::Refused(format!(
+                        "page {} is empty and its target, page {}, is not: if an interrupted move has been here, --resume \
+                         leaves such targets as they are; --force makes them empty",
+                        from.page + page,
+                        to.page + page
+                    )));
+                }
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Whether pages read as zeroes; the first that does not, if one does not.
+///
+/// # Errors
+/// The range, the device, or the way to it.
+pub fn first_written<N: Namespaces + ?Sized>(
+    device: &mut N,
+    at: Place,
+    pages: u64,
+    progress: Progress<'_>,
+) -> Result<Option<u64>, ShareError> {
+    let mut bytes = vec![0; LOOK_PAGES as usize * PAGE_BYTES];
+    for first in (0..pages).step_by(LOOK_PAGES as usize) {
+        let count = LOOK_PAGES.min(pages - first);
+        let bytes = &mut bytes[..count as usize * PAGE_BYTES];
+        device.read(after(at, first), bytes)?;
+        let written = bytes.as_chunks::<PAGE_BYTES>().0.iter().position(|page| *page != [0; PAGE_BYTES]);
+        if let Some(index) = written {
+            return Ok(Some(at.page + first + index as u64));
+        }
+        progress(first + count, pages);
+    }
+    Ok(None)
+}
+
+/// Where the pieces of a file are to be: one behind the other from a page on. Nothing is changed.
+///
+/// # Errors
+/// A piece is empty, outside the namespace, listed twice, or in the way of the target.
+pub fn plan<N: Namespaces + ?Sized>(device: &N, nsid: u32, pieces: &[Piece], to: u64) -> Result<u64, ShareError> {
+    let pages = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.pages));
+    let pages = pages.filter(|pages| *pages > 0);
+    let pages = pages.ok_or_else(|| ShareError::Usage("the list of extents has no pages".into()))?;
+    device.check(Place { nsid, page: to }, pages)?;
+
+    let mut sorted: Vec<&Piece> = pieces.iter().collect();
+    sorted.sort_by_key(|piece| piece.first);
+    for piece in &sorted {
+        device.check(Place { nsid, page: piece.first }, piece.pages)?;
+        if piece.first < to + pages && to < piece.first + piece.pages {
+            return Err(ShareError::Usage(format!(
+                "the extent at page {} is in the way of the target, pages {to} to {to} + {pages}",
+                piece.first
+            )));
+        }
+    }
+    match sorted.windows(2).find(|pair| pair[0].first + pair[0].pages > pair[1].first) {
+        Some(pair) => Err(ShareError::Usage(format!("page {} is listed twice", pair[1].first))),
+        None => Ok(pages),
+    }
+}
+
+/// Lets the pieces of a file share pages with a contiguous range, in the order of the list; the pieces stay as they are until
+/// whoever knows the file has written down where it is now. The target must be blank unless `force`.
+///
+/// # Errors
+/// As `plan`, something is in the target, the device, or the way to it. Only the target may have changed.
+pub fn gather<N: Namespaces + ?Sized>(
+    device: &mut N,
+    nsid: u32,
+    pieces: &[Piece],
+    to: u64,
+    force: bool,
+    progress: Progress<'_>,
+) -> Result<Shared, ShareError> {
+    let pages = plan(device, nsid, pieces, to)?;
+    if !force && let Some(page) = first_written(device, Place { nsid, page: to }, pages, &mut |_, _| {})? {
+        return Err(ShareError::Refused(format!(
+            "something is in page {page}, where the pieces are to go: choose another target; --force overwrites it"
+        )));
+    }
+    counted(device, pages, |device| {
+        let mut done = 0;
+        for piece in pieces {
+            let (from, target) = (Place { nsid, page: piece.first }, Place { nsid, page: to + done });
+            share(device, from, target, piece.pages, &mut |here| progress(done + here, pages))?;
+            done += piece.pages;
+        }
+        device.flush()
+    })
+}

@@ -1,0 +1,114 @@
+//! A device in a folder, which this process has to itself.
+//!
+//! Invariant: the device is closed in good order when nobody uses it any more. Absent: serving it.
+
+use crate::namespaces::{Counts, Namespaces, Place, ShareError};
+use remap_ssd_device::{Device, Disk, DiskRemap, LocalDisk};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_store::{ImageError, image_namespaces};
+use std::path::Path;
+
+/// The namespaces of a device in a folder.
+pub struct ImageNamespaces {
+    disk: Option<LocalDisk>,
+    /// First page and pages, in the order of their numbers.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl ImageNamespaces {
+    /// Opens the folder; no other process may have it open.
+    ///
+    /// # Errors
+    /// There is no device, it is in use, or its namespaces make no sense.
+    pub fn open(folder: &Path) -> Result<Self, ImageError> {
+        let (device, _) = Device::open_in_folder(folder)?;
+        Self::over(device, folder)
+    }
+
+    fn over(mut device: Device, folder: &Path) -> Result<Self, ImageError> {
+        let lpns = u64::from(device.config().firmware.lpns);
+        let mut ranges = Vec::new();
+        let mut first = 0u64;
+        for namespace in image_namespaces(folder, lpns)? {
+            let end = first.checked_add(namespace.pages).filter(|end| *end <= lpns);
+            let end = end.ok_or("its namespaces are larger than the device")?;
+            if namespace.unshared {
+                device.keep_apart(first as u32..end as u32);
+            }
+            ranges.push((first, namespace.pages));
+            first = end;
+        }
+        Ok(Self { disk: Some(LocalDisk::new(device)), ranges })
+    }
+
+    /// Closes the device, and says whether that could be done.
+    ///
+    /// # Errors
+    /// Something could not be written out.
+    pub fn close(mut self) -> Result<(), ImageError> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<(), ImageError> {
+        match self.disk.take() {
+            Some(disk) => Ok(disk.into_device().close().map(drop)?),
+            None => Ok(()),
+        }
+    }
+
+    fn disk(&mut self) -> &mut LocalDisk {
+        self.disk.as_mut().expect("an image is open until it is dropped")
+    }
+
+    /// The device's page.
+    fn page(&self, at: Place, pages: u64) -> Result<u64, ShareError> {
+        self.check(at, pages)?;
+        Ok(self.ranges[at.nsid as usize - 1].0 + at.page)
+    }
+}
+
+impl Drop for ImageNamespaces {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`. What was not written out is recovered at the next opening.
+        let _ = self.shut();
+    }
+}
+
+impl Namespaces for ImageNamespaces {
+    fn count(&self) -> u32 {
+        self.ranges.len() as u32
+    }
+
+    fn pages(&self, nsid: u32) -> u64 {
+        self.ranges.get((nsid as usize).wrapping_sub(1)).map_or(0, |(_, pages)| *pages)
+    }
+
+    fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
+        let page = self.page(at, (into.len() / PAGE_BYTES) as u64)?;
+        self.disk().read(page, into).map_err(ShareError::device)
+    }
+
+    fn write(&mut self, at: Place, bytes: &[u8; PAGE_BYTES]) -> Result<(), ShareError> {
+        let page = self.page(at, 1)?;
+        self.disk().write(page, bytes).map_err(ShareError::device)
+    }
+
+    fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError> {
+        let page = self.page(at, pages)?;
+        self.disk().trim(page, pages).map_err(ShareError::device)
+    }
+
+    fn flush(&mut self) -> Result<(), ShareError> {
+        self.disk().flush().map_err(ShareError::device)
+    }
+
+    fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
+        let (source, target) = (self.page(from, pages)?, self.page(to, pages)?);
+        let remap = DiskRemap { target, source, pages: pages as u32, relocate: false, atomic: false };
+        self.disk().remap(&remap).map_err(ShareError::device)
+    }
+
+    fn counts(&mut self) -> Result<Counts, ShareError> {
+        Ok(Counts::of_device(self.disk().device()))
+    }
+}

@@ -1,0 +1,217 @@
+//! The namespaces of one device, wherever it is, and what sharing between them costs.
+//!
+//! Invariant: what is counted is the device's own count, so that a copy that it had to program is never called shared.
+//! Absent: what is in the namespaces.
+
+use remap_ssd_device::Device;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use std::error::Error;
+use std::ops::Sub;
+
+/// A page of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The namespace, from 1.
+    pub nsid: u32,
+    /// The page in it.
+    pub page: u64,
+}
+
+/// What a device has counted since it was powered on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pages that hosts have written or remapped.
+    pub host_pages: u64,
+    /// Pages that hosts have deallocated.
+    pub host_deallocations: u64,
+    /// Pages that were remapped.
+    pub remaps: u64,
+    /// Pages whose target was the source's page already.
+    pub no_effect: u64,
+    /// Pages that were copied, since the page's counter of owners was full.
+    pub copied_counter_full: u64,
+    /// Pages that were copied, since there was no room for remapping metadata.
+    pub copied_metadata_full: u64,
+    /// Pages that were copied for another reason: the scheme does not remap, or the namespace shares nothing.
+    pub copied_otherwise: u64,
+    /// Flash pages programmed with data of hosts.
+    pub flash_data: u64,
+    /// Flash pages programmed by garbage collection.
+    pub flash_gc: u64,
+    /// Flash pages programmed with metadata.
+    pub flash_metadata: u64,
+}
+
+impl Counts {
+    /// Those of a device in this process.
+    pub fn of_device(device: &Device) -> Self {
+        let stats = device.ftl().stats();
+        Self {
+            host_pages: stats.host_writes,
+            host_deallocations: stats.host_deallocations,
+            remaps: stats.remaps,
+            no_effect: stats.no_effect,
+            copied_counter_full: stats.demoted_counter_full,
+            copied_metadata_full: stats.demoted_nvram_full + stats.demoted_watermark,
+            copied_otherwise: stats.demoted_degree_full + stats.demoted_unhinted + stats.copies,
+            flash_data: stats.host_programs,
+            flash_gc: stats.gc_programs,
+            flash_metadata: stats.meta_programs,
+        }
+    }
+
+    /// Those that a served device says it has, by the names of its log page.
+    pub fn of_statistics(values: &[(&'static str, u64)]) -> Self {
+        let of = |name: &str| values.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+        Self {
+            host_pages: of("host_pages"),
+            host_deallocations: of("host_deallocations"),
+            remaps: of("remaps"),
+            no_effect: of("no_effect"),
+            copied_counter_full: of("demoted_counter_full"),
+            copied_metadata_full: of("demoted_nvram_full") + of("demoted_watermark"),
+            copied_otherwise: of("copies"),
+            flash_data: of("data_pages"),
+            flash_gc: of("gc_pages"),
+            flash_metadata: of("metadata_pages"),
+        }
+    }
+}
+
+impl Sub for Counts {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        // A device that was powered on in between counts from 0 again.
+        let less = u64::saturating_sub;
+        Self {
+            host_pages: less(self.host_pages, earlier.host_pages),
+            host_deallocations: less(self.host_deallocations, earlier.host_deallocations),
+            remaps: less(self.remaps, earlier.remaps),
+            no_effect: less(self.no_effect, earlier.no_effect),
+            copied_counter_full: less(self.copied_counter_full, earlier.copied_counter_full),
+            copied_metadata_full: less(self.copied_metadata_full, earlier.copied_metadata_full),
+            copied_otherwise: less(self.copied_otherwise, earlier.copied_otherwise),
+            flash_data: less(self.flash_data, earlier.flash_data),
+            flash_gc: less(self.flash_gc, earlier.flash_gc),
+            flash_metadata: less(self.flash_metadata, earlier.flash_metadata),
+        }
+    }
+}
+
+/// What was shared, and what it took. Includes what other hosts did to the device meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// Pages that were to be shared.
+    pub pages: u64,
+    /// What the device counted.
+    pub counts: Counts,
+}
+
+impl Shared {
+    /// Pages that share a flash page with their source.
+    pub fn shared(&self) -> u64 {
+        self.counts.remaps + self.counts.no_effect
+    }
+
+    /// Pages that the device had to program again.
+    pub fn copied(&self) -> u64 {
+        self.counts.copied_counter_full + self.counts.copied_metadata_full + self.counts.copied_otherwise
+    }
+
+    /// Pages that had no flash page: they read as zeroes.
+    pub fn empty(&self) -> u64 {
+        self.pages.saturating_sub(self.shared() + self.copied())
+    }
+}
+
+/// Why something was not shared: each a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum ShareError {
+    /// The device, or the way to it.
+    #[error("{0}")]
+    Device(Box<dyn Error + Send + Sync>),
+    /// The connection ended, or the device failed, in the middle of a move.
+    #[error("{error}; {done} of {pages} pages were moved and the rest is where it was: run it again with --resume")]
+    Moving {
+        /// What the device said.
+        error: Box<ShareError>,
+        /// Pages that were moved.
+        done: u64,
+        /// Pages in all.
+        pages: u64,
+    },
+    /// Something that cannot be asked for.
+    #[error("{0}")]
+    Usage(String),
+    /// Something that is not so now.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl ShareError {
+    /// What a device said.
+    pub fn device(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Device(error.into())
+    }
+}
+
+/// The namespaces of a device. Pages have 4,096 bytes whatever the namespaces' blocks are.
+pub trait Namespaces {
+    /// How many there are; they have the numbers from 1 on.
+    fn count(&self) -> u32;
+
+    /// Size of a namespace in pages; 0 if there is none of this number.
+    fn pages(&self, nsid: u32) -> u64;
+
+    /// Reads whole pages.
+    ///
+    /// # Errors
+    /// The range, the device, or the way to it.
+    fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError>;
+
+    /// Writes a page.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn write(&mut self, at: Place, page: &[u8; PAGE_BYTES]) -> Result<(), ShareError>;
+
+    /// Deallocates pages.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError>;
+
+    /// Makes everything done so far, in all namespaces, survive a crash of the machine that holds the device.
+    ///
+    /// # Errors
+    /// As `read`.
+    fn flush(&mut self) -> Result<(), ShareError>;
+
+    /// Lets pages share what others hold. The ranges do not overlap.
+    ///
+    /// # Errors
+    /// As `read`, or the device has no command for it.
+    fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError>;
+
+    /// What the device has counted.
+    ///
+    /// # Errors
+    /// As `read`, or it does not count.
+    fn counts(&mut self) -> Result<Counts, ShareError>;
+
+    /// A range that is in a namespace.
+    ///
+    /// # Errors
+    /// It is not.
+    fn check(&self, at: Place, pages: u64) -> Result<(), ShareError> {
+        let Place { nsid, page } = at;
+        match self.pages(nsid) {
+            0 => Err(ShareError::Refused(format!("there is no namespace {nsid}, only {}", self.count()))),
+            size if page.checked_add(pages).is_none_or(|end| end > size) => Err(ShareError::Usage(format!(
+                "pages {page} to {page} + {pages} are not in namespace {nsid}, which has {size} pages"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Namespaces on a disk that loses any subset of what was not flushed, and cuts of its power.
+
+#![allow(dead_code)]
+
+#[path = "../../../store/tests/kit/mod.rs"]
+pub mod disk;
+
+use disk::{Content, MemDisk, Op, PAGE};
+use rand::Rng;
+use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_share::{Counts, Namespaces, Place, ShareError};
+use std::collections::HashMap;
+
+/// Namespaces one after the other on one disk.
+pub struct MemNamespaces {
+    pub disk: MemDisk,
+    ranges: Vec<(u64, u64)>,
+    counts: Counts,
+    /// Another host writes this page after so many calls of `share`.
+    pub disturbance: Option<(u32, u64)>,
+    /// The connection breaks after so many calls of `share`.
+    pub breaks_after: Option<u32>,
+}
+
+impl MemNamespaces {
+    pub fn new(sizes: &[u64]) -> Self {
+        Self::over(MemDisk::new(sizes.iter().sum()), sizes)
+    }
+
+    pub fn over(disk: MemDisk, sizes: &[u64]) -> Self {
+        let starts = sizes.iter().scan(0, |at, size| {
+            *at += size;
+            Some((*at - size, *size))
+        });
+        let ranges = starts.collect();
+        Self { disk, ranges, counts: Counts::default(), disturbance: None, breaks_after: None }
+    }
+
+    fn place(&self, at: Place, pages: u64) -> Result<u64, ShareError> {
+        self.check(at, pages)?;
+        Ok(self.ranges[at.nsid as usize - 1].0 + at.page)
+    }
+
+    /// Contents of pages by number.
+    pub fn numbers(&mut self, nsid: u32, pages: std::ops::Range<u64>) -> Vec<u64> {
+        pages
+            .map(|page| {
+                let mut bytes = [1; PAGE];
+                self.read(Place { nsid, page }, &mut bytes).expect("it can be read");
+                u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
+            })
+            .collect()
+    }
+
+    pub fn put(&mut self, nsid: u32, page: u64, number: u64) {
+        self.write(Place { nsid, page }, &content(number)).expect("it works");
+    }
+}
+
+/// The content of a number.
+pub fn content(number: u64) -> [u8; PAGE] {
+    let mut bytes = [0; PAGE];
+    bytes.as_chunks_mut::<8>().0.fill(number.to_le_bytes());
+    bytes
+}
+
+impl Namespaces for MemNamespaces {
+    fn count(&self) -> u32 {
+        self.ranges.len() as u32
+    }
+
+    fn pages(&self, nsid: u32) -> u64 {
+        self.ranges.get((nsid as usize).wrapping_sub(1)).map_or(0, |range| range.1)
+    }
+
+    fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
+        let page = self.place(at, (into.len() / PAGE) as u64)?;
+        self.disk.read(page, into).map_err(ShareError::device)
+    }
+
+    fn write(&mut self, at: Place, bytes: &[u8; PAGE]) -> Result<(), ShareError> {
+        let page = self.place(at, 1)?;
+        self.counts.host_pages += 1;
+        self.disk.write(page, bytes).map_err(ShareError::device)
+    }
+
+    fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError> {
+        let page = self.place(at, pages)?;
+        self.counts.host_deallocations += pages;
+        self.disk.trim(page, pages).map_err(ShareError::device)
+    }
+
+    fn flush(&mut self) -> Result<(), ShareError> {
+        self.disk.flush().map_err(ShareError::device)
+    }
+
+    fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
+        if let Some(calls) = &mut self.breaks_after {
+            if *calls == 0 {
+                return Err(ShareError::device("the connection is cut"));
+            }
+            *calls -= 1;
+        }
+        let (source, target) = (self.place(from, pages)?, self.place(to, pages)?);
+        self.counts.host_pages += pages;
+        self.counts.remaps += pages;
+        let remap = DiskRemap { target, source, pages: pages as u32, relocate: false, atomic: false };
+        self.disk.remap(&remap).map_err(ShareError::device)?;
+        if let Some((0, page)) = self.disturbance {
+            self.disturbance = None;
+            self.put(1, page, 999);
+        } else if let Some((calls, _)) = &mut self.disturbance {
+            *calls -= 1;
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self) -> Result<Counts, ShareError> {
+        Ok(self.counts)
+    }
+}
+
+/// What is on a disk after a prefix of its operations of which only some were kept since the last flush.
+pub fn kept(base: &HashMap<u64, Content>, log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
+    let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+    let mut pages = base.clone();
+    for (index, op) in log.iter().enumerate() {
+        if let Op::Set(page, content) = op
+            && (index < flushed || keep(index - flushed))
+        {
+            pages.insert(*page, content.clone());
+        }
+    }
+    pages
+}
+
+/// Which of the operations that were not flushed are kept: all, none, one, all but one, the last, any.
+pub fn subsets(log: &[Op], random: &mut impl Rng) -> Vec<Vec<bool>> {
+    let pending = log.iter().rev().take_while(|op| !matches!(op, Op::Flush)).count();
+    let mut subsets = vec![vec![true; pending]];
+    if pending > 0 {
+        let one = random.random_range(0..pending);
+        subsets.push(vec![false; pending]);
+        subsets.push((0..pending).map(|index| index == one).collect());
+        subsets.push((0..pending).map(|index| index != one).collect());
+        subsets.push((0..pending).map(|index| index + 1 == pending).collect());
+        subsets.push((0..pending).map(|_| random.random_bool(0.5)).collect());
+    }
+    subsets
+}
