@@ -297,8 +297,11 @@ fn copy_all(
 fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<FileId, FilesError> {
     let source = store.open(from, OpenOptions::default())?;
     let target = store.open(to, OpenOptions { create: Create::IfAbsent, open_end: false })?;
+    // Cut off first, so that no page has its beginning from one and its end from the other.
+    if store.size(target)? > bytes {
+        store.set_size(target, bytes)?;
+    }
     store.share(&Share { from: source, from_offset: 0, to: target, to_offset: 0, bytes })?;
-    store.set_size(target, bytes)?;
     Ok(target)
 }
 
