@@ -17,6 +17,7 @@ pub mod output;
 pub mod place;
 pub mod presets;
 pub mod service;
+pub mod share;
 pub mod trace;
 pub mod volume;
 
@@ -63,6 +64,8 @@ pub enum Command {
     Io(service::io::Args),
     /// Files on a device, for host software that shares pages instead of writing them twice.
     Volume(volume::Args),
+    /// Copies, moves, snapshots and defragments by sharing flash pages: no data page is programmed.
+    Share(share::Args),
     /// Deduplicates in front of a device, and serves the result as a file.
     Dedup(dedup::Args),
     /// Lists the ready-made devices, or prints one as a file to start from.
@@ -102,6 +105,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => service::serve::command(&args),
         Command::Io(args) => service::io::command(&args),
         Command::Volume(args) => volume::command(&args),
+        Command::Share(args) => share::command(&args),
         Command::Dedup(args) => dedup::command(&args),
         Command::Presets(args) => presets::command(&args),
         Command::Trace(args) => trace::command(&args),

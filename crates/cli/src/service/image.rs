@@ -96,6 +96,10 @@ Examples:
   remap-ssd image create disk --size 2GiB --scheme flog --dedup on
   remap-ssd serve --image disk";
 
+const PAGE_BYTES: u64 = 4096;
+/// Namespaces that a device can have.
+const NAMESPACES_MAX: u32 = 128;
+
 /// What a device for service is like.
 #[derive(Debug, clap::Args)]
 pub struct Shape {
@@ -123,6 +127,10 @@ pub struct Shape {
     /// Namespaces of equal size; one unless given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub namespaces: Option<u32>,
+    /// Further namespaces, each large enough for a snapshot of one of the others (`share snapshot`); none unless given. They come
+    /// on top of the size.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=127))]
+    pub snapshots: Option<u32>,
     /// A namespace, by its number, whose pages are shared with nothing: deduplication leaves it alone, and remaps copy. For
     /// hosts that keep data twice on purpose. May be repeated, or several with commas.
     #[arg(long, value_name = "NSID", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -149,13 +157,21 @@ impl Shape {
     /// It cannot be.
     pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
         let (scheme, dedup) = (self.scheme.unwrap_or(SchemeKind::RemapSsd), self.dedup.unwrap_or(false));
+        let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
+        if namespaces + snapshots > NAMESPACES_MAX {
+            return Err(Failure::usage(format_args!(
+                "{namespaces} namespaces and {snapshots} for snapshots: at most {NAMESPACES_MAX} are possible"
+            )));
+        }
+        let pages = size.div_ceil(PAGE_BYTES);
+        let for_snapshots = u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
+        let size = if snapshots > 0 { (pages + for_snapshots).saturating_mul(PAGE_BYTES) } else { size };
         let config = DeviceConfig::for_service_with_log(size, scheme, dedup, self.log_size);
         let mut config = config.map_err(Failure::usage)?;
         let firmware = &mut config.firmware;
         (firmware.fs_files, firmware.fs_blocks) = (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
         config.check().map_err(Failure::usage)?;
 
-        let namespaces = self.namespaces.unwrap_or(1);
         if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
             return Err(Failure::usage(format_args!(
                 "--unshared {nsid}: there are {namespaces} namespaces (--namespaces)"
@@ -167,13 +183,9 @@ impl Shape {
     /// Its name and namespaces.
     pub fn service(&self, config: &DeviceConfig) -> Service {
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
-        Service::new(
-            nqn,
-            config.firmware.lpns,
-            self.namespaces.unwrap_or(1),
-            self.block.unwrap_or(4096),
-            &self.unshared,
-        )
+        let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
+        let pages = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
+        Service::new(nqn, pages, namespaces, self.block.unwrap_or(4096), &self.unshared).with_snapshots(snapshots)
     }
 
     /// Checks that the options match what the image was created with; none of them can change later.
@@ -182,7 +194,9 @@ impl Shape {
     /// An option differs; the message says what the image has.
     pub fn must_be(&self, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
         let firmware = &config.firmware;
-        let size = u64::from(firmware.lpns) * 4096;
+        let (snapshots, snapshot_pages) = service.snapshots();
+        let namespaces = service.namespaces.len() - snapshots as usize;
+        let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
         let block = service.namespaces.first().map_or(4096, |share| share.block_bytes);
         let unshared = service.unshared();
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
@@ -195,11 +209,8 @@ impl Shape {
             ("--fs-files", self.fs_files.map(|asked| asked == firmware.fs_files), firmware.fs_files.to_string()),
             ("--fs-blocks", self.fs_blocks.map(|asked| asked == firmware.fs_blocks), firmware.fs_blocks.to_string()),
             ("--block", self.block.map(|asked| asked == block), block.to_string()),
-            (
-                "--namespaces",
-                self.namespaces.map(|asked| asked as usize == service.namespaces.len()),
-                service.namespaces.len().to_string(),
-            ),
+            ("--namespaces", self.namespaces.map(|asked| asked as usize == namespaces), namespaces.to_string()),
+            ("--snapshots", self.snapshots.map(|asked| asked == snapshots), snapshots.to_string()),
             ("--unshared", has_unshared(&self.unshared, &unshared), numbers_of(&unshared)),
             ("--nqn", self.nqn.as_ref().map(|asked| *asked == service.nqn), service.nqn.clone()),
         ];
@@ -211,6 +222,15 @@ impl Shape {
             ))),
         }
     }
+}
+
+/// Pages of all namespaces but those for snapshots, each of which has one page more than one of the others.
+fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
+    let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
+    let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces) / u64::from(namespaces + snapshots);
+    // Rounding may have left a few.
+    let pages = (share..=u64::from(lpns)).take_while(|pages| all(*pages) <= u64::from(lpns)).last();
+    pages.unwrap_or(0) as u32
 }
 
 /// Are these the unshared namespaces of an image? `None` if nothing was said.

@@ -43,6 +43,9 @@ pub struct Share {
     /// Its pages are shared with nothing, by deduplication or by remaps.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unshared: bool,
+    /// It was made for a snapshot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub snapshots: bool,
 }
 
 /// What was counted, and whether the last power-off was in good order.
@@ -58,9 +61,29 @@ pub struct Kept {
 impl Service {
     /// `count` namespaces of equal size over `pages`; those numbers of which are in `unshared` share nothing.
     pub fn new(nqn: String, pages: u32, count: u32, block_bytes: u32, unshared: &[u32]) -> Self {
-        let share = |nsid: u32| Share { pages: pages / count, block_bytes, unshared: unshared.contains(&nsid) };
+        let share = |nsid: u32| Share {
+            pages: pages / count,
+            block_bytes,
+            unshared: unshared.contains(&nsid),
+            snapshots: false,
+        };
         let namespaces = (1..=count).map(share).collect();
         Self { nqn, namespaces, contents_inode: None, crc32c: None }
+    }
+
+    /// With `count` namespaces more, each large enough for a snapshot of any of the others.
+    #[must_use]
+    pub fn with_snapshots(mut self, count: u32) -> Self {
+        let largest = self.namespaces.iter().max_by_key(|share| share.pages).copied();
+        let share = largest.map(|share| Share { pages: share.pages + 1, unshared: false, snapshots: true, ..share });
+        self.namespaces.extend(share.into_iter().cycle().take(count as usize));
+        self
+    }
+
+    /// Namespaces that were made for snapshots, and their pages.
+    pub fn snapshots(&self) -> (u32, u32) {
+        let made = self.namespaces.iter().filter(|share| share.snapshots);
+        made.fold((0, 0), |(count, pages), share| (count + 1, pages + share.pages))
     }
 
     /// As the controller wants them.

@@ -14,5 +14,6 @@ mod measuring;
 mod models;
 mod recording;
 mod service;
+mod sharing;
 mod traces;
 mod volumes;

@@ -1,0 +1,189 @@
+//! `share`: copies, moves, snapshots and defragmentation that program no data page.
+//!
+//! ```text
+//! mod       arguments, and where the device is
+//! ranges    copy and move, of pages and of files
+//! snapshot  of a namespace, or of the files of a volume
+//! defrag    of files of a volume, or of a list of extents
+//! show      what was shared, as text and as JSON
+//! ```
+//! Invariant: whatever changes something says what it took. Absent: the order of writes (`hosts/share`, `hosts/store`).
+
+mod defrag;
+mod ranges;
+mod show;
+mod snapshot;
+
+use crate::failure::Failure;
+use crate::place::Place;
+use remap_ssd_device::Disk;
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_share::files::FilesError;
+use remap_ssd_share::{Counts, ImageNamespaces, Namespaces, ServedNamespaces, ShareError};
+use remap_ssd_store::{DefragPlan, FileId, ImageDisk, ImageError, Processes, Statistics, Store, StoreError, Volume};
+
+/// Copies, moves, snapshots and defragments by sharing flash pages: no data page is programmed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd image create disk --size 1GiB --snapshots 2
+  remap-ssd serve --image disk &
+  remap-ssd share copy --from 0 --to 100000 --pages 5000 --connect 127.0.0.1:4420
+  remap-ssd share snapshot create monday --connect 127.0.0.1:4420
+  remap-ssd share snapshot rollback monday --connect 127.0.0.1:4420
+  remap-ssd share defrag orders.db --dry-run --connect 127.0.0.1:4420
+
+Pages are of 4096 bytes. Each command says how many pages are shared, how many the device had to copy, and how many flash
+pages were programmed. docs/sharing.md says what each promises if the power fails.";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Copies pages of a namespace, or a file of a volume.
+    Copy(ranges::Copy),
+    /// Moves pages of a namespace, whose old places are deallocated, or renames a file of a volume.
+    Move(ranges::Move),
+    /// Makes, lists, deletes and rolls back to snapshots of a namespace, or of the files of a volume.
+    Snapshot(snapshot::Args),
+    /// Makes files of a volume contiguous, or gathers a list of extents.
+    Defrag(defrag::Args),
+}
+
+/// Runs `share`.
+///
+/// # Errors
+/// The device, what is on it, or what cannot be.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Copy(args) => ranges::copy(args),
+        Command::Move(args) => ranges::relocate(args),
+        Command::Snapshot(args) => snapshot::command(args),
+        Command::Defrag(args) => defrag::command(args),
+    }
+}
+
+fn about(place: &Place, error: ShareError) -> Failure {
+    match error {
+        ShareError::Usage(_) => Failure::usage(error),
+        _ => Failure::about(place.name(), error),
+    }
+}
+
+fn about_files(place: &Place, error: FilesError) -> Failure {
+    match error {
+        FilesError::Usage(_) | FilesError::Store(StoreError::BadName { .. }) => Failure::usage(error),
+        _ => Failure::about(place.name(), error),
+    }
+}
+
+/// Runs with the namespaces of the device.
+fn on_namespaces<R>(
+    place: &Place,
+    work: impl FnOnce(&mut dyn Namespaces) -> Result<R, ShareError>,
+) -> Result<R, Failure> {
+    if let Some(dir) = &place.image {
+        let failed = |error: ImageError| Failure::about(dir.display(), error);
+        let mut device = ImageNamespaces::open(dir).map_err(failed)?;
+        let result = work(&mut device).map_err(|error| about(place, error))?;
+        device.close().map_err(failed)?;
+        return Ok(result);
+    }
+    let mut options = Options { subnqn: place.nqn.clone(), ..Options::default() };
+    options.hostnqn = place.hostnqn.clone().unwrap_or(options.hostnqn);
+    let device = ServedNamespaces::connect(&place.name(), options);
+    let mut device = device.map_err(|error| Failure::about(place.name(), error))?;
+    work(&mut device).map_err(|error| about(place, error))
+}
+
+/// A volume, wherever it is.
+trait Files: Store {
+    fn as_store(&self) -> &dyn Store;
+    fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError>;
+    fn defrag(&self, file: FileId, progress: &mut dyn FnMut(u64, u64)) -> Result<DefragPlan, StoreError>;
+}
+
+impl<D: Disk + Send> Files for Volume<D> {
+    fn as_store(&self) -> &dyn Store {
+        self
+    }
+    fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError> {
+        Volume::defrag_plan(self, file)
+    }
+    fn defrag(&self, file: FileId, progress: &mut dyn FnMut(u64, u64)) -> Result<DefragPlan, StoreError> {
+        Volume::defrag(self, file, progress)
+    }
+}
+
+/// What a disk has counted; `None` if it does not count.
+trait Counting: Disk {
+    fn counts(&mut self) -> Option<Counts>;
+}
+
+impl Counting for ImageDisk {
+    fn counts(&mut self) -> Option<Counts> {
+        Some(Counts::of_device(self.device()))
+    }
+}
+
+impl Counting for Client {
+    fn counts(&mut self) -> Option<Counts> {
+        Some(Counts::of_statistics(&self.statistics().ok()?))
+    }
+}
+
+/// What was done to a volume: by this process, and by the device.
+struct Done {
+    volume: Statistics,
+    device: Option<Counts>,
+}
+
+/// Whether others may have a volume open meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// They may: nothing is changed.
+    Allowed,
+    /// They may not: what is done is done at one instant.
+    Refused,
+}
+
+/// Runs with the volume.
+fn on_volume<R>(
+    place: &Place,
+    others: Others,
+    work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
+) -> Result<(R, Done), Failure> {
+    if let Some(dir) = &place.image {
+        let failed = |error: ImageError| Failure::about(dir.display(), error);
+        let disk = ImageDisk::open(dir, place.nsid).map_err(failed)?;
+        let (result, disk) = with_volume(disk, &Processes::One, place, others, work)?;
+        disk.close().map_err(failed)?;
+        return Ok(result);
+    }
+    with_volume(place.connect()?, &Processes::local(), place, others, work).map(|(result, _)| result)
+}
+
+fn with_volume<D: Counting + Send, R>(
+    mut disk: D,
+    processes: &Processes,
+    place: &Place,
+    others: Others,
+    work: impl FnOnce(&dyn Files) -> Result<R, FilesError>,
+) -> Result<((R, Done), D), Failure> {
+    let before = disk.counts();
+    let opened = match others {
+        Others::Allowed => Volume::open(disk, processes),
+        Others::Refused => Volume::open_alone(disk, processes),
+    };
+    let volume = opened.map_err(|error| about_files(place, error.into()))?;
+    volume.notes().iter().for_each(crate::output::note);
+    let result = work(&volume).map_err(|error| about_files(place, error))?;
+    let statistics = volume.statistics();
+    let mut disk = volume.into_disk();
+    let device = disk.counts().zip(before).map(|(after, before)| after - before);
+    Ok(((result, Done { volume: statistics, device }), disk))
+}

@@ -1,0 +1,131 @@
+//! `share copy` and `share move`.
+//!
+//! Absent: how ranges are copied and moved (`remap_ssd_share::copy`).
+
+use super::{Others, on_namespaces, on_volume, show};
+use crate::failure::Failure;
+use crate::place::Place;
+use crate::trace::Patience;
+use remap_ssd_share::copy::{self, Empty};
+use remap_ssd_share::{Place as At, files};
+
+/// What to copy.
+#[derive(Debug, clap::Args)]
+#[command(after_help = COPY)]
+pub(super) struct Copy {
+    #[command(flatten)]
+    what: What,
+    #[command(flatten)]
+    place: Place,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const COPY: &str = "\
+Examples:
+  remap-ssd share copy --from 0 --to 100000 --pages 5000 --connect 127.0.0.1:4420
+  remap-ssd share copy --from 0 --to 0 --pages 5000 --to-nsid 2 --image disk
+  remap-ssd share copy --file orders.db --as orders-copy.db --image disk
+
+If it is interrupted, each page of the target is the old or the new one, and the same command can be run again.";
+
+/// What to move.
+#[derive(Debug, clap::Args)]
+#[command(after_help = MOVE)]
+pub(super) struct Move {
+    #[command(flatten)]
+    what: What,
+    #[command(flatten)]
+    place: Place,
+    /// Finish a move that was interrupted: targets whose sources are empty by now stay as they are.
+    #[arg(long, conflicts_with_all = ["force", "file"])]
+    resume: bool,
+    /// Targets whose sources are empty become empty too.
+    #[arg(long, conflicts_with = "file")]
+    force: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const MOVE: &str = "\
+Examples:
+  remap-ssd share move --from 0 --to 100000 --pages 5000 --connect 127.0.0.1:4420
+  remap-ssd share move --from 0 --to 100000 --pages 5000 --connect 127.0.0.1:4420 --resume
+
+Sources are deallocated when their copies are durable. If it is interrupted, each page is in at least one of its places, and
+--resume finishes it.";
+
+/// Pages, or a file.
+#[derive(Debug, clap::Args)]
+struct What {
+    /// First page of the source, of 4096 bytes.
+    #[arg(long, value_name = "PAGE", required_unless_present = "file", conflicts_with = "file", requires_all = ["to", "pages"])]
+    from: Option<u64>,
+    /// First page of the target.
+    #[arg(long, value_name = "PAGE")]
+    to: Option<u64>,
+    /// How many.
+    #[arg(long, value_name = "N")]
+    pages: Option<u64>,
+    /// Namespace of the target, if it is not the source's (--nsid).
+    #[arg(long, value_name = "N", conflicts_with = "file")]
+    to_nsid: Option<u32>,
+    /// A file of the volume in the namespace, instead of pages.
+    #[arg(long, value_name = "NAME", requires = "as_name")]
+    file: Option<String>,
+    /// Its new name.
+    #[arg(long = "as", id = "as_name", value_name = "NAME", requires = "file")]
+    as_name: Option<String>,
+}
+
+impl What {
+    /// Source, target and pages.
+    fn range(&self, place: &Place) -> Result<(At, At, u64), Failure> {
+        let (Some(from), Some(to), Some(pages)) = (self.from, self.to, self.pages) else {
+            return Err(Failure::usage("which pages? --from PAGE --to PAGE --pages N"));
+        };
+        let to_nsid = self.to_nsid.unwrap_or(place.nsid);
+        Ok((At { nsid: place.nsid, page: from }, At { nsid: to_nsid, page: to }, pages))
+    }
+
+    fn names(&self) -> Option<(&str, &str)> {
+        self.file.as_deref().zip(self.as_name.as_deref())
+    }
+}
+
+/// Runs `share copy`.
+pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
+    if let Some((from, to)) = args.what.names() {
+        let copied = on_volume(&args.place, Others::Refused, |volume| files::copy(volume.as_store(), from, to));
+        let (bytes, done) = copied?;
+        return show::done(&done, &[("bytes", bytes.into())], args.json);
+    }
+    let (from, to, pages) = args.what.range(&args.place)?;
+    let mut patience = Patience::new("copy", Some(pages));
+    let shared =
+        on_namespaces(&args.place, |device| copy::copy(device, from, to, pages, &mut |done, _| patience.at(done)));
+    drop(patience);
+    show::shared(&shared?, &[], args.json)
+}
+
+/// Runs `share move`.
+pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
+    if let Some((from, to)) = args.what.names() {
+        let ((), done) = on_volume(&args.place, Others::Refused, |volume| Ok(volume.rename(from, to)?))?;
+        return show::done(&done, &[], args.json);
+    }
+    let (from, to, pages) = args.what.range(&args.place)?;
+    let empty = match (args.resume, args.force) {
+        (true, _) => Empty::Leave,
+        (_, true) => Empty::Take,
+        _ => Empty::Refuse,
+    };
+    let mut patience = Patience::new("move", Some(pages));
+    let shared = on_namespaces(&args.place, |device| {
+        copy::relocate(device, from, to, pages, empty, &mut |done, _| patience.at(done))
+    });
+    drop(patience);
+    show::shared(&shared?, &[], args.json)
+}

@@ -1,0 +1,256 @@
+//! `share snapshot`: of a namespace, or of the files of a volume.
+//!
+//! Absent: what a snapshot is worth after a power cut (`remap_ssd_share::snapshot`, `remap_ssd_share::files`).
+
+use super::{Others, on_namespaces, on_volume, show};
+use crate::failure::Failure;
+use crate::output;
+use crate::place::Place;
+use crate::trace::Patience;
+use remap_ssd_share::files::{self, FileSnapshot, FileState};
+use remap_ssd_share::snapshot::{self, Listed, NewSnapshot, Snapshot, State};
+use remap_ssd_sim::report::format::{bytes, exact};
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const PAGE: u64 = 4096;
+
+/// What to do.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd image create disk --size 1GiB --snapshots 2     # a device with room for two snapshots
+  remap-ssd share snapshot create monday --image disk
+  remap-ssd share snapshot list --image disk
+  remap-ssd share snapshot rollback monday --image disk
+  remap-ssd share snapshot delete monday --image disk
+
+Of the files of a volume, without namespaces for snapshots:
+  remap-ssd share snapshot create monday --volume --image disk
+  remap-ssd share snapshot create tuesday --file orders.db --file orders.log --image disk
+  remap-ssd share snapshot rollback monday --volume --image disk
+
+A snapshot of a namespace is a namespace: it can be read and mounted like the source. If another host writes while one is made on
+a served device, it is given up. Unmount before a rollback. A rollback that was interrupted is finished by the same command.";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Makes a snapshot.
+    Create(Create),
+    /// Lists snapshots, and what is left of those that were interrupted.
+    List(On),
+    /// Deletes a snapshot.
+    Delete(Named),
+    /// Makes the source what it was when the snapshot was made.
+    Rollback(Named),
+}
+
+/// What to make.
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// Name of the snapshot.
+    name: String,
+    /// The namespace to put it in; one that is free unless given. It must be at least one page larger than the source.
+    #[arg(long, value_name = "NSID", conflicts_with_all = ["volume", "file"])]
+    into: Option<u32>,
+    /// A file of the volume in the namespace, instead of the namespace. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    file: Vec<String>,
+    #[command(flatten)]
+    on: On,
+}
+
+/// Which one.
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// Name of the snapshot.
+    name: String,
+    #[command(flatten)]
+    on: On,
+}
+
+/// Of what.
+#[derive(Debug, clap::Args)]
+struct On {
+    /// Of the files of the volume in the namespace, instead of the namespace.
+    #[arg(long)]
+    volume: bool,
+    #[command(flatten)]
+    place: Place,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `share snapshot`.
+pub(super) fn command(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Create(args) if args.on.volume || !args.file.is_empty() => create_of_files(args),
+        Command::Create(args) => create(args),
+        Command::List(on) if on.volume => list_of_files(on),
+        Command::List(on) => list(on),
+        Command::Delete(args) if args.on.volume => delete_of_files(args),
+        Command::Delete(args) => delete(args),
+        Command::Rollback(args) if args.on.volume => rollback_of_files(args),
+        Command::Rollback(args) => rollback(args),
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn create(args: &Create) -> Result<(), Failure> {
+    let Create { name, into, on, .. } = args;
+    let new = NewSnapshot { name: name.clone(), source: on.place.nsid, into: *into, now: now() };
+    let mut patience = None;
+    let made = on_namespaces(&on.place, |device| {
+        snapshot::create(device, &new, &mut |done, all| {
+            patience.get_or_insert_with(|| Patience::new("snapshot", Some(all))).at(done);
+        })
+    });
+    drop(patience);
+    let (made, shared) = made?;
+    let more = [("snapshot", json!(made.name)), ("namespace", json!(made.nsid)), ("of namespace", json!(made.source))];
+    show::shared(&shared, &more, on.json)
+}
+
+fn rollback(args: &Named) -> Result<(), Failure> {
+    let mut patience = None;
+    let done = on_namespaces(&args.on.place, |device| {
+        snapshot::rollback(device, &args.name, &mut |done, all| {
+            patience.get_or_insert_with(|| Patience::new("rollback", Some(all))).at(done);
+        })
+    });
+    drop(patience);
+    let (snapshot, shared) = done?;
+    let more = [("snapshot", json!(snapshot.name)), ("of namespace", json!(snapshot.source))];
+    show::shared(&shared, &more, args.on.json)
+}
+
+fn delete(args: &Named) -> Result<(), Failure> {
+    let mut patience = None;
+    let done = on_namespaces(&args.on.place, |device| {
+        snapshot::delete(device, &args.name, &mut |done, all| {
+            patience.get_or_insert_with(|| Patience::new("delete", Some(all))).at(done);
+        })
+    });
+    drop(patience);
+    done?;
+    deleted(&args.name, args.on.json)
+}
+
+fn deleted(name: &str, as_json: bool) -> Result<(), Failure> {
+    match as_json {
+        true => output::json(&json!({ "deleted": name })),
+        false => output::text(&format!("{name} is deleted\n")),
+    }
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Complete => "whole",
+        State::Creating => "interrupted while it was made",
+        State::RollingBack => "rollback interrupted",
+        State::Deleting => "interrupted while it was deleted",
+        State::Vacant => "none",
+    }
+}
+
+fn list(on: &On) -> Result<(), Failure> {
+    let Listed { snapshots, vacant, blank, damage } = on_namespaces(&on.place, |device| snapshot::list(device))?;
+    damage.iter().for_each(|why| output::note(format_args!("error: {why}")));
+
+    if on.json {
+        let entry = |one: &Snapshot| {
+            json!({
+                "name": one.name, "namespace": one.nsid, "of_namespace": one.source, "pages": one.pages,
+                "bytes": one.pages * PAGE, "made_at": one.made_at, "state": state(one.state),
+                "usable": matches!(one.state, State::Complete | State::RollingBack),
+            })
+        };
+        let snapshots: Vec<Value> = snapshots.iter().map(entry).collect();
+        output::json(&json!({ "snapshots": snapshots, "vacant": vacant, "blank": blank, "damage": damage }))?;
+    } else {
+        let row = |one: &Snapshot| {
+            vec![
+                one.name.clone(),
+                one.nsid.to_string(),
+                one.source.to_string(),
+                bytes(one.pages * PAGE),
+                show::time(one.made_at),
+                state(one.state).to_owned(),
+            ]
+        };
+        let rows: Vec<_> = snapshots.iter().map(row).collect();
+        let head = ["name", "namespace", "of namespace", "size", "made", "state"];
+        output::text(&if rows.is_empty() { "no snapshots\n".to_owned() } else { output::table(&head, &rows) })?;
+        if !vacant.is_empty() {
+            let numbers: Vec<String> = vacant.iter().map(u32::to_string).collect();
+            output::text(&format!("free for snapshots: namespace {}\n", numbers.join(", ")))?;
+        }
+    }
+    if damage.is_empty() { Ok(()) } else { Err(Failure::Found) }
+}
+
+fn create_of_files(args: &Create) -> Result<(), Failure> {
+    let Create { name, file, on, .. } = args;
+    let mut patience = None;
+    let made = on_volume(&on.place, Others::Refused, |volume| {
+        files::create(volume.as_store(), name, file, now(), &mut |done, all| {
+            patience.get_or_insert_with(|| Patience::new("snapshot", Some(all))).at(done);
+        })
+    });
+    drop(patience);
+    let (made, done) = made?;
+    show::done(&done, &[("snapshot", json!(made.name)), ("files", json!(made.files.len()))], on.json)
+}
+
+fn rollback_of_files(args: &Named) -> Result<(), Failure> {
+    let mut patience = None;
+    let done = on_volume(&args.on.place, Others::Refused, |volume| {
+        files::rollback(volume.as_store(), &args.name, &mut |done, all| {
+            patience.get_or_insert_with(|| Patience::new("rollback", Some(all))).at(done);
+        })
+    });
+    drop(patience);
+    let (snapshot, done) = done?;
+    show::done(&done, &[("snapshot", json!(snapshot.name)), ("files", json!(snapshot.files.len()))], args.on.json)
+}
+
+fn delete_of_files(args: &Named) -> Result<(), Failure> {
+    on_volume(&args.on.place, Others::Refused, |volume| files::delete(volume.as_store(), &args.name))?;
+    deleted(&args.name, args.on.json)
+}
+
+fn list_of_files(on: &On) -> Result<(), Failure> {
+    let (snapshots, _) = on_volume(&on.place, Others::Allowed, |volume| files::list(volume.as_store()))?;
+    let state = |state: FileState| match state {
+        FileState::Complete => "whole",
+        FileState::Part => "interrupted while it was made or deleted",
+        FileState::RollingBack => "rollback interrupted",
+    };
+    let size = |one: &FileSnapshot| one.files.iter().map(|file| file.bytes).sum::<u64>();
+    if on.json {
+        let entry = |one: &FileSnapshot| {
+            json!({
+                "name": one.name, "made_at": one.made_at, "state": state(one.state), "bytes": size(one),
+                "usable": one.state != FileState::Part, "files": one.files,
+            })
+        };
+        return output::json(&json!({ "snapshots": snapshots.iter().map(entry).collect::<Vec<_>>() }));
+    }
+    let row = |one: &FileSnapshot| {
+        let files = exact(one.files.len() as u64);
+        vec![one.name.clone(), files, bytes(size(one)), show::time(one.made_at), state(one.state).to_owned()]
+    };
+    let rows: Vec<_> = snapshots.iter().map(row).collect();
+    let head = ["name", "files", "size", "made", "state"];
+    output::text(&if rows.is_empty() { "no snapshots\n".to_owned() } else { output::table(&head, &rows) })
+}
