@@ -102,6 +102,8 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("hosts/dedup/src/signature.rs", &["const SIGNATURE_BYTES", "const UNKNOWN", "fn signature"]),
     ("hosts/dedup/src/ccaw/format.rs", &[]),
     ("hosts/dedup/src/ordermerge/format.rs", &[]),
+    ("hosts/share/src/record.rs", &[]),
+    ("hosts/share/src/files.rs", &["struct Manifest", "fn manifest", "fn encode", "fn copy_name"]),
 ];
 
 const MARK: &str = "record-code: ";
