@@ -361,3 +361,44 @@ fn mistakes_with_sharing_are_sentences() {
     let two = Rig::new(&["--size", "16MiB", "--namespaces", "2"], &[1; 4096]);
     share(&["snapshot", "create", "a"], &["--image", &two.image]).fails_in_one_line(1, &["2049 pages"]);
 }
+
+#[test]
+fn a_server_that_is_killed_in_a_rollback_loses_nothing_and_the_rollback_is_finished() {
+    let data = bytes(9, 64 << 20);
+    let pages = data.len() / 4096;
+    let rig = Rig::new(&["--size", "64MiB", "--snapshots", "1"], &data);
+    let image = ["--image", rig.image.as_str()];
+    share(&["snapshot", "create", "a"], &image).ok();
+    let changed = bytes(10, data.len());
+    let mut interrupted = 0;
+    for round in 0..6u64 {
+        rig.put(0, &changed);
+        let served = rig.served();
+        let place = ["--connect", served.address()].map(str::to_owned);
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| share(&["snapshot", "rollback", "a"], &[&place[0], &place[1]]));
+            std::thread::sleep(std::time::Duration::from_millis(15 + 12 * round));
+            served.kill();
+            let ran = client.join().expect("it ends");
+            if ran.code != 0 {
+                ran.fails_in_one_line(1, &[&place[1]]);
+            }
+        });
+
+        // Each page is the changed one or the snapshot's; if some are, a record says so.
+        let listed = share(&["snapshot", "list", "--json"], &image).ok().json();
+        let under_way = listed["snapshots"][0]["state"] == "rollback interrupted";
+        interrupted += u32::from(under_way);
+        let found = rig.get("1", 0, pages);
+        let same = |page: usize, of: &[u8]| found[page * 4096..][..4096] == of[page * 4096..][..4096];
+        assert!((0..pages).all(|page| same(page, &data) || same(page, &changed)));
+        assert!(under_way || found == data || found == changed, "a mixture that nothing tells of");
+        if under_way {
+            share(&["snapshot", "delete", "a"], &image).fails_in_one_line(1, &["interrupted", "rollback a"]);
+        }
+        share(&["snapshot", "rollback", "a"], &image).ok();
+        assert!(rig.get("1", 0, pages) == data);
+        assert!(rig.get("2", 0, pages) == data, "the snapshot is as it was");
+    }
+    println!("{interrupted} rollbacks were interrupted");
+}
