@@ -276,7 +276,7 @@ fn what_cannot_be_is_one_sentence_and_changes_nothing() {
     // A record that was copied with its namespace is not believed, and a damaged one is said to be.
     let mut page = [0; 4096];
     device.read(Place { nsid: 3, page: 8 }, &mut page).expect("it works");
-    device.write(Place { nsid: 2, page: 7 }, &page).expect("it works");
+    device.write(Place { nsid: 4, page: 19 }, &page).expect("it works");
     let listed = snapshot::list(&mut device).expect("it works");
     assert_eq!((listed.snapshots.len(), listed.damage.len()), (1, 1), "{listed:?}");
 }

@@ -20,7 +20,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
-const DEVICE_BYTES: u64 = 512 << 20;
+const DEVICE_BYTES: u64 = 1 << 30;
 const VALUE_BYTES: usize = 1000;
 
 /// A disk whose counters can be looked at while a volume has it.
