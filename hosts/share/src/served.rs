@@ -1,7 +1,8 @@
 //! A device behind the network: standard Copy, within a namespace and across them (descriptor format 2).
 //!
-//! Invariant: one connection for each namespace that is used. Absent: keeping other hosts away; whoever needs that looks at
-//! the device's counts before and after.
+//! Invariants: a namespace is used through a connection of its own; those that have only been read are given up when there are
+//! many, since a server gives one host a limited number. Absent: keeping other hosts away; whoever needs that looks at the
+//! device's counts before and after.
 
 use crate::namespaces::{Counts, Namespaces, Place, ShareError};
 use remap_ssd_device::Disk;
@@ -9,52 +10,81 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
 use std::collections::BTreeMap;
 
+/// Connections that are kept if nothing was written through them.
+const CONNECTIONS: usize = 8;
+
 /// The namespaces of a served device.
 pub struct ServedNamespaces {
     address: String,
     options: Options,
-    clients: BTreeMap<u32, Client>,
-    count: u32,
+    /// By namespace: a connection, and whether something was written through it.
+    clients: BTreeMap<u32, (Client, bool)>,
+    /// Pages, in the order of the namespaces' numbers.
+    sizes: Vec<u64>,
 }
 
 impl ServedNamespaces {
-    /// Connects, to all namespaces of which the device says that they are there.
+    /// Connects, and asks for the sizes of all namespaces.
     ///
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
         let first = Client::connect(address, Options { nsid: 1, ..options.clone() })?;
-        let count = first.controller().nn;
+        let count = first.controller().nn.min(128);
         let options = Options { subnqn: Some(first.subnqn().to_owned()), copy_across: count > 1, ..options };
-        let mut clients = BTreeMap::new();
-        for nsid in 1..=count.min(128) {
-            let client = Client::connect(address, Options { nsid, ..options.clone() })?;
-            if client.namespace().nsze > 0 {
-                clients.insert(nsid, client);
-            }
+        drop(first);
+
+        let mut served = Self { address: address.to_owned(), options, clients: BTreeMap::new(), sizes: Vec::new() };
+        for nsid in 1..=count {
+            let client = served.open(nsid)?;
+            served.sizes.push(client.pages());
+            served.keep(nsid, client);
         }
-        Ok(Self { address: address.to_owned(), options, clients, count })
+        Ok(served)
+    }
+
+    fn open(&self, nsid: u32) -> Result<Client, ClientError> {
+        Client::connect(self.address.as_str(), Options { nsid, ..self.options.clone() })
+    }
+
+    fn keep(&mut self, nsid: u32, client: Client) {
+        if self.clients.len() >= CONNECTIONS {
+            let unwritten = self.clients.iter().find(|(_, (_, wrote))| !wrote).map(|(nsid, _)| *nsid);
+            unwritten.map(|nsid| self.clients.remove(&nsid));
+        }
+        self.clients.insert(nsid, (client, false));
     }
 
     fn client(&mut self, nsid: u32) -> Result<&mut Client, ShareError> {
-        let count = self.count;
-        let none = || ShareError::Refused(format!("there is no namespace {nsid}, only {count}"));
-        self.clients.get_mut(&nsid).ok_or_else(none)
+        Ok(&mut self.connected(nsid)?.0)
     }
 
-    /// Where it is, and how we have connected.
-    pub fn address(&self) -> (&str, &Options) {
-        (&self.address, &self.options)
+    fn client_to_write(&mut self, nsid: u32) -> Result<&mut Client, ShareError> {
+        let (client, wrote) = self.connected(nsid)?;
+        *wrote = true;
+        Ok(client)
+    }
+
+    fn connected(&mut self, nsid: u32) -> Result<&mut (Client, bool), ShareError> {
+        let none = || ShareError::Refused(format!("there is no namespace {nsid}, only {}", self.sizes.len()));
+        if self.pages(nsid) == 0 {
+            return Err(none());
+        }
+        if !self.clients.contains_key(&nsid) {
+            let client = self.open(nsid).map_err(ShareError::device)?;
+            self.keep(nsid, client);
+        }
+        self.clients.get_mut(&nsid).ok_or_else(|| ShareError::Refused(format!("there is no namespace {nsid}")))
     }
 }
 
 impl Namespaces for ServedNamespaces {
     fn count(&self) -> u32 {
-        self.count
+        self.sizes.len() as u32
     }
 
     fn pages(&self, nsid: u32) -> u64 {
-        self.clients.get(&nsid).map_or(0, Disk::pages)
+        self.sizes.get((nsid as usize).wrapping_sub(1)).copied().unwrap_or(0)
     }
 
     fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
@@ -62,15 +92,15 @@ impl Namespaces for ServedNamespaces {
     }
 
     fn write(&mut self, at: Place, page: &[u8; PAGE_BYTES]) -> Result<(), ShareError> {
-        Disk::write(self.client(at.nsid)?, at.page, page).map_err(ShareError::device)
+        Disk::write(self.client_to_write(at.nsid)?, at.page, page).map_err(ShareError::device)
     }
 
     fn trim(&mut self, at: Place, pages: u64) -> Result<(), ShareError> {
-        Disk::trim(self.client(at.nsid)?, at.page, pages).map_err(ShareError::device)
+        Disk::trim(self.client_to_write(at.nsid)?, at.page, pages).map_err(ShareError::device)
     }
 
     fn flush(&mut self) -> Result<(), ShareError> {
-        for client in self.clients.values_mut() {
+        for (client, _) in self.clients.values_mut().filter(|(_, wrote)| *wrote) {
             Disk::flush(client).map_err(ShareError::device)?;
         }
         Ok(())
@@ -78,7 +108,7 @@ impl Namespaces for ServedNamespaces {
 
     fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
         let shift = self.client(from.nsid)?.lba_shift();
-        let target = self.client(to.nsid)?;
+        let target = self.client_to_write(to.nsid)?;
         if !target.can_copy(from.nsid != to.nsid) {
             let which = if from.nsid == to.nsid { "" } else { " from one namespace to another" };
             return Err(ShareError::Refused(format!("the device has no Copy command{which}")));
@@ -95,9 +125,13 @@ impl Namespaces for ServedNamespaces {
     }
 
     fn counts(&mut self) -> Result<Counts, ShareError> {
-        let values = self.clients.values_mut().next().map(Client::statistics);
-        let values = values.ok_or_else(|| ShareError::Refused("the device has no namespaces".into()))?;
-        let values = values.map_err(ShareError::device)?;
+        let client = self.client(1)?;
+        let values = client.statistics().map_err(|error| match error {
+            ClientError::Status { .. } => ShareError::Refused(
+                "the device has no log page C0h, which counts what it shares: only a device of `remap-ssd serve` has it".into(),
+            ),
+            _ => ShareError::device(error),
+        })?;
         Ok(Counts::of_statistics(&values))
     }
 }

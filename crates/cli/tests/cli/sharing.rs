@@ -357,6 +357,13 @@ fn mistakes_with_sharing_are_sentences() {
     share(&["snapshot", "list"], &[]).fails(2, &["--connect"]);
     run_in(rig.dir.path(), &["image", "create", "x", "--size", "16MiB", "--namespaces", "100", "--snapshots", "100"])
         .fails_in_one_line(2, &["at most 128"]);
+    // As many namespaces as there can be need no more connections than a host may have.
+    let many = serve(&["--memory", "32MiB", "--namespaces", "64", "--snapshots", "64"]);
+    let there = ["--connect", many.address(), "--nsid", "60"];
+    assert_eq!(share(&["snapshot", "create", "a", "--json"], &there).ok().json()["namespace"], 65);
+    assert!(share(&["snapshot", "list"], &there).ok().out.contains("whole"));
+    many.stop();
+
     // A namespace that is used for something else is not taken for a snapshot.
     let two = Rig::new(&["--size", "16MiB", "--namespaces", "2"], &[1; 4096]);
     share(&["snapshot", "create", "a"], &["--image", &two.image]).fails_in_one_line(1, &["2049 pages"]);
