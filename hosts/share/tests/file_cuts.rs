@@ -239,6 +239,22 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
 }
 
 #[test]
+fn a_full_volume_refuses_and_nothing_is_left_of_what_was_begun() {
+    let new = NewVolume { files_max: 8, ..NewVolume::default() };
+    let volume = Volume::create(MemDisk::new(PAGES), &Processes::One, &new, &mut quiet).expect("possible");
+    let file = volume.open("x", OpenOptions { create: Create::New, open_end: false }).expect("there is room");
+    volume.write(file, 0, &tagged(1, 120 * PAGE)).expect("there is room");
+    let before = volume.info().expect("possible");
+    for refused in [
+        files::copy(&volume, "x", "y").expect_err("it is full"),
+        files::create(&volume, "a", &[], 0, &mut quiet).map(drop).expect_err("it is full"),
+    ] {
+        assert!(refused.to_string().contains("the volume is full: 120 pages are needed"), "{refused}");
+        assert_eq!(volume.info().expect("possible"), before);
+    }
+}
+
+#[test]
 fn a_volume_that_another_process_has_open_is_not_opened_alone() {
     let dir = tempfile::tempdir().expect("a folder");
     let processes = Processes::Several(dir.path().into());
