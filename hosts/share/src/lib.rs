@@ -1,8 +1,7 @@
 //! Sharing pages as an administrator wants it: copies, moves, snapshots and defragmentation without programming a data page.
 //!
 //! ```text
-//! Namespaces ── ImageNamespaces    a device in a folder, which this process has to itself
-//!     │    └─── ServedNamespaces   a device behind the network, which others may use too
+//! Namespaces      of a device in a folder (`ImageNamespaces`), or of one that others use too
 //!     ├── copy        ranges of pages: copied, moved, gathered
 //!     ├── snapshot    a namespace as it is at one instant, in another namespace
 //! Volume ── files     files of a volume: copies, and snapshots of one or all of them
@@ -17,12 +16,10 @@ pub mod files;
 mod image;
 mod namespaces;
 mod record;
-mod served;
 pub mod snapshot;
 
 pub use image::ImageNamespaces;
 pub use namespaces::{Counts, Namespaces, Place, ShareError, Shared};
-pub use served::ServedNamespaces;
 
 /// Told how many of how many pages are done.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -5,12 +5,14 @@
 //! ranges    copy and move, of pages and of files
 //! snapshot  of a namespace, or of the files of a volume
 //! defrag    of files of a volume, or of a list of extents
+//! served    the namespaces of a device behind the network
 //! show      what was shared, as text and as JSON
 //! ```
 //! Invariant: whatever changes something says what it took. Absent: the order of writes (`hosts/share`, `hosts/store`).
 
 mod defrag;
 mod ranges;
+mod served;
 mod show;
 mod snapshot;
 
@@ -19,8 +21,9 @@ use crate::place::Place;
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_share::files::FilesError;
-use remap_ssd_share::{Counts, ImageNamespaces, Namespaces, ServedNamespaces, ShareError};
+use remap_ssd_share::{Counts, ImageNamespaces, Namespaces, ShareError};
 use remap_ssd_store::{DefragPlan, FileId, ImageDisk, ImageError, Processes, Statistics, Store, StoreError, Volume};
+use served::ServedNamespaces;
 
 /// Copies, moves, snapshots and defragments by sharing flash pages: no data page is programmed.
 #[derive(Debug, clap::Args)]

@@ -4,10 +4,10 @@
 //! many, since a server gives one host a limited number. Absent: keeping other hosts away; whoever needs that looks at the
 //! device's counts before and after.
 
-use crate::namespaces::{Counts, Namespaces, Place, ShareError};
 use remap_ssd_device::Disk;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::tcp::client::{Client, ClientError, Options};
+use remap_ssd_share::{Counts, Namespaces, Place, ShareError};
 use std::collections::BTreeMap;
 
 /// Connections that are kept if nothing was written through them.
