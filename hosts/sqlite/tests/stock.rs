@@ -79,6 +79,18 @@ fn a_database_whose_first_page_was_lost_is_not_an_empty_one() {
     }
 }
 
+#[test]
+fn a_file_of_one_byte_is_an_empty_database() {
+    start_with_vfs();
+    for vfs in VFSES {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("app.db");
+        fs::write(&path, [0]).expect("writable");
+        let db = open(vfs, &path, "");
+        assert_eq!(code(db.run("CREATE TABLE u(a)")), ffi::SQLITE_OK, "{vfs}");
+    }
+}
+
 /// Does something as a user to whom permissions apply. The folder is that user's.
 fn as_user<T: Send>(folder: &Path, task: impl FnOnce() -> T + Send) -> T {
     const NOBODY: u32 = 65534;
