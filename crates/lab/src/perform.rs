@@ -59,7 +59,7 @@ fn source(run: &Run) -> Result<Box<dyn Source>, String> {
     }
     if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
         let options = TraceOptions { content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) };
-        return Ok(Box::new(recordings::find(name)?.replay(options)?));
+        return recordings::find(name)?.replay(options);
     }
     let (workload, addressable) = spanned(&run.workload, addressable)?;
     let workload: NamedWorkload = workload.parse().map_err(|error| format!("{error}"))?;

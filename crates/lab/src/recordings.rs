@@ -1,9 +1,17 @@
 //! What a device was asked by real programs, recorded once: built into the program, for experiments to replay.
 //!
-//! Each is a compressed session (`remap_ssd_sim::trace`), without times and contents. `rig/sqlite-figures` makes them.
+//! Each is a compressed session (`remap_ssd_sim::trace`), without times and contents. `rig/sqlite-figures`, `rig/f2fs` and
+//! `rig/fswrite` make them.
+//! `NAME@2` is a recording up to its second mark: so the time of what lies between two marks is a difference of two replays.
+//!
 //! Invariant: replayed from front to back, with its flushes. Absent: other traces (`trace:FILE`).
 
+use remap_ssd_sim::source::{HostPage, PageKind, Source, SourceError};
 use remap_ssd_sim::trace::{Format, TraceOptions, TraceReader};
+
+/// A mark is a deallocation of this page alone: the last one of the 500 MiB that `rig/f2fs` and `rig/fswrite` record on, which no
+/// file system has.
+const MARK: u32 = (500 << 20) / 4096 - 1;
 
 /// How a workload that is a recording begins.
 pub const PREFIX: &str = "recording:";
@@ -43,6 +51,12 @@ built_in! {
     "sqlite-rollback-10000-full-stock",
     "sqlite-rollback-10000-full-copyless",
     "sqlite-rollback-10000-full-nojournal",
+    "f2fs-fileserver-stock",
+    "f2fs-fileserver-remap",
+    "f2fs-database-stock",
+    "f2fs-database-remap",
+    "f2fs-sync-stock",
+    "f2fs-sync-lists",
 }
 
 /// A recording.
@@ -50,15 +64,22 @@ built_in! {
 pub struct Recording {
     name: &'static str,
     bytes: &'static [u8],
+    /// The mark where it ends; its own end if there is none.
+    ends_at: Option<u32>,
 }
 
-/// The recording of that name.
+/// The recording of that name, or its beginning: `NAME@MARK`.
 ///
 /// # Errors
 /// Lists the names there are.
 pub fn find(wanted: &str) -> Result<Recording, String> {
+    let (wanted, mark) = wanted.split_once('@').map_or((wanted, None), |(name, mark)| (name, Some(mark)));
+    let number =
+        |mark: &str| mark.parse().ok().filter(|mark| *mark > 0).ok_or(format!("`{mark}` is no mark: say 1 or more"));
+    let ends_at = mark.map(number).transpose()?;
+
     match ALL.iter().find(|one| one.0 == wanted) {
-        Some((name, bytes)) => Ok(Recording { name, bytes }),
+        Some((name, bytes)) => Ok(Recording { name, bytes, ends_at }),
         None => {
             let known = names().collect::<Vec<_>>().join(", ");
             Err(format!("no recording is named `{wanted}`; there are {known}"))
@@ -81,9 +102,45 @@ impl Recording {
     ///
     /// # Errors
     /// It is no session.
-    pub fn replay(&self, options: TraceOptions) -> Result<TraceReader, String> {
+    pub fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String> {
         let options = TraceOptions { flushes: true, ..options };
         let reader = TraceReader::of_bytes(self.name, self.bytes, Some(Format::Session), options);
-        reader.map_err(|error| error.to_string())
+        let reader = reader.map_err(|error| error.to_string())?;
+        Ok(match self.ends_at {
+            Some(left) => Box::new(Beginning { name: self.name, reader, left }),
+            None => Box::new(reader),
+        })
+    }
+}
+
+/// A recording up to a mark.
+struct Beginning {
+    name: &'static str,
+    reader: TraceReader,
+    /// Marks to come, the last one included.
+    left: u32,
+}
+
+impl Source for Beginning {
+    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        let from = out.len();
+        if !self.reader.fill(out, want)? {
+            let reason = format!("it ends {} marks early", self.left);
+            return Err(SourceError::Unusable { file: self.name.into(), reason });
+        }
+
+        // Requests are whole in here: a longer deallocation that ends with the same page is none.
+        for at in from..out.len() {
+            let is_first = at == from || out[at - 1].last;
+            self.left -= u32::from(is_first && out[at].last && out[at].kind == PageKind::Trim && out[at].lpn == MARK);
+            if self.left == 0 {
+                out.truncate(at + 1);
+                break;
+            }
+        }
+        Ok(true)
     }
 }

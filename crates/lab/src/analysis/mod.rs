@@ -12,9 +12,12 @@ mod fast21_fig5;
 mod fast21_fig6;
 mod fast21_fig7;
 mod fast21_fig8;
+mod fast21_fig9;
 mod ours;
 mod pebble_bam;
+mod pebble_f2fs;
 mod pebble_micro;
+mod phases;
 mod recovery;
 
 use crate::LabError;
@@ -47,12 +50,14 @@ const ALL: &[(&str, Analysis)] = &[
     ("fast21-fig6", fast21_fig6::analyse),
     ("fast21-fig7", fast21_fig7::analyse),
     ("fast21-fig8", fast21_fig8::analyse),
+    ("fast21-fig9", fast21_fig9::analyse),
     ("copyless-sqlite", copyless_sqlite::analyse),
     ("copyless-ccaw", copyless_ccaw::analyse),
     ("coldmap-fig2", coldmap_fig2::analyse),
     ("coldmap-figs5-8", coldmap::analyse),
     ("pebble-bam", pebble_bam::analyse),
     ("ours-small-nvram", ours::analyse),
+    ("pebble-f2fs", pebble_f2fs::analyse),
     ("pebble-micro", pebble_micro::analyse),
     ("recovery", recovery::analyse),
     ("cost", cost::analyse),

@@ -1,0 +1,44 @@
+//! What lies between two marks of a recording: the difference of two replays, each from a new device on.
+//!
+//! Invariant: replays are deterministic, so that both are the same up to the first mark. Absent: what a phase is for.
+
+use crate::LabError;
+use crate::table::{Ask, Table};
+
+/// What a phase took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Phase {
+    /// Modelled.
+    pub seconds: f64,
+    /// Programmed, all kinds.
+    pub flash_pages: f64,
+    /// Written by the host.
+    pub host_pages: f64,
+}
+
+/// The phases of a recording under a scheme: the first from mark 1 to mark 2.
+///
+/// # Errors
+/// It was not replayed up to each of these marks.
+pub fn phases<const N: usize>(table: &Table, recording: &str, scheme: &str) -> Result<[Phase; N], LabError> {
+    let at = |mark: usize| -> Result<Phase, LabError> {
+        let workload = format!("recording:{recording}@{mark}");
+        let row = table.row(Ask { workload: Some(&workload), scheme: Some(scheme), ..Ask::default() })?;
+        Ok(Phase {
+            seconds: row.number("seconds_simulated")?,
+            flash_pages: row.number("flash_pages")?,
+            host_pages: row.number("host_pages")?,
+        })
+    };
+
+    let mut phases = [Phase::default(); N];
+    for (index, phase) in phases.iter_mut().enumerate() {
+        let (from, to) = (at(index + 1)?, at(index + 2)?);
+        *phase = Phase {
+            seconds: to.seconds - from.seconds,
+            flash_pages: to.flash_pages - from.flash_pages,
+            host_pages: to.host_pages - from.host_pages,
+        };
+    }
+    Ok(phases)
+}
