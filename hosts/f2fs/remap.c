@@ -59,6 +59,7 @@
 #include "segment.h"
 #include "gc.h"
 #include "remap.h"
+#include "fswrite.h"
 #include "nvme.h"
 
 /* NVM command set 1.0, section 3.2.2: the Copy command, descriptor format 0. */
@@ -145,9 +146,9 @@ struct batch {
 
 /*
  * The NVMe namespace below the file system, or NULL. With native multipath the disk stands for several paths, each a
- * namespace of its own; one that lives is taken. To be given back with put_namespace().
+ * namespace of its own; one that lives is taken. To be given back with f2fs_put_namespace().
  */
-static struct nvme_ns *get_namespace(struct f2fs_sb_info *sbi, int *srcu)
+struct nvme_ns *f2fs_get_namespace(struct f2fs_sb_info *sbi, int *srcu)
 {
 	struct gendisk *disk = sbi->sb->s_bdev->bd_disk;
 	const char *owner = disk->fops->owner ? module_name(disk->fops->owner) : "";
@@ -172,7 +173,7 @@ static struct nvme_ns *get_namespace(struct f2fs_sb_info *sbi, int *srcu)
 	return NULL;
 }
 
-static void put_namespace(struct nvme_ns *ns, int srcu)
+void f2fs_put_namespace(struct nvme_ns *ns, int srcu)
 {
 	srcu_read_unlock(&ns->head->srcu, srcu);
 }
@@ -185,7 +186,7 @@ static void ask_drive(struct f2fs_sb_info *sbi, struct f2fs_remap *r)
 	u8 *page;
 	int srcu;
 
-	ns = get_namespace(sbi, &srcu);
+	ns = f2fs_get_namespace(sbi, &srcu);
 	if (!ns)
 		return;
 	page = kzalloc(NVME_IDENTIFY_DATA_SIZE, GFP_KERNEL);
@@ -227,7 +228,7 @@ static void ask_drive(struct f2fs_sb_info *sbi, struct f2fs_remap *r)
 free:
 	kfree(page);
 put:
-	put_namespace(ns, srcu);
+	f2fs_put_namespace(ns, srcu);
 }
 
 static bool may_copy(struct f2fs_remap *r)
@@ -702,14 +703,14 @@ void f2fs_remap_segment(struct f2fs_sb_info *sbi, struct f2fs_summary *sum,
 		return;
 	b->sbi = sbi;
 	b->remap = r;
-	b->ns = get_namespace(sbi, &srcu);
+	b->ns = f2fs_get_namespace(sbi, &srcu);
 	if (!b->ns)
 		goto free;
 
 	gather(b, sum, segno, is_alive);
 	if (b->blocks)
 		move(b, gc_type);
-	put_namespace(b->ns, srcu);
+	f2fs_put_namespace(b->ns, srcu);
 	put_owners(b, gc_list, keep);
 free:
 	kvfree(b);
@@ -797,12 +798,14 @@ int f2fs_remap_init(struct f2fs_sb_info *sbi)
 		return err;
 	}
 	sbi->remap = r;
-	return 0;
+	/* 92h is asked of a drive that says by its log page that it is one of ours: others may give it another meaning. */
+	return r->can_remap ? f2fs_fswrite_init(sbi) : 0;
 }
 
 /* At unmount. Cleaning has ended. */
 void f2fs_remap_exit(struct f2fs_sb_info *sbi)
 {
+	f2fs_fswrite_exit(sbi);
 	if (sbi->remap)
 		kobject_put(&sbi->remap->kobj);
 	sbi->remap = NULL;

@@ -11,6 +11,11 @@ typedef bool (*f2fs_alive_t)(struct f2fs_sb_info *sbi, struct f2fs_summary *sum,
 /* Its list of inodes, which are put once gc_lock is free. Takes over the reference. */
 typedef void (*f2fs_keep_t)(struct gc_inode_list *gc_list, struct inode *inode);
 
+/* The NVMe namespace below the file system, or NULL; for fswrite.c too. */
+struct nvme_ns;
+struct nvme_ns *f2fs_get_namespace(struct f2fs_sb_info *sbi, int *srcu);
+void f2fs_put_namespace(struct nvme_ns *ns, int srcu);
+
 int f2fs_remap_init(struct f2fs_sb_info *sbi);
 void f2fs_remap_exit(struct f2fs_sb_info *sbi);
 void f2fs_remap_segment(struct f2fs_sb_info *sbi, struct f2fs_summary *sum,
