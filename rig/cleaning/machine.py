@@ -21,6 +21,8 @@ rig = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 ANSWER_SECONDS = int(os.environ.get("LIMIT", "600"))
 # To find the root; and what the file system and the device need, which other kernels' module folders have under the same names.
 MODULES = ["virtio_pci", "virtio_blk", "virtio_net", "ext4", "crc32c_generic", "crc32c_intel", "crc32_generic", "nvme_tcp", "f2fs"]
+# The guest's script of rig/f2fs, and what it runs.
+OURS = [os.path.join(rig, "cleaning", name) for name in ("f2fs", "work.py", "load.py")]
 
 
 class Ended(Failure):
@@ -105,21 +107,20 @@ class Kernel:
 class Machine:
     """Booted, and waiting for orders."""
 
-    def __init__(self, kernel, folder, modules, nqn, records=()):
-        """`modules`: f2fs.ko by arm. `records`: files that the guest finds in /run/rig."""
+    def __init__(self, kernel, folder, modules, nqn, records=(), task=OURS):
+        """`modules`: f2fs.ko by arm. `records`: files that the guest finds in /run/rig. `task`: the guest's script, and what it runs."""
         self.folder = folder
         self.console = os.path.join(folder, "console")
         extra = os.path.join(folder, "extra")
         shutil.rmtree(extra, ignore_errors=True)
         to = os.path.join(extra, "rig")
         os.makedirs(to)
-        ours = [os.path.join(rig, "cleaning", name) for name in ("f2fs", "work.py", "load.py")]
-        for source in [*glob.glob(os.path.join(rig, "guest", "*")), *ours, *records]:
+        for source in [*glob.glob(os.path.join(rig, "guest", "*")), *task, *records]:
             shutil.copy(source, to)
         for arm, module in modules.items():
             shutil.copy(module, os.path.join(to, f"{arm}.ko"))
         with open(os.path.join(to, "settings"), "w") as file:
-            file.write(f"TASK=f2fs\nTRANSPORT=tcp\nNQN={nqn}\nPORT=\n")
+            file.write(f"TASK={os.path.basename(task[0])}\nTRANSPORT=tcp\nNQN={nqn}\nPORT=\n")
         initramfs = os.path.join(folder, "initramfs")
         kernel.initramfs(initramfs, extra)
         self.start(kernel, initramfs)

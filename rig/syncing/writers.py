@@ -1,0 +1,247 @@
+"""Synchronous writers, a file each. Runs in the guest.
+
+    writers.py make DIR FILES           files of 1 MiB
+    writers.py write DIR SYSFS SYNCS    each of the first four overwrites 4 KiB and syncs, SYNCS times; prints JSON
+    writers.py cut DIR SYSFS RECORD     files are overwritten, appended to, truncated, punched, renamed, and mostly synced
+    writers.py check DIR RECORD         each file is as it was when it was last synced, or has some of what was tried later
+
+RECORD has a line `try op FILE NUMBER KIND A SYNC` before a change, and `sure op FILE NUMBER` once fsync has returned. What is written
+follows from file and number. Progress is told as `progress {...}` by the second serial port.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+import random
+import re
+import sys
+import time
+
+BLOCK, BLOCKS, WRITERS = 4096, 256, 4
+PUNCH_KEEP_SIZE = 3
+COUNTERS = ["listed", "refused", "synced", "noded", "checkpoints", "resets"]
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def content(file, number, size):
+    return hashlib.shake_128(f"{file} {number}".encode()).digest(size)
+
+
+def names(base, file):
+    return [f"{base}/w{file}", f"{base}/w{file}.moved"]
+
+
+def make(base, files):
+    for file in range(files):
+        with open(names(base, file)[0], "wb") as out:
+            out.write(content(file, 0, BLOCKS * BLOCK))
+    os.sync()
+
+
+def counters(sysfs):
+    folder = f"{sysfs}/fswrite"
+    if not os.path.isdir(folder):
+        return {}
+    return {name: int(open(f"{folder}/{name}").read()) for name in COUNTERS}
+
+
+def node_bytes(sysfs):
+    """Node blocks that were not a checkpoint's, by F2FS's own count."""
+    name = os.path.basename(sysfs)
+    with open(f"/proc/fs/f2fs/{name}/iostat_info") as info:
+        found = re.search(r"fs node:?\s+(\d+)", info.read())
+    return int(found[1])
+
+
+def write_one(base, file, syncs):
+    chosen = random.Random(file)
+    handle = os.open(names(base, file)[0], os.O_WRONLY)
+    for number in range(syncs):
+        os.pwrite(handle, content(file, number, BLOCK), chosen.randrange(BLOCKS) * BLOCK)
+        os.fsync(handle)
+    os.close(handle)
+
+
+def write(base, sysfs, syncs):
+    nodes, before, begin = node_bytes(sysfs), counters(sysfs), time.monotonic()
+    children = []
+    for file in range(WRITERS):
+        child = os.fork()
+        if not child:
+            write_one(base, file, syncs)
+            os._exit(0)
+        children.append(child)
+    failed = [child for child in children if os.waitpid(child, 0)[1]]
+    seconds = time.monotonic() - begin
+    after = counters(sysfs)
+    told = {name: after[name] - before[name] for name in after}
+    assert not failed, "a writer failed"
+    print(json.dumps({**told, "seconds": round(seconds, 3), "node_blocks": (node_bytes(sysfs) - nodes) // BLOCK, "syncs": syncs * WRITERS}))
+
+
+# --- changes, in memory and in a file system ---
+
+
+def changed(state, file, number, kind, amount):
+    """The state after a change: bytes, name, mode."""
+    data, name, mode = bytearray(state[0]), state[1], state[2]
+    if kind == "over":
+        data[amount * BLOCK : (amount + 1) * BLOCK] = content(file, number, BLOCK)
+    elif kind == "grow":
+        data += content(file, number, amount)
+    elif kind == "size":
+        data = data[:amount] + bytes(max(0, amount - len(data)))
+    elif kind == "punch":
+        data[amount * BLOCK : (amount + 3) * BLOCK] = bytes(3 * BLOCK)
+    elif kind == "mode":
+        mode = amount
+    elif kind == "name":
+        name = amount
+    return bytes(data), name, mode
+
+
+def do(base, handle, state, file, number, kind, amount):
+    if kind == "over":
+        os.pwrite(handle, content(file, number, BLOCK), amount * BLOCK)
+    elif kind == "grow":
+        os.pwrite(handle, content(file, number, amount), len(state[0]))
+    elif kind == "size":
+        os.ftruncate(handle, amount)
+    elif kind == "punch":
+        if libc.fallocate(handle, PUNCH_KEEP_SIZE, ctypes.c_long(amount * BLOCK), ctypes.c_long(3 * BLOCK)):
+            raise OSError(ctypes.get_errno(), "fallocate")
+    elif kind == "mode":
+        os.fchmod(handle, amount)
+    elif kind == "name":
+        os.rename(names(base, file)[state[1]], names(base, file)[amount])
+
+
+def choose(chosen, state):
+    """A change that is possible, and how it is synced."""
+    whole = len(state[0]) // BLOCK
+    kind = chosen.choices(["over", "grow", "size", "punch", "mode", "name"], [70, 16, 4, 4, 3, 3])[0]
+    if whole < 16 and kind in ("over", "size", "punch"):
+        kind = "grow"
+    amount = {
+        "over": lambda: chosen.randrange(whole),
+        "grow": lambda: chosen.randrange(1, 9000),
+        "size": lambda: max(0, len(state[0]) + chosen.randrange(-20000, 5000)),
+        "punch": lambda: chosen.randrange(whole - 3),
+        "mode": lambda: chosen.choice([0o600, 0o640, 0o644]),
+        "name": lambda: 1 - state[1],
+    }[kind]()
+    sync = "fsync" if kind in ("mode", "name") else chosen.choices(["fsync", "fdatasync", "none"], [5, 4, 1])[0]
+    return kind, amount, sync
+
+
+def first_state(file):
+    return content(file, 0, BLOCKS * BLOCK), 0, 0o644
+
+
+def disturb(base, file, told):
+    """Changes one file until the device is gone. A line is one write, so that lines of several writers do not mix."""
+    chosen = random.Random(int.from_bytes(os.urandom(8), "little"))
+    state, number = first_state(file), 0
+    handle = os.open(names(base, file)[0], os.O_WRONLY)
+    while True:
+        number += 1
+        kind, amount, sync = choose(chosen, state)
+        os.write(told, f"try op {file} {number} {kind} {amount} {sync}\n".encode())
+        do(base, handle, state, file, number, kind, amount)
+        state = changed(state, file, number, kind, amount)
+        if sync != "none":
+            (os.fsync if sync == "fsync" else os.fdatasync)(handle)
+            os.write(told, f"sure op {file} {number}\n".encode())
+
+
+def cut(base, sysfs, record):
+    told = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    port = os.open("/dev/ttyS1", os.O_WRONLY | os.O_APPEND)
+    files = len([name for name in os.listdir(base) if re.fullmatch(r"w\d+", name)])
+    children = []
+    for file in range(files):
+        child = os.fork()
+        if not child:
+            try:
+                disturb(base, file, told)
+            except OSError:
+                os._exit(3)
+            os._exit(1)
+        children.append(child)
+    found = {}
+    while children:
+        found = counters(sysfs) or found
+        os.write(port, f"progress {json.dumps(found)}\n".encode())
+        time.sleep(0.1)
+        for child in list(children):
+            if os.waitpid(child, os.WNOHANG)[0]:
+                children.remove(child)
+    print(json.dumps(found))
+
+
+# --- what is there afterwards ---
+
+
+def states(record):
+    """By file: the state that was acknowledged last, and those that were tried after it."""
+    tried, sure = {}, {}
+    for line in open(record):
+        words = line.split()
+        if words[:2] == ["try", "op"] and len(words) == 7:
+            tried.setdefault(int(words[2]), []).append((int(words[3]), words[4], int(words[5])))
+        elif words[:2] == ["sure", "op"] and len(words) == 4:
+            sure[int(words[2])] = int(words[3])
+    found = {}
+    for file, changes in tried.items():
+        state, later = first_state(file), []
+        for number, kind, amount in changes:
+            state = changed(state, file, number, kind, amount)
+            if number > sure.get(file, 0):
+                later.append(state)
+            else:
+                acknowledged = state
+        if file not in sure:
+            acknowledged = first_state(file)
+        found[file] = [acknowledged, *later]
+    return found, len(sure)
+
+
+def wrong_in(base, file, allowed):
+    """What of a file is none of the allowed states, as sentences."""
+    there = [at for at, name in enumerate(names(base, file)) if os.path.exists(name)]
+    if len(there) != 1 or there[0] not in [state[1] for state in allowed]:
+        return [f"w{file} has names {there}, not {[state[1] for state in allowed]}"]
+    path = names(base, file)[there[0]]
+    data = open(path, "rb").read()
+    mode = os.stat(path).st_mode & 0o777
+    wrong = []
+    if len(data) not in [len(state[0]) for state in allowed] and not min(len(s[0]) for s in allowed) <= len(data) <= max(len(s[0]) for s in allowed):
+        wrong.append(f"w{file} has {len(data)} bytes, not {[len(state[0]) for state in allowed]}")
+    if mode not in [state[2] for state in allowed]:
+        wrong.append(f"w{file} has mode {mode:o}")
+    for at in range(0, len(data), BLOCK):
+        part = data[at : at + BLOCK]
+        if not any(part == state[0][at : at + BLOCK].ljust(BLOCK, b"\0")[: len(part)] for state in allowed):
+            zero = " (zeroes)" if not any(part) else ""
+            wrong.append(f"w{file} block {at // BLOCK} is not what was synced{zero}")
+    return wrong
+
+
+def check(base, record):
+    found, acknowledged = states(record)
+    assert acknowledged, "nothing was acknowledged, so nothing was tested"
+    wrong = [sentence for file, allowed in found.items() for sentence in wrong_in(base, file, allowed)]
+    if wrong:
+        sys.exit(f"DATA LOST: {len(wrong)} faults; {'; '.join(wrong[:4])}")
+
+
+arguments = sys.argv[2:]
+if sys.argv[1] == "make":
+    make(arguments[0], int(arguments[1]))
+elif sys.argv[1] == "write":
+    write(arguments[0], arguments[1], int(arguments[2]))
+elif sys.argv[1] == "cut":
+    cut(*arguments)
+else:
+    check(*arguments)
