@@ -2,7 +2,7 @@
 
     writers.py make DIR FILES           files of 1 MiB
     writers.py write DIR SYSFS SYNCS    each of the first four overwrites 4 KiB and syncs, SYNCS times; prints JSON
-    writers.py cut DIR SYSFS RECORD     files are overwritten, appended to, truncated, punched, renamed, and mostly synced
+    writers.py cut DIR SYSFS RECORD KIND   files are changed, and mostly synced: `mixed` also truncates, punches, renames; `calm` seldom does
     writers.py check DIR RECORD         each file is as it was when it was last synced, or has some of what was tried later
 
 RECORD has a line `try op FILE NUMBER KIND A SYNC` before a change, and `sure op FILE NUMBER` once fsync has returned. What is written
@@ -21,6 +21,8 @@ import time
 BLOCK, BLOCKS, WRITERS = 4096, 256, 4
 PUNCH_KEEP_SIZE = 3
 COUNTERS = ["listed", "refused", "synced", "noded", "checkpoints", "resets"]
+# Of overwriting, appending, changing the size, punching a hole, changing the mode and renaming.
+WEIGHTS = {"mixed": [70, 16, 4, 4, 3, 3], "calm": [800, 180, 5, 5, 5, 5]}
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -117,10 +119,10 @@ def do(base, handle, state, file, number, kind, amount):
         os.rename(names(base, file)[state[1]], names(base, file)[amount])
 
 
-def choose(chosen, state):
+def choose(chosen, state, weights):
     """A change that is possible, and how it is synced."""
     whole = len(state[0]) // BLOCK
-    kind = chosen.choices(["over", "grow", "size", "punch", "mode", "name"], [70, 16, 4, 4, 3, 3])[0]
+    kind = chosen.choices(["over", "grow", "size", "punch", "mode", "name"], weights)[0]
     if whole < 16 and kind in ("over", "size", "punch"):
         kind = "grow"
     amount = {
@@ -139,14 +141,14 @@ def first_state(file):
     return content(file, 0, BLOCKS * BLOCK), 0, 0o644
 
 
-def disturb(base, file, told):
+def disturb(base, file, told, weights):
     """Changes one file until the device is gone. A line is one write, so that lines of several writers do not mix."""
     chosen = random.Random(int.from_bytes(os.urandom(8), "little"))
     state, number = first_state(file), 0
     handle = os.open(names(base, file)[0], os.O_WRONLY)
     while True:
         number += 1
-        kind, amount, sync = choose(chosen, state)
+        kind, amount, sync = choose(chosen, state, weights)
         os.write(told, f"try op {file} {number} {kind} {amount} {sync}\n".encode())
         do(base, handle, state, file, number, kind, amount)
         state = changed(state, file, number, kind, amount)
@@ -155,7 +157,7 @@ def disturb(base, file, told):
             os.write(told, f"sure op {file} {number}\n".encode())
 
 
-def cut(base, sysfs, record):
+def cut(base, sysfs, record, kind):
     told = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     port = os.open("/dev/ttyS1", os.O_WRONLY | os.O_APPEND)
     files = len([name for name in os.listdir(base) if re.fullmatch(r"w\d+", name)])
@@ -164,7 +166,7 @@ def cut(base, sysfs, record):
         child = os.fork()
         if not child:
             try:
-                disturb(base, file, told)
+                disturb(base, file, told, WEIGHTS[kind])
             except OSError:
                 os._exit(3)
             os._exit(1)
