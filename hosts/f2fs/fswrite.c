@@ -112,7 +112,7 @@ static_assert(sizeof(struct fsw_list) == 8);
 #define LISTED		BIT(1)
 #define NODED		BIT(2)
 #define BARRED		BIT(3)
-/* Its inode was changed. A checkpoint may have looked at it before, so that this outlives one. */
+/* Its inode was changed while a checkpoint was written, which may have looked at it before: this outlives one. */
 #define BARRED_INODE	BIT(4)
 #define BARRED_BEFORE	BIT(5)
 #define ANY_BARRED	(BARRED | BARRED_INODE | BARRED_BEFORE)
@@ -296,12 +296,19 @@ void f2fs_fswrite_in_place(struct inode *inode, pgoff_t index)
 		bar(F2FS_I_SB(inode)->fswrite, inode->i_ino, BARRED);
 }
 
-/* f2fs_mark_inode_dirty_sync(): something of the inode has changed that is not its size, blocks, times or extents. */
+/*
+ * Something of the inode has changed that is not its size, blocks, times or extents. It is on the list of what a
+ * checkpoint writes before the file is barred: a checkpoint that begins later has it, and one that runs may not.
+ */
 void f2fs_mark_inode_dirty_sync(struct inode *inode, bool sync)
 {
-	if (tracked(inode))
-		bar(F2FS_I_SB(inode)->fswrite, inode->i_ino, BARRED_INODE);
+	struct f2fs_sb_info *sbi = F2FS_I_SB(inode);
+
 	f2fs_mark_inode_dirty_recoverable(inode, sync);
+	if (!tracked(inode))
+		return;
+	smp_mb();
+	bar(sbi->fswrite, inode->i_ino, f2fs_rwsem_is_locked(&sbi->cp_global_sem) ? BARRED_INODE : BARRED);
 }
 
 /* --- writes --- */
