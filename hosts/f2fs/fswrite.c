@@ -55,57 +55,18 @@
 
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
-#include <linux/completion.h>
 #include <linux/f2fs_fs.h>
 #include <linux/fs.h>
-#include <linux/kobject.h>
-#include <linux/module.h>
 #include <linux/quotaops.h>
 #include <linux/sched/mm.h>
-#include <linux/sysfs.h>
 #include <linux/xarray.h>
 
 #include "f2fs.h"
 #include "node.h"
 #include "segment.h"
 #include "remap.h"
-#include "fswrite.h"
+#include "fswrite-internal.h"
 #include "nvme.h"
-
-static bool fswrite = true;
-module_param(fswrite, bool, 0644);
-MODULE_PARM_DESC(fswrite, "sync files by the drive's file map, where it has one");
-
-/* docs/nvme-vendor.md */
-#define FSW_WRITE		0x91
-#define FSW_READ		0x92
-#define FSW_READ_FILES		1
-#define FSW_RESET		0x94
-#define FSW_NOT_LISTED		0x1c1
-#define FSW_NO_FILE_MAP		0x1c2
-#define FSW_FILES_FULL		1
-#define FSW_BLOCKS_FULL		2
-
-/* An answer to 92h: the number of all entries, and those that are asked for. */
-struct fsw_entry {
-	__le32 offset;	/* or the file */
-	__le32 page;	/* 4 KiB page of the namespace, or 0 */
-};
-struct fsw_list {
-	__le32 count;
-	__le32 rsvd4;
-	struct fsw_entry entry[];
-};
-static_assert(sizeof(struct fsw_list) == 8);
-#define LIST_BYTES	16384
-#define LIST_ENTRIES	((LIST_BYTES - sizeof(struct fsw_list)) / sizeof(struct fsw_entry))
-
-/* Files above are marks: F2FS numbers inodes from 0, up to less than this. */
-#define MARK_FILE	BIT(31)
-
-/* An entry's offset: a whole block; or the last one, with the bytes of the file in it. */
-#define PARTIAL		BIT(31)
-#define PARTIAL_SHIFT	19
 
 /* Of a file, in an epoch. */
 #define WANTED		BIT(0)
@@ -116,36 +77,6 @@ static_assert(sizeof(struct fsw_list) == 8);
 #define BARRED_INODE	BIT(4)
 #define BARRED_BEFORE	BIT(5)
 #define ANY_BARRED	(BARRED | BARRED_INODE | BARRED_BEFORE)
-
-/* Of one mounted file system; `sbi->fswrite`. */
-struct f2fs_fswrite {
-	struct kobject kobj;
-	struct completion unregistered;
-	struct f2fs_sb_info *sbi;
-	struct workqueue_struct *retries;
-	struct list_head users;		/* in all_users */
-	void *subsystem;		/* whose lists these are */
-	bool enabled;			/* what the administrator wants */
-	bool foreign;			/* the lists are another file system's */
-	bool lost;			/* a 91h has ended nobody knows how */
-	int unreadable;			/* why the lists could not be read, at mount */
-
-	struct mutex lock;		/* of the mark */
-	bool filled;			/* the lists may have entries */
-	bool marked;			/* this epoch has its mark */
-	bool off;			/* no list in this epoch: all files are as if BARRED */
-	bool files_full, blocks_full;	/* in this epoch */
-	struct xarray files;		/* their states, by inode number */
-
-	/* Counters. */
-	atomic_long_t listed;		/* data blocks written by 91h */
-	atomic_long_t refused;		/* that the drive wrote, and did not list */
-	atomic_long_t synced;		/* fsyncs without a node block */
-	atomic_long_t noded;		/* fsyncs of regular files with node blocks */
-	atomic_long_t checkpoints;	/* fsyncs that wrote a checkpoint because of the lists */
-	atomic_long_t resets;
-	atomic_long_t recovered_files, recovered_blocks;
-};
 
 /* A 91h in flight. */
 struct listed_write {
@@ -158,21 +89,12 @@ struct listed_write {
 	u32 reason;	/* why it was not listed */
 };
 
-/* The lists of a drive are one file system's. */
-static LIST_HEAD(all_users);
-static DEFINE_MUTEX(all_users_lock);
-
 /* --- the drive --- */
-
-static u64 base_page(struct f2fs_sb_info *sbi)
-{
-	return sbi->sb->s_bdev->bd_start_sect >> (F2FS_BLKSIZE_BITS - SECTOR_SHIFT);
-}
 
 static void address(struct f2fs_sb_info *sbi, struct nvme_ns *ns, struct nvme_command *c, block_t block)
 {
 	unsigned int shift = F2FS_BLKSIZE_BITS - ns->head->lba_shift;
-	u64 lba = (base_page(sbi) + block) << shift;
+	u64 lba = (fsw_base_page(sbi) + block) << shift;
 
 	c->common.cdw10 = cpu_to_le32(lower_32_bits(lba));
 	c->common.cdw11 = cpu_to_le32(upper_32_bits(lba));
@@ -180,7 +102,7 @@ static void address(struct f2fs_sb_info *sbi, struct nvme_ns *ns, struct nvme_co
 }
 
 /* One command, and its status. */
-static int ask(struct f2fs_sb_info *sbi, struct nvme_command *c, block_t block, void *data, unsigned int bytes)
+int fsw_ask(struct f2fs_sb_info *sbi, struct nvme_command *c, block_t block, void *data, unsigned int bytes)
 {
 	struct nvme_ns *ns;
 	unsigned int flags;
@@ -199,23 +121,10 @@ static int ask(struct f2fs_sb_info *sbi, struct nvme_command *c, block_t block, 
 	return status > 0 ? status & 0x7ff : status;
 }
 
-/* Entries from `first` on, as many as `list` has room for; returns how many there are in all. */
-static int read_list(struct f2fs_sb_info *sbi, bool files, u32 file, u32 first, struct fsw_list *list, int *status)
-{
-	struct nvme_command c = { .common = { .opcode = FSW_READ } };
-
-	c.common.cdw10 = cpu_to_le32(LIST_BYTES / 4 - 1);
-	c.common.cdw12 = cpu_to_le32(files ? FSW_READ_FILES : 0);
-	c.common.cdw13 = cpu_to_le32(file);
-	c.common.cdw14 = cpu_to_le32(first);
-	*status = ask(sbi, &c, 0, list, LIST_BYTES);
-	return *status ? -EIO : le32_to_cpu(list->count);
-}
-
 static int reset_lists(struct f2fs_fswrite *w)
 {
 	struct nvme_command c = { .common = { .opcode = FSW_RESET } };
-	int status = ask(w->sbi, &c, 0, NULL, 0);
+	int status = fsw_ask(w->sbi, &c, 0, NULL, 0);
 
 	if (status) {
 		f2fs_warn(w->sbi, "the drive does not reset its file lists (status %#x): they are not used", status);
@@ -264,7 +173,7 @@ static bool tracked(struct inode *inode)
 }
 
 /* A file whose data may be listed. Changes to any of this bar it. */
-static bool listable(struct inode *inode)
+bool fsw_listable(struct inode *inode)
 {
 	return S_ISREG(inode->i_mode) && !IS_NOQUOTA(inode) && !IS_ENCRYPTED(inode) && !IS_SWAPFILE(inode) &&
 		!f2fs_has_inline_data(inode) && !f2fs_compressed_file(inode) && !f2fs_is_pinned_file(inode) &&
@@ -272,7 +181,7 @@ static bool listable(struct inode *inode)
 		!file_is_cold(inode) && !is_inode_flag_set(inode, FI_NEW_INODE);
 }
 
-static bool usable(struct f2fs_fswrite *w)
+bool fsw_usable(struct f2fs_fswrite *w)
 {
 	struct f2fs_sb_info *sbi = w->sbi;
 
@@ -328,18 +237,7 @@ static bool entry_of(pgoff_t index, loff_t size, u32 *offset)
 	return index < BIT(PARTIAL_SHIFT);
 }
 
-static void entry_parts(u32 offset, pgoff_t *index, loff_t *size)
-{
-	if (offset & PARTIAL) {
-		*index = offset & (BIT(PARTIAL_SHIFT) - 1);
-		*size = ((loff_t)*index << PAGE_SHIFT) + ((offset & ~PARTIAL) >> PARTIAL_SHIFT);
-	} else {
-		*index = offset;
-		*size = (loff_t)(*index + 1) << PAGE_SHIFT;
-	}
-}
-
-static void mark_parts(struct f2fs_sb_info *sbi, u32 *file, u32 *offset)
+void fsw_mark_parts(struct f2fs_sb_info *sbi, u32 *file, u32 *offset)
 {
 	struct f2fs_checkpoint *ckpt = F2FS_CKPT(sbi);
 
@@ -365,11 +263,11 @@ static bool mark_epoch(struct f2fs_fswrite *w, struct f2fs_io_info *fio)
 		goto out;
 	}
 
-	mark_parts(w->sbi, &file, &offset);
+	fsw_mark_parts(w->sbi, &file, &offset);
 	c.common.cdw13 = cpu_to_le32(file);
 	c.common.cdw14 = cpu_to_le32(offset);
 	w->filled = true;
-	status = ask(w->sbi, &c, fio->new_blkaddr, page_address(fio->page), F2FS_BLKSIZE);
+	status = fsw_ask(w->sbi, &c, fio->new_blkaddr, page_address(fio->page), F2FS_BLKSIZE);
 	if (status) {
 		f2fs_warn(w->sbi, "the drive does not list the mark of an epoch (status %#x)", status);
 		WRITE_ONCE(w->off, true);
@@ -396,10 +294,10 @@ bool f2fs_fswrite_takes(struct f2fs_io_info *fio)
 	u32 offset;
 	bool takes;
 
-	if (!w || fio->type != DATA || fio->need_lock != LOCK_REQ || !usable(w))
+	if (!w || fio->type != DATA || fio->need_lock != LOCK_REQ || !fsw_usable(w))
 		return false;
 	inode = fio->page->mapping->host;
-	if (!listable(inode) || fio->encrypted_page || fio->compressed_page || page_private_gcing(fio->page) ||
+	if (!fsw_listable(inode) || fio->encrypted_page || fio->compressed_page || page_private_gcing(fio->page) ||
 	    !entry_of(page_folio(fio->page)->index, i_size_read(inode), &offset))
 		return false;
 
@@ -563,7 +461,7 @@ void f2fs_fswrite_begin(struct inode *inode)
 	struct f2fs_sb_info *sbi = F2FS_I_SB(inode);
 	struct f2fs_fswrite *w = sbi->fswrite;
 
-	if (!tracked(inode) || !usable(w) || READ_ONCE(w->files_full) || !listable(inode))
+	if (!tracked(inode) || !fsw_usable(w) || READ_ONCE(w->files_full) || !fsw_listable(inode))
 		return;
 	/* A file that the checkpoint does not have cannot be found by its number. */
 	if (state_of(w, inode->i_ino) || !f2fs_is_checkpointed_node(sbi, inode->i_ino))
@@ -640,339 +538,4 @@ void f2fs_fswrite_checkpointed(struct f2fs_sb_info *sbi)
 		set_state(w, ino, state);
 		xa_unlock(&w->files);
 	}
-}
-
-/* --- recovery --- */
-
-/* Do the lists say what followed this checkpoint? Asked before anything is recovered. */
-int f2fs_fswrite_pending(struct f2fs_sb_info *sbi)
-{
-	struct f2fs_fswrite *w = sbi->fswrite;
-	struct fsw_list *list;
-	u32 file, offset;
-	int count, status;
-
-	if (!w || w->foreign)
-		return 0;
-	if (w->unreadable) {
-		f2fs_err(sbi, "the drive's file lists cannot be read (status %#x)", w->unreadable);
-		return -EIO;
-	}
-	list = kmalloc(LIST_BYTES, GFP_KERNEL);
-	if (!list)
-		return -ENOMEM;
-	mark_parts(sbi, &file, &offset);
-	count = read_list(sbi, false, file, 0, list, &status);
-	if (count > 0)
-		count = le32_to_cpu(list->entry[0].offset) == offset;
-	kfree(list);
-	return count;
-}
-
-/* The block's new address, unless the node blocks that were recovered have it elsewhere. */
-static int recover_block(struct inode *inode, pgoff_t index, block_t dest)
-{
-	struct f2fs_sb_info *sbi = F2FS_I_SB(inode);
-	struct dnode_of_data dn;
-	struct node_info ni;
-	block_t src;
-	int err;
-
-	set_new_dnode(&dn, inode, NULL, NULL, 0);
-	while ((err = f2fs_get_dnode_of_data(&dn, index, ALLOC_NODE)) == -ENOMEM) {
-		memalloc_retry_wait(GFP_NOFS);
-		set_new_dnode(&dn, inode, NULL, NULL, 0);
-	}
-	if (err)
-		return err;
-	f2fs_wait_on_page_writeback(dn.node_page, NODE, true, true);
-	err = f2fs_get_node_info(sbi, dn.nid, &ni, false);
-	if (err)
-		goto put;
-
-	src = dn.data_blkaddr;
-	if (src == dest)
-		goto put;
-	if (f2fs_is_valid_blkaddr(sbi, dest, DATA_GENERIC_ENHANCE_UPDATE)) {
-		f2fs_truncate_data_blocks_range(&dn, 1);
-		goto put;
-	}
-	if (src == NULL_ADDR)
-		err = f2fs_reserve_new_block(&dn);
-	if (!err)
-		f2fs_replace_block(sbi, &dn, src, dest, ni.version, false, false);
-put:
-	f2fs_put_dnode(&dn);
-	return err;
-}
-
-static int recover_entries(struct f2fs_fswrite *w, struct inode *inode, struct fsw_entry *entry, int count)
-{
-	int i, err;
-
-	for (i = 0; i < count; i++) {
-		u64 page = le32_to_cpu(entry[i].page), base = base_page(w->sbi);
-		pgoff_t index;
-		loff_t size;
-
-		if (page < base || !f2fs_is_valid_blkaddr(w->sbi, page - base, META_POR))
-			return -EFSCORRUPTED;
-		entry_parts(le32_to_cpu(entry[i].offset), &index, &size);
-		err = recover_block(inode, index, page - base);
-		if (err)
-			return err;
-		if (size > i_size_read(inode))
-			f2fs_i_size_write(inode, size);
-		atomic_long_inc(&w->recovered_blocks);
-	}
-	return 0;
-}
-
-static int recover_file(struct f2fs_fswrite *w, u32 ino, struct fsw_list *list)
-{
-	struct f2fs_sb_info *sbi = w->sbi;
-	struct inode *inode;
-	int count, status, first = 0, err = 0;
-
-	inode = f2fs_iget_retry(sbi->sb, ino);
-	/* Deleted by what was recovered before. */
-	if (PTR_ERR_OR_ZERO(inode) == -ENOENT)
-		return 0;
-	if (IS_ERR(inode))
-		return PTR_ERR(inode);
-	if (!listable(inode)) {
-		f2fs_err(sbi, "file %u is listed by the drive, and must not be", ino);
-		err = -EFSCORRUPTED;
-		goto put;
-	}
-
-	do {
-		count = read_list(sbi, false, ino, first, list, &status);
-		if (count < 0)
-			err = count;
-		else
-			err = recover_entries(w, inode, list->entry, min_t(int, count - first, LIST_ENTRIES));
-		first += LIST_ENTRIES;
-	} while (!err && first < count);
-	if (err)
-		goto put;
-
-	inode_set_mtime_to_ts(inode, inode_set_ctime_current(inode));
-	f2fs_mark_inode_dirty_sync(inode, true);
-	f2fs_update_inode_page(inode);
-	atomic_long_inc(&w->recovered_files);
-	f2fs_notice(sbi, "recovered file %u from the drive's list of %d blocks", ino, count);
-put:
-	iput(inode);
-	return err;
-}
-
-/* Replays the lists. What node blocks say has been recovered, and new segments have not been chosen yet. */
-int f2fs_fswrite_recover(struct f2fs_sb_info *sbi)
-{
-	struct f2fs_fswrite *w = sbi->fswrite;
-	struct fsw_list *files, *list;
-	int i, count, status, first = 0, err = f2fs_fswrite_pending(sbi);
-
-	if (err <= 0)
-		return err;
-	files = kmalloc(LIST_BYTES, GFP_KERNEL);
-	list = kmalloc(LIST_BYTES, GFP_KERNEL);
-	err = files && list ? 0 : -ENOMEM;
-	count = 1;
-	while (!err && first < count) {
-		count = read_list(sbi, true, 0, first, files, &status);
-		if (count < 0)
-			err = count;
-		for (i = 0; !err && i < min_t(int, count - first, LIST_ENTRIES); i++) {
-			u32 ino = le32_to_cpu(files->entry[i].offset);
-
-			if (!(ino & MARK_FILE))
-				err = recover_file(w, ino, list);
-		}
-		first += LIST_ENTRIES;
-	}
-	kfree(list);
-	kfree(files);
-	return err;
-}
-
-/* --- /sys/fs/f2fs/DEVICE/fswrite --- */
-
-#define to_fswrite(k) container_of(k, struct f2fs_fswrite, kobj)
-
-static ssize_t enabled_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", to_fswrite(kobj)->enabled);
-}
-
-static ssize_t enabled_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf, size_t count)
-{
-	bool enabled;
-	int err = kstrtobool(buf, &enabled);
-
-	if (err)
-		return err;
-	WRITE_ONCE(to_fswrite(kobj)->enabled, enabled);
-	return count;
-}
-
-static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	struct f2fs_fswrite *w = to_fswrite(kobj);
-
-	return sysfs_emit(buf, "%s\n", w->foreign ? "foreign" : w->lost ? "lost" : usable(w) ? "on" : "off");
-}
-
-static struct kobj_attribute enabled_attr = __ATTR_RW_MODE(enabled, 0644);
-static struct kobj_attribute state_attr = __ATTR_RO(state);
-
-#define COUNTER(name)									\
-static ssize_t name##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)	\
-{											\
-	return sysfs_emit(buf, "%ld\n", atomic_long_read(&to_fswrite(kobj)->name));	\
-}											\
-static struct kobj_attribute name##_attr = __ATTR_RO(name)
-
-COUNTER(listed);
-COUNTER(refused);
-COUNTER(synced);
-COUNTER(noded);
-COUNTER(checkpoints);
-COUNTER(resets);
-COUNTER(recovered_files);
-COUNTER(recovered_blocks);
-
-static struct attribute *fswrite_attrs[] = {
-	&enabled_attr.attr, &state_attr.attr, &listed_attr.attr, &refused_attr.attr, &synced_attr.attr,
-	&noded_attr.attr, &checkpoints_attr.attr, &resets_attr.attr, &recovered_files_attr.attr,
-	&recovered_blocks_attr.attr, NULL,
-};
-ATTRIBUTE_GROUPS(fswrite);
-
-static void fswrite_release(struct kobject *kobj)
-{
-	complete(&to_fswrite(kobj)->unregistered);
-}
-
-static const struct kobj_type fswrite_ktype = {
-	.sysfs_ops = &kobj_sysfs_ops,
-	.default_groups = fswrite_groups,
-	.release = fswrite_release,
-};
-
-/* --- mount and unmount --- */
-
-/* The lists are one file system's: not those of another mount, and not what another volume of the drive left. */
-static bool is_foreign(struct f2fs_fswrite *w, struct fsw_list *files)
-{
-	struct f2fs_sb_info *sbi = w->sbi;
-	struct f2fs_fswrite *other;
-	bool foreign = false;
-	int count, status;
-	u64 page;
-
-	mutex_lock(&all_users_lock);
-	list_for_each_entry(other, &all_users, users)
-		foreign |= other->subsystem == w->subsystem;
-	list_add(&w->users, &all_users);
-	mutex_unlock(&all_users_lock);
-	if (foreign || !files->count)
-		return foreign;
-
-	/* The list of a file of another namespace is empty here. */
-	count = read_list(sbi, false, le32_to_cpu(files->entry[0].offset), 0, files, &status);
-	page = le32_to_cpu(files->entry[0].page);
-	return count <= 0 || page < base_page(sbi) || page - base_page(sbi) >= MAX_BLKADDR(sbi);
-}
-
-static void *subsystem_of(struct f2fs_sb_info *sbi)
-{
-	struct nvme_ns *ns;
-	void *found = NULL;
-	int srcu;
-
-	ns = f2fs_get_namespace(sbi, &srcu);
-	if (ns) {
-		found = ns->ctrl->subsys;
-		f2fs_put_namespace(ns, srcu);
-	}
-	return found;
-}
-
-/* At mount, when the drive has been asked what it is, and before anything is recovered. */
-int f2fs_fswrite_init(struct f2fs_sb_info *sbi)
-{
-	struct f2fs_fswrite *w;
-	struct fsw_list *files;
-	int status, count, err = -ENOMEM;
-
-	files = kmalloc(LIST_BYTES, GFP_KERNEL);
-	if (!files)
-		return -ENOMEM;
-	count = read_list(sbi, true, 0, 0, files, &status);
-	if (status == FSW_NO_FILE_MAP || status == NVME_SC_INVALID_OPCODE || status == -ENODEV) {
-		kfree(files);
-		return 0;
-	}
-
-	w = kzalloc(sizeof(*w), GFP_KERNEL);
-	if (!w)
-		goto free_files;
-	w->retries = alloc_workqueue("f2fs_fswrite", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
-	if (!w->retries)
-		goto free;
-	w->sbi = sbi;
-	w->enabled = fswrite;
-	w->unreadable = status;
-	w->filled = count != 0;
-	w->subsystem = subsystem_of(sbi);
-	mutex_init(&w->lock);
-	xa_init(&w->files);
-	init_completion(&w->unregistered);
-	if (count < 0)
-		files->count = 0;
-	w->foreign = is_foreign(w, files);
-	if (w->foreign)
-		f2fs_warn(sbi, "the drive's file lists are another file system's: they are not used");
-
-	sbi->fswrite = w;
-	kfree(files);
-	err = kobject_init_and_add(&w->kobj, &fswrite_ktype, &sbi->s_kobj, "fswrite");
-	if (err)
-		f2fs_fswrite_exit(sbi);
-	return err;
-free:
-	kfree(w);
-free_files:
-	kfree(files);
-	return err;
-}
-
-/* The folder goes before the last checkpoint is written; the rest stays until then. */
-void f2fs_fswrite_exit(struct f2fs_sb_info *sbi)
-{
-	struct f2fs_fswrite *w = sbi->fswrite;
-
-	if (!w || completion_done(&w->unregistered))
-		return;
-	kobject_put(&w->kobj);
-	wait_for_completion(&w->unregistered);
-	complete_all(&w->unregistered);
-}
-
-/* Nothing is written any more. */
-void f2fs_fswrite_free(struct f2fs_sb_info *sbi)
-{
-	struct f2fs_fswrite *w = sbi->fswrite;
-
-	if (!w)
-		return;
-	sbi->fswrite = NULL;
-	mutex_lock(&all_users_lock);
-	list_del(&w->users);
-	mutex_unlock(&all_users_lock);
-	destroy_workqueue(w->retries);
-	xa_destroy(&w->files);
-	kfree(w);
 }
