@@ -2,7 +2,8 @@
 
     writers.py make DIR FILES           files of 1 MiB
     writers.py write DIR SYSFS SYNCS    each of the first four overwrites 4 KiB and syncs, SYNCS times; prints JSON
-    writers.py cut DIR SYSFS RECORD KIND   files are changed, and mostly synced: `mixed` also truncates, punches, renames; `calm` seldom does
+    writers.py cut DIR SYSFS RECORD KIND   files are changed, and mostly synced: `mixed` also truncates,
+                                        punches, renames and cleans; `calm` seldom does
     writers.py check DIR RECORD         each file is as it was when it was last synced, or has some of what was tried later
 
 RECORD has a line `try op FILE NUMBER KIND A SYNC` before a change, and `sure op FILE NUMBER` once fsync has returned. What is written
@@ -10,16 +11,19 @@ follows from file and number. Progress is told as `progress {...}` by the second
 """
 
 import ctypes
+import fcntl
 import hashlib
 import json
 import os
 import random
 import re
+import struct
 import sys
 import time
 
 BLOCK, BLOCKS, WRITERS = 4096, 256, 4
 PUNCH_KEEP_SIZE = 3
+GARBAGE_COLLECT = 0x4004F506
 COUNTERS = ["listed", "refused", "synced", "noded", "checkpoints", "resets"]
 # Of overwriting, appending, changing the size, punching a hole, changing the mode and renaming.
 WEIGHTS = {"mixed": [70, 16, 4, 4, 3, 3], "calm": [800, 180, 5, 5, 5, 5]}
@@ -157,6 +161,15 @@ def disturb(base, file, told, weights):
             os.write(told, f"sure op {file} {number}\n".encode())
 
 
+def clean_one(directory):
+    """Moves a segment's blocks, those that lists name among them."""
+    try:
+        fcntl.ioctl(directory, GARBAGE_COLLECT, struct.pack("I", 1))
+    except OSError:
+        # Nothing to clean, or the device is gone, as the writers will see.
+        pass
+
+
 def cut(base, sysfs, record, kind):
     told = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     port = os.open("/dev/ttyS1", os.O_WRONLY | os.O_APPEND)
@@ -171,9 +184,11 @@ def cut(base, sysfs, record, kind):
                 os._exit(3)
             os._exit(1)
         children.append(child)
-    found = {}
+    found, directory = {}, os.open(base, os.O_RDONLY)
     while children:
         found = counters(sysfs) or found
+        if kind == "mixed":
+            clean_one(directory)
         os.write(port, f"progress {json.dumps(found)}\n".encode())
         time.sleep(0.1)
         for child in list(children):
