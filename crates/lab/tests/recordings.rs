@@ -3,7 +3,7 @@
 use remap_ssd_lab::folder::built_in;
 use remap_ssd_lab::grid::Run;
 use remap_ssd_lab::{Form, Study, recordings};
-use remap_ssd_sim::source::{PageKind, Source};
+use remap_ssd_sim::source::PageKind;
 use remap_ssd_sim::trace::TraceOptions;
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
     let mut runs: BTreeMap<String, &Run> = BTreeMap::new();
     for run in study.planned.iter().flat_map(|planned| &planned.runs) {
         if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
-            runs.insert(name.to_owned(), run);
+            let whole = name.split_once('@').map_or(name, |(whole, _)| whole);
+            runs.insert(whole.to_owned(), run);
         }
     }
     assert_eq!(runs.len(), recordings::names().count(), "each is replayed by an experiment");
@@ -54,4 +55,34 @@ fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
 fn an_unknown_recording_names_those_there_are() {
     let error = recordings::find("nothing").unwrap_err();
     assert!(error.contains("`nothing`") && error.contains("sqlite-wal-fillseq-remap"), "{error}");
+}
+
+#[test]
+fn a_recording_up_to_a_mark_ends_with_it() {
+    // `mkfs` deallocates the whole volume, its last page included: that is no mark.
+    let pages = |text: &str| {
+        let mut source = recordings::find(text).unwrap().replay(TraceOptions::new(WHOLE_DISK)).unwrap();
+        let mut all = Vec::new();
+        while source.fill(&mut all, 64).unwrap() {}
+        all
+    };
+    let whole = pages("f2fs-sync-lists");
+    let mut before = 0;
+    for mark in 1..=3 {
+        let part = pages(&format!("f2fs-sync-lists@{mark}"));
+        assert!(before < part.len() && part.len() < whole.len() && part == whole[..part.len()], "mark {mark}");
+        assert_eq!((part[part.len() - 1].kind, part[part.len() - 1].lpn), (PageKind::Trim, 127_999));
+        before = part.len();
+    }
+
+    let mut source = recordings::find("f2fs-sync-lists@9").unwrap().replay(TraceOptions::new(WHOLE_DISK)).unwrap();
+    let mut all = Vec::new();
+    let error = loop {
+        match source.fill(&mut all, 4096) {
+            Ok(goes_on) => assert!(goes_on, "it has no ninth mark"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("marks early"), "{error}");
+    assert!(recordings::find("f2fs-sync-lists@0").unwrap_err().contains("no mark"));
 }
