@@ -199,29 +199,74 @@ fn a_deallocation_over_a_doubt_counts_as_a_whole() {
     }
 }
 
-/// Without its number nobody knows whether a deallocation is that of a command that a cut interrupted.
+/// Without its number nobody knows whether a deallocation is that of a command that a cut interrupted. That it is newer than
+/// all else that is known of its LPNs, as the record before it shows, changes nothing.
 #[test]
 fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
-    let config = Config { entry: EntrySize::Bytes24, dedup: false, ..small_config(SchemeKind::None) };
-    let mut ftl = device(small_geometry(), &config);
-    (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
-    ftl.media_mut().attach_rail();
-    // From pages that are not mapped.
-    ftl.remap(&Remap { target: 0, source: 200, len: 2, relocate: false, atomic: true }).unwrap();
-    let mut pending = ftl.media().pending();
-    let mut media = Media::from_image(&ftl.media().cut(|| {
-        pending -= 1;
-        if pending == 0 { Outcome::Absent } else { Outcome::Whole }
-    }));
-    let record = 3 * small_geometry().superblocks() as usize + 1 + 64;
-    assert!(media.peek(record) & 1 == 1 && media.peek(record + 1) & 1 == 1);
-    media.plant(|faults| {
-        faults.flips.insert(record, 0b11 << 30);
-    });
-    let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
-    for lpn in 0..2 {
-        assert_eq!(ftl.read(lpn), Err(Refusal::MediaError), "not zeroes");
+    for records_before in 0..2 {
+        let config = Config { entry: EntrySize::Bytes24, dedup: false, ..small_config(SchemeKind::None) };
+        let mut ftl = device(small_geometry(), &config);
+        (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+        (0..records_before).for_each(|record| ftl.deallocate(99 - record, 1).unwrap());
+
+        ftl.media_mut().attach_rail();
+        // From pages that are not mapped.
+        ftl.remap(&Remap { target: 0, source: 200, len: 2, relocate: false, atomic: true }).unwrap();
+        let mut pending = ftl.media().pending();
+        let mut media = Media::from_image(&ftl.media().cut(|| {
+            pending -= 1;
+            if pending == 0 { Outcome::Absent } else { Outcome::Whole }
+        }));
+
+        let record = log().start + 2 * records_before as usize;
+        assert!(media.peek(record) & 1 == 1 && media.peek(record + 1) & 1 == 1);
+        media.plant(|faults| {
+            faults.flips.insert(record, 0b11 << 30);
+        });
+        let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
+        for lpn in 0..2 {
+            assert_eq!(ftl.read(lpn), Err(Refusal::MediaError), "not zeroes, {records_before} records before");
+        }
     }
+}
+
+/// Relocations whose entries are durable and whose deallocation records a cut has lost: recovery records their sources. There is
+/// exactly room for them, or one slot too few, and then bitmaps say it.
+#[test]
+fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
+    const RUNS: u32 = 5;
+    let config = Config { dedup: false, ..small_config(SchemeKind::RemapSsd) };
+    let sources: Vec<u32> = (0..RUNS).map(|run| 50 + 2 * run).collect();
+    let mut flushed = Vec::new();
+    for trims in 0..config.dealloc_slots - RUNS {
+        let mut ftl = device(small_geometry(), &config);
+        (0..400).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
+        for (target, source) in (0..).zip(&sources) {
+            ftl.remap(&Remap { target, source: *source, len: 1, relocate: true, atomic: false }).unwrap();
+        }
+        let trimmed: Vec<u32> = (0..trims).map(|trim| 100 + 2 * trim).collect();
+        trimmed.iter().for_each(|lpn| ftl.deallocate(*lpn, 1).unwrap());
+
+        let mut media = Media::from_image(&ftl.media().to_image());
+        let lost = log().start..log().start + 2 * RUNS as usize;
+        assert!(lost.clone().all(|word| media.peek(word) != 0));
+        lost.for_each(|word| media.store(word, 0, Purpose::Meta, After::NOTHING));
+
+        // And once more: what the first recovery wrote says so alone.
+        for _ in 0..2 {
+            let (mut ftl, _) = Ftl::recover(media, config.clone()).expect("recovers");
+            ftl.check().unwrap();
+            for (target, source) in (0..).zip(&sources) {
+                assert_eq!(ftl.read(target), Ok(Page::Identity(u64::from(*source) + 1)));
+            }
+            assert!(sources.iter().chain(&trimmed).all(|lpn| ftl.read(*lpn) == Ok(Page::Zeroes)), "{trims} trims");
+            flushed.push(ftl.stats().dealloc_flushes > 0);
+            media = Media::from_image(&ftl.media().to_image());
+        }
+    }
+    let first: Vec<bool> = flushed.into_iter().step_by(2).collect();
+    let with_room = (config.dealloc_slots - 2 * RUNS) as usize;
+    assert!(first.iter().position(|flushed| *flushed) == Some(with_room + 1), "{first:?}");
 }
 
 /// First word of every intact entry of an LPN in the scheme's NVRAM.
