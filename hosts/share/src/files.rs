@@ -185,7 +185,8 @@ fn find<'a>(snapshots: &'a [FileSnapshot], name: &str) -> Result<&'a FileSnapsho
 /// Makes a snapshot of files, or of all that belong to no snapshot.
 ///
 /// # Errors
-/// There is one of this name, a file is missing, no room for names, the disk. There is no snapshot then.
+/// There is one of this name, a file is missing, no room for names, the disk. There is no snapshot then; but there may be one if
+/// the disk failed, and then it is whole.
 pub fn create(
     store: &dyn Store,
     name: &str,
@@ -221,13 +222,15 @@ pub fn create(
     let snapshot = FileSnapshot { name: name.to_owned(), made_at: now, state: FileState::Part, files };
     let made = begin(store, &part, &snapshot)
         .and_then(|()| copy_all(store, &snapshot, Direction::Save, progress))
-        .and_then(|()| Ok(store.sync_all()?))
-        .and_then(|()| Ok(store.rename(&part, &FileState::Complete.manifest(name))?));
+        .and_then(|()| Ok(store.sync_all()?));
     if let Err(error) = made {
         // If this fails too, the manifest says that it is no snapshot; the first reason is the one to report.
         let _ = remove_part(store, &snapshot);
         return Err(error);
     }
+
+    // If this fails, nobody knows which of the two names is there. Each is true: the copies stay.
+    store.rename(&part, &FileState::Complete.manifest(name))?;
     Ok(FileSnapshot { state: FileState::Complete, ..snapshot })
 }
 

@@ -268,3 +268,38 @@ fn a_volume_that_another_process_has_open_is_not_opened_alone() {
     drop(alone);
     Volume::open(disk, &processes).map(drop).expect("nobody uses it");
 }
+
+/// The answer of one write is lost, whichever it is; the same process cleans up behind it.
+#[test]
+fn a_snapshot_of_files_that_says_it_is_whole_is_whole_after_a_lost_answer() {
+    let mut whole = 0;
+    for answered in 0.. {
+        let disk = MemDisk::new(PAGES);
+        let new = NewVolume { files_max: SLOTS, ..NewVolume::default() };
+        let volume = Volume::create(disk.clone(), &Processes::One, &new, &mut quiet).expect("possible");
+        let file = volume.open("x", OpenOptions { create: Create::IfAbsent, open_end: false }).expect("possible");
+        volume.write(file, 0, &tagged(1, 3 * PAGE)).expect("possible");
+        volume.sync_all().expect("possible");
+
+        disk.medium().answers_left = Some(answered);
+        let made = files::create(&volume, "a", &[], 0, &mut quiet);
+        let was_lost = disk.medium().answers_left.take().is_none();
+        drop(volume);
+        assert_eq!(made.is_err(), was_lost, "{answered} writes were answered");
+        if made.is_ok() {
+            break;
+        }
+
+        let volume = Volume::open(disk, &Processes::One).expect("it is whole");
+        assert_eq!(content_of(&volume, "x").as_deref(), Some(&tagged(1, 3 * PAGE)[..]));
+        for snapshot in files::list(&volume).expect("readable") {
+            if snapshot.state == FileState::Complete {
+                files::rollback(&volume, "a", &mut quiet).expect("its copies are there");
+                whole += 1;
+            } else {
+                files::delete(&volume, "a").expect("it can be removed");
+            }
+        }
+    }
+    assert!(whole > 0, "no answer was lost at the rename");
+}

@@ -13,7 +13,7 @@
 //! processes must see it at once.
 //!
 //! Invariants: who changes the layout holds the lock and makes the generation odd first; so a process that dies in between
-//! leaves it odd, and the next one to get the lock knows. The path follows from the user and the volume alone: processes
+//! leaves it odd, and the next one to get the lock knows. The path follows from the user, the volume and its disk alone: processes
 //! that a shell, `cron` and a service start do not agree on `XDG_RUNTIME_DIR`, and two files would mean two owners of
 //! one page. NAME is the volume's UUID and the disk's identity: a copy of a volume has its UUID, and sizes and words of its own.
 //! Files that belong to others, and links, are refused. If somebody deletes the file, its users notice
@@ -83,24 +83,24 @@ pub struct Shared {
 }
 
 impl Coordination {
-    /// Joins those who use the volume `uuid`; if `alone`, there must be nobody, and nobody can join meanwhile.
-    pub fn join(processes: &Processes, uuid: &str, alone: bool) -> Result<Self, StoreError> {
+    /// Joins those who use the volume whose file has this name; if `alone`, there must be nobody, and nobody can join meanwhile.
+    pub fn join(processes: &Processes, name: &str, alone: bool) -> Result<Self, StoreError> {
         let Processes::Several(dir) = processes else {
             return Ok(Self::Alone { generation: 0, sizes: HashMap::new(), words: HashMap::new() });
         };
-        let in_use = open_file(dir, &format!("{uuid}.use"))?;
+        let in_use = open_file(dir, &format!("{name}.use"))?;
         match if alone { in_use.try_lock() } else { in_use.try_lock_shared() } {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(StoreError::InUse),
             Err(std::fs::TryLockError::Error(error)) => return Err(StoreError::system(dir.display(), error)),
         }
-        Ok(Self::Shared(Shared { path: dir.join(uuid), file: open_present(dir, uuid)?, _in_use: in_use }))
+        Ok(Self::Shared(Shared { path: dir.join(name), file: open_present(dir, name)?, _in_use: in_use }))
     }
 
     /// Whether nobody has the volume open; for as long as the answer is kept, nobody can open it.
-    pub fn reserve(processes: &Processes, uuid: &str) -> Result<Option<File>, StoreError> {
+    pub fn reserve(processes: &Processes, name: &str) -> Result<Option<File>, StoreError> {
         let Processes::Several(dir) = processes else { return Ok(None) };
-        let in_use = open_file(dir, &format!("{uuid}.use"))?;
+        let in_use = open_file(dir, &format!("{name}.use"))?;
         match in_use.try_lock() {
             Ok(()) => Ok(Some(in_use)),
             Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::InUse),

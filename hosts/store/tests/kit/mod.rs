@@ -35,6 +35,8 @@ pub struct Medium {
     pub unreadable: std::ops::Range<u64>,
     /// Writes are done, and their answers lost.
     pub fails_after_write: bool,
+    /// So many writes from now on are answered; the next one is done, and its answer is lost.
+    pub answers_left: Option<u32>,
 }
 
 /// A disk in memory; clones are connections to the same one.
@@ -143,7 +145,9 @@ impl Disk for MemDisk {
         for (page, piece) in (page..).zip(pieces) {
             medium.set(page, Some(Arc::new(*piece)));
         }
-        if medium.fails_after_write {
+        let is_lost = medium.answers_left == Some(0);
+        medium.answers_left = medium.answers_left.and_then(|left| left.checked_sub(1));
+        if medium.fails_after_write || is_lost {
             return Err(MemError("no answer"));
         }
         Ok(())
