@@ -121,8 +121,9 @@ def check(base, record):
     assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)], "db: integrity_check"
     rows = dict(db.execute("SELECT n, v FROM t"))
     gone = [number for number in acked.get("db", []) if rows.get(number) != blob("db", number, 900)]
+    journal = db.execute("PRAGMA journal_mode").fetchone()[0]
     # Whether they are the last ones tells a lost tail from lost data.
-    assert not gone, f"db: rows {gone} are missing; the last that were acknowledged are {acked['db'][-3:]}"
+    assert not gone, f"db ({journal}): rows {gone} are missing; the last that were acknowledged are {acked['db'][-3:]}"
     db.close()
     print(sum(map(len, acked.values())), "acknowledged")
 

@@ -16,8 +16,9 @@ use super::{Fingerprint, Pages, UNKNOWN};
 use crate::ftl::Ftl;
 use remap_ssd_media::{ContentMode, Ppn};
 
-/// Pages whose lines are prefetched together.
-const AHEAD: usize = 16;
+/// How many pages before its turn a content's line is prefetched, and then the page that the line nominates.
+const LINE_AHEAD: usize = 16;
+const PAGE_AHEAD: usize = 8;
 /// Pages looked at in one call, at most: some tens of microseconds.
 const LOOKED_AT: u32 = 64 << 10;
 
@@ -45,9 +46,13 @@ impl Ftl {
                 live.extend(core.media.identity(ppn).filter(|_| is_data).map(|identity| (ppn, identity)));
             });
             for (index, (ppn, identity)) in live.iter().enumerate() {
-                if let Some((_, ahead)) = live.get(index + AHEAD) {
+                if let Some((_, ahead)) = live.get(index + LINE_AHEAD) {
                     dedup.prefetch_line(&Fingerprint::Identity(*ahead));
                 }
+                if let Some((_, ahead)) = live.get(index + PAGE_AHEAD) {
+                    dedup.prefetch_page(&Fingerprint::Identity(*ahead), pages);
+                }
+
                 dedup.learn(&Fingerprint::Identity(*identity), *ppn, pages);
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete tail, nothing else.
 
-use super::RecoveryError;
 use super::witnesses::{Witnesses, holds_data};
+use super::{AHEAD, RecoveryError};
 use crate::command::Refusal;
 use crate::core::Core;
 use crate::ftl::Ftl;
@@ -246,8 +246,13 @@ impl Ftl {
                 return false;
             }
         }
-        for (offset, oob) in records.into_iter().enumerate() {
-            self.tell_page(witnesses, sb, offset as u32, oob);
+
+        for (offset, oob) in records.iter().enumerate() {
+            // LPNs come in any order: without this, each waits for memory.
+            if let Some(ahead) = records.get(offset + AHEAD) {
+                witnesses.prefetch(&self.core, ahead.lpn());
+            }
+            self.tell_page(witnesses, sb, offset as u32, *oob);
         }
         true
     }

@@ -33,6 +33,9 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 pub use witnesses::{Hinted, Witnesses};
 
+/// How many records before its turn what a record will touch is prefetched.
+const AHEAD: usize = 16;
+
 /// What recovery read and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecoveryReport {
@@ -204,6 +207,11 @@ impl Ftl {
         let core = &mut self.core;
         witnesses.settle_relocated(core);
         for lpn in 0..core.map.len() {
+            let ahead = (lpn + AHEAD as u32).min(core.map.len() - 1);
+            if let Some(ahead) = core.map.get(ahead) {
+                core.counts.prefetch(ahead.ppn);
+            }
+
             let Some(mapping) = core.map.get(lpn) else { continue };
             witnesses.report.mapped += 1;
             let count = core.counts.add(mapping.ppn);

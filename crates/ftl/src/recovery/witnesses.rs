@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::life::LoadedLife;
 use crate::map::Mapping;
 use crate::superblock::State;
+use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Oob, Ppn, SbId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,7 +18,7 @@ use std::ops::Range;
 pub struct Witnesses {
     /// What was read.
     pub report: RecoveryReport,
-    when: Vec<u64>,
+    when: Slab<u64>,
     live: Vec<bool>,
     newest: u64,
     aborted: Vec<u64>,
@@ -68,7 +69,7 @@ impl Witnesses {
     pub(super) fn new(core: &Core) -> Self {
         Self {
             report: RecoveryReport::default(),
-            when: vec![0; core.map.len() as usize],
+            when: Slab::zeroed(core.map.len() as usize),
             live: vec![false; core.geometry.superblocks() as usize],
             newest: 0,
             aborted: Vec::new(),
@@ -124,6 +125,13 @@ impl Witnesses {
     /// These words of NVRAM belong to an aborted command: recovery zeroes them, before the scheme's `resume`.
     pub fn zero(&mut self, words: Range<usize>) {
         self.aborted_words.push(words);
+    }
+
+    /// Asks for what considering a witness of this LPN will touch.
+    #[inline]
+    pub(super) fn prefetch(&self, core: &Core, lpn: u32) {
+        prefetch(&self.when, lpn as usize);
+        core.map.prefetch(lpn);
     }
 
     #[inline]

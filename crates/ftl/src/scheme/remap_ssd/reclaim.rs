@@ -59,16 +59,24 @@ impl RemapSsd {
 
     /// Reclaims the group with the most invalid entries among those that give segments back.
     fn reclaim_one(&mut self, core: &mut Core) -> bool {
-        let best = core
-            .blocks
-            .iter_owners()
-            .filter_map(|(id, owners)| {
-                let group = &self.groups[id.0 as usize];
-                let (entries, needed) = (self.segments.used(group), owners.remapped.div_ceil(self.segments.slots));
-                let gains = (needed as usize) < group.segments.len() && needed as usize <= self.segments.free();
-                gains.then(|| (entries - owners.remapped.min(entries), id))
-            })
-            .max_by_key(|(invalid, id)| (*invalid, std::cmp::Reverse(id.0)));
+        let (slots, free) = (u64::from(self.segments.slots), self.segments.free() as u64);
+        let mut best: Option<(u32, SbId)> = None;
+        for (id, owners) in core.blocks.iter_owners() {
+            let group = &self.groups[id.0 as usize];
+            let invalid = self.segments.used(group).saturating_sub(owners.remapped);
+            // Nearly every group ends here. Of equals, the first one stays.
+            if best.is_some_and(|(most, _)| invalid <= most) {
+                continue;
+            }
+
+            // The entries in force need fewer segments than the group has, and those are free. No division.
+            let has_room_in = |segments: u64| u64::from(owners.remapped) <= segments * slots;
+            let segments = group.segments.len() as u64;
+            if segments > 0 && has_room_in(segments - 1) && has_room_in(free) {
+                best = Some((invalid, id));
+            }
+        }
+
         let Some((_, sb)) = best else { return false };
         core.stats.metadata_gc_runs += 1;
         self.migrate(core, sb);
