@@ -113,7 +113,7 @@ impl Core {
     /// which it must not take the place of: recovery believes the older one alone.
     #[inline(always)]
     pub fn is_in_force(&self, lpn: u32, ppn: Ppn, wsn: u64) -> bool {
-        self.map.is_remapped_at(lpn, ppn) && !self.is_aborted(wsn)
+        self.map.is_remapped_at(lpn, ppn) & !self.is_aborted(wsn)
     }
 
     /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what its entries must say, for

@@ -119,10 +119,17 @@ impl RemapSsd {
             _ => self.find_suspects::<3>(core, sb, words, gone),
         }
         let base = core.geometry.page(sb, 0).0;
-        gone.retain(|at| {
-            let entry = RmmEntry::from_words(words[*at as usize], words[*at as usize + 1]);
-            !(core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) && entry.is_intact())
-        });
+        // About half of them are in force, which no processor can predict: without branches their lookups overlap.
+        let mut len = 0;
+        for index in 0..gone.len() {
+            let at = gone[index];
+            let entry = RmmEntry::from_words(words[at as usize], words[at as usize + 1]);
+            let is_kept = core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) & entry.is_intact();
+            gone[len] = at;
+            len += usize::from(!is_kept);
+        }
+        gone.truncate(len);
+
         self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32 == core.blocks.owners(sb).remapped
     }
 
