@@ -6,8 +6,8 @@
 use super::args::Args;
 use super::plan::{Feed, OWN_CONTENTS, Plan, Start, check_homes, pages_default, pages_of_a_life, trace_options};
 use super::replay::Replay;
+use super::watch::{Stoppable, Watch};
 use crate::failure::Failure;
-use indicatif::ProgressBar;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::RecoveryReport;
 use remap_ssd_media::image_file;
@@ -38,7 +38,7 @@ pub struct Done {
 ///
 /// # Errors
 /// Why there is no result.
-pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &ProgressBar) -> Result<Done, Failure> {
+pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Result<Done, Failure> {
     let (mut device, aged, recovered) = match start {
         Start::Image(path) => {
             bar.set_message("recovering");
@@ -47,7 +47,7 @@ pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &ProgressBar) -> Result
         }
         Start::New { config, aged, save } => {
             bar.set_message("aging");
-            let (device, report) = new_device(args, config, aged.then_some(plan.aging_content))?;
+            let (device, report) = new_device(args, config, aged.then_some(plan.aging_content), bar)?;
             if let Some(path) = save {
                 bar.set_message("saving");
                 device.save(path).map_err(|error| Failure::about(path.display(), error))?;
@@ -71,6 +71,7 @@ fn new_device(
     args: &Args,
     config: &DeviceConfig,
     aging: Option<ContentModel>,
+    bar: &dyn Watch,
 ) -> Result<(Device, Option<AgingReport>), Failure> {
     let mut device = Device::format(config.clone()).map_err(Failure::failed)?;
     if args.survival {
@@ -90,6 +91,7 @@ fn new_device(
     .map_err(Failure::usage)?;
     let fill = if args.fill { Fill::Sequential } else { Fill::Random };
     let options = AgingOptions { fill, seed: args.seed, ..AgingOptions::default() };
+    let mut writes = Stoppable { source: &mut writes, watch: bar };
     let report = age(&mut device, &mut writes, &options)
         .map_err(|error| Failure::about(format_args!("scheme {}", config.firmware.scheme), error))?;
     Ok((device, Some(report)))
@@ -99,7 +101,7 @@ fn measure(
     args: &Args,
     plan: &Plan,
     device: &mut Device,
-    bar: &ProgressBar,
+    bar: &dyn Watch,
 ) -> Result<(RunSummary, Option<u64>), Failure> {
     let config = device.config();
     let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
@@ -147,14 +149,14 @@ fn measured(
     device: &mut Device,
     source: &mut dyn Source,
     options: &RunOptions,
-    bar: &ProgressBar,
+    bar: &dyn Watch,
 ) -> Result<RunSummary, Failure> {
     bar.set_message("measuring");
     bar.reset_elapsed();
     let total = options.pages.or(source.len_hint()).unwrap_or(0).max(1);
     let mut tell = |progress: &Progress| {
         bar.set_position((progress.pages * super::BAR_STEPS / total).min(super::BAR_STEPS));
-        ControlFlow::Continue(())
+        if bar.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     run(device, source, options, &mut tell).map_err(Failure::failed)
 }

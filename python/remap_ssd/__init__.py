@@ -1,0 +1,27 @@
+"""An SSD whose pages can be remapped, in virtual time.
+
+>>> import remap_ssd
+>>> both = remap_ssd.compare(schemes=["none", "remap-ssd"], scale="1/64")
+>>> [(run.scheme, run.write_amplification) for run in both.runs]
+
+``compare`` and ``run`` measure schemes, ``Config`` describes a device, ``Trace`` holds requests from arrays or
+tables, and ``Device`` is one device, used step by step and cut off from its power. The same seed gives the same
+figures as the command line, digit by digit.
+"""
+
+from ._compare import compare, run
+from ._config import Config, presets
+from ._native import Failed, Refused, __version__
+from ._results import Results, Run
+
+__all__ = [
+    "Config",
+    "Failed",
+    "Refused",
+    "Results",
+    "Run",
+    "__version__",
+    "compare",
+    "presets",
+    "run",
+]

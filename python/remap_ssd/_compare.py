@@ -1,0 +1,187 @@
+"""``compare`` and ``run``: options by name, made into the words of the command line that they stand for.
+
+The words are read by the command line's own reader: options mean the same, and mistakes are said in the same sentences.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
+
+from . import _native
+from ._config import Config
+from ._progress import watching
+from ._results import Results, Run
+
+Number = Union[int, float, str]
+Path = Union[str, "os.PathLike[str]"]
+Progress = Union[bool, None, Callable[[list[tuple[str, str, float]]], object]]
+
+# Of the command line's options, those that decide how results are shown.
+_SHOWN = {"json", "details"}
+
+
+def compare(
+    schemes: Union[str, Sequence[str], None] = None,
+    *,
+    scale: Optional[Number] = None,
+    preset: Optional[str] = None,
+    config: Union["Config", Path, None] = None,
+    log_size: Optional[Number] = None,
+    dedup: Optional[bool] = None,
+    superblock_dies: Optional[int] = None,
+    gc_free: Optional[Number] = None,
+    endurance: Optional[int] = None,
+    gc: Union[str, Sequence[str], None] = None,
+    workload: Optional[str] = None,
+    duplicates: Optional[Number] = None,
+    content: Optional[str] = None,
+    writes: Optional[Number] = None,
+    trace: Optional[Path] = None,
+    format: Optional[str] = None,
+    fold: Optional[str] = None,
+    skip_bad: bool = False,
+    repeat: Optional[int] = None,
+    open_loop: bool = False,
+    queue_depth: Optional[int] = None,
+    seed: Optional[int] = None,
+    threads: Optional[int] = None,
+    no_aging: bool = False,
+    fill: bool = False,
+    until_death: bool = False,
+    survival: bool = False,
+    age: Optional[Path] = None,
+    save_aged: Optional[Path] = None,
+    report: Optional[Path] = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Results:
+    """Runs one workload or trace against several schemes, on the same device, and returns their results.
+
+    It is ``remap-ssd compare``: every option of the command line is a keyword argument, with ``_`` for ``-`` (``--log-size``
+    is ``log_size``), and has the same default and the same meaning; ``remap-ssd compare --help`` describes them. Options that
+    are not named above, of a newer command line, are taken as well. The same options and seed give the same figures.
+
+    Each device is aged first, as in the published evaluations, unless ``no_aging``.
+
+    schemes
+        Names, in a list or separated by commas: none, remap-ssd, flog, nlog, opt (the default), unsafe, pebble, remap-ssd-x,
+        local-flash, remap-ssd-lh, wal-ssd, shadow-oob.
+    scale
+        Size of the device as a share of the given one: ``"1/64"`` or a number above 0 and at most 1.
+    preset, config
+        A ready-made device by its name (``presets()`` lists them); or a ``Config``, or the path of a device file. A preset
+        gets about 1,200,000 flash pages unless ``scale`` says otherwise; a ``Config`` and a device file stay as they are.
+    log_size
+        Remapping metadata in bytes, or as text (``"40MiB"``), of the device before ``scale``.
+    workload, content, duplicates, writes
+        ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; what is written; the pages that requests read or write.
+    trace, format, fold, skip_bad, repeat, open_loop
+        A ``Trace``, or the path of a trace file, instead of a workload.
+    threads
+        Schemes that run at the same time; by default one on each core. Results do not depend on it.
+    report
+        Path of an HTML page with tables and figures to write.
+    progress
+        ``True``: a bar for each run, by ``tqdm`` if that is installed. A function: called some 20 times a second with a list
+        of (job, what it does, share of the run done). By default no progress is shown.
+
+    Runs do not hold the interpreter's lock. Ctrl-C stops them and raises ``KeyboardInterrupt``.
+
+    Raises ``ValueError`` if the options do not fit together, with the command line's sentence; ``Failed`` if a file cannot be
+    read or a run has no result; ``TypeError`` if there is no such option.
+    """
+    named = {name: value for name, value in locals().items() if name not in ("schemes", "progress", "options")}
+    named["scheme"] = schemes
+    for name, value in options.items():
+        if name in named:
+            raise TypeError(f"`{name}` is given twice" if name != "scheme" else "schemes are given by `schemes`")
+        named[name] = value
+
+    with _Files() as files:
+        words = _words({name: files.of(name, value) for name, value in named.items()})
+        with watching(progress) as tell:
+            try:
+                return Results(json.loads(_native.compare(words, tell)))
+            except (ValueError, _native.Failed) as error:
+                raise type(error)(files.without_folder(str(error))) from None
+
+
+def run(scheme: str = "remap-ssd", **options: Any) -> Run:
+    """Runs one workload or trace against one scheme, and returns what was measured.
+
+    Takes the keyword arguments of ``compare`` and raises what it raises; ``ValueError`` also if ``gc`` names several
+    policies. ``run(scheme, ...)`` is ``compare([scheme], ...).runs[0]``.
+    """
+    if not isinstance(scheme, str) or "," in scheme:
+        raise ValueError("`run` takes one scheme: use `compare` for several")
+    runs = compare([scheme], **options).runs
+    if len(runs) != 1:
+        raise ValueError("`run` takes one policy of garbage collection: use `compare` for several")
+    return runs[0]
+
+
+def _words(named: dict[str, Any]) -> list[str]:
+    """The words of a command line; options that are ``None`` are left out."""
+    known = {name: takes_value for name, takes_value, _ in _native.compare_options()}
+    words = []
+    for name, value in named.items():
+        option = name.replace("_", "-")
+        if option not in known or option in _SHOWN:
+            raise TypeError(f"compare() has no option `{name}`")
+        if value is None or (value is False and not known[option]):
+            continue
+        if known[option]:
+            words.append(f"--{option}={_text(value)}")
+        elif value is True:
+            words.append(f"--{option}")
+        else:
+            raise TypeError(f"`{name}` is True or False, and not {value!r}")
+    return words
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Iterable):
+        return ",".join(_text(item) for item in value)
+    # Python's shortest form of a float reads back as the same float. NumPy's scalars have `item`.
+    return repr(value.item() if hasattr(value, "item") else value)
+
+
+class _Files:
+    """Files for what the command line takes as files, as long as a comparison runs."""
+
+    def __init__(self) -> None:
+        self._folder: Optional[tempfile.TemporaryDirectory[str]] = None
+
+    def __enter__(self) -> "_Files":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def of(self, name: str, value: Any) -> Any:
+        """The path of what has to be a file; anything else as it is."""
+        if name == "config" and isinstance(value, Config):
+            path = self._path("config.toml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(value.to_toml())
+            return path
+        return value
+
+    def without_folder(self, text: str) -> str:
+        """A sentence that does not name a folder that is gone."""
+        return text if self._folder is None else text.replace(self._folder.name + os.sep, "")
+
+    def _path(self, name: str) -> str:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="remap-ssd-")
+        return os.path.join(self._folder.name, name)

@@ -1,0 +1,126 @@
+"""What a device is made of."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import lru_cache
+from typing import Any, Union
+
+from . import _native
+from ._results import Record
+
+
+class Config:
+    """What a device is made of: geometry, latencies, firmware. Checked, and never changed.
+
+    ``Config("fast21-32g", scale="1/64", scheme="nlog", flash={"read_ns": 40_000})`` is a preset with some values replaced.
+    The names are those of a device file (``print(config.to_toml())``): ``name``, ``addressable``, ``queue_depth``, ``content``,
+    and the tables ``geometry``, ``flash``, ``nvram``, ``hash``, ``link``, ``background`` and ``firmware``, each a dict of those
+    values that differ. Names of ``firmware`` may be given without it (``scheme``, ``log_bytes``, ``dedup``, ``gc_policy``, ...).
+    Values are replaced first; ``scale`` then shrinks the device with its remapping metadata.
+
+    Times are in nanoseconds, sizes in bytes, addresses in pages of 4 KiB.
+
+    Raises ``ValueError``, with the command line's sentence, if the device cannot work.
+    """
+
+    __slots__ = ("_toml", "_value", "_addressable")
+
+    def __init__(self, preset: str = "fast21-32g", *, scale: Union[str, float, None] = None, **values: Any) -> None:
+        keys: dict[str, Any] = {"preset": preset}
+        firmware = _firmware_names()
+        for name, value in values.items():
+            if name in firmware:
+                keys.setdefault("firmware", {})[name] = value
+            elif isinstance(value, dict):
+                keys[name] = {**keys.get(name, {}), **value}
+            else:
+                keys[name] = value
+        if scale is not None:
+            keys["scale"] = scale
+        self._set(*_native.config_of_json(json.dumps(keys)))
+
+    def _set(self, toml: str, value: str) -> None:
+        known = json.loads(value)
+        self._toml, self._value, self._addressable = toml, known["device"], known["addressable_pages"]
+
+    @classmethod
+    def _of(cls, toml: str, value: str) -> "Config":
+        config = object.__new__(cls)
+        config._set(toml, value)
+        return config
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Config":
+        """A device file's text. ``ValueError`` says what is wrong with it, and in which line."""
+        return cls._of(*_native.config_of_toml(text))
+
+    @classmethod
+    def load(cls, path: Union[str, "os.PathLike[str]"]) -> "Config":
+        """A device file. ``OSError`` if it cannot be read, ``ValueError`` if it does not describe a device."""
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        try:
+            return cls.from_toml(text)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+    def replace(self, **values: Any) -> "Config":
+        """The same device but for some values, named as in ``Config(...)``; ``scale`` is a share of this device."""
+        firmware = _firmware_names()
+        keys = self.to_dict()
+        for name, value in values.items():
+            if name in firmware:
+                keys["firmware"][name] = value
+            elif isinstance(value, dict):
+                keys[name] = {**keys.get(name, {}), **value}
+            else:
+                keys[name] = value
+        return self._of(*_native.config_of_json(json.dumps(keys)))
+
+    def to_toml(self) -> str:
+        """A device file that reads back as this device; the command line takes it by ``--config``."""
+        return self._toml
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values: a copy."""
+        return json.loads(json.dumps(self._value))
+
+    @property
+    def addressable_pages(self) -> int:
+        """Logical pages that workloads address: ``addressable`` of ``firmware.lpns``."""
+        return self._addressable
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(Record(self._value), name)
+
+    def __getitem__(self, name: str) -> Any:
+        return Record(self._value)[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._value})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._toml)
+
+    def __repr__(self) -> str:
+        return f"<Config {self.name}: {self.firmware.scheme}, {self.firmware.lpns} logical pages>"
+
+    def __reduce__(self) -> Any:
+        return (Config.from_toml, (self._toml,))
+
+
+def presets() -> list[Record]:
+    """The ready-made devices: ``name``, ``about``, ``assumed`` (what its publication does not say) and ``device``."""
+    return [Record(preset) for preset in json.loads(_native.presets())]
+
+
+@lru_cache(maxsize=1)
+def _firmware_names() -> frozenset[str]:
+    return frozenset(json.loads(_native.presets())[0]["device"]["firmware"])

@@ -1,0 +1,42 @@
+"""Progress: a bar for each run by ``tqdm``, a function of the caller's, or nothing."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional
+
+Jobs = list[tuple[str, str, float]]
+
+
+@contextmanager
+def watching(progress: Any) -> Iterator[Optional[Callable[[Jobs], object]]]:
+    """What to call with the jobs, now and then; ``None`` if nobody watches."""
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield None
+        return
+
+    bars: dict[int, Any] = {}
+    shape = "{desc}: {percentage:3.0f} % {bar} {elapsed}{postfix}"
+
+    def tell(jobs: Jobs) -> None:
+        for index, (name, message, share) in enumerate(jobs):
+            if index not in bars:
+                bars[index] = tqdm(total=1000, desc=name, position=index, bar_format=shape)
+            bar = bars[index]
+            bar.n = 1000 if message == "done" else round(share * 1000)
+            bar.set_postfix_str(message, refresh=False)
+            bar.refresh()
+
+    try:
+        yield tell
+    finally:
+        for bar in bars.values():
+            bar.close()

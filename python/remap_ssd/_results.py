@@ -1,0 +1,179 @@
+"""What was measured, as objects and as tables.
+
+Every figure is the one that ``remap-ssd compare --json`` prints. A figure that is not finite (the life of memory that
+was never written) is ``None``, as it is ``null`` there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Union
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+
+class Record(Mapping[str, Any]):
+    """Named values, read as ``record.name`` or ``record["name"]``; those that have names again are records too."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> Any:
+        return _shown(self._fields[name])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_fields":
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no `{name}` here, only {', '.join(self._fields)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._fields})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._fields!r})"
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self._fields,))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values as plain dicts, lists, strings and numbers: a copy, in the order of the JSON."""
+        return _copied(self._fields)
+
+
+def _shown(value: Any) -> Any:
+    return Record(value) if isinstance(value, dict) else value
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_copied(inner) for inner in value]
+    return value
+
+
+class Run(Record):
+    """What one run of one scheme measured, after aging.
+
+    Among its fields: ``scheme``; ``write_amplification`` (flash pages per host page); ``bandwidth_mib_s`` and ``iops``
+    (over virtual time); ``host_pages``, ``flash_pages``, ``gc_pages``, ``remaps`` (pages of 4 KiB); ``demotions`` (remaps
+    that became copies, by cause); ``latency_us``, ``read_latency_us``, ``remap_latency_us`` (mean, p50, p90, p99, p999,
+    p9999, max in microseconds); ``latency_cdf`` (pairs of microseconds and share); ``samples`` (the time series);
+    ``lifetime_years``; ``wear_out``; ``requests``. ``dir(run)`` lists all.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.scheme}: write amplification {self.write_amplification:.3f}>"
+
+    @property
+    def series(self) -> "pyarrow.Table":
+        """The time series as an Arrow table: a row for each of ``samples``, a column for each of its fields.
+
+        Needs ``pyarrow``.
+        """
+        return _pyarrow().Table.from_pylist(self._fields["samples"])
+
+
+class Results:
+    """What a comparison measured.
+
+    Iterates over its runs; ``results[0]`` and ``results["remap-ssd"]`` are runs. Tables have one row for each run: Arrow by
+    ``to_arrow()`` or by the Arrow PyCapsule interface (``polars.DataFrame(results)``), pandas by ``to_pandas()``.
+    """
+
+    __slots__ = ("_value", "runs")
+
+    #: The runs, in the order of the schemes (for each scheme, of the policies).
+    runs: list[Run]
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self._value = value
+        self.runs = [Run(run) for run in value["runs"]]
+
+    @property
+    def config(self) -> Record:
+        """Everything that decided the results but the seed: the device (of the first scheme), its scale, what it was fed."""
+        return Record(self._value["config"])
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self._value["seed"]
+
+    def __getitem__(self, which: Union[int, str]) -> Run:
+        """A run by its place, or the first one of a scheme.
+
+        Raises ``KeyError`` if no run is of that scheme, ``IndexError`` if there are not so many.
+        """
+        if isinstance(which, int):
+            return self.runs[which]
+        for run in self.runs:
+            if run.scheme == which:
+                return run
+        raise KeyError(f"no run of scheme {which!r}, only of {', '.join(run.scheme for run in self.runs)}")
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __repr__(self) -> str:
+        return f"<Results of {', '.join(run.scheme for run in self.runs)}; seed {self.seed}>"
+
+    def __reduce__(self) -> Any:
+        return (Results, (self._value,))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``remap-ssd compare --json`` prints, as plain dicts, lists, strings and numbers: a copy."""
+        return _copied(self._value)
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """A table with one row for each run and one column for each field.
+
+        Fields with names of their own, such as ``latency_us``, are structs, the time series is a list of structs.
+        ``table.flatten()`` makes columns such as ``latency_us.p99`` of structs. Needs ``pyarrow``.
+        """
+        return _pyarrow().Table.from_pylist([_without_maps(run._fields) for run in self.runs])
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A data frame with one row for each run; columns of inner names are flat, such as ``latency_us.p99``.
+
+        Needs ``pyarrow`` and ``pandas``.
+        """
+        table = self.to_arrow()
+        while any(_pyarrow().types.is_struct(field.type) for field in table.schema):
+            table = table.flatten()
+        return table.to_pandas()
+
+
+def _without_maps(fields: dict[str, Any]) -> dict[str, Any]:
+    """Refusals by reason are a list of pairs: their names are no field's, and Arrow's structs need one field at least."""
+    requests = dict(fields["requests"])
+    requests["refused"] = [{"reason": reason, "requests": count} for reason, count in requests["refused"].items()]
+    return {**fields, "requests": requests}
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError("tables need pyarrow: pip install pyarrow") from None
+    return pyarrow

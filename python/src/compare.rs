@@ -1,0 +1,129 @@
+//! A comparison, from the words of a command line to its JSON.
+//!
+//! The words are read by the command line's own reader, so that a mistake is said in the same sentence.
+//! Invariant: runs are made without the interpreter's lock; the calling thread looks for signals and tells how far
+//! they have come. Absent: what the options are called in Python (`remap_ssd/_compare.py`).
+
+use crate::errors::{Failed, failed};
+use clap::{CommandFactory, Parser};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use remap_ssd::compare::{Args, Comparison, Watch};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Between two looks for signals.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Parser)]
+#[command(name = "compare", no_binary_name = true, disable_help_flag = true)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Runs a comparison; its JSON.
+///
+/// `progress`, if any, is called every 50 ms with a list of (job, what it does, share of the run done).
+#[pyfunction]
+pub fn compare(py: Python<'_>, words: Vec<String>, progress: Option<Bound<'_, PyAny>>) -> PyResult<String> {
+    let args = read(&words)?;
+    let comparison = py.detach(|| Comparison::new(&args)).map_err(failed)?;
+
+    let stop = AtomicBool::new(false);
+    let watched: Vec<Watched<'_>> = comparison.names().into_iter().map(|name| Watched::new(name, &stop)).collect();
+    let tell = |py: Python<'_>, watched: &[Watched<'_>]| -> PyResult<()> {
+        py.check_signals()?;
+        if let Some(progress) = &progress {
+            progress.call1((watched.iter().map(Watched::read).collect::<Vec<_>>(),))?;
+        }
+        Ok(())
+    };
+
+    std::thread::scope(|scope| {
+        let (done, wait) = channel();
+        let (comparison, watched) = (&comparison, &watched);
+        scope.spawn(move || {
+            let result = comparison.run(watched).map(|measured| comparison.json(&measured).to_string());
+            let _ = done.send(result); // The receiver waits until it has it, or this thread has ended.
+        });
+        let wait = Mutex::new(wait);
+        loop {
+            let next = py.detach(|| wait.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK_EVERY));
+            match next {
+                Ok(result) => {
+                    tell(py, watched)?;
+                    return result.map_err(failed);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(Failed::new_err("a run has panicked: see above")),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = tell(py, watched) {
+                        stop.store(true, Ordering::Relaxed);
+                        py.detach(|| drop(wait.lock().unwrap_or_else(PoisonError::into_inner).recv()));
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// The options of a comparison: name, whether it takes a value, and its help.
+#[pyfunction]
+pub fn compare_options() -> Vec<(String, bool, String)> {
+    let command = Line::command();
+    let described = |arg: &clap::Arg| {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        (arg.get_long().unwrap_or_default().to_owned(), arg.get_action().takes_values(), help)
+    };
+    command.get_arguments().map(described).collect()
+}
+
+fn read(words: &[String]) -> PyResult<Args> {
+    let line = Line::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        // What follows is about a shell: usage and `--help`.
+        let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
+        PyValueError::new_err(sentence.strip_prefix("error: ").unwrap_or(sentence).to_owned())
+    })?;
+    Ok(line.args)
+}
+
+/// One job, as it is watched from the calling thread.
+struct Watched<'a> {
+    name: String,
+    message: Mutex<&'static str>,
+    position: AtomicU64,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Watched<'a> {
+    fn new(name: String, stop: &'a AtomicBool) -> Self {
+        Self { name, message: Mutex::new("waiting"), position: AtomicU64::new(0), stop }
+    }
+
+    fn read(&self) -> (String, &'static str, f64) {
+        let message = *self.message.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.name.clone(), message, self.position.load(Ordering::Relaxed) as f64 / 1000.0)
+    }
+}
+
+impl Watch for Watched<'_> {
+    fn set_message(&self, message: &'static str) {
+        *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message;
+    }
+
+    fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.set_message("done");
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,26 @@
+//! How failures become exceptions.
+//!
+//! A mistake in the arguments is a `ValueError`; what could not be done is `remap_ssd.Failed`; a command that the
+//! device refused is `remap_ssd.Refused`. Absent: their texts.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use remap_ssd::failure::Failure;
+use std::fmt::Display;
+
+create_exception!(remap_ssd, Failed, PyRuntimeError, "It could not be done; the message says why.");
+create_exception!(remap_ssd, Refused, Failed, "The device refused a command; the message is its reason.");
+
+/// A failure of the command line's library.
+pub fn failed(failure: Failure) -> PyErr {
+    match failure {
+        Failure::Usage(text) => PyValueError::new_err(text),
+        other => Failed::new_err(other.to_string()),
+    }
+}
+
+/// A mistake in the arguments.
+pub fn mistake(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

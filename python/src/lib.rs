@@ -1,0 +1,24 @@
+//! The native half of the Python package `remap_ssd`: what needs the simulator, in the plainest types.
+//!
+//! Invariant: a mistake is an exception with the command line's sentence, never a panic. Absent: the package's
+//! interface (`remap_ssd/*.py`), and any simulation.
+
+mod compare;
+mod config;
+mod errors;
+
+use pyo3::prelude::*;
+
+/// The module `remap_ssd._native`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("Failed", module.py().get_type::<errors::Failed>())?;
+    module.add("Refused", module.py().get_type::<errors::Refused>())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(config::config_of_json, module)?)?;
+    module.add_function(wrap_pyfunction!(config::config_of_toml, module)?)?;
+    module.add_function(wrap_pyfunction!(config::presets, module)?)?;
+    module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(compare::compare_options, module)?)?;
+    Ok(())
+}

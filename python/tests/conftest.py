@@ -1,0 +1,41 @@
+"""The command line that figures and sentences are held against: `REMAP_SSD`, or the release build of this workspace."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def program() -> str:
+    root = pathlib.Path(__file__).resolve().parents[2]
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    path = pathlib.Path(os.environ.get("REMAP_SSD", target / "release" / "remap-ssd"))
+    assert path.is_file(), f"{path} is missing: cargo build --release -p remap-ssd, or set REMAP_SSD"
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def command_line(program):
+    """Runs `remap-ssd compare WORDS --json`; its value."""
+
+    def run(*words: str):
+        done = subprocess.run([program, "compare", *words, "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def refusal(program):
+    """Runs `remap-ssd compare WORDS`, which must be refused; exit code and what it says."""
+
+    def run(*words: str):
+        done = subprocess.run([program, "compare", *words], capture_output=True, text=True)
+        assert done.returncode != 0
+        return done.returncode, done.stderr
+
+    return run

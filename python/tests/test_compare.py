@@ -1,0 +1,183 @@
+"""`compare` and `run` give the command line's figures, digit by digit, and its sentences."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import remap_ssd
+
+SMALL = {"scale": "1/256", "writes": 20_000}
+SMALL_WORDS = ["--scale", "1/256", "--writes", "20000"]
+
+
+def test_two_schemes_have_the_command_lines_figures(command_line):
+    ours = remap_ssd.compare(scale="1/64", schemes=["remap-ssd", "none"])
+    theirs = command_line("--scale", "1/64", "--scheme", "remap-ssd,none")
+
+    assert json.dumps(ours.to_dict()) == json.dumps(theirs)
+    assert [run.scheme for run in ours.runs] == ["remap-ssd", "none"]
+    for run, expected in zip(ours.runs, theirs["runs"]):
+        assert set(run) == set(expected)
+        for name, value in expected.items():
+            shown = getattr(run, name)
+            assert shown == run[name]
+            assert (shown.to_dict() if isinstance(value, dict) else shown) == value
+    assert ours["none"].write_amplification > ours["remap-ssd"].write_amplification
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"workload": "zipfrw:0.99:70,pages=4", "content": "plain:0.3"}, None),
+        ({"workload": "oltp", "duplicates": 0.1, "log_size": "40MiB", "queue_depth": 8}, None),
+        ({"preset": "coldmap-16g", "schemes": "remap-ssd", "gc": ["greedy", "coldmap"], "fill": True}, None),
+        ({"dedup": False, "superblock_dies": 1, "schemes": ["none", "nlog"]}, None),
+        ({"seed": 7, "no_aging": True, "gc_free": 0.2, "threads": 1}, None),
+        ({"schemes": ["none"], "endurance": 20, "until_death": True, "writes": None}, None),
+    ],
+)
+def test_options_mean_what_they_mean_on_the_command_line(command_line, options, words):
+    options = {**SMALL, **options}
+    words = []
+    for name, value in options.items():
+        option = "--scheme" if name == "schemes" else "--" + name.replace("_", "-")
+        if value is True:
+            words.append(option)
+        elif value is not None:
+            text = {False: "off"}.get(value, value) if isinstance(value, bool) else value
+            words += [option, ",".join(text) if isinstance(text, list) else str(text)]
+    assert json.dumps(remap_ssd.compare(**options).to_dict()) == json.dumps(command_line(*words))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"scale": 2}, ["--scale", "2"]),
+        ({"schemes": "x"}, ["--scheme", "x"]),
+        ({"dedup": "maybe"}, ["--dedup", "maybe"]),
+        ({"workload": "nothing"}, ["--workload", "nothing"]),
+        ({"preset": "nothing"}, ["--preset", "nothing"]),
+        ({"writes": 0}, ["--writes", "0"]),
+        ({"fill": True, "no_aging": True}, ["--fill", "--no-aging"]),
+        ({"schemes": "wal-ssd", "scale": "1/64"}, ["--scheme", "wal-ssd", "--scale", "1/64"]),
+        ({"scale": "1/1000000"}, ["--scale", "1/1000000"]),
+    ],
+)
+def test_mistakes_are_value_errors_with_the_command_lines_sentence(refusal, options, words):
+    with pytest.raises(ValueError) as raised:
+        remap_ssd.compare(**options)
+    code, said = refusal(*words)
+    assert code == 2
+    assert str(raised.value) and f"error: {raised.value}\n" in said
+
+
+def test_what_cannot_be_done_is_failed_with_the_command_lines_sentence(refusal):
+    with pytest.raises(remap_ssd.Failed) as raised:
+        remap_ssd.compare(trace="/nowhere/trace")
+    assert refusal("--trace", "/nowhere/trace") == (1, f"error: {raised.value}\n")
+
+
+def test_what_is_no_option_is_a_type_error():
+    for options in ({"sceme": "none"}, {"json": True}, {"help": True}, {"scheme": "none"}, {"skip_bad": 3}):
+        with pytest.raises(TypeError):
+            remap_ssd.compare(**options)
+
+
+def test_each_keyword_is_an_option_of_the_command_line():
+    import inspect
+
+    named = set(inspect.signature(remap_ssd.compare).parameters) - {"progress", "options"}
+    options = {name.replace("-", "_") for name, _, _ in remap_ssd._native.compare_options()}
+    assert named - {"schemes"} <= options
+    assert {"workload", "gc", "trace", "age"} <= named
+
+
+def test_one_run_is_the_run_of_a_comparison():
+    run = remap_ssd.run("nlog", **SMALL)
+    assert run.to_dict() == remap_ssd.compare("nlog", **SMALL).runs[0].to_dict()
+    for wrong in (lambda: remap_ssd.run("none,nlog", **SMALL), lambda: remap_ssd.run("none", gc="greedy,cagc", **SMALL)):
+        with pytest.raises(ValueError):
+            wrong()
+
+
+def test_a_config_is_a_device_file(command_line, tmp_path):
+    config = remap_ssd.Config("fast21-32g", scale="1/256", flash={"read_ns": 40_000}, gc_free=0.2)
+    path = tmp_path / "device.toml"
+    path.write_text(config.to_toml())
+    ours = remap_ssd.compare("none", config=config, writes=20_000).to_dict()
+    assert ours == command_line("--scheme", "none", "--config", str(path), "--writes", "20000")
+    assert ours == remap_ssd.compare("none", config=path, writes=20_000).to_dict()
+
+    with pytest.raises(remap_ssd.Failed, match="^config.toml: scheme nlog: "):
+        remap_ssd.compare("nlog", config=config, log_size=0)
+
+
+def test_results_survive_pickling_and_name_what_is_missing():
+    results = remap_ssd.compare("none", **SMALL)
+    assert pickle.loads(pickle.dumps(results)).to_dict() == results.to_dict()
+    assert pickle.loads(pickle.dumps(results.runs[0])).scheme == "none"
+    with pytest.raises(AttributeError, match="no `throughput` here"):
+        results.runs[0].throughput
+    with pytest.raises(KeyError, match="no run of scheme 'nlog'"):
+        results["nlog"]
+    assert results.seed == 1 and results.config.scale == 1 / 256
+
+
+def test_progress_is_told_and_ends_at_the_end():
+    told = []
+    remap_ssd.compare(["none", "remap-ssd"], scale="1/64", progress=told.append)
+    assert [(name, message) for name, message, _ in told[-1]] == [("none", "done"), ("remap-ssd", "done")]
+    assert all(0 <= share <= 1 for jobs in told for _, _, share in jobs)
+    remap_ssd.run("none", **SMALL, progress=True)
+
+
+def test_what_progress_raises_stops_the_runs():
+    def stop(jobs):
+        raise LookupError("enough")
+
+    begin = time.monotonic()
+    with pytest.raises(LookupError, match="enough"):
+        remap_ssd.compare(scale="1/8", progress=stop)
+    assert time.monotonic() - begin < 60
+
+
+def test_other_threads_go_on_while_a_run_is_under_way():
+    ticks = 0
+    ended = threading.Event()
+
+    def tick():
+        nonlocal ticks
+        while not ended.wait(0.001):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    remap_ssd.run("none", scale="1/32")
+    ended.set()
+    thread.join()
+    assert ticks > 10
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("aging", [True, False])
+def test_ctrl_c_stops_the_runs(aging):
+    code = f"""
+import remap_ssd, sys
+def told(jobs):
+    print(jobs[0][1], flush=True)
+remap_ssd.compare(scale="1/2", no_aging={not aging}, writes="2G", progress=told)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in child.stdout:
+        if line.strip() == ("aging" if aging else "measuring"):
+            break
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=120)
+    assert child.returncode != 0 and "KeyboardInterrupt" in said, said
