@@ -5,7 +5,9 @@
 
 mod compare;
 mod config;
+mod device;
 mod errors;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -20,5 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(config::presets, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare_options, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::write_trace, module)?)?;
+    module.add_class::<device::Device>()?;
     Ok(())
 }

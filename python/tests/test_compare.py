@@ -33,17 +33,17 @@ def test_two_schemes_have_the_command_lines_figures(command_line):
 
 
 @pytest.mark.parametrize(
-    "options, words",
+    "options",
     [
-        ({"workload": "zipfrw:0.99:70,pages=4", "content": "plain:0.3"}, None),
-        ({"workload": "oltp", "duplicates": 0.1, "log_size": "40MiB", "queue_depth": 8}, None),
-        ({"preset": "coldmap-16g", "schemes": "remap-ssd", "gc": ["greedy", "coldmap"], "fill": True}, None),
-        ({"dedup": False, "superblock_dies": 1, "schemes": ["none", "nlog"]}, None),
-        ({"seed": 7, "no_aging": True, "gc_free": 0.2, "threads": 1}, None),
-        ({"schemes": ["none"], "endurance": 20, "until_death": True, "writes": None}, None),
+        {"workload": "zipfrw:0.99:70,pages=4", "content": "plain:0.3"},
+        {"workload": "oltp", "duplicates": 0.1, "log_size": "40MiB", "queue_depth": 8},
+        {"preset": "coldmap-16g", "schemes": "remap-ssd", "gc": ["greedy", "coldmap"], "fill": True},
+        {"dedup": False, "superblock_dies": 4, "schemes": ["none", "nlog"], "scale": "1/64"},
+        {"seed": 7, "no_aging": True, "gc_free": 0.2, "threads": 1},
+        {"schemes": ["none"], "endurance": 20, "until_death": True, "writes": None},
     ],
 )
-def test_options_mean_what_they_mean_on_the_command_line(command_line, options, words):
+def test_options_mean_what_they_mean_on_the_command_line(command_line, options):
     options = {**SMALL, **options}
     words = []
     for name, value in options.items():
@@ -65,9 +65,9 @@ def test_options_mean_what_they_mean_on_the_command_line(command_line, options, 
         ({"workload": "nothing"}, ["--workload", "nothing"]),
         ({"preset": "nothing"}, ["--preset", "nothing"]),
         ({"writes": 0}, ["--writes", "0"]),
-        ({"fill": True, "no_aging": True}, ["--fill", "--no-aging"]),
+        ({"fill": True, "no_aging": True}, ["--no-aging", "--fill"]),
         ({"schemes": "wal-ssd", "scale": "1/64"}, ["--scheme", "wal-ssd", "--scale", "1/64"]),
-        ({"scale": "1/1000000"}, ["--scale", "1/1000000"]),
+        ({"queue_depth": 0}, ["--queue-depth", "0"]),
     ],
 )
 def test_mistakes_are_value_errors_with_the_command_lines_sentence(refusal, options, words):

@@ -95,7 +95,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let contradiction = device.ftl().check().err();
     let unreadable = device.untimed(|ftl| ftl.scrub());
     let found = Findings {
-        rows: device.ftl().superblocks().map(|(id, sb)| row(&device, id, sb)).collect(),
+        rows: rows(&device),
         wear: wear(device.ftl().media().erase_counts()),
         usage: device.ftl().usage(),
         recovery,
@@ -110,6 +110,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::Found),
     }
+}
+
+/// The superblocks of a device, as `--json` prints them.
+pub fn superblocks(device: &Device) -> serde_json::Value {
+    json!(rows(device))
+}
+
+fn rows(device: &Device) -> Vec<Row> {
+    device.ftl().superblocks().map(|(id, sb)| row(device, id, sb)).collect()
 }
 
 fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {

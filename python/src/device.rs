@@ -1,0 +1,343 @@
+//! One device, used step by step in virtual time, and what power cuts leave of it.
+//!
+//! A command takes effect when it is submitted and is acknowledged at the time that the device says. What its
+//! acknowledgement waits for is durable from then on; everything else may be lost when power fails
+//! (`remap_ssd_media::rail`).
+//!
+//! Invariants: `now` never decreases; acknowledged commands are those whose end is not after `now`. Absent: the
+//! interface of Python's class (`remap_ssd/_device.py`).
+
+use crate::errors::{Failed, Refused, mistake};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use remap_ssd_crash::cut::Cutter;
+use remap_ssd_device as device;
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_ftl::{Ftl, Refusal, Remap};
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Operations that may be undone by a cut, at most: looking through them is what commands pay for it.
+const PENDING_MAX: usize = 2048;
+
+/// A device.
+#[pyclass(module = "remap_ssd._native")]
+pub struct Device(Mutex<Powered>);
+
+/// A device with its host's clock.
+struct Powered {
+    device: device::Device,
+    now: u64,
+    /// Submitted and not acknowledged, by the time of their end and the order of submission.
+    in_flight: BTreeMap<(u64, u64), AckSet>,
+    submitted: u64,
+}
+
+/// What a page holds, for Python: `None`, an identity, bytes, or a word.
+#[derive(IntoPyObject)]
+enum Held<'py> {
+    Identity(u64),
+    Bytes(Bound<'py, PyBytes>),
+    Nothing(Option<u64>),
+    Unknown(&'static str),
+}
+
+/// What is written.
+#[derive(FromPyObject)]
+pub enum Content {
+    /// An identity.
+    Identity(u64),
+    /// 4 KiB.
+    Bytes(Vec<u8>),
+}
+
+/// Start and end of a command, in ns.
+type Times = (u64, u64);
+
+#[pymethods]
+impl Device {
+    /// A new device.
+    #[new]
+    fn new(py: Python<'_>, toml: &str, power_cuts: bool) -> PyResult<Self> {
+        let config = DeviceConfig::from_toml(toml).map_err(mistake)?;
+        py.detach(|| device::Device::format(config).map(|device| Self::powered(device, power_cuts))).map_err(mistake)
+    }
+
+    /// The device in an image, and what recovery found.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf, power_cuts: bool) -> PyResult<(Self, String)> {
+        let loaded = py.detach(|| device::Device::load(&path));
+        let (device, report) = loaded.map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))?;
+        Ok((Self::powered(device, power_cuts), json!(report).to_string()))
+    }
+
+    /// Writes an image.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.lock().device.save(&path))
+            .map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
+    }
+
+    /// The device that is found when power fails now and comes back, and what recovery found.
+    fn cut(&self, py: Python<'_>, seed: u64) -> PyResult<(Self, String)> {
+        let recovered = py.detach(|| {
+            let (image, config) = {
+                let powered = self.lock();
+                let media = powered.device.ftl().media();
+                if !media.has_rail() {
+                    return Err("this device was made with power_cuts=False".to_owned());
+                }
+                let mut cutter = Cutter::new(seed, media.pending());
+                (media.cut_by(|kind| cutter.outcome(kind)), powered.device.config().clone())
+            };
+            let recovered = device::Device::recover(Media::from_image(&image), config);
+            let (mut device, report) = recovered.map_err(|error| error.to_string())?;
+            device.untimed(Ftl::relearn_bytes);
+            Ok((Self::powered(device, true), json!(report).to_string()))
+        });
+        recovered.map_err(Failed::new_err)
+    }
+
+    /// Writes pages of one request.
+    fn write(&self, lpn: u32, contents: Vec<Content>, home: Option<u32>, wait: bool) -> PyResult<Times> {
+        let mode = self.lock().device.config().content;
+        let payloads = contents.iter().map(|content| payload(mode, content)).collect::<PyResult<Vec<_>>>()?;
+        if payloads.is_empty() {
+            return Err(PyValueError::new_err("a write of 0 pages is none"));
+        }
+        if home.is_some() && payloads.len() > 1 {
+            return Err(PyValueError::new_err("pages that name their home are written one by one"));
+        }
+        let write = |device: &mut device::Device, now: u64| {
+            let (mut end, mut result) = (now, Ok(()));
+            for (index, payload) in payloads.iter().enumerate() {
+                let at = lpn.saturating_add(index as u32);
+                let one = match home {
+                    Some(home) => device.write_for(now, at, payload, home),
+                    None if index + 1 < payloads.len() => device.write_more(now, at, payload),
+                    None => device.write(now, at, payload),
+                };
+                end = end.max(one.done_at);
+                result = result.and(one.result);
+            }
+            (end, result)
+        };
+        self.submit(wait, write).map(|(times, ())| times)
+    }
+
+    /// Reads pages of one request.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        lpn: u32,
+        pages: u32,
+        wait: bool,
+    ) -> PyResult<(Times, Vec<Bound<'py, PyAny>>)> {
+        let (times, found) = self.submit(wait, |device, now| {
+            let (mut end, mut found) = (now, Ok(Vec::new()));
+            for at in 0..pages {
+                let (done, page) = device.read(now, lpn.saturating_add(at));
+                end = end.max(done);
+                found = found.and_then(|mut pages: Vec<Page>| {
+                    pages.push(page?);
+                    Ok(pages)
+                });
+            }
+            (end, found)
+        })?;
+        let held = found.iter().map(|page| Ok(held(py, page).into_pyobject(py)?.into_any()));
+        Ok((times, held.collect::<PyResult<_>>()?))
+    }
+
+    /// Deallocates pages.
+    fn trim(&self, lpn: u32, pages: u32, wait: bool) -> PyResult<Times> {
+        self.submit(wait, |device, now| ended(device.deallocate(now, lpn, pages))).map(|(times, ())| times)
+    }
+
+    /// Remaps pages.
+    fn remap(&self, target: u32, source: u32, pages: u32, relocate: bool, atomic: bool, wait: bool) -> PyResult<Times> {
+        let remap = Remap { target, source, len: pages, relocate, atomic };
+        self.submit(wait, |device, now| ended(device.remap(now, &remap))).map(|(times, ())| times)
+    }
+
+    /// Makes everything acknowledged durable.
+    fn flush(&self, wait: bool) -> PyResult<Times> {
+        self.submit(wait, |device, now| ended(device.flush(now))).map(|(times, ())| times)
+    }
+
+    /// Lets virtual time pass, in which the firmware may work for itself; no farther than to 2^62 ns.
+    fn idle(&self, py: Python<'_>, ns: u64) {
+        py.detach(|| {
+            let mut powered = self.lock();
+            let (now, until) = (powered.now, powered.now.saturating_add(ns).min(1 << 62));
+            powered.device.idle(now, until);
+            powered.advance(until);
+        });
+    }
+
+    /// Waits for everything in flight.
+    fn wait(&self) {
+        let mut powered = self.lock();
+        let last = powered.in_flight.last_key_value().map_or(0, |((end, _), _)| *end);
+        powered.advance(last);
+    }
+
+    /// Virtual time.
+    #[getter]
+    fn now_ns(&self) -> u64 {
+        self.lock().now
+    }
+
+    /// Commands in flight, and operations that a cut may undo.
+    fn pending(&self) -> (usize, usize) {
+        let powered = self.lock();
+        (powered.in_flight.len(), powered.device.ftl().media().pending())
+    }
+
+    /// The device file that it was made from.
+    fn config(&self) -> String {
+        self.lock().device.config().to_toml()
+    }
+
+    /// Counters and fill levels, as JSON.
+    fn state(&self) -> String {
+        let powered = self.lock();
+        let (ftl, config) = (powered.device.ftl(), powered.device.config());
+        let counts = ftl.media().counts;
+        json!({
+            "firmware": ftl.stats(),
+            "media": {
+                "reads": counts.reads,
+                "programs": counts.programs,
+                "erases": counts.erases,
+                "nvram_bytes_written": counts.nv_bytes_written,
+            },
+            "usage": ftl.usage(),
+            "free_superblocks": ftl.free_superblocks(),
+            "usable_pages": ftl.usable_pages(),
+            "read_only": ftl.is_read_only(),
+            "logical_pages": config.firmware.lpns,
+            "page_bytes": PAGE_BYTES,
+        })
+        .to_string()
+    }
+
+    /// Superblocks with their segment groups, as JSON.
+    fn superblocks(&self, py: Python<'_>) -> String {
+        py.detach(|| {
+            let powered = self.lock();
+            let ftl = powered.device.ftl();
+            let mut rows = remap_ssd::inspect::superblocks(&powered.device);
+            if let Value::Array(rows) = &mut rows {
+                for (row, (id, _)) in rows.iter_mut().zip(ftl.superblocks()) {
+                    row["segment_numbers"] = json!(ftl.group(id).unwrap_or_default().segments);
+                }
+            }
+            rows.to_string()
+        })
+    }
+
+    /// Superblock, offset in it and flash page of a logical page, if it is mapped.
+    fn place(&self, lpn: u32) -> Option<(u32, u32, u32)> {
+        let powered = self.lock();
+        let (geometry, ppn) = (powered.device.config().geometry, powered.device.ftl().place(lpn)?);
+        Some((geometry.superblock(ppn).0, geometry.offset(ppn), ppn.0))
+    }
+
+    /// Erase counts of all blocks.
+    fn erase_counts(&self) -> Vec<u32> {
+        self.lock().device.ftl().media().erase_counts().to_vec()
+    }
+
+    /// Holds every table against every other.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.lock().device.ftl().check()).map_err(Failed::new_err)
+    }
+}
+
+impl Device {
+    fn powered(mut device: device::Device, power_cuts: bool) -> Self {
+        if power_cuts {
+            device.untimed(|ftl| ftl.media_mut().attach_rail());
+        }
+        Self(Mutex::new(Powered { device, now: 0, in_flight: BTreeMap::new(), submitted: 0 }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Powered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits one command; its times and what came of it.
+    fn submit<T>(
+        &self,
+        wait: bool,
+        work: impl FnOnce(&mut device::Device, u64) -> (u64, Result<T, Refusal>),
+    ) -> PyResult<(Times, T)> {
+        let mut powered = self.lock();
+        let start = powered.now;
+        powered.device.untimed(|ftl| ftl.media_mut().begin_command());
+        let (end, result) = work(&mut powered.device, start);
+        let ack = powered.device.untimed(|ftl| ftl.media_mut().take_ack());
+
+        let order = powered.submitted;
+        powered.submitted += 1;
+        powered.in_flight.insert((end, order), ack);
+        powered.advance(if wait { end } else { start });
+        result.map(|value| ((start, end), value)).map_err(|refusal| Refused::new_err(refusal.to_string()))
+    }
+}
+
+impl Powered {
+    /// Virtual time goes on to `until`: what has ended is acknowledged, and so durable.
+    fn advance(&mut self, until: u64) {
+        self.now = self.now.max(until);
+        while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let ack = entry.remove();
+            self.device.untimed(|ftl| ftl.media_mut().settle(&ack));
+        }
+
+        // A device that is idle has nothing left to lose.
+        let is_idle = self.in_flight.is_empty() && self.device.timing().busy_until() <= self.now;
+        if is_idle || self.device.ftl().media().pending() > PENDING_MAX {
+            self.device.untimed(|ftl| ftl.media_mut().settle_all());
+        }
+    }
+}
+
+fn ended(completion: device::Completion) -> (u64, Result<(), Refusal>) {
+    (completion.done_at, completion.result)
+}
+
+fn held<'py>(py: Python<'py>, page: &Page) -> Held<'py> {
+    match page {
+        Page::Zeroes => Held::Nothing(None),
+        Page::Unknown => Held::Unknown("unknown"),
+        Page::Identity(identity) => Held::Identity(*identity),
+        Page::Bytes(bytes) => Held::Bytes(PyBytes::new(py, &bytes[..])),
+    }
+}
+
+fn payload(mode: ContentMode, content: &Content) -> PyResult<Payload<'_>> {
+    match (mode, content) {
+        (ContentMode::Identity | ContentMode::None, Content::Identity(0)) => {
+            Err(PyValueError::new_err("the identity of a content is 1 or more"))
+        }
+        (ContentMode::Identity | ContentMode::None, Content::Identity(identity)) => Ok(Payload::Identity(*identity)),
+        (ContentMode::Bytes, Content::Bytes(bytes)) => {
+            let page = bytes.as_slice().try_into().map_err(|_| {
+                PyValueError::new_err(format!("a page has {PAGE_BYTES} bytes, and not {}", bytes.len()))
+            })?;
+            Ok(Payload::Bytes(page))
+        }
+        (ContentMode::Bytes, Content::Identity(_)) => {
+            Err(PyValueError::new_err("this device stores bytes (content = \"bytes\"): write 4096 bytes a page"))
+        }
+        (_, Content::Bytes(_)) => Err(PyValueError::new_err(
+            "this device stores numbers that stand for contents: write integers, or use content=\"bytes\"",
+        )),
+    }
+}

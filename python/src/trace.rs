@@ -1,0 +1,141 @@
+//! Requests in arrays, written as a trace that the command line reads (`serve --record`'s format).
+//!
+//! Invariants: every row is one request; a row that cannot be one is an error that names it. Absent: arrays' types
+//! (`remap_ssd/_trace.py` makes plain columns of them).
+
+use crate::errors::{Failed, mistake};
+use pyo3::prelude::*;
+use remap_ssd_sim::trace::session::Entry;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a digest in this format.
+const DIGEST_BYTES: usize = 16;
+
+/// Columns as native-endian bytes: one letter a row, then numbers of 64 bits.
+struct Columns<'a> {
+    verbs: &'a [u8],
+    pages: Numbers<'a>,
+    counts: Numbers<'a>,
+    sources: Option<Numbers<'a>>,
+    times: Option<Numbers<'a>>,
+    /// One for each page written, in order.
+    fingerprints: Option<Numbers<'a>>,
+}
+
+/// Numbers of 64 bits, as bytes.
+#[derive(Clone, Copy)]
+struct Numbers<'a>(&'a [u8]);
+
+impl Numbers<'_> {
+    fn len(self) -> usize {
+        self.0.len() / size_of::<u64>()
+    }
+
+    fn at(self, index: usize) -> u64 {
+        let bytes = &self.0[index * size_of::<u64>()..][..size_of::<u64>()];
+        u64::from_ne_bytes(bytes.try_into().expect("the slice has eight bytes"))
+    }
+}
+
+/// Writes rows as a trace.
+#[pyfunction]
+#[pyo3(signature = (path, verbs, pages, counts, sources, times, fingerprints))]
+#[allow(clippy::too_many_arguments)]
+pub fn write_trace(
+    py: Python<'_>,
+    path: PathBuf,
+    verbs: &[u8],
+    pages: &[u8],
+    counts: &[u8],
+    sources: Option<&[u8]>,
+    times: Option<&[u8]>,
+    fingerprints: Option<&[u8]>,
+) -> PyResult<()> {
+    let columns = Columns {
+        verbs,
+        pages: Numbers(pages),
+        counts: Numbers(counts),
+        sources: sources.map(Numbers),
+        times: times.map(Numbers),
+        fingerprints: fingerprints.map(Numbers),
+    };
+    columns.check().map_err(mistake)?;
+    py.detach(|| columns.write(&path)).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
+}
+
+impl Columns<'_> {
+    fn check(&self) -> Result<(), String> {
+        let rows = self.verbs.len();
+        let same = |name: &str, column: Option<Numbers<'_>>| match column {
+            Some(column) if column.len() != rows => {
+                Err(format!("`{name}` has {} rows and `op` has {rows}: give each the same number", column.len()))
+            }
+            _ => Ok(()),
+        };
+        same("lpn", Some(self.pages))?;
+        same("pages", Some(self.counts))?;
+        same("source", self.sources)?;
+        same("time_ns", self.times)?;
+
+        let mut written: u64 = 0;
+        for row in 0..rows {
+            let (verb, count) = (self.verbs[row], self.counts.at(row));
+            if count == 0 && verb != b'F' {
+                return Err(format!("row {row}: a request of 0 pages is none"));
+            }
+            if verb == b'P' && count != 1 {
+                return Err(format!("row {row}: part of a page is written to one page, and not to {count}"));
+            }
+            if matches!(verb, b'C' | b'M') && self.sources.is_none() {
+                return Err(format!("row {row}: a remap needs the column `source`, its first source page"));
+            }
+            written = written.saturating_add(if verb == b'W' { count } else { 0 });
+        }
+
+        match self.fingerprints {
+            Some(fingerprints) if fingerprints.len() as u64 != written => Err(format!(
+                "`fingerprint` has {} values and the writes have {written} pages: give one for each page written, in order",
+                fingerprints.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let (mut next, mut digests) = (0, Vec::new());
+        for row in 0..self.verbs.len() {
+            let (page, count) = (self.pages.at(row), self.counts.at(row));
+            let at_ns = self.times.map_or(0, |times| times.at(row));
+            let source = self.sources.map_or(0, |sources| sources.at(row));
+            let remap = |relocate| Entry::Remap { target: page, source, count, relocate, atomic: false };
+            let entry = match (self.verbs[row], self.fingerprints) {
+                (b'W', Some(fingerprints)) => {
+                    digests.clear();
+                    digests.extend((next..next + count as usize).map(|at| digest(fingerprints.at(at))));
+                    next += count as usize;
+                    Entry::Write { page, digests: &digests }
+                }
+                (b'W', None) => {
+                    // Contents that were not recorded: this format writes `N` for them, and has no entry for it.
+                    writeln!(file, "{at_ns} N {page} {count}")?;
+                    continue;
+                }
+                (b'P', _) => Entry::WritePart { page },
+                (b'D', _) => Entry::Deallocate { page, count },
+                (b'C', _) => remap(false),
+                (b'M', _) => remap(true),
+                (b'F', _) => Entry::Flush,
+                _ => Entry::Read { page, count },
+            };
+            entry.write(at_ns, &mut file)?;
+        }
+        file.flush()
+    }
+}
+
+fn digest(fingerprint: u64) -> [u8; DIGEST_BYTES] {
+    u128::from(fingerprint).to_be_bytes()
+}
