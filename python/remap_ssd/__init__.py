@@ -11,15 +11,22 @@ figures as the command line, digit by digit.
 
 from ._compare import compare, run
 from ._config import Config, presets
+from ._device import Completion, Device, Place
 from ._native import Failed, Refused, __version__
-from ._results import Results, Run
+from ._results import Record, Results, Run
+from ._trace import Trace
 
 __all__ = [
+    "Completion",
     "Config",
+    "Device",
     "Failed",
+    "Place",
+    "Record",
     "Refused",
     "Results",
     "Run",
+    "Trace",
     "__version__",
     "compare",
     "presets",

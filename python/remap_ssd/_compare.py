@@ -14,6 +14,7 @@ from . import _native
 from ._config import Config
 from ._progress import watching
 from ._results import Results, Run
+from ._trace import Trace, as_trace, is_trace
 
 Number = Union[int, float, str]
 Path = Union[str, "os.PathLike[str]"]
@@ -39,7 +40,7 @@ def compare(
     duplicates: Optional[Number] = None,
     content: Optional[str] = None,
     writes: Optional[Number] = None,
-    trace: Optional[Path] = None,
+    trace: Union["Trace", Path, Any, None] = None,
     format: Optional[str] = None,
     fold: Optional[str] = None,
     skip_bad: bool = False,
@@ -79,7 +80,8 @@ def compare(
     workload, content, duplicates, writes
         ``"zipfrw:0.99:70,pages=4"``, ``"oltp"``, ...; what is written; the pages that requests read or write.
     trace, format, fold, skip_bad, repeat, open_loop
-        A ``Trace``, or the path of a trace file, instead of a workload.
+        Requests instead of a workload, all of them: a ``Trace``, an Arrow table or data frame (see ``Trace.from_table``:
+        ``trace=pyarrow.parquet.read_table("disk.parquet")``), or the path of a trace file.
     threads
         Schemes that run at the same time; by default one on each core. Results do not depend on it.
     report
@@ -99,6 +101,9 @@ def compare(
         if name in named:
             raise TypeError(f"`{name}` is given twice" if name != "scheme" else "schemes are given by `schemes`")
         named[name] = value
+
+    if is_trace(named["trace"]) and format is None:
+        named["format"] = "session"
 
     with _Files() as files:
         words = _words({name: files.of(name, value) for name, value in named.items()})
@@ -174,6 +179,10 @@ class _Files:
             path = self._path("config.toml")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(value.to_toml())
+            return path
+        if name == "trace" and is_trace(value):
+            path = self._path("trace.session")
+            as_trace(value).save(path)
             return path
         return value
 

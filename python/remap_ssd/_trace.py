@@ -1,0 +1,187 @@
+"""Requests from arrays and tables, for ``compare`` and ``run``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Union
+
+from . import _native
+
+# What a request is called, and its letter in the trace file.
+_VERBS = {
+    "read": "R",
+    "write": "W",
+    "write_part": "P",
+    "trim": "D",
+    "remap": "C",
+    "relocate": "M",
+    "flush": "F",
+}
+_LETTERS = {**_VERBS, **{letter: letter for letter in _VERBS.values()}}
+
+
+class Trace:
+    """Requests in columns, all of the same length, one row a request.
+
+    op
+        Text: ``read``, ``write``, ``write_part`` (a part of one page), ``trim``, ``remap`` (the source keeps its page),
+        ``relocate`` (it does not) or ``flush``; or its letter in a trace file: R, W, P, D, C, M, F.
+    lpn
+        First logical page, of 4 KiB; of a remap, the first target. Unsigned; beyond the device pages are folded (``fold``).
+    pages
+        Pages of the request; 1 if left out.
+    fingerprint
+        What is written: equal for equal contents, and for no others. Integers below 2^64, or text or bytes of any length. One
+        value for each page written, in order; where every write has one page, one value a row also does. Without it all
+        contents differ.
+    source
+        First source page of remaps; other rows' values mean nothing.
+    time_ns
+        When the request arrives, for ``open_loop``; never decreasing. 0 if left out.
+
+    Columns are NumPy arrays, Arrow arrays, lists, or whatever ``numpy.asarray`` takes. Needs ``numpy``.
+
+    Raises ``ValueError`` for columns of different lengths and for rows that are no requests.
+    """
+
+    __slots__ = ("_columns",)
+
+    def __init__(
+        self,
+        op: Any,
+        lpn: Any,
+        pages: Any = None,
+        *,
+        fingerprint: Any = None,
+        source: Any = None,
+        time_ns: Any = None,
+    ) -> None:
+        numpy = _numpy()
+        verbs, writes = _verbs(op)
+        counts = numpy.ones(len(verbs), dtype=numpy.uint64) if pages is None else _numbers("pages", pages)
+        fingerprints = None if fingerprint is None else _fingerprints(fingerprint)
+        if fingerprints is not None and len(fingerprints) == len(verbs) == len(counts) and (counts[writes] == 1).all():
+            fingerprints = fingerprints[writes]
+        self._columns = (
+            verbs,
+            _numbers("lpn", lpn),
+            counts,
+            None if source is None else _numbers("source", source),
+            None if time_ns is None else _numbers("time_ns", time_ns),
+            fingerprints,
+        )
+
+    @classmethod
+    def from_table(cls, table: Any) -> "Trace":
+        """A table with columns named as above: of pyarrow, polars, or anything with the Arrow PyCapsule interface; of pandas.
+
+        ``fingerprint`` may be a column of lists: one value for each page of a write. Needs ``pyarrow`` and ``numpy``.
+
+        Raises ``ValueError`` if a column is missing or unknown.
+        """
+        pyarrow = _pyarrow()
+        if not isinstance(table, pyarrow.Table):
+            table = pyarrow.table(table) if hasattr(table, "__arrow_c_stream__") else pyarrow.Table.from_pandas(table)
+        names = set(table.column_names)
+        known = {"op", "lpn", "pages", "fingerprint", "source", "time_ns"}
+        if not {"op", "lpn"} <= names or names - known:
+            raise ValueError(
+                f"the columns are {', '.join(table.column_names)}: `op` and `lpn` must be there, and beside them may be "
+                "`pages`, `fingerprint`, `source` and `time_ns`"
+            )
+        columns = {}
+        for name in names:
+            column = table.column(name).combine_chunks()
+            if pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type):
+                column = column.flatten()
+            # A source that remaps alone have, and an identity that writes alone have, may be missing elsewhere.
+            if column.null_count and name in ("source", "fingerprint", "pages"):
+                column = column.fill_null(1 if name == "pages" else _zero(column.type))
+            columns[name] = column
+        return cls(columns.pop("op"), columns.pop("lpn"), columns.pop("pages", None), **columns)
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes a trace file, which ``remap-ssd compare --trace`` reads (format ``session``).
+
+        Raises ``Failed`` if it cannot be written.
+        """
+        raw = [None if column is None else column.tobytes() for column in self._columns]
+        _native.write_trace(os.fspath(path), *raw)
+
+    def __len__(self) -> int:
+        """Requests."""
+        return len(self._columns[0])
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self)} requests>"
+
+
+def is_trace(value: Any) -> bool:
+    """Is it requests, and not the path of a file with them?"""
+    return isinstance(value, Trace) or hasattr(value, "__arrow_c_stream__") or hasattr(value, "columns")
+
+
+def as_trace(value: Any) -> Trace:
+    """The requests of what ``is_trace`` takes."""
+    return value if isinstance(value, Trace) else Trace.from_table(value)
+
+
+def _verbs(op: Any) -> Any:
+    """A letter a row, and which rows write whole pages."""
+    numpy = _numpy()
+    names, which = numpy.unique(_array(op).astype(str), return_inverse=True)
+    unknown = [str(name) for name in names if name not in _LETTERS]
+    if unknown:
+        raise ValueError(f"`{unknown[0]}` is no request: use {', '.join(_VERBS)}")
+    letters = numpy.array([ord(_LETTERS[str(name)]) for name in names], dtype=numpy.uint8)
+    verbs = letters[which.reshape(-1)] if len(names) else numpy.empty(0, dtype=numpy.uint8)
+    return verbs, verbs == ord("W")
+
+
+def _numbers(name: str, column: Any) -> Any:
+    numpy = _numpy()
+    values = _array(column)
+    if not numpy.issubdtype(values.dtype, numpy.integer) and len(values):
+        raise ValueError(f"`{name}` must be integers, and is {values.dtype}")
+    if numpy.issubdtype(values.dtype, numpy.signedinteger) and (values < 0).any():
+        raise ValueError(f"`{name}` has negative values")
+    return numpy.ascontiguousarray(values, dtype=numpy.uint64)
+
+
+def _fingerprints(column: Any) -> Any:
+    """Integers as they are; anything else numbered, equal for equal values."""
+    numpy = _numpy()
+    values = _array(column)
+    if numpy.issubdtype(values.dtype, numpy.integer):
+        return _numbers("fingerprint", values)
+    return numpy.unique(values, return_inverse=True)[1].reshape(-1).astype(numpy.uint64)
+
+
+def _array(column: Any) -> Any:
+    values = column.to_numpy(zero_copy_only=False) if hasattr(column, "null_count") else _numpy().asarray(column)
+    if values.ndim != 1:
+        raise ValueError(f"a column has one dimension, and not {values.ndim}")
+    return values
+
+
+def _zero(type: Any) -> Any:
+    pyarrow = _pyarrow()
+    if pyarrow.types.is_integer(type):
+        return 0
+    return b"" if pyarrow.types.is_binary(type) or pyarrow.types.is_large_binary(type) else ""
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        raise ImportError("traces from arrays need numpy: pip install numpy") from None
+    return numpy
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError("traces from tables need pyarrow: pip install pyarrow") from None
+    return pyarrow

@@ -1,0 +1,107 @@
+"""Requests from arrays and tables are replayed as the same trace file is."""
+
+import pytest
+
+import remap_ssd
+
+numpy = pytest.importorskip("numpy")
+
+OPTIONS = {"schemes": ["none", "remap-ssd"], "scale": "1/64", "no_aging": True}
+
+
+def columns(rows=4000, seed=3):
+    random = numpy.random.default_rng(seed)
+    return {
+        "op": numpy.where(random.random(rows) < 0.8, "write", "read"),
+        "lpn": random.integers(0, 50_000, rows),
+        "fingerprint": random.integers(1, 500, rows),
+        "time_ns": numpy.cumsum(random.integers(0, 100_000, rows)),
+    }
+
+
+def test_arrays_are_the_trace_file_that_they_are_saved_as(tmp_path, command_line):
+    trace = remap_ssd.Trace(**columns())
+    path = tmp_path / "trace.session"
+    trace.save(path)
+    ours = remap_ssd.compare(trace=trace, **OPTIONS)
+    words = ["--scheme", "none,remap-ssd", "--scale", "1/64", "--no-aging", "--trace", str(path)]
+    assert ours.to_dict() == command_line(*words)
+    assert ours.to_dict() == remap_ssd.compare(trace=path, **OPTIONS).to_dict()
+    opened = remap_ssd.compare(trace=trace, open_loop=True, **OPTIONS).to_dict()
+    assert opened == command_line(*words, "--open-loop")
+
+
+def test_equal_fingerprints_are_equal_contents():
+    table = columns()
+    found = remap_ssd.compare(trace=remap_ssd.Trace(**table), **OPTIONS)
+    writes = (table["op"] == "write").sum()
+    assert found.config.feed.trace.contains.writes == writes
+    distinct = len(set(table["fingerprint"][table["op"] == "write"]))
+    share = found.config.feed.trace.duplicate_share
+    assert share == pytest.approx(1 - distinct / writes)
+    # Each content is programmed once at least; one that fifteen pages share has no room for another.
+    assert distinct <= found["remap-ssd"].host_programs < found["none"].host_programs == writes
+
+    del table["fingerprint"]
+    assert remap_ssd.run("remap-ssd", trace=remap_ssd.Trace(**table), scale="1/64", no_aging=True).dedup_hits == 0
+
+
+def test_text_and_numbers_name_contents_alike():
+    table = columns()
+    as_numbers = remap_ssd.compare(trace=remap_ssd.Trace(**table), **OPTIONS)
+    table["fingerprint"] = [f"content {number}" for number in table["fingerprint"]]
+    as_text = remap_ssd.compare(trace=remap_ssd.Trace(**table), **OPTIONS)
+    assert as_text.to_dict()["runs"] == as_numbers.to_dict()["runs"]
+
+
+def test_requests_of_several_pages_have_a_fingerprint_a_page(tmp_path):
+    trace = remap_ssd.Trace(["write", "read", "write", "remap"], [0, 1, 8, 20], [3, 2, 1, 3], fingerprint=[1, 2, 3, 1], source=[0, 0, 0, 0])
+    path = tmp_path / "trace"
+    trace.save(path)
+    one, two, three = (f"{number:032x}" for number in (1, 2, 3))
+    assert path.read_text().splitlines() == [f"0 W 0 {one} {two} {three}", "0 R 1 2", f"0 W 8 {one}", "0 C 20 0 3"]
+
+
+@pytest.mark.parametrize(
+    "given, sentence",
+    [
+        ({"op": ["write"], "lpn": [1, 2]}, "`lpn` has 2 rows and `op` has 1"),
+        ({"op": ["scribble"], "lpn": [1]}, "`scribble` is no request"),
+        ({"op": ["write"], "lpn": [-1]}, "`lpn` has negative values"),
+        ({"op": ["write"], "lpn": [0.5]}, "`lpn` must be integers"),
+        ({"op": ["write"], "lpn": [1], "pages": [0]}, "row 0: a request of 0 pages is none"),
+        ({"op": ["remap"], "lpn": [1]}, "row 0: a remap needs the column `source`"),
+        ({"op": ["write"], "lpn": [1], "pages": [2], "fingerprint": [1]}, "`fingerprint` has 1 values and the writes have 2 pages"),
+    ],
+)
+def test_rows_that_are_no_requests_are_named(tmp_path, given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        remap_ssd.Trace(**given).save(tmp_path / "trace")
+
+
+def test_a_trace_without_requests_is_refused():
+    with pytest.raises(remap_ssd.Failed, match="^trace.session: replays to nothing"):
+        remap_ssd.compare(trace=remap_ssd.Trace([], []), **OPTIONS)
+
+
+def test_a_parquet_file_is_one_line(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    path = tmp_path / "disk.parquet"
+    parquet.write_table(pyarrow.table(columns()), path)
+    ours = remap_ssd.compare(trace=parquet.read_table(path), **OPTIONS)
+    assert ours.to_dict() == remap_ssd.compare(trace=remap_ssd.Trace(**columns()), **OPTIONS).to_dict()
+
+    with pytest.raises(ValueError, match="the columns are op: `op` and `lpn` must be there"):
+        remap_ssd.compare(trace=pyarrow.table({"op": ["write"]}), **OPTIONS)
+
+
+def test_a_column_of_lists_and_a_data_frame_are_taken():
+    pyarrow = pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    table = pyarrow.table({"op": ["write", "read", "write"], "lpn": [0, 0, 9], "pages": [2, 2, 1], "fingerprint": [[5, 6], None, [5]]})
+    lists = remap_ssd.compare(trace=table, **OPTIONS)
+    assert lists["remap-ssd"].dedup_hits == 1
+    frame = pandas.DataFrame({"op": ["write", "write"], "lpn": [0, 9], "fingerprint": ["a", "a"]})
+    assert remap_ssd.compare(trace=frame, **OPTIONS)["remap-ssd"].dedup_hits == 1
