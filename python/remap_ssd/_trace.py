@@ -105,7 +105,7 @@ class Trace:
 
         Raises ``Failed`` if it cannot be written.
         """
-        raw = [None if column is None else column.tobytes() for column in self._columns]
+        raw: list[Any] = [None if column is None else column.tobytes() for column in self._columns]
         _native.write_trace(os.fspath(path), *raw)
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 import remap_ssd
 from remap_ssd import Config, Device
 
-DURABLE = ["none", "remap-ssd", "flog", "nlog", "pebble"]
+DURABLE = ["none", "remap-ssd", "remap-ssd-x", "remap-ssd-lh", "flog", "nlog", "pebble", "local-flash", "shadow-oob"]
 
 
 def small(**values):
@@ -102,7 +102,7 @@ def test_a_device_of_bytes_holds_bytes():
 
 @pytest.mark.parametrize("scheme", DURABLE)
 def test_what_was_acknowledged_survives_every_cut(scheme):
-    device = Device(small(scheme=scheme, dedup=scheme != "pebble"))
+    device = Device(small(scheme=scheme, log_bytes=200 << 20))
     choose = random.Random(scheme)
     expected = {}
     for step in range(400):
