@@ -4,6 +4,8 @@ import os
 from typing import Callable, Optional, Sequence, Union
 
 __version__: str
+SOURCES: str
+"""A digest of the sources that figures follow from."""
 
 class Failed(RuntimeError):
     """It could not be done; the message says why."""
@@ -14,6 +16,7 @@ class Refused(Failed):
 def compare(
     words: list[str], progress: Optional[Callable[[list[tuple[str, str, float]]], object]]
 ) -> str: ...
+def compare_check(words: list[str]) -> None: ...
 def compare_options() -> list[tuple[str, bool, str]]: ...
 def config_of_toml(text: str) -> tuple[str, str]: ...
 def config_of_json(text: str) -> tuple[str, str]: ...

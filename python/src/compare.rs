@@ -70,6 +70,12 @@ pub fn compare(py: Python<'_>, words: Vec<String>, progress: Option<Bound<'_, Py
     })
 }
 
+/// Reads the words of a comparison and does nothing: a mistake is said before anything runs.
+#[pyfunction]
+pub fn compare_check(words: Vec<String>) -> PyResult<()> {
+    read(&words).map(drop)
+}
+
 /// The options of a comparison: name, whether it takes a value, and its help.
 #[pyfunction]
 pub fn compare_options() -> Vec<(String, bool, String)> {
