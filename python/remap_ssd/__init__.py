@@ -14,6 +14,7 @@ from ._config import Config, presets
 from ._device import Completion, Device, Place
 from ._native import Failed, Refused, __version__
 from ._results import Record, Results, Run
+from ._sweep import Sweep, sweep
 from ._trace import Trace
 
 __all__ = [
@@ -26,9 +27,11 @@ __all__ = [
     "Refused",
     "Results",
     "Run",
+    "Sweep",
     "Trace",
     "__version__",
     "compare",
     "presets",
     "run",
+    "sweep",
 ]

@@ -128,6 +128,13 @@ def run(scheme: str = "remap-ssd", **options: Any) -> Run:
     return runs[0]
 
 
+def check_options(options: dict[str, Any]) -> None:
+    """Checks options of ``run`` as far as can be told without files; raises what ``run`` raises."""
+    named = {("scheme" if name == "schemes" else name): value for name, value in options.items()}
+    names = {name: "config.toml" if isinstance(value, Config) else value for name, value in named.items()}
+    _native.compare_check(_words(names))
+
+
 def _words(named: dict[str, Any]) -> list[str]:
     """The words of a command line; options that are ``None`` are left out."""
     known = {name: takes_value for name, takes_value, _ in _native.compare_options()}

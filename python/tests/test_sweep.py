@@ -1,0 +1,140 @@
+"""Each point of a grid is done once, whatever is killed meanwhile."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import remap_ssd
+
+pyarrow = pytest.importorskip("pyarrow")
+
+GRID = {"scheme": ["none", "remap-ssd"], "seed": range(3)}
+OPTIONS = {"scale": "1/256", "writes": 20_000}
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*.parquet"))
+
+
+def test_a_sweep_has_the_figures_of_its_runs(tmp_path):
+    swept = remap_ssd.sweep(GRID, tmp_path, workers=2, **OPTIONS)
+    assert len(swept) == 6 and swept.to_do == [] and len(files(tmp_path)) == 6
+    for point, run in swept:
+        assert run.to_dict() == remap_ssd.run(**point).to_dict()
+    assert [(point["scheme"], point["seed"]) for point, _ in swept] == [(s, n) for s in GRID["scheme"] for n in GRID["seed"]]
+
+    table = swept.to_arrow()
+    assert table["scheme"].to_pylist() == ["none"] * 3 + ["remap-ssd"] * 3
+    assert table["option.seed"].to_pylist() == ["0", "1", "2"] * 2
+    assert table["latency_us.p99"].to_pylist() == [run.latency_us.p99 for _, run in swept]
+
+
+def test_a_sweep_is_resumed_and_extended(tmp_path):
+    small = remap_ssd.sweep({"scheme": ["none"], "seed": [1, 2]}, tmp_path, workers=1, **OPTIONS)
+    before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
+    files(tmp_path)[0].unlink()
+
+    large = remap_ssd.sweep({"scheme": ["none"], "seed": [1, 2, 3]}, tmp_path, workers=1, **OPTIONS)
+    after = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
+    assert set(small.points) < set(large.points) and len(after) == 3
+    assert sum(after[path] == when for path, when in before.items()) == 1, "what was there was not done again"
+
+
+def test_a_key_is_everything_that_decides_a_run(tmp_path):
+    numpy = pytest.importorskip("numpy")
+
+    def keys(grid, **options):
+        return set(dict(remap_ssd._sweep._points(grid, options, tmp_path)))
+
+    base = keys(GRID, **OPTIONS)
+    assert keys({"seed": [0, 1, 2], "scheme": ["remap-ssd", "none"]}, **OPTIONS) == base
+    assert keys(GRID, **{**OPTIONS, "writes": 20_001}).isdisjoint(base)
+    devices = [{"flash.read_ns": [1000], "scale": "1/64"}, {"flash.read_ns": [2000], "scale": "1/64"}]
+    assert len(keys(devices[0]) | keys(devices[1])) == 2
+    configs = [remap_ssd.Config(scale="1/64", flash={"read_ns": ns}) for ns in (1000, 2000)]
+    assert len(keys({"config": configs})) == 2
+
+    traces = [remap_ssd.Trace(numpy.array(["write"] * 9), numpy.arange(9) * step) for step in (1, 1, 2)]
+    assert len(keys({"trace": traces})) == 2, "equal traces are one point"
+
+
+def test_values_of_the_device_are_options(tmp_path):
+    swept = remap_ssd.sweep({"flash.program_ns": [100_000, 900_000]}, tmp_path, scale="1/64", writes=5_000, no_aging=True)
+    fast, slow = (run for _, run in swept)
+    assert fast.latency_us.mean < slow.latency_us.mean
+
+
+def test_mistakes_are_said_before_anything_runs(tmp_path):
+    for wrong, error in [
+        ({"seed": [1], "workload": ["nothing"]}, ValueError),
+        ({"sceme": ["none"]}, TypeError),
+        ({"threads": [1]}, TypeError),
+        ({"flash.read_ns": [1000]}, ValueError),
+        ({"firmware.scheme": ["x"], "scale": "1/64"}, ValueError),
+        ({"trace": ["/nowhere"]}, remap_ssd.Failed),
+    ]:
+        with pytest.raises(error):
+            remap_ssd.sweep(wrong, tmp_path)
+    assert files(tmp_path) == []
+
+
+def test_a_point_that_fails_is_said_and_the_others_are_kept(tmp_path):
+    grid = {"workload": ["randwrite", "randread"], "until_death": True, "endurance": 20}
+    with pytest.raises(remap_ssd.Failed, match="does not wear the device out"):
+        remap_ssd.sweep(grid, tmp_path, workers=1, scheme="none", scale="1/64", no_aging=True)
+    assert len(files(tmp_path)) == 1
+
+
+CLIENT = """
+import sys, remap_ssd
+remap_ssd.sweep({"scheme": ["none", "remap-ssd", "nlog"], "seed": range(4)}, sys.argv[1], workers=2, scale="1/64")
+"""
+
+
+def children(pid):
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "spawn_main" in line and "resource_tracker" not in line]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found by ps")
+def test_killed_workers_and_a_killed_client_lose_no_point_and_double_none(tmp_path):
+    script = tmp_path / "client.py"
+    # Processes that are begun anew import the main module.
+    script.write_text('if __name__ == "__main__":\n' + "".join(f"    {line}\n" for line in CLIENT.strip().splitlines()))
+    into = tmp_path / "study"
+
+    def begin():
+        return subprocess.Popen([sys.executable, str(script), str(into)], stderr=subprocess.PIPE, text=True)
+
+    def wait_for(count, client):
+        until = time.monotonic() + 120
+        while len(files(into)) < count and client.poll() is None and time.monotonic() < until:
+            time.sleep(0.02)
+
+    # The client is killed, and its workers with it.
+    client = begin()
+    wait_for(2, client)
+    workers = children(client.pid)
+    for pid in [client.pid, *workers]:
+        os.kill(pid, signal.SIGKILL)
+    client.wait()
+    finished = {path: path.stat().st_mtime_ns for path in files(into)}
+    assert 2 <= len(finished) < 12 and workers
+
+    # Another one goes on; one of its workers is killed.
+    client = begin()
+    wait_for(len(finished) + 2, client)
+    victims = children(client.pid)
+    if victims:
+        os.kill(victims[0], signal.SIGKILL)
+    _, said = client.communicate(timeout=300)
+    assert client.returncode == 0, said
+
+    after = files(into)
+    assert len(after) == 12 and all(path.stat().st_mtime_ns == when for path, when in finished.items())
+    swept = remap_ssd.sweep({"scheme": ["none", "remap-ssd", "nlog"], "seed": range(4)}, into, scale="1/64")
+    assert swept.to_do == [] and [run.scheme for _, run in swept] == ["none"] * 4 + ["remap-ssd"] * 4 + ["nlog"] * 4
