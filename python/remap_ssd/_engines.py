@@ -72,24 +72,41 @@ def _end_with(parent: int) -> None:
 def dask(work: Work, tasks: list[Task], scheduler: Any, count: Callable[[], None]) -> None:
     """Runs the tasks on a Dask cluster, of a client or of a scheduler's address."""
     try:
-        from dask.distributed import Client, as_completed
+        from distributed import Client
     except ImportError:
         raise ImportError("a cluster needs dask: pip install distributed") from None
     ours = not isinstance(scheduler, Client)
     client = Client(scheduler) if ours else scheduler
+    waiting, deaths, turn = {task[1]: task for task in tasks}, 0, 0
     try:
-        # The key is the point's: two clients that sweep the same grid share its tasks.
-        futures = [client.submit(work, *task, key=f"remap-ssd-{task[1]}", retries=DEATHS_MAX) for task in tasks]
-        try:
-            for future in as_completed(futures):
-                future.result()
-                count()
-        except BaseException:
-            client.cancel(futures)
-            raise
+        while waiting:
+            before = len(waiting)
+            _turn(client, work, waiting, turn, count)
+            turn, deaths = turn + 1, (deaths + 1 if len(waiting) == before else 0)
+            if deaths == DEATHS_MAX:
+                raise _native.Failed(f"workers died {deaths} times without a point done: is there too little memory?")
     finally:
         if ours:
             client.close()
+
+
+def _turn(client: Any, work: Work, waiting: dict[str, Task], turn: int, count: Callable[[], None]) -> None:
+    """Submits tasks and takes those done out of `waiting`; what Dask gave up, since its workers died, stays in."""
+    from distributed import KilledWorker, as_completed
+
+    # Two clients that sweep the same grid at the same time share its tasks.
+    futures = [client.submit(work, *task, key=f"remap-ssd-{key}-{turn}") for key, task in waiting.items()]
+    try:
+        for future in as_completed(futures):
+            try:
+                key = future.result()
+            except KilledWorker:
+                continue
+            del waiting[key]
+            count()
+    except BaseException:
+        client.cancel(futures)
+        raise
 
 
 @contextmanager

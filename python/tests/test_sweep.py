@@ -1,6 +1,7 @@
 """Each point of a grid is done once, whatever is killed meanwhile."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -96,11 +97,20 @@ remap_ssd.sweep({"scheme": ["none", "remap-ssd", "nlog"], "seed": range(4)}, sys
 
 
 def children(pid):
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if "spawn_main" in line and "resource_tracker" not in line]
+    """The worker processes of a process."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            words = (process / "cmdline").read_bytes()
+        except OSError:
+            continue  # It has ended meanwhile.
+        if parent == pid and b"spawn_main" in words:
+            found.append(int(process.name))
+    return found
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found by ps")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")
 def test_killed_workers_and_a_killed_client_lose_no_point_and_double_none(tmp_path):
     script = tmp_path / "client.py"
     # Processes that are begun anew import the main module.
