@@ -12,7 +12,7 @@ import remap_ssd
 pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")
 
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "1"))
 GRID = {"scheme": ["none", "remap-ssd", "nlog"], "seed": range(4)}
 
 
