@@ -1,6 +1,7 @@
 """Which scheme writes least to flash, and what it costs in latency: a table of all that FAST'21 compares."""
 
 import argparse
+import sys
 
 import remap_ssd
 
@@ -9,7 +10,7 @@ arguments.add_argument("--scale", default="1/64", help="size of the device as a 
 arguments.add_argument("--workload", default="zipfrw:0.9:30", help="as for remap-ssd compare")
 options = arguments.parse_args()
 
-results = remap_ssd.compare(scale=options.scale, workload=options.workload, progress=True)
+results = remap_ssd.compare(scale=options.scale, workload=options.workload, progress=sys.stderr.isatty())
 
 print(f"{'scheme':10}  {'write amplification':>19}  {'p99 of writes, us':>17}  {'remaps':>9}")
 for run in sorted(results, key=lambda run: run.write_amplification):
