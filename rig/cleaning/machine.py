@@ -104,6 +104,23 @@ class Kernel:
             for folder in (self.early, extra):
                 subprocess.run(["bash", "-c", pack, "bash", folder, busybox], stdout=file, check=True)
 
+
+class SetupKernel:
+    """rig/setup's own kernel, whose modules are on the root file system: the guest loads what it needs by modprobe."""
+
+    def __init__(self):
+        self.vmlinuz = os.path.join(scratch(), "vmlinuz")
+        with open(os.path.join(scratch(), "kernel.done")) as file:
+            self.release = file.read().strip()
+
+    def initramfs(self, to, extra):
+        busybox = os.path.join(scratch(), "guest", "usr", "bin", "busybox")
+        shutil.copy(os.path.join(scratch(), "initramfs"), to)
+        pack = 'cd "$1" && find . | "$2" cpio -o -H newc 2> /dev/null'
+        with open(to, "ab") as file:
+            subprocess.run(["bash", "-c", pack, "bash", extra, busybox], stdout=file, check=True)
+
+
 class Machine:
     """Booted, and waiting for orders."""
 
