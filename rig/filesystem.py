@@ -66,3 +66,5 @@ class FileSystem:
             subprocess.run(["umount", "-l", self.folder], check=False)
         if self.loop:
             subprocess.run(["losetup", "-d", self.loop], check=False)
+            # The next to ask for a loop device may get this one.
+            self.loop = None

@@ -1,5 +1,7 @@
 """Database servers whose files are on the device: MariaDB with sysbench, PostgreSQL with pgbench.
 
+When the device is going to be killed, clients commit rows besides, and each commit that was acknowledged must be there afterwards (`ledger`).
+
 Invariants: the server that was started is ended. Sockets and logs are beside the file system under test.
 """
 
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import time
 
+from ledger import SETUP, Ledger
 from programs import Program
 from served import Failure, command
 
@@ -36,6 +39,10 @@ class MariaDb(Program):
         switch = "on" if self.doublewrite else "off"
         return f"MariaDB, doublewrite {switch}: sysbench oltp_write_only, 4 tables of {self.rows:,} rows, {self.events:,} transactions"
 
+    def page_size(self):
+        """The device writes 4 KiB whole or not at all. Larger pages may be torn by a kill, which only the doublewrite buffer mends."""
+        return ["--innodb-page-size=4k"] if self.killed and not self.doublewrite else []
+
     def socket(self, aside):
         return os.path.join(aside, "s")
 
@@ -46,7 +53,7 @@ class MariaDb(Program):
             durable = ["--innodb-flush-log-at-trx-commit=1", f"--innodb-doublewrite={int(self.doublewrite)}"]
             # How much is written must not depend on how fast the machine is: pages are flushed when room is needed, not by the clock.
             steady = ["--innodb-adaptive-flushing=0", "--innodb-flush-neighbors=0", "--innodb-max-dirty-pages-pct=90"]
-            given += [*innodb, *durable, *steady, "--skip-networking", "--skip-log-bin"]
+            given += [*innodb, *durable, *steady, *self.page_size(), "--skip-networking", "--skip-log-bin"]
             self.server = subprocess.Popen(["mariadbd", "--no-defaults", *given], stdout=log, stderr=log)
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and self.server.poll() is None:
@@ -74,17 +81,33 @@ class MariaDb(Program):
 
     def prepare(self, folder, aside):
         install = [f"--datadir={folder}/data", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db"]
-        command("mariadb-install-db", "--no-defaults", *install, "--innodb-log-file-size=48M")
+        command("mariadb-install-db", "--no-defaults", *install, "--innodb-log-file-size=48M", *self.page_size())
         self.start(folder, aside)
         self.query(aside, "CREATE DATABASE sbtest")
         self.sysbench(aside, "prepare")
+        if self.killed:
+            self.query(aside, "; ".join(["USE sbtest", *SETUP]))
         self.stop(aside)
 
     def run(self, folder, aside):
         self.start(folder, aside)
-        self.sysbench(aside, "run", "--threads=1", f"--events={self.events}", "--time=0")
+        with self.committing(aside):
+            self.sysbench(aside, "run", "--threads=1", f"--events={self.events}", "--time=0")
         self.work = self.pages_written(aside)
         self.stop(aside)
+
+    def committing(self, aside):
+        """Clients whose commits must be there after a kill."""
+        if not self.killed:
+            return contextlib.nullcontext()
+        client = ["mariadb", "--no-defaults", "-S", self.socket(aside), "-u", "root", "-N", "-B", "-n", "--skip-reconnect", "sbtest"]
+        return Ledger(aside, client).writing()
+
+    def after_kill(self, folder, aside):
+        self.start(folder, aside)
+        self.promised = Ledger(aside).check(lambda text: self.query(aside, f"USE sbtest; {text}").splitlines(), "\t")
+        self.stop(aside)
+        self.digest(folder, aside)
 
     def pages_written(self, aside):
         """Pages that InnoDB wrote to its tables, all that it will write: how many depends on the machine's speed too."""
@@ -121,6 +144,8 @@ class MariaDb(Program):
 class Postgres(Program):
     """PostgreSQL with or without full pages in its log, pgbench."""
 
+    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
     def __init__(self, name, short, full_page_writes):
         super().__init__(name, short)
         self.full_page_writes = full_page_writes
@@ -144,8 +169,7 @@ class Postgres(Program):
 
     def pg(self, program, *arguments):
         """The server refuses to be root's."""
-        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        return command(*user, os.path.join(self.programs(), program), *arguments, cwd="/")
+        return command(*self.user, os.path.join(self.programs(), program), *arguments, cwd="/")
 
     def start(self, folder, aside):
         self.folder = os.path.join(folder, "data")
@@ -177,12 +201,27 @@ class Postgres(Program):
             )
         self.start(folder, aside)
         self.pg("pgbench", "-i", "-q", "-s", str(self.factor), "-h", aside, "postgres")
+        if self.killed:
+            self.query(aside, "; ".join(SETUP))
         self.stop()
 
     def run(self, folder, aside):
         self.start(folder, aside)
-        self.pg("pgbench", "-n", "-h", aside, "-c", "2", "-t", str(self.transactions), "--random-seed=1", "postgres")
+        with self.committing(aside):
+            self.pg("pgbench", "-n", "-h", aside, "-c", "2", "-t", str(self.transactions), "--random-seed=1", "postgres")
         self.stop()
+
+    def committing(self, aside):
+        """Clients whose commits must be there after a kill."""
+        if not self.killed:
+            return contextlib.nullcontext()
+        client = [*self.user, os.path.join(self.programs(), "psql"), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", aside, "postgres"]
+        return Ledger(aside, client).writing()
+
+    def spared(self):
+        if not self.full_page_writes:
+            return "PostgreSQL's pages have 8 KiB, and the device writes 4 KiB whole or not at all: a kill may tear one"
+        return None
 
     def sums(self, folder, aside):
         """Every transaction adds the same amount to an account, a teller, a branch and the history: four sums that are equal, and
@@ -217,6 +256,9 @@ class Postgres(Program):
         for lock in (os.path.join(folder, "data", "postmaster.pid"), *glob.glob(os.path.join(aside, ".s.PGSQL.*"))):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(lock)
+        self.start(folder, aside)
+        self.promised = Ledger(aside).check(lambda text: self.query(aside, text).splitlines(), "|")
+        self.stop()
         self.sums(folder, aside)
 
     def close(self):

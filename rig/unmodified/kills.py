@@ -1,7 +1,8 @@
 """Programs whose device is killed under them, at a moment that is drawn: what was there before is there afterwards, whole.
 
-Each kill is on a fresh image, whose server starts again on what its folder has. The file system's journal is replayed by mounting it;
-then its own check must find nothing, and the program's own: a database recovers and is consistent, what was synced is the same.
+What a program needs is prepared once, and kept as an image; each kill is on a copy of it, whose server starts again on what its folder
+has. The file system's journal is replayed by mounting it; then its own check must find nothing, and the program's own: a database
+recovers, is consistent, and has each commit that it acknowledged; what was synced is the same.
 
 Invariants: a round in which the program ended before the kill does not count as one. Absent: power cuts of the machine that holds the
 folder (`crash`, and the tests of folders).
@@ -23,15 +24,14 @@ from served import Device, Failure, command
 PATIENCE_SECONDS = 120
 
 
-class Round:
-    """One program on one fresh image."""
+class Rounds:
+    """One program, with what it needs prepared; each round is on a copy."""
 
     def __init__(self, given, make, size, dedup):
         self.given = given
         self.scratch = tempfile.mkdtemp(prefix="programs.")
         os.chmod(self.scratch, 0o755)
-        self.aside = os.path.join(self.scratch, "aside")
-        self.image = os.path.join(self.scratch, "image")
+        self.aside, self.image = (os.path.join(self.scratch, name) for name in ("aside", "image"))
         os.mkdir(self.aside)
         self.program = make()
         self.program.killed = True
@@ -44,12 +44,29 @@ class Round:
         self.device.wait()
         self.filesystem.attach(self.device)
 
+    def stop(self):
+        """All is on the device, which has ended in good order."""
+        self.filesystem.clean()
+        self.device.stop()
+        self.device = None
+
     def prepare(self):
         self.serve()
         self.filesystem.create()
         self.filesystem.mount()
         self.program.prepare(self.filesystem.folder, self.aside)
-        command("sync", "-f", self.filesystem.folder)
+        self.filesystem.unmount()
+        self.stop()
+        for path in (self.image, self.aside):
+            os.rename(path, f"{path}.kept")
+
+    def restore(self):
+        """What was prepared, in the same places: a database's settings name them."""
+        for path in (self.image, self.aside):
+            shutil.rmtree(path, ignore_errors=True)
+            command("cp", "-a", "--sparse=always", f"{path}.kept", path)
+        self.serve()
+        self.filesystem.mount()
 
     def run(self, kill_after):
         """Runs the program, and kills the device after so many seconds. Answers how long it ran, and whether it was killed."""
@@ -86,9 +103,19 @@ class Round:
         self.filesystem.require_clean()
         self.filesystem.mount()
         self.program.after_kill(self.filesystem.folder, self.aside)
-        self.filesystem.unmount()
 
-    def clean(self):
+    def round(self, kill_after):
+        """Answers how long the program ran, and whether it was killed."""
+        self.restore()
+        self.program.promised = None
+        seconds, killed = self.run(kill_after)
+        if killed:
+            self.recover()
+        self.filesystem.unmount()
+        self.stop()
+        return seconds, killed
+
+    def close(self):
         self.program.close()
         self.filesystem.clean()
         if self.device:
@@ -96,29 +123,30 @@ class Round:
         shutil.rmtree(self.scratch)
 
 
-def one(given, make, size, dedup, kill_after):
-    """Answers how long the program ran, and whether it was killed."""
-    work = Round(given, make, size, dedup)
-    try:
-        work.prepare()
-        seconds, killed = work.run(kill_after)
-        if killed:
-            work.recover()
-        return seconds, killed
-    finally:
-        work.clean()
-
-
 def kills(given, make, size, dedup, seed):
-    """Kills the device under a program `given.kills` times. Answers a sentence."""
+    """Kills the device under a program `given.kills` times. Answers what was found."""
     draw = random.Random(seed)
-    whole, _ = one(given, make, size, dedup, None)
+    rounds = Rounds(given, make, size, dedup)
+    name = rounds.program.name
+    try:
+        rounds.prepare()
+        whole, _ = rounds.round(None)
 
-    done = tried = 0
-    while done < given.kills:
-        tried += 1
-        if tried > 3 * given.kills + 5:
-            raise Failure(f"{make().name} ends before it is killed: {done} of {given.kills} kills in {tried} rounds")
-        _, killed = one(given, make, size, dedup, draw.uniform(0.05, 0.9) * whole)
-        done += killed
-    return f"{make().name:<24}{dedup:>6}  {done} kills within {whole:.1f} s: the file system is clean, and all that must be there is"
+        done = tried = 0
+        promised = []
+        while done < given.kills:
+            tried += 1
+            if tried > 3 * given.kills + 5:
+                raise Failure(f"{name} ends before it is killed: {done} of {given.kills} kills in {tried} rounds")
+            try:
+                _, killed = rounds.round(draw.uniform(0.05, 0.9) * whole)
+            except Failure as failure:
+                raise Failure(f"{name}, deduplication {dedup}, kill {done + 1} (seed {seed}): {failure}") from None
+            done += killed
+            promised += [rounds.program.promised] if killed and rounds.program.promised is not None else []
+    finally:
+        rounds.close()
+
+    if promised and not sum(promised):
+        raise Failure(f"{name}: in {done} kills no commit was acknowledged beforehand, so nothing was tested")
+    return {"program": name, "dedup": dedup, "kills": done, "seconds": round(whole, 1), "acknowledged": sum(promised) if promised else None}

@@ -80,6 +80,11 @@ def line(result):
     )
 
 
+def kills_line(result):
+    acknowledged = "" if result["acknowledged"] is None else f"; {result['acknowledged']:,} acknowledged commits are there"
+    return f"{result['program']:<24}{result['dedup']:>6}  {result['kills']} kills within {result['seconds']} s: the file system is clean, what was there is whole{acknowledged}"
+
+
 def row(cells):
     return f"| {' | '.join(cells)} |"
 

@@ -28,6 +28,8 @@ class Program:
         self.scale = 0.1 if short else 1.0
         # The device is going to be killed under it.
         self.killed = False
+        # How many commits were acknowledged in the run that was killed, and must be there; `None` if the program promises none.
+        self.promised = None
         # Pages that the program itself says it wrote once, if that is not the same in each run.
         self.work = None
 
@@ -51,6 +53,9 @@ class Program:
     def after_kill(self, folder, aside):
         """What must be there when the device was killed under `run`: what was prepared, and nothing in part."""
         self.digest(folder, aside)
+
+    def spared(self):
+        """Why this is not killed, if nobody promises what a kill leaves of it."""
 
     def close(self):
         """Ends what is running, whatever has happened."""
@@ -268,7 +273,8 @@ class Sqlite(Program):
             # Comparing each time all would take minutes.
             if len(table) == len(found) and found.get(key) == value and found == table:
                 matches.append(number)
-        least = self.acknowledged if self.synchronous == "full" else 0
+        self.promised = self.acknowledged if self.synchronous == "full" else None
+        least = self.promised or 0
         if not any(match >= least for match in matches):
             raise Failure(f"SQLite acknowledged {self.acknowledged} transactions; the table is as after {matches or 'none of them'}")
 
