@@ -1,11 +1,16 @@
 """The table, on the terminal and as a page with a picture beside it.
 
+The section about kills is of another run, and stays when the rest is written again; so does the rest when that is.
+
 Absent: numbers in sentences. The page says what the runs that wrote it have counted, nothing else.
 """
 
 import importlib.util
 import os
 import platform
+import re
+
+from served import Failure
 
 HEAD = f"{'program':<24}{'dedup':>6}{'host pages':>12}{'flash pages':>13}{'hits':>10}{'host reads':>12}{'demotions':>11}{'seconds':>9}"
 COLUMNS = ["host_pages", "flash_pages", "dedup_hits", "host_reads", "demotions"]
@@ -41,13 +46,17 @@ Journals that hold whole pages are what deduplication takes back: the doublewrit
 ext4's `data=journal`, write each page twice, the second time with the same bytes. Keep them on. PostgreSQL's full pages are inside
 records of its log, at any offset: few of them are whole pages of 4 KiB that come back, so less is won.
 
+The device writes a page of 4 KiB whole or not at all, and promises nothing of that kind for more. So the doublewrite buffer may be switched off where
+InnoDB's pages are that small (`innodb_page_size=4k`, chosen when the data directory is made), on a file system of 4 KiB blocks. With InnoDB's usual 16 KiB a
+power cut may tear a page, and so with the 8 KiB of PostgreSQL: `full_page_writes` stays on.
+
 ```sh
 remap-ssd image create disk --size 8GiB --dedup on
 mkdir folder mounted && remap-ssd serve --image disk --fuse folder &
 loop=$(losetup --find --show --direct-io=on folder/n1)
 mkfs.ext4 "$loop" && mount "$loop" mounted               # then: datadir = .../mounted/mysql
 ```
-
+{kills}
 ## Where sharing undoes redundancy
 
 A file system that writes everything twice to survive a bad page (Btrfs with `-d dup`, the row `btrfs-dup`; a mirror of two
@@ -55,6 +64,28 @@ namespaces of one device) has one flash page for both copies with deduplication:
 devices, or `--dedup off`, or a namespace of its own that shares nothing: `image create disk --size 8GiB --dedup on --namespaces 2 --unshared 2`
 deduplicates in namespace 1, and programs each page that is written or copied in namespace 2.
 {replayed}{missed}"""
+
+KILLS_HEADING = "## When the device is killed under them"
+KILLS = """
+{heading}
+
+```sh
+{command}
+```
+
+`serve` is killed with SIGKILL at a moment that is drawn, while the program runs, and started again on what its folder has: {count} times for each program
+and setting, each time on a new copy of an image with what the program needs. The file system's journal is replayed by mounting it; its own check finds nothing
+then, and the program's own finds what was there beforehand, whole, and what was synced, the same. Two clients of each database commit rows besides, and
+put each commit that is acknowledged on record beside the device: all of them must be there, in order, each with its content and with the
+other table that it changed, and at most the one more that was under way. So with SQLite's commits where each is synced.
+
+| program | deduplication | kills, all well | commits acknowledged before them, all there |
+| --- | --- | ---: | ---: |
+{lines}
+{spared}
+MariaDB without its doublewrite buffer has pages of 4 KiB here. A database that does not keep its promise is noticed: MariaDB with
+`innodb_flush_log_at_trx_commit=0` and PostgreSQL with `synchronous_commit=off` are caught by the first kill.
+"""
 
 WORKED = """
 How many pages InnoDB writes depends on how fast the machine is, so the runs of MariaDB are compared by what each of its pages of 16 KiB
@@ -160,6 +191,39 @@ def draw(path, results):
     figure.savefig(path, metadata={"Date": None})
 
 
+def kills_of(path):
+    """The section about kills of the page that is there; empty if there is none."""
+    if not os.path.exists(path):
+        return ""
+    with open(path) as file:
+        found = re.search(rf"\n{re.escape(KILLS_HEADING)}\n.*?\n(?=\n## |\Z)", file.read(), re.DOTALL)
+    return found[0] if found else ""
+
+
+def write_kills(path, results, spared, command):
+    """Puts what was found into the page that is there. `spared`: why a program was not killed, by its name."""
+    if not results:
+        raise Failure("nothing was killed, so there is nothing to write")
+    lines = []
+    for result in results:
+        acknowledged = "" if result["acknowledged"] is None else f"{result['acknowledged']:,}"
+        lines.append(row([result["program"], result["dedup"], str(result["kills"]), acknowledged]))
+    text = KILLS.format(
+        heading=KILLS_HEADING,
+        command=command,
+        count=results[0]["kills"],
+        lines="\n".join(lines),
+        spared="".join(f"\nNot killed: {name}. {reason}.\n" for name, reason in spared.items()),
+    )
+    with open(path) as file:
+        page = file.read()
+    before = kills_of(path)
+    # A page without the section has its place: before what warns.
+    page = page.replace(before, text) if before else page.replace("\n## Where sharing", f"{text}\n## Where sharing", 1)
+    with open(path, "w") as file:
+        file.write(page)
+
+
 def write(path, results, sentences, short):
     picture = f"{os.path.splitext(path)[0]}.svg"
     draw(picture, results)
@@ -171,6 +235,7 @@ def write(path, results, sentences, short):
         table=table(results),
         worked=worked(results),
         about="\n".join(row([name, what]) for name, what in about.items()),
+        kills=kills_of(path),
         machine=machine() + ("; a tenth of the work (`--short`)" if short else ""),
         replayed=replayed(results),
         missed=f"\n## Limits that were missed\n\n{missed}" if missed else "",
