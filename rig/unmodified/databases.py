@@ -151,7 +151,7 @@ class Postgres(Program):
         self.full_page_writes = full_page_writes
         self.factor = max(2, int(12 * self.scale))
         self.transactions = int(6000 * self.scale)
-        self.folder = None
+        self.server = None
 
     def about(self):
         switch = "on" if self.full_page_writes else "off"
@@ -172,19 +172,24 @@ class Postgres(Program):
         return command(*self.user, os.path.join(self.programs(), program), *arguments, cwd="/")
 
     def start(self, folder, aside):
-        self.folder = os.path.join(folder, "data")
         log = os.path.join(aside, "postgres.log")
-        try:
-            self.pg("pg_ctl", "-D", self.folder, "-l", log, "-w", "-s", "start")
-        except Failure as failure:
-            with open(log) as lines:
-                raise Failure(f"{failure}\n{lines.read()[-2000:]}") from None
-        with open(os.path.join(self.folder, "postmaster.pid")) as file:
-            self.server = int(file.readline())
+        with open(log, "a") as lines:
+            given = [*self.user, os.path.join(self.programs(), "postgres"), "-D", os.path.join(folder, "data")]
+            self.server = subprocess.Popen(given, stdin=subprocess.DEVNULL, stdout=lines, stderr=lines, cwd="/")
+        until = time.monotonic() + START_SECONDS
+        ready = [os.path.join(self.programs(), "pg_isready"), "-q", "-h", aside]
+        while time.monotonic() < until and self.server.poll() is None:
+            if subprocess.run(ready, cwd="/", check=False).returncode == 0:
+                return
+            time.sleep(0.05)
+        with open(log) as lines:
+            raise Failure(f"PostgreSQL does not start:\n{lines.read()[-2000:]}")
 
     def stop(self):
-        self.pg("pg_ctl", "-D", self.folder, "-m", "fast", "-w", "-s", "stop")
-        self.folder = None
+        """Its fast shutdown; the file system is free once the process has ended."""
+        self.server.send_signal(signal.SIGINT)
+        self.server.wait(timeout=120)
+        self.server = None
 
     def prepare(self, folder, aside):
         owner = pwd.getpwnam("postgres")
@@ -252,7 +257,7 @@ class Postgres(Program):
         return total
 
     def after_kill(self, folder, aside):
-        # Its process is gone, but where nobody reaps it PostgreSQL takes it to be alive.
+        # Its process is gone, but another may have its number by now, and PostgreSQL takes that to be its server.
         for lock in (os.path.join(folder, "data", "postmaster.pid"), *glob.glob(os.path.join(aside, ".s.PGSQL.*"))):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(lock)
@@ -263,17 +268,22 @@ class Postgres(Program):
 
     def close(self):
         """Its disk may be gone, so it cannot be asked to stop."""
-        if self.folder:
-            children = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent(pid) == self.server]
-            for pid in (self.server, *children):
+        if self.server and self.server.poll() is None:
+            # A server that is stopped starts no more children while these are ended.
+            self.server.send_signal(signal.SIGSTOP)
+            for pid in children(self.server.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self.folder = None
+            self.server.kill()
+            self.server.wait()
 
 
-def parent(pid):
-    """The process that started this one; `None` if it has ended."""
-    with contextlib.suppress(OSError):
-        with open(f"/proc/{pid}/stat") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    return None
+def children(parent):
+    """The processes that this one has started, and that have not ended."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/stat") as file:
+                if int(file.read().rpartition(")")[2].split()[1]) == parent:
+                    found.append(int(pid))
+    return found

@@ -4,8 +4,8 @@ What a program needs is prepared once, and kept as an image; each kill is on a c
 has. The file system's journal is replayed by mounting it; then its own check must find nothing, and the program's own: a database
 recovers, is consistent, and has each commit that it acknowledged; what was synced is the same.
 
-Invariants: a round in which the program ended before the kill, or had not yet acknowledged a commit, does not count as one. Absent: power cuts of the machine that holds the
-folder (`crash`, and the tests of folders).
+Invariants: a round in which the program ended before the kill, or had not yet acknowledged a commit, does not count as one. Absent:
+power cuts of the machine that holds the folder (`crash`, and the tests of folders).
 """
 
 import os
