@@ -77,7 +77,8 @@ KILLS = """
 and setting, each time on a new copy of an image with what the program needs. The file system's journal is replayed by mounting it; its own check finds nothing
 then, and the program's own finds what was there beforehand, whole, and what was synced, the same. Two clients of each database commit rows besides, and
 put each commit that is acknowledged on record beside the device: all of them must be there, in order, each with its content and with the
-other table that it changed, and at most the one more that was under way. So with SQLite's commits where each is synced.
+other table that it changed, and at most the one more that was under way. So with SQLite's commits where each is synced. Of a file that fio, `cp`, git, RocksDB
+or a compiler was making when the device was killed nothing is asked but that the file system is clean, and that RocksDB's checksums fit.
 
 | program | deduplication | kills, all well | commits acknowledged before them, all there |
 | --- | --- | ---: | ---: |
