@@ -6,6 +6,7 @@ Invariants: whatever happens, nothing stays mounted. Absent: what is written to 
 import os
 import shutil
 import subprocess
+import time
 
 from served import Failure, command
 
@@ -22,6 +23,8 @@ CHECK = {
     "xfs": ["xfs_repair", "-n"],
     "btrfs": ["btrfs", "check", "--readonly"],
 }
+# A tenth of a second each.
+CLEAN_TRIES = 100
 PACKAGES = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs", "mkfs.btrfs": "btrfs-progs"}
 
 
@@ -61,8 +64,18 @@ class FileSystem:
         if done.returncode != 0:
             raise Failure(f"{' '.join(self.check)} finds damage:\n{done.stdout}{done.stderr}")
 
+    def mounted(self):
+        """By the kernel's list: a folder whose device is gone cannot be looked at."""
+        with open("/proc/self/mounts") as mounts:
+            return any(line.split(" ")[1] == self.folder for line in mounts)
+
     def clean(self):
-        if os.path.ismount(self.folder):
+        """Whatever state it is in. One that lives on unseen would keep the next of the same name from being mounted, so that is the last resort."""
+        for _ in range(CLEAN_TRIES):
+            if not self.mounted() or subprocess.run(["umount", self.folder], check=False, capture_output=True).returncode == 0:
+                break
+            time.sleep(0.1)
+        else:
             subprocess.run(["umount", "-l", self.folder], check=False)
         if self.loop:
             subprocess.run(["losetup", "-d", self.loop], check=False)

@@ -49,6 +49,7 @@ class Kernel:
         self.tree = merged if os.path.isdir(merged) else os.path.join(image, "lib", "modules", release)
         self.early = os.path.join(folder, "early")
         self.stock = os.path.join(folder, "stock.ko")
+        self.drivers = []
         self.make_early()
 
     def ordered(self):
@@ -92,6 +93,10 @@ class Kernel:
                 # The stock module is loaded as ours is, when its turn comes.
                 if name == "f2fs.ko":
                     self.unpack(path, self.stock)
+                # The guest loads these, with options that a machine's user chooses.
+                elif name.startswith("nvme"):
+                    self.drivers.append(os.path.join(os.path.dirname(self.early), name))
+                    self.unpack(path, self.drivers[-1])
                 else:
                     self.unpack(path, os.path.join(self.early, "modules", name))
                     order.write(f"{name}\n")
@@ -107,6 +112,8 @@ class Kernel:
 
 class SetupKernel:
     """rig/setup's own kernel, whose modules are on the root file system: the guest loads what it needs by modprobe."""
+
+    drivers = ()
 
     def __init__(self):
         self.vmlinuz = os.path.join(scratch(), "vmlinuz")
@@ -124,16 +131,23 @@ class SetupKernel:
 class Machine:
     """Booted, and waiting for orders."""
 
-    def __init__(self, kernel, folder, modules, nqn, records=(), task=OURS):
-        """`modules`: f2fs.ko by arm. `records`: files that the guest finds in /run/rig. `task`: the guest's script, and what it runs."""
+    def __init__(self, kernel, folder, modules, nqn, records=(), task=OURS, multipath=True):
+        """`modules`: f2fs.ko by arm. `records`: files that the guest finds in /run/rig. `task`: the guest's script, and what it runs.
+
+        `multipath`: Linux's default. With it a flush that is under way when the drive goes is reported as done, so that a guest that is to live on
+        without its drive must not have it (docs/f2fs.md).
+        """
         self.folder = folder
         self.console = os.path.join(folder, "console")
         extra = os.path.join(folder, "extra")
         shutil.rmtree(extra, ignore_errors=True)
         to = os.path.join(extra, "rig")
         os.makedirs(to)
-        for source in [*glob.glob(os.path.join(rig, "guest", "*")), *task, *records]:
+        for source in [*glob.glob(os.path.join(rig, "guest", "*")), *task, *records, *kernel.drivers]:
             shutil.copy(source, to)
+        with open(os.path.join(to, "drivers"), "w") as file:
+            for driver in map(os.path.basename, kernel.drivers):
+                file.write(f"{driver} {'multipath=N' if driver == 'nvme-core.ko' and not multipath else ''}\n")
         for arm, module in modules.items():
             shutil.copy(module, os.path.join(to, f"{arm}.ko"))
         with open(os.path.join(to, "settings"), "w") as file:
