@@ -72,7 +72,8 @@ class PackageBuild(Program):
         (description,) = glob.glob(os.path.join(folder, "*.dsc"))
         source = os.path.join(folder, "source")
         command("dpkg-source", "--no-check", "-x", description, source, cwd=folder)
-        environment = {**os.environ, **self.environment}
+        # What compilers leave behind that are killed goes with this run.
+        environment = {**os.environ, **self.environment, "TMPDIR": aside}
         # Root needs no fakeroot. What it needs to build is what `tools` names.
         command("dpkg-buildpackage", "-b", "-us", "-uc", "-d", "-rtrue", cwd=source, env=environment)
 
