@@ -152,7 +152,6 @@ class Postgres(Program):
         self.factor = max(2, int(12 * self.scale))
         self.transactions = int(6000 * self.scale)
         self.server = None
-        self.segments = ()
 
     def about(self):
         switch = "on" if self.full_page_writes else "off"
@@ -181,7 +180,6 @@ class Postgres(Program):
         ready = [os.path.join(self.programs(), "pg_isready"), "-q", "-h", aside]
         while time.monotonic() < until and self.server.poll() is None:
             if subprocess.run(ready, cwd="/", check=False).returncode == 0:
-                self.segments = shared_memory(self.server.pid)
                 return
             time.sleep(0.05)
         with open(log) as lines:
@@ -204,6 +202,8 @@ class Postgres(Program):
             settings.write(
                 f"unix_socket_directories = '{aside}'\nlisten_addresses = ''\nshared_buffers = 16MB\nautovacuum = off\n"
                 f"full_page_writes = {'on' if self.full_page_writes else 'off'}\n"
+                # A server that is killed would leave files in the machine's memory.
+                f"dynamic_shared_memory_type = {'mmap' if self.killed else 'posix'}\n"
                 "max_wal_size = 64MB\nmin_wal_size = 32MB\ncheckpoint_timeout = 30s\n"
             )
         self.start(folder, aside)
@@ -278,17 +278,6 @@ class Postgres(Program):
                     os.kill(pid, signal.SIGKILL)
             self.server.kill()
             self.server.wait()
-        for path in self.segments:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
-
-
-def shared_memory(pid):
-    """Files in memory that a server has, and would remove at its end."""
-    with contextlib.suppress(OSError):
-        with open(f"/proc/{pid}/maps") as maps:
-            return {path for path in (line.split()[-1] for line in maps) if path.startswith("/dev/shm/PostgreSQL.")}
-    return set()
 
 
 def children(parent):
