@@ -84,7 +84,7 @@ or a compiler was making when the device was killed nothing is asked but that th
 | --- | --- | ---: | ---: |
 {lines}
 {spared}
-MariaDB without its doublewrite buffer has pages of 4 KiB here. A database that does not keep its promise is noticed: MariaDB with
+How many commits there are depends on how busy the machine is. MariaDB without its doublewrite buffer has pages of 4 KiB here. A database that does not keep its promise is noticed: MariaDB with
 `innodb_flush_log_at_trx_commit=0` and PostgreSQL with `synchronous_commit=off` are caught by the first kill.
 """
 
