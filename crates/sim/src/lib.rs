@@ -5,9 +5,11 @@
 //! Absent: any knowledge of how a remap is persisted; that is the firmware's.
 
 pub mod aging;
+pub mod arrivals;
 mod inflight;
 pub mod metrics;
 pub mod micro;
+mod open;
 pub mod report;
 pub mod run;
 pub mod source;

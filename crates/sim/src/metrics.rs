@@ -99,6 +99,8 @@ struct Reading {
     free_superblocks: u32,
     nvram_used: f64,
     usable_pages: u64,
+    /// Of an open loop.
+    backlog: Option<u64>,
 }
 
 impl Reading {
@@ -116,6 +118,7 @@ impl Reading {
             free_superblocks: ftl.free_superblocks(),
             nvram_used: share(usage.used_bytes, usage.capacity_bytes),
             usable_pages: ftl.usable_pages(),
+            backlog: None,
         }
     }
 }
@@ -154,8 +157,8 @@ impl Meters {
 
     /// Takes the reading that is due.
     #[cold]
-    pub fn read(&mut self, device: &Device, now: u64, passed: Passed) {
-        self.readings.push(Reading::of(device, now, passed));
+    pub fn read(&mut self, device: &Device, now: u64, passed: Passed, backlog: Option<u64>) {
+        self.readings.push(Reading { backlog, ..Reading::of(device, now, passed) });
         if self.readings.len() >= 2 * self.wanted {
             // The readings that stay are those at even multiples of the interval.
             let mut index = 0;
@@ -272,6 +275,7 @@ fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
         free_superblocks: to.free_superblocks.into(),
         demotions: stats.demoted(),
         nvram_used: to.nvram_used,
+        backlog: to.backlog,
         usable_pages: to.usable_pages,
     }
 }

@@ -1,8 +1,8 @@
 //! One run: a source's requests through a device, in virtual time.
 //!
 //! Closed loop: a request enters when the earliest of the outstanding ones ends, `queue_depth` of them at a time.
-//! Open loop: it enters at its own time, however many are outstanding, and between requests the device may work
-//! for itself. A flush enters when all requests before it have ended, and requests after it when it has. All pages
+//! Open loop: it enters at its own time, however many are outstanding or as soon as a bounded number of places has one
+//! free, and between requests the device may work for itself. A flush enters when all requests before it have ended, and requests after it when it has. All pages
 //! of a request enter together, and its latency is that of the last to be done.
 //!
 //! Invariants: every request that the source yields ends up completed or refused, or the run is an error;
@@ -10,6 +10,7 @@
 
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, Passed};
+use crate::open::OpenLoop;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::summary::{Accounting, RunSummary};
 use remap_ssd_device::{Completion, Device, LOOK_AHEAD_FAR, PageCommand};
@@ -28,6 +29,8 @@ pub struct RunOptions {
     pub queue_depth: u32,
     /// Requests enter at their own time instead.
     pub open_loop: bool,
+    /// In an open loop, at most so many at a time; what arrives meanwhile waits.
+    pub bound: Option<u32>,
     /// Virtual time between points of the series, to begin with.
     pub sample_interval_ns: u64,
     /// About how many points the series shall have.
@@ -41,6 +44,7 @@ impl Default for RunOptions {
             until_worn_out: false,
             queue_depth: 32,
             open_loop: false,
+            bound: None,
             sample_interval_ns: 10_000_000,
             samples: 200,
         }
@@ -104,7 +108,7 @@ pub fn run(
     let pages_total = options.pages.or(source.len_hint());
     let mut run = Run {
         clock: match options.open_loop {
-            true => Clock::Open { start },
+            true => Clock::Open(Box::new(OpenLoop::new(start, options.bound))),
             false => Clock::Closed(InFlight::new(options.queue_depth, start)),
         },
         meters: Meters::start(device, start, options.sample_interval_ns, options.samples),
@@ -131,12 +135,15 @@ pub fn run(
             return Err(RunError::Stopped);
         }
     }
-    let Run { device, meters, tally, request, ended, .. } = run;
+    let Run { device, meters, tally, request, ended, clock, .. } = run;
     if request.is_some() {
         return Err(RunError::Unfinished);
     }
     tally.check(&(device.ftl().stats() - stats))?;
     let mut summary = meters.finish(device, ended, tally.passed);
+    if let Clock::Open(open) = &clock {
+        summary.arrivals = Some(open.finish(ended));
+    }
     summary.requests = tally.requests;
     summary.requests.skipped = source.skipped();
     summary.wall_s = began.elapsed().as_secs_f64();
@@ -205,7 +212,7 @@ pub(crate) fn command(page: &HostPage) -> PageCommand {
 /// When requests enter.
 enum Clock {
     Closed(InFlight),
-    Open { start: u64 },
+    Open(Box<OpenLoop>),
 }
 
 /// A request some of whose pages have been submitted.
@@ -287,10 +294,12 @@ impl Run<'_> {
 
     #[inline(always)]
     fn enter(&mut self, at_ns: u64, after: u64) {
-        let now = match &self.clock {
+        let mut backlog = None;
+        let now = match &mut self.clock {
             Clock::Closed(queue) => queue.earliest().max(after),
-            Clock::Open { start } => {
-                let now = (start + at_ns).max(self.entered).max(after);
+            Clock::Open(open) => {
+                let now = open.arrive(at_ns).max(self.entered).max(after);
+                backlog = Some(open.backlog());
                 self.device.idle(self.entered, now);
                 now
             }
@@ -298,14 +307,15 @@ impl Run<'_> {
         self.entered = now;
         self.tally.requests.submitted += 1;
         if now >= self.meters.due_ns {
-            self.meters.read(self.device, now, self.tally.passed);
+            self.meters.read(self.device, now, self.tally.passed, backlog);
         }
     }
 
     #[inline(always)]
     fn leave(&mut self, request: &Request) {
-        if let Clock::Closed(queue) = &mut self.clock {
-            queue.replace_earliest(request.done_at);
+        match &mut self.clock {
+            Clock::Closed(queue) => queue.replace_earliest(request.done_at),
+            Clock::Open(open) => open.end(request.done_at),
         }
         self.ended = self.ended.max(request.done_at);
         if request.kind == PageKind::Flush {
@@ -316,6 +326,14 @@ impl Run<'_> {
                 self.limit = 0;
             }
             return self.tally.refuse(refusal);
+        }
+        if let Clock::Open(open) = &mut self.clock {
+            let is_read = match request.kind {
+                PageKind::Read => Some(true),
+                kind if kind.writes() => Some(false),
+                _ => None,
+            };
+            open.served(request.done_at, is_read);
         }
         let latency = request.done_at - self.entered;
         let requests = &mut self.tally.requests;

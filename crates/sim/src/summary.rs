@@ -67,6 +67,9 @@ pub struct Sample {
     pub demotions: u64,
     /// Share of the remapping metadata's room in use, 0..=1.
     pub nvram_used: f64,
+    /// In an open loop, requests that had arrived and not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u64>,
     /// Pages of data that the device has room for: shrinks as blocks fail and wear out.
     pub usable_pages: u64,
 }
@@ -110,6 +113,27 @@ pub struct Accounting {
     pub refused: std::collections::BTreeMap<String, u64>,
     /// Malformed trace records skipped at the user's wish.
     pub skipped: u64,
+}
+
+/// How requests fared that arrive at their own times.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct OpenLoop {
+    /// Requests that may be with the device at once; any number if it is missing.
+    pub bound: Option<u32>,
+    /// Requests that arrived a second, in the mean.
+    pub offered_per_s: f64,
+    /// From arrival to end, of all requests that were served.
+    pub response_us: Percentiles,
+    /// Of reads.
+    pub read_response_us: Percentiles,
+    /// Of writes, read-modify-writes and remaps.
+    pub write_response_us: Percentiles,
+    /// Requests that have arrived and not ended, in the mean over time.
+    pub backlog_mean: f64,
+    /// The most there were.
+    pub backlog_max: u64,
+    /// Those there were when the last had arrived. A device that cannot keep up ends with about as many as ever.
+    pub backlog_end: u64,
 }
 
 /// Everything one run of one scheme measured after aging.
@@ -195,6 +219,9 @@ pub struct RunSummary {
     pub survival: Vec<SurvivalClass>,
     /// How every request ended.
     pub requests: Accounting,
+    /// How requests fared in an open loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<OpenLoop>,
     /// Real seconds the simulation took, aging apart.
     pub wall_s: f64,
 }

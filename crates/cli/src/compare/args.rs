@@ -6,6 +6,7 @@
 use crate::numbers;
 use clap::ValueEnum;
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::trace::{Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::PathBuf;
@@ -89,10 +90,16 @@ pub struct Args {
     /// Replay the trace so many times; each time it writes new contents.
     #[arg(long, value_name = "N", requires = "trace", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Trace")]
     pub repeat: u32,
-    /// Requests enter at the trace's times, not when earlier ones end.
+    /// The same as --arrivals trace.
     #[arg(long, requires = "trace", help_heading = "Trace")]
     pub open_loop: bool,
 
+    /// When requests arrive: trace (at the times of the trace, or those that a fiu-* workload was fitted to; trace:SPEED is
+    /// SPEED times as fast) or rate:R (R a second in the mean, at random). `,bound=N` lets at most N be with the device, and
+    /// what arrives meanwhile waits. Shows response times from arrival, and the backlog [default: a request enters when
+    /// one of the --queue-depth earlier ones ends].
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["open_loop", "queue_depth"], help_heading = "Run")]
+    pub arrivals: Option<Arrivals>,
     /// Requests in flight [default: the device's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65535), help_heading = "Run")]
     pub queue_depth: Option<u32>,
@@ -133,6 +140,13 @@ pub struct Args {
     pub json: bool,
 }
 
+impl Args {
+    /// When requests arrive, if they do not wait for one another.
+    pub fn arrivals(&self) -> Option<Arrivals> {
+        self.arrivals.or(self.open_loop.then_some(Arrivals::OWN))
+    }
+}
+
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
@@ -151,7 +165,9 @@ Examples:
   remap-ssd compare --workload journal --scheme none,wal-ssd,remap-ssd
   remap-ssd compare --workload snapshot --scheme remap-ssd,remap-ssd-x,opt --log-size 40MiB
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
-  remap-ssd compare --trace disk.csv --format msr --open-loop --json
+  remap-ssd compare --trace disk.csv --format msr --arrivals trace --json
+  remap-ssd compare --workload fiu-homes --arrivals trace:100,bound=32 --details
+  remap-ssd compare --workload zipf:0.99 --arrivals rate:5000 --report response.html
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
   remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --fill
   remap-ssd compare --scheme none,remap-ssd,opt --superblock-dies 1

@@ -106,15 +106,26 @@ fn measure(
     let config = device.config();
     let (addressable, scheme) = (config.addressable_lpns(), config.firmware.scheme);
     let queue_depth = args.queue_depth.unwrap_or(config.queue_depth);
-    let options = |pages| RunOptions { pages, queue_depth, open_loop: args.open_loop, ..RunOptions::default() };
+    let arrivals = args.arrivals();
+    let bound = arrivals.and_then(|arrivals| arrivals.bound);
+    let open_loop = arrivals.is_some();
+    let options = |pages| RunOptions { pages, queue_depth, open_loop, bound, ..RunOptions::default() };
     match &plan.feed {
         Feed::Synthetic { spec, content, pages } => {
             // The published model's contents are those that aging wrote; others are new.
             let content_base = if matches!(content, ContentModel::Papers { .. }) { 0 } else { OWN_CONTENTS };
             let mut source = spec.source(*content, addressable, args.seed, content_base).map_err(Failure::usage)?;
+            let mut timed;
+            let source: &mut dyn Source = match arrivals {
+                Some(arrivals) => {
+                    timed = arrivals.over_workload(&mut *source, spec, args.seed).map_err(Failure::usage)?;
+                    &mut timed
+                }
+                None => &mut *source,
+            };
             if args.until_death {
                 let options = RunOptions { until_worn_out: true, ..options(Some(pages_of_a_life(device.config()))) };
-                let summary = measured(device, &mut *source, &options, bar)?;
+                let summary = measured(device, source, &options, bar)?;
                 return match summary.wear_out.read_only {
                     true => Ok((summary, None)),
                     false => {
@@ -123,12 +134,17 @@ fn measure(
                 };
             }
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
-            let summary = measured(device, &mut *source, &options(Some(pages)), bar)?;
+            let summary = measured(device, source, &options(Some(pages)), bar)?;
             Ok((summary, Some(pages)))
         }
         Feed::Trace(facts) => {
             let mut source = Replay::open(facts, trace_options(args, addressable)).map_err(Failure::failed)?;
-            let mut summary = measured(device, &mut source, &options(None), bar)?;
+            let mut summary = match arrivals {
+                Some(arrivals) => {
+                    measured(device, &mut arrivals.over_trace(&mut source, args.seed), &options(None), bar)?
+                }
+                None => measured(device, &mut source, &options(None), bar)?,
+            };
             summary.requests.skipped = source.skipped();
             match summary.requests.submitted == facts.requests() {
                 true => Ok((summary, None)),

@@ -11,6 +11,7 @@ use remap_ssd_device::{DeviceConfig, DeviceConfigError};
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::trace::TraceOptions;
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
 use std::path::{Path, PathBuf};
@@ -89,7 +90,7 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
             (new_devices(args, &base, scale)?, Some(scale))
         }
     };
-    check_workload(&jobs, &feed, args.seed)?;
+    check_workload(&jobs, &feed, args.seed, args.arrivals())?;
     Ok(Plan { jobs, feed, aging_content, scale })
 }
 
@@ -219,13 +220,16 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
 }
 
 /// A workload that cannot be on these devices is said before anything runs.
-fn check_workload(jobs: &[Start], feed: &Feed, seed: u64) -> Result<(), Failure> {
+fn check_workload(jobs: &[Start], feed: &Feed, seed: u64, arrivals: Option<Arrivals>) -> Result<(), Failure> {
     for job in jobs {
         if let Start::New { config, .. } = job {
             check_homes(config.firmware.scheme, feed)?;
         }
     }
     let Feed::Synthetic { spec, content, .. } = feed else { return Ok(()) };
+    if let Some(arrivals) = arrivals {
+        arrivals.check(spec).map_err(Failure::usage)?;
+    }
     for job in jobs {
         if let Start::New { config, .. } = job {
             spec.source(*content, config.addressable_lpns(), seed, 0).map_err(Failure::usage)?;

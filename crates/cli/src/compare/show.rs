@@ -11,6 +11,7 @@ use crate::numbers::fraction;
 use crate::output::{counted, pairs, table};
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::report;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
 use remap_ssd_sim::summary::{Accounting, RunSummary};
@@ -129,7 +130,8 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
         }),
         "from_image": args.age.is_some(),
         "queue_depth": first.map(|config| args.queue_depth.unwrap_or(config.queue_depth)),
-        "open_loop": args.open_loop,
+        "open_loop": args.arrivals().is_some(),
+        "arrivals": args.arrivals().map(|arrivals| arrivals.to_string()),
     })
 }
 
@@ -138,9 +140,10 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
     let Some(first) = done.first() else { return Vec::new() };
     let config = &first.config;
     let addressable = counted(config.addressable_lpns().into(), "page");
-    let host = match args.open_loop {
-        true => "requests enter at their own times".into(),
-        false => format!("queue depth {}", args.queue_depth.unwrap_or(config.queue_depth)),
+    let host = match args.arrivals() {
+        Some(Arrivals::OWN) => "requests enter at their own times".into(),
+        Some(arrivals) => format!("arrivals {arrivals}"),
+        None => format!("queue depth {}", args.queue_depth.unwrap_or(config.queue_depth)),
     };
     let mut lines = vec![("device", device_line(config, plan.scale))];
     match &plan.feed {

@@ -95,6 +95,27 @@ fn a_trace_repeats_with_new_contents_and_goes_on_in_time() {
     // 3 times 499 us, and what the last writes took.
     let seconds = open["runs"][0]["seconds_simulated"].as_f64().unwrap();
     assert!((0.0015..0.2).contains(&seconds), "{seconds}");
+    let same = run_in(directory.path(), &[&args[..], &["--arrivals", "trace"]].concat()).ok().json();
+    assert_eq!(same, open, "one concept, two names");
+    assert!(open["runs"][0]["arrivals"]["response_us"]["mean"].as_f64().unwrap() > 0.0, "{open}");
+    let closed = run_in(directory.path(), &args).ok().json();
+    assert!(closed["runs"][0].get("arrivals").is_none(), "a closed loop has no arrivals");
+}
+
+#[test]
+fn arrivals_show_responses_and_the_backlog() {
+    let args = ["compare", "--scale", "1/64", "--scheme", "none,remap-ssd", "--writes", "20k", "--arrivals"];
+    let slow = run(&[&args[..], &["rate:100", "--details"]].concat()).ok().out;
+    for words in ["arrivals rate:100", "response", "backlog", "Response from arrival"] {
+        assert!(slow.contains(words), "{words}: {slow}");
+    }
+    let of = |rate: &str| run(&[&args[..], &[rate, "--json"]].concat()).ok().json();
+    let number = |result: &serde_json::Value, name: &str| result["runs"][0]["arrivals"][name].as_f64().unwrap();
+    let (free, bound) = (of("rate:20000"), of("rate:20000,bound=4"));
+    assert_eq!(bound["config"]["arrivals"], "rate:20000,bound=4");
+    assert!(number(&bound, "backlog_max") >= number(&free, "backlog_max") / 2.0, "{bound}");
+    let samples = bound["runs"][0]["samples"].as_array().unwrap();
+    assert!(samples.iter().any(|sample| sample["backlog"].as_u64() > Some(4)), "what waits in front is seen");
 }
 
 #[test]

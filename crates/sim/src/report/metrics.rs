@@ -6,7 +6,7 @@
 //! Absent: how the rows are drawn.
 
 use super::format::{MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years};
-use crate::summary::{Demotions, Percentiles, RunSummary};
+use crate::summary::{Demotions, OpenLoop, Percentiles, RunSummary};
 use remap_ssd_ftl::SurvivalClass;
 use remap_ssd_media::geometry::PAGE_BYTES;
 
@@ -99,7 +99,12 @@ pub fn attempted(run: &RunSummary) -> u64 {
 pub fn overview(runs: &[RunSummary]) -> Overview {
     let compared = baseline(runs).is_some();
     let losing = runs.iter().any(|run| run.lost_references > 0);
-    let is_shown = |c: &Column| (compared || c.head != VERSUS) && (losing || c.head != LOST);
+    let open = runs.iter().any(|run| run.arrivals.is_some());
+    let is_shown = |c: &Column| {
+        (compared || c.head != VERSUS)
+            && (losing || c.head != LOST)
+            && (open || (c.head != RESPONSE && c.head != BACKLOG))
+    };
     let columns = COLUMNS.iter().copied().filter(is_shown).collect();
     let rows = runs
         .iter()
@@ -121,6 +126,9 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
             if losing {
                 row.push(compact(run.lost_references));
             }
+            if open {
+                row.extend(waiting(run));
+            }
             row.extend([
                 compact(run.erases),
                 number(run.latency_us.p50),
@@ -135,7 +143,7 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
 
 /// Everything of one run that the overview leaves out, save the wall-clock time.
 pub fn details(run: &RunSummary) -> Vec<Section> {
-    vec![
+    let always = [
         Section { title: "Write latency, µs", rows: percentiles(&run.latency_us, true) },
         Section { title: "Read latency, µs", rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0) },
         Section {
@@ -148,15 +156,47 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
         wear(run),
         survival(run),
         requests(run),
+    ];
+    let mut sections: Vec<Section> = run.arrivals.iter().flat_map(responses).collect();
+    sections.extend(always);
+    sections
+}
+
+/// Requests that arrive at their own times: what each waited for, and how many wait.
+fn responses(open: &OpenLoop) -> [Section; 3] {
+    let any = |of: &Percentiles| percentiles(of, of.max != 0.0);
+    let mut all = any(&open.response_us);
+    all.extend([
+        ("requests arriving a second", number(open.offered_per_s)),
+        ("at most with the device", open.bound.map_or("any number".into(), |bound| exact(bound.into()))),
+        ("backlog, mean", number(open.backlog_mean)),
+        ("backlog, most", exact(open.backlog_max)),
+        ("backlog when the last arrived", exact(open.backlog_end)),
+    ]);
+    [
+        Section { title: "Response from arrival, µs", rows: all },
+        Section { title: "Response of reads, µs", rows: any(&open.read_response_us) },
+        Section { title: "Response of writes, µs", rows: any(&open.write_response_us) },
     ]
 }
+
+/// Response and backlog of an open loop.
+fn waiting(run: &RunSummary) -> [String; 3] {
+    let of = |value: fn(&OpenLoop) -> f64| optional(run.arrivals.as_ref().map(value), number);
+    let most = run.arrivals.as_ref().map_or_else(|| MISSING.to_owned(), |open| compact(open.backlog_max));
+    [of(|open| open.response_us.mean), of(|open| open.response_us.p99), most]
+}
+
+/// Only there if requests arrived at their own times.
+const RESPONSE: &str = "response";
+const BACKLOG: &str = "backlog";
 
 const VERSUS: &str = "vs none";
 /// Only there if a run lost data.
 const LOST: &str = "LOST";
 
 #[rustfmt::skip]
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 18] = [
     Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
     Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served." },
     Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
@@ -168,6 +208,9 @@ const COLUMNS: [Column; 15] = [
     Column { head: "remaps", unit: "pages", help: "Pages remapped without programming flash." },
     Column { head: "demoted", unit: "% tried", help: "Remaps that became physical copies, as a share of those tried." },
     Column { head: LOST, unit: "LPNs", help: "Logical pages whose data garbage collection lost: it could not tell who owned a page." },
+    Column { head: RESPONSE, unit: "mean µs", help: "Mean time from a request's arrival to its end." },
+    Column { head: RESPONSE, unit: "p99 µs", help: "One request in a hundred took longer from its arrival on." },
+    Column { head: BACKLOG, unit: "most", help: "The most requests that had arrived and not ended." },
     Column { head: "erases", unit: "blocks", help: "Blocks erased." },
     Column { head: "write", unit: "p50 µs", help: "Median write latency." },
     Column { head: "write", unit: "p99 µs", help: "One write in a hundred took longer." },

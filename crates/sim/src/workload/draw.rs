@@ -44,7 +44,7 @@ impl Chance {
 
 /// A number above 0 and at most 1, even to 53 bits.
 #[inline]
-pub(super) fn unit(rng: &mut impl RngCore) -> f64 {
+pub(crate) fn unit(rng: &mut impl RngCore) -> f64 {
     const STEPS: f64 = 9_007_199_254_740_992.0; // 2^53
     ((rng.next_u64() >> 11) + 1) as f64 / STEPS
 }

@@ -6,8 +6,9 @@
 //! of that, its last unit is shorter.
 //! Invariants: `lpn < addressable`; the stream does not depend on how it is cut into batches; which
 //! pages are read and written does not depend on the content model; nothing is allocated per page.
-//! Absent: time. Requests carry `at_ns` 0: a run decides how many are in flight.
+//! Absent: time. Requests carry `at_ns` 0: a run decides how many are in flight, or `crate::arrivals` when they arrive.
 
+mod bursts;
 mod content;
 mod draw;
 mod fileserver;
@@ -30,6 +31,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
+pub use bursts::Bursts;
 pub use content::ContentModel;
 pub use model::{MODELS, Model, ModelKind, ModelSpec};
 pub use named::NamedWorkload;
@@ -38,6 +40,7 @@ pub use zipf::Zipf;
 
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use content::Contents;
+pub(crate) use draw::unit;
 use draw::{Chance, below};
 
 /// How the addresses of requests are chosen.
@@ -88,7 +91,7 @@ pub struct WorkloadConfig {
 pub struct WorkloadError(String);
 
 impl WorkloadError {
-    fn new(reason: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 }

@@ -25,7 +25,9 @@ use serde::Serialize;
 
 use super::content::Contents;
 use super::space::Extent;
-use super::{ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot, sysbench, tpcc, ycsb};
+use super::{
+    Bursts, ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot, sysbench, tpcc, ycsb,
+};
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
 /// A published workload.
@@ -131,6 +133,16 @@ impl ModelKind {
     /// Does it say of the pages it writes where they will be remapped to, and remap nothing else?
     pub fn names_homes(self) -> bool {
         self == ModelKind::Journal
+    }
+
+    /// When its requests arrive, of a trace.
+    pub fn bursts(self) -> Option<Bursts> {
+        match self {
+            ModelKind::FiuHomes => Some(fiu::HOMES.bursts()),
+            ModelKind::FiuMail => Some(fiu::MAIL.bursts()),
+            ModelKind::FiuWebvm => Some(fiu::WEBVM.bursts()),
+            _ => None,
+        }
     }
 
     fn script(self, scale: &Scale) -> Result<Box<dyn Script + Send>, WorkloadError> {

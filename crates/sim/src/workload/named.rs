@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::{
-    ContentModel, Endless, MODELS, ModelKind, ModelSpec, Workload, WorkloadConfig, WorkloadError, WorkloadSpec,
+    Bursts, ContentModel, Endless, MODELS, ModelKind, ModelSpec, Workload, WorkloadConfig, WorkloadError, WorkloadSpec,
 };
 
 /// A workload but for what it writes, where and from which seed.
@@ -55,6 +55,14 @@ impl NamedWorkload {
     /// nothing to do under any other workload.
     pub fn names_homes(&self) -> bool {
         matches!(self, NamedWorkload::Model(spec) if spec.kind.names_homes())
+    }
+
+    /// When its requests arrive, if it stands for something that happened at a time.
+    pub fn bursts(&self) -> Option<Bursts> {
+        match self {
+            NamedWorkload::Pattern(_) => None,
+            NamedWorkload::Model(spec) => spec.kind.bursts(),
+        }
     }
 
     /// What it writes unless told otherwise.

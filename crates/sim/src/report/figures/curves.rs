@@ -45,6 +45,16 @@ impl Series<'_> {
         figure
     }
 
+    /// How many requests wait, sample by sample.
+    pub(super) fn backlog_over_time(&self) -> Figure {
+        self.over_time(
+            "Backlog over time",
+            "Requests that had arrived and not ended; a line that rises to the end is a device that cannot keep up.",
+            "requests",
+            |sample| sample.backlog.unwrap_or(0) as f64,
+        )
+    }
+
     fn over_time(
         &self,
         title: &'static str,

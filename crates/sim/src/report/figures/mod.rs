@@ -37,7 +37,7 @@ pub enum Key {
 pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
     let names = labels(runs);
     let all = Series { runs, names: &names, paints: paints(runs) };
-    vec![
+    let mut figures = vec![
         all.bandwidth(),
         all.amplification(),
         all.bandwidth_over_time(),
@@ -46,7 +46,11 @@ pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
         all.latency_tail(),
         all.demotions(),
         all.room_over_time(),
-    ]
+    ];
+    if runs.iter().any(|run| run.arrivals.is_some()) {
+        figures.push(all.backlog_over_time());
+    }
+    figures
 }
 
 /// The runs with what every figure needs of them.

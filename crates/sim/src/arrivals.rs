@@ -1,0 +1,213 @@
+//! When requests arrive, if they do not wait for one another.
+//!
+//! ```text
+//! trace[:SPEED][,bound=N]    at the times that the trace has, or the workload stands for; SPEED times as fast
+//! rate:R[,bound=N]           R a second in the mean, at random (a Poisson process)
+//! ```
+//!
+//! With `bound` at most N requests are with the device; what arrives meanwhile waits in front of it. Without it all are.
+//! [`Timed`] lays such times over any source.
+//!
+//! Invariants: times never decrease, and all pages of a request have one; what is read and written does not depend on
+//! the times. `Display` writes a form that reads back as the same. Absent: what waiting costs (`run`).
+
+use crate::source::{HostPage, Source, SourceError};
+use crate::workload::{Bursts, NamedWorkload, WorkloadError, unit};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::fmt;
+use std::str::FromStr;
+
+/// Where the times come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Times {
+    /// The source's own.
+    Own {
+        /// This many times as fast.
+        speed: f64,
+    },
+    /// At random.
+    Rate {
+        /// Requests a second in the mean.
+        per_second: f64,
+    },
+}
+
+/// How requests arrive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrivals {
+    /// When.
+    pub times: Times,
+    /// How many may be with the device at once; any number if there is none.
+    pub bound: Option<u32>,
+}
+
+impl Arrivals {
+    /// At the source's own times.
+    pub const OWN: Self = Self { times: Times::Own { speed: 1.0 }, bound: None };
+
+    /// Can they be had of this workload?
+    ///
+    /// # Errors
+    /// It stands for nothing that happened at a time.
+    pub fn check(&self, workload: &NamedWorkload) -> Result<(), WorkloadError> {
+        match (self.times, workload.bursts()) {
+            (Times::Own { .. }, None) => Err(WorkloadError::new(format!(
+                "the workload `{workload}` has no times of its own: use `rate:R`, or fiu-homes, fiu-mail or fiu-webvm"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// These times over a workload's requests.
+    ///
+    /// # Errors
+    /// It has none of its own.
+    pub fn over_workload<'a>(
+        &self,
+        inner: &'a mut dyn Source,
+        workload: &NamedWorkload,
+        seed: u64,
+    ) -> Result<Timed<'a>, WorkloadError> {
+        self.check(workload)?;
+        let clock = match (self.times, workload.bursts()) {
+            (Times::Own { speed }, Some(bursts)) => Clock::Bursts { bursts, left: 0, speed },
+            (Times::Own { speed }, None) => Clock::Own { speed },
+            (Times::Rate { per_second }, _) => Clock::Rate { mean_ns: 1e9 / per_second },
+        };
+        Ok(Timed::new(inner, clock, seed))
+    }
+
+    /// These times over a trace's requests.
+    pub fn over_trace<'a>(&self, inner: &'a mut dyn Source, seed: u64) -> Timed<'a> {
+        let clock = match self.times {
+            Times::Own { speed } => Clock::Own { speed },
+            Times::Rate { per_second } => Clock::Rate { mean_ns: 1e9 / per_second },
+        };
+        Timed::new(inner, clock, seed)
+    }
+}
+
+impl FromStr for Arrivals {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is none of trace, trace:SPEED and rate:R, each with `,bound=N` or without");
+        let positive = |number: &str| number.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1e9).ok_or_else(wrong);
+
+        let (times, bound) = match text.split_once(",bound=") {
+            Some((times, bound)) => (times, Some(bound.parse::<u32>().ok().filter(|n| (1..=65_535).contains(n)))),
+            None => (text, None),
+        };
+        let bound = match bound {
+            Some(None) => return Err(format!("the bound in `{text}` is not a number of requests from 1 to 65535")),
+            Some(some) => some,
+            None => None,
+        };
+
+        let times = match times.split_once(':') {
+            None if times == "trace" => Times::Own { speed: 1.0 },
+            Some(("trace", speed)) => Times::Own { speed: positive(speed)? },
+            Some(("rate", rate)) => Times::Rate { per_second: positive(rate)? },
+            _ => return Err(wrong()),
+        };
+        Ok(Self { times, bound })
+    }
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.times {
+            Times::Own { speed: 1.0 } => f.write_str("trace")?,
+            Times::Own { speed } => write!(f, "trace:{speed}")?,
+            Times::Rate { per_second } => write!(f, "rate:{per_second}")?,
+        }
+        match self.bound {
+            Some(bound) => write!(f, ",bound={bound}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What makes the times.
+enum Clock {
+    Own { speed: f64 },
+    Rate { mean_ns: f64 },
+    Bursts { bursts: Bursts, left: u32, speed: f64 },
+}
+
+/// A source whose requests arrive at given times.
+pub struct Timed<'a> {
+    inner: &'a mut dyn Source,
+    clock: Clock,
+    rng: Xoshiro256PlusPlus,
+    /// When the latest request arrived; a fraction, so that rounding does not add up.
+    at_ns: f64,
+    /// The last page handed out was not the last of its request.
+    inside: bool,
+}
+
+impl<'a> Timed<'a> {
+    fn new(inner: &'a mut dyn Source, clock: Clock, seed: u64) -> Self {
+        // 2^192 steps further on than any draw of a workload.
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        rng.long_jump();
+        Self { inner, clock, rng, at_ns: 0.0, inside: false }
+    }
+
+    /// When the next request arrives.
+    fn next(&mut self, own_ns: u64) -> f64 {
+        let exponential = |rng: &mut Xoshiro256PlusPlus, mean_ns: f64| -mean_ns * libm::log(unit(rng));
+        match &mut self.clock {
+            Clock::Own { speed } => own_ns as f64 / *speed,
+            Clock::Rate { mean_ns } => self.at_ns + exponential(&mut self.rng, *mean_ns),
+            Clock::Bursts { bursts, left, speed } if *left == 0 => {
+                *left = bursts.len(&mut self.rng) - 1;
+                self.at_ns + bursts.gap_ns(&mut self.rng) / *speed
+            }
+            Clock::Bursts { bursts, left, speed } => {
+                *left -= 1;
+                self.at_ns + exponential(&mut self.rng, bursts.interval_ns()) / *speed
+            }
+        }
+    }
+}
+
+impl Source for Timed<'_> {
+    fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
+        let start = out.len();
+        let more = self.inner.fill(out, want)?;
+        for page in &mut out[start..] {
+            if !self.inside {
+                self.at_ns = self.next(page.at_ns).max(self.at_ns);
+            }
+            page.at_ns = self.at_ns as u64;
+            self.inside = !page.last;
+        }
+        Ok(more)
+    }
+
+    fn skipped(&self) -> u64 {
+        self.inner.skipped()
+    }
+
+    fn len_hint(&self) -> Option<u64> {
+        self.inner.len_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_reads_back_the_same() {
+        for text in ["trace", "trace:12.5", "rate:5000", "rate:0.5,bound=32", "trace,bound=1"] {
+            assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
+        }
+        for text in ["", "rate", "rate:0", "rate:-1", "rate:NaN", "trace:", "closed", "trace,bound=0", "trace,depth=3"]
+        {
+            assert!(text.parse::<Arrivals>().is_err(), "{text}");
+        }
+    }
+}
