@@ -13,6 +13,7 @@
 //! content = ["papers:0.3"]          # as `compare --content` has them; "own": the workload's
 //! gc = ["greedy"]                   # left out: the setup's
 //! log_mib = [40, 80, 120]           # before scaling; left out: the setup's
+//! arrivals = ["closed", "trace"]    # as `compare --arrivals` has them; closed, or left out: as earlier requests end
 //! ```
 //! Invariants: a key that means nothing is an error; nothing here can change a latency, a size or aging for one
 //! figure alone: those are the paper's table. Absent: combining the lists (`grid`).
@@ -103,6 +104,9 @@ pub struct Grid {
     /// NVRAM segments in bytes.
     #[serde(default)]
     pub segment_bytes: Vec<u32>,
+    /// When requests arrive; `closed` or none: as earlier ones end.
+    #[serde(default)]
+    pub arrivals: Vec<String>,
     /// Watch how long pages live, by their references.
     #[serde(default)]
     pub survival: bool,

@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 /// The smallest NVRAM segment that scaling leaves.
 const SEGMENT_BYTES_MIN: u32 = 128;
 
+/// Requests that wait for earlier ones.
+const CLOSED: &str = "closed";
+
 /// All that decides a run's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -45,6 +48,9 @@ pub struct Run {
     pub scale: f64,
     /// Pages measured.
     pub pages: u64,
+    /// When requests arrive; empty if as earlier ones end.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub arrivals: String,
     /// Is it watched how long pages live?
     pub survival: bool,
     /// How the device is filled.
@@ -78,6 +84,7 @@ impl Run {
         add(&self.workload);
         add(&self.content);
         add(&self.gc);
+        add(&self.arrivals);
         if self.log_mib > 0.0 {
             add(&format!("{} MiB", self.log_mib));
         }
@@ -163,6 +170,7 @@ fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form)
         gc: base.firmware.gc_policy,
         log_mib: 0.0,
         segment_bytes: base.firmware.segment_bytes,
+        arrivals: CLOSED,
         scheme: "",
     }];
     times(&mut cells, &or_default(&grid.capacity, 1.0), |cell, value| cell.capacity = *value);
@@ -170,6 +178,7 @@ fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form)
     times(&mut cells, &contents, |cell, value| cell.content = value);
     times(&mut cells, &logs, |cell, value| cell.log_mib = *value);
     times(&mut cells, &grid.segment_bytes, |cell, value| cell.segment_bytes = *value);
+    times(&mut cells, &grid.arrivals, |cell, value| cell.arrivals = value);
     times(&mut cells, &grid.gc, |cell, value| cell.gc = *value);
     times(&mut cells, &grid.scheme, |cell, value| cell.scheme = value);
     let table = Terms { about: &about, paper: paper_name, grid, setup, extent, base: &base, seed: paper.seed };
@@ -205,6 +214,7 @@ struct Cell<'a> {
     gc: GcPolicy,
     log_mib: f64,
     segment_bytes: u32,
+    arrivals: &'a str,
     scheme: &'a str,
 }
 
@@ -288,6 +298,7 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         segment_bytes: if limited { cell.segment_bytes } else { 0 },
         scale,
         pages,
+        arrivals: if cell.arrivals == CLOSED { String::new() } else { cell.arrivals.into() },
         survival: grid.survival,
         fill: setup.fill,
         nvram_used: setup.nvram_used,

@@ -9,6 +9,7 @@ use crate::{host, micro, recordings, recovery};
 use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
 use remap_ssd_sim::aging::{self, AgingOptions, age};
+use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::run::{Progress, RunOptions, run};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::trace::{TraceOptions, TraceReader, stat};
@@ -45,8 +46,23 @@ pub fn check(run: &Run) -> Result<(), String> {
         }
         // Whether there is such a recording is known already, and whether it is whole a matter of tests.
         (Kind::Workload, None) if !run.recording.is_empty() => Ok(()),
-        (Kind::Workload, None) => source(run).map(drop),
+        (Kind::Workload, None) => {
+            if let (Some(arrivals), workload) = (arrivals(run)?, workload(run)?) {
+                arrivals.check(&workload).map_err(|error| error.to_string())?;
+            }
+            source(run).map(drop)
+        }
     }
+}
+
+/// When its requests arrive, if they do not wait for earlier ones.
+fn arrivals(run: &Run) -> Result<Option<Arrivals>, String> {
+    if run.arrivals.is_empty() { Ok(None) } else { run.arrivals.parse().map(Some) }
+}
+
+/// The workload that it names.
+fn workload(run: &Run) -> Result<NamedWorkload, String> {
+    spanned(&run.workload, run.device.addressable_lpns())?.0.parse().map_err(|error| format!("{error}"))
 }
 
 /// What the run is fed.
@@ -162,16 +178,27 @@ fn measured(what: &Run, device: &mut Device, tell: &mut dyn FnMut(f64)) -> Resul
         device.untimed(|ftl| ftl.watch_survival());
     }
     let endless = !what.workload.starts_with("trace:") && what.recording.is_empty();
+    let arrivals = arrivals(what)?;
     let options = RunOptions {
         pages: endless.then_some(what.pages),
         queue_depth: what.device.queue_depth,
+        open_loop: arrivals.is_some(),
+        bound: arrivals.and_then(|arrivals| arrivals.bound),
         ..RunOptions::default()
     };
     let mut progress = |progress: &Progress| {
         tell(progress.pages as f64 / progress.pages_total.unwrap_or(what.pages).max(1) as f64);
         ControlFlow::Continue(())
     };
-    let mut summary = run(device, &mut *source, &options, &mut progress).map_err(|error| error.to_string())?;
+    let done = match arrivals {
+        None => run(device, &mut *source, &options, &mut progress),
+        Some(arrivals) if endless => {
+            let timed = arrivals.over_workload(&mut *source, &workload(what)?, what.seed);
+            run(device, &mut timed.map_err(|error| error.to_string())?, &options, &mut progress)
+        }
+        Some(arrivals) => run(device, &mut arrivals.over_trace(&mut *source, what.seed), &options, &mut progress),
+    };
+    let mut summary = done.map_err(|error| error.to_string())?;
     summary.wall_s = 0.0;
     // Enough of the series and of the distribution for a figure; the rest of them is large and looked at by nobody.
     summary.latency_cdf.clear();

@@ -73,6 +73,8 @@ pub struct Ask<'a> {
     pub log_mib: Option<f64>,
     /// NVRAM segments in bytes.
     pub segment_bytes: Option<u32>,
+    /// When requests arrive; empty: as earlier ones end.
+    pub arrivals: Option<&'a str>,
     /// Share of the setup's size.
     pub scale: Option<f64>,
 }
@@ -85,6 +87,7 @@ impl Ask<'_> {
             && word(self.gc, &run.gc)
             && word(self.workload, &run.workload)
             && word(self.content, &run.content)
+            && word(self.arrivals, &run.arrivals)
             && self.log_mib.is_none_or(|asked| run.log_mib == 0.0 || run.log_mib == asked)
             && self.segment_bytes.is_none_or(|asked| run.segment_bytes == asked)
             && self.scale.is_none_or(|asked| run.scale == asked)

@@ -10,6 +10,7 @@ mod copyless_sqlite;
 mod cost;
 mod fast21_fig5;
 mod fast21_fig6;
+mod fast21_fig6_slice;
 mod fast21_fig7;
 mod fast21_fig8;
 mod fast21_fig9;
@@ -48,6 +49,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("table", |_| Ok(Found::default())),
     ("fast21-fig5", fast21_fig5::analyse),
     ("fast21-fig6", fast21_fig6::analyse),
+    ("fast21-fig6-slice", fast21_fig6_slice::analyse),
     ("fast21-fig7", fast21_fig7::analyse),
     ("fast21-fig8", fast21_fig8::analyse),
     ("fast21-fig9", fast21_fig9::analyse),
