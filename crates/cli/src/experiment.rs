@@ -259,6 +259,7 @@ fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
             text.push('\n');
         }
     }
+    concluded.iter().filter(|one| !one.text.is_empty()).for_each(|one| text.push_str(&format!("{}\n", one.text)));
     let of = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     if !claims.is_empty() {
         text.push_str(&format!(

@@ -73,6 +73,8 @@ counters! {
     gc_copies,
     /// Programs of heads, tails, deallocation maps and pages of a log on flash.
     meta_programs,
+    /// Of those, pages of a log of remaps on flash.
+    log_programs,
     /// Superblocks reclaimed.
     gc_runs,
     /// Of those, for wear levelling.

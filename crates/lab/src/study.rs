@@ -93,6 +93,8 @@ pub struct Concluded {
     pub measures: BTreeMap<String, f64>,
     /// Figures.
     pub plots: Vec<crate::plot::Plot>,
+    /// A table in Markdown; empty if there is none.
+    pub text: String,
     /// Runs.
     pub runs: usize,
 }
@@ -190,6 +192,9 @@ impl Study {
                 store.write(&format!("{}/results.csv", planned.name), export::csv(&columns).as_bytes())?;
                 store.write(&format!("{}/results.parquet", planned.name), &export::parquet(&columns))?;
             }
+            if !found.text.is_empty() {
+                store.write(&format!("{}/table.md", planned.name), found.text.as_bytes())?;
+            }
             for plot in &found.plots {
                 store.write(&format!("{}/{}.svg", planned.name, plot.name), plot.svg().as_bytes())?;
             }
@@ -202,6 +207,7 @@ impl Study {
                 findings: judge(&planned.name, &planned.expectation.finding, &found.measures)?,
                 measures: found.measures,
                 plots: found.plots,
+                text: found.text,
                 runs: planned.runs.len(),
             });
         }

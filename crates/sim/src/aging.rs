@@ -11,6 +11,10 @@
 //! No virtual time passes. Invariants: every loop is bounded, and one that gets nowhere is an error that says
 //! why; the same seed and source give the same device. Absent: which contents are written (the source's).
 
+mod spec;
+
+pub use spec::{AgingSpec, FillSpec};
+
 use crate::run::{Feed, command};
 use crate::source::{Source, SourceError};
 use crate::workload::stride;

@@ -188,6 +188,9 @@ impl Meters {
         let nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
         let nvram_bytes = media.nvram_words() as f64 * 8.0;
 
+        // A scheme without limit has no room that could be short.
+        let room_bytes = if usage.entry_room_bytes > 0 { config.firmware.log_bytes } else { 0 };
+
         let blocks = media.erase_counts();
         let erase_max = blocks.iter().copied().max().unwrap_or(0);
         let erase_min = blocks.iter().copied().min().unwrap_or(0);
@@ -217,6 +220,8 @@ impl Meters {
             remap_latency_us: self.remaps.percentiles(),
             host_programs: stats.host_programs,
             metadata_pages: stats.meta_programs,
+            log_pages: stats.log_programs,
+            write_amplification_data: ratio(flash_pages - stats.meta_programs.min(flash_pages), stats.host_writes),
             lost_references: stats.lost_references,
             dedup_hits: stats.dedup_hits,
             dedup_missed: stats.dedup_missed,
@@ -226,6 +231,9 @@ impl Meters {
             nvram_life_years: years(config.nvram.endurance, nvram_bytes_written as f64 / nvram_bytes, seconds),
             nvram_used: last.nvram_used,
             nvram_valid: share(usage.valid_bytes, usage.used_bytes),
+            nvram_room_bytes: room_bytes,
+            nvram_heads_bytes: room_bytes.saturating_sub(usage.entry_room_bytes),
+            nvram_reserve_bytes: usage.gc_reserve_bytes,
             largest_group_bytes: usage.largest_group_seen_bytes,
             l2p_bytes: usage.l2p_bytes,
             p2l_bytes: usage.p2l_bytes,

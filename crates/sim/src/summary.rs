@@ -176,6 +176,12 @@ pub struct RunSummary {
     pub host_programs: u64,
     /// Programs of metadata: heads, tails, deallocation maps, remap log on flash.
     pub metadata_pages: u64,
+    /// Of those, pages of a log of remaps that is kept in the flash array.
+    #[serde(default)]
+    pub log_pages: u64,
+    /// Write amplification without metadata: pages of the host and of GC for each page the host wrote or remapped.
+    #[serde(default)]
+    pub write_amplification_data: f64,
     /// References that a scheme without reverse mappings lost when their pages moved.
     pub lost_references: u64,
     /// Writes that found their content on flash already (dedup hits).
@@ -195,6 +201,15 @@ pub struct RunSummary {
     pub nvram_used: f64,
     /// Share of it that is valid.
     pub nvram_valid: f64,
+    /// The remapping metadata's room, bytes.
+    #[serde(default)]
+    pub nvram_room_bytes: u64,
+    /// Of that, what can hold no entry: heads of segments, and what does not fill one.
+    #[serde(default)]
+    pub nvram_heads_bytes: u64,
+    /// Of what can hold entries, what hosts leave free for garbage collection, at the end.
+    #[serde(default)]
+    pub nvram_reserve_bytes: u64,
     /// Largest segment group seen, bytes.
     pub largest_group_bytes: u64,
     /// The table from logical to physical pages, where it is kept in NVRAM, bytes.

@@ -132,6 +132,17 @@ fn papers_contents_come_from_exactly_the_stated_number() {
 }
 
 #[test]
+fn a_repeating_share_of_writes_has_the_content_of_the_write_before() {
+    let content: ContentModel = "repeat:0.3".parse().unwrap();
+    let mut workload = Workload::new(config("randwrite", content, 10_000)).unwrap();
+    let pages = take(&mut workload, 100_000);
+    let repeated = pages.windows(2).filter(|pair| pair[0].content == pair[1].content).count();
+    assert!((29_000..31_000).contains(&repeated), "{repeated}");
+    let contents: HashSet<u64> = pages.iter().map(|page| page.content).collect();
+    assert_eq!(contents.len(), pages.len() - repeated, "and no other");
+}
+
+#[test]
 fn a_plain_share_of_writes_repeats_a_content_that_some_page_holds() {
     for duplicate_share in [0.0, 0.25, 0.9] {
         let content = ContentModel::Plain { duplicate_share };
@@ -300,6 +311,7 @@ fn contents() -> impl Strategy<Value = ContentModel> {
     prop_oneof![
         Just(ContentModel::Unique),
         (0.0..=1.0).prop_map(|duplicate_share| ContentModel::Plain { duplicate_share }),
+        (0.0..=1.0).prop_map(|duplicate_share| ContentModel::Repeat { duplicate_share }),
         (0.0..=1.0).prop_map(|duplicate_share| ContentModel::History { duplicate_share }),
         (0.0..=1.0, 0.0..2.0)
             .prop_map(|(duplicate_ratio, exponent)| ContentModel::Papers { duplicate_ratio, exponent }),

@@ -6,6 +6,7 @@
 use crate::numbers;
 use clap::ValueEnum;
 use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::trace::{Fold, Format};
 use remap_ssd_sim::workload::{ContentModel, NamedWorkload};
@@ -67,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", value_parser = numbers::share, conflicts_with = "content", help_heading = "Workload")]
     pub duplicates: Option<f64>,
     /// What is written: papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this share of
-    /// the writes repeats a content), runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write)
+    /// the writes repeats a content), repeat:SHARE (that of the write before, as FIO does), runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write)
     /// or unique [default: papers:0.3; for fiu-* their own history:SHARE; for aging before those or a trace: unique].
     #[arg(long, value_name = "MODEL", help_heading = "Workload")]
     pub content: Option<ContentModel>,
@@ -112,7 +113,13 @@ pub struct Args {
     /// Measure the new, empty device.
     #[arg(long, help_heading = "Run")]
     pub no_aging: bool,
-    /// Age by writing every logical page once, in order, without duplicates, and nothing else.
+    /// How the device is aged, as a list: fill=random (random writes until garbage collection has run), fill=whole (each
+    /// addressable page once before that, so that none is unmapped) or fill=sequential (each page once, in order, and nothing
+    /// else); nvram_used=SHARE of the remapping metadata in use at the start, nvram_valid=SHARE of that valid;
+    /// overwrite=TIMES the addressable pages after that [default: fill=random,nvram_used=0.9,nvram_valid=0.7].
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["no_aging", "fill"], help_heading = "Run")]
+    pub aging: Option<AgingSpec>,
+    /// The same as --aging fill=sequential.
     #[arg(long, conflicts_with = "no_aging", help_heading = "Run")]
     pub fill: bool,
     /// Go on until the device is worn out and read-only; --endurance makes that soon.
@@ -123,7 +130,7 @@ pub struct Args {
     pub survival: bool,
     /// Start from an image of an aged device. Where there is no such file, each scheme has its own: aged.img means
     /// aged.remap-ssd.img and so on. What recovery rebuilds may differ in details from the device that was saved.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "superblock_dies", "gc", "gc_free", "endurance", "no_aging", "fill"], help_heading = "Run")]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "superblock_dies", "gc", "gc_free", "endurance", "no_aging", "aging", "fill"], help_heading = "Run")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
     #[arg(long, value_name = "IMAGE", conflicts_with = "age", help_heading = "Run")]
@@ -141,6 +148,12 @@ pub struct Args {
 }
 
 impl Args {
+    /// How a device is aged.
+    pub fn aging(&self) -> AgingSpec {
+        let fill = if self.fill { FillSpec::Sequential } else { FillSpec::Random };
+        self.aging.unwrap_or(AgingSpec { fill, ..AgingSpec::default() })
+    }
+
     /// When requests arrive, if they do not wait for one another.
     pub fn arrivals(&self) -> Option<Arrivals> {
         self.arrivals.or(self.open_loop.then_some(Arrivals::OWN))
@@ -167,6 +180,7 @@ Examples:
   remap-ssd compare --trace mail.fiu --fold compact --repeat 3
   remap-ssd compare --trace disk.csv --format msr --arrivals trace --json
   remap-ssd compare --workload fiu-homes --arrivals trace:100,bound=32 --details
+  remap-ssd compare --aging fill=whole,nvram_used=0.9,nvram_valid=0.7 --details
   remap-ssd compare --workload zipf:0.99 --arrivals rate:5000 --report response.html
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
   remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --fill

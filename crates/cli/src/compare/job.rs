@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::RecoveryReport;
 use remap_ssd_media::image_file;
-use remap_ssd_sim::aging::{AgingOptions, AgingReport, Fill, age};
+use remap_ssd_sim::aging::{AgingReport, age};
 use remap_ssd_sim::run::{Progress, RunOptions, run};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::summary::RunSummary;
@@ -89,8 +89,7 @@ fn new_device(
         content_base: 0,
     })
     .map_err(Failure::usage)?;
-    let fill = if args.fill { Fill::Sequential } else { Fill::Random };
-    let options = AgingOptions { fill, seed: args.seed, ..AgingOptions::default() };
+    let options = args.aging().options(config.addressable_lpns(), args.seed);
     let mut writes = Stoppable { source: &mut writes, watch: bar };
     let report = age(&mut device, &mut writes, &options)
         .map_err(|error| Failure::about(format_args!("scheme {}", config.firmware.scheme), error))?;

@@ -11,6 +11,7 @@ use crate::numbers::fraction;
 use crate::output::{counted, pairs, table};
 use remap_ssd_device::DeviceConfig;
 use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_sim::aging::FillSpec;
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::report;
 use remap_ssd_sim::report::format::{bytes, exact, percent, seconds};
@@ -124,9 +125,14 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
         "device": first,
         "scale": plan.scale,
         "feed": feed,
-        "aging": aged_here.then(|| match args.fill {
-            true => object!({ "fill": "sequential" }),
-            false => object!({ "content": plan.aging_content.to_string() }),
+        "aging": aged_here.then(|| match (args.aging().fill, args.aging) {
+            (FillSpec::Sequential, _) => object!({ "fill": "sequential" }),
+            (_, None) => object!({ "content": plan.aging_content.to_string() }),
+            (_, Some(spec)) => {
+                let mut aging = object!(spec);
+                aging["content"] = plan.aging_content.to_string().into();
+                aging
+            }
         }),
         "from_image": args.age.is_some(),
         "queue_depth": first.map(|config| args.queue_depth.unwrap_or(config.queue_depth)),
@@ -182,7 +188,18 @@ fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
 
 fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
     match (&done.aged, &done.recovered) {
-        (Some(aged), _) if args.fill => format!("{} written once, in order", counted(aged.filled, "logical page")),
+        (Some(aged), _) if args.aging().fill == FillSpec::Sequential => {
+            format!("{} written once, in order", counted(aged.filled, "logical page"))
+        }
+        (Some(aged), _) if args.aging.is_some() => format!(
+            "{} (contents {}): {}, {} remapped, {} of the metadata used, {} of that valid",
+            args.aging(),
+            plan.aging_content,
+            counted(aged.filled, "page") + " written",
+            exact(aged.remapped),
+            percent(aged.nvram_used),
+            percent(aged.nvram_valid)
+        ),
         (Some(_), _) => format!(
             "random writes (contents {}) until garbage collection has run, then remaps until 90 % of the metadata is used",
             plan.aging_content

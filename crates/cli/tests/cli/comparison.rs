@@ -144,3 +144,41 @@ fn a_device_file_makes_the_device() {
     assert_eq!(result["config"]["device"]["flash"]["read_ns"], 70_000);
     assert_eq!(result["config"]["device"]["geometry"]["pages_per_block"], 16);
 }
+
+#[test]
+fn a_device_is_aged_as_asked() {
+    let aging = |spec: &str| compare(&["--scheme", "remap-ssd", "--aging", spec])["runs"][0]["aging"].clone();
+    let half = aging("fill=whole,nvram_used=0.5,nvram_valid=0.9");
+    let share = |of: &Value, name: &str| of[name].as_f64().unwrap();
+    assert!((0.5..0.6).contains(&share(&half, "nvram_used")), "{half}");
+    assert!((0.8..=1.0).contains(&share(&half, "nvram_valid")), "{half}");
+    let default = aging("fill=random");
+    assert!(
+        half["filled"].as_u64() > default["filled"].as_u64(),
+        "each page once, and then the same: {half} {default}"
+    );
+    assert_eq!(default, compare(&["--scheme", "remap-ssd"])["runs"][0]["aging"]);
+    assert_eq!(aging("nvram_used=0")["remapped"], 0);
+    assert_eq!(aging("fill=sequential"), compare(&["--scheme", "remap-ssd", "--fill"])["runs"][0]["aging"]);
+    let text = run(&[&["compare", "--aging", "fill=whole"], TINY].concat()).ok().out;
+    assert!(text.contains("fill=whole,nvram_used=0.9,nvram_valid=0.7"), "{text}");
+}
+
+#[test]
+fn metadata_that_holds_no_entries_and_log_pages_in_the_array_are_shown() {
+    let result = compare(&["--scheme", "none,remap-ssd,flog,opt"]);
+    let number = |run: usize, name: &str| result["runs"][run][name].as_u64().unwrap();
+    // A segment has a head; and what rewriting the fullest superblock takes is left free.
+    assert!(number(1, "nvram_heads_bytes") > 0 && number(1, "nvram_reserve_bytes") > 0, "{result}");
+    assert!(number(1, "nvram_heads_bytes") + number(1, "nvram_reserve_bytes") < number(1, "nvram_room_bytes"));
+    assert_eq!((number(0, "nvram_room_bytes"), number(3, "nvram_room_bytes")), (0, 0), "without limit");
+
+    assert!(number(2, "log_pages") > 0 && number(2, "log_pages") <= number(2, "metadata_pages"), "{result}");
+    assert_eq!((number(0, "log_pages"), number(1, "log_pages")), (0, 0));
+    for run in 0..4 {
+        let data = number(run, "host_programs") + number(run, "gc_pages");
+        assert_eq!(data + number(run, "metadata_pages"), number(run, "flash_pages"), "{run}");
+        let amplification = result["runs"][run]["write_amplification_data"].as_f64().unwrap();
+        assert!((amplification - data as f64 / number(run, "host_pages") as f64).abs() < 1e-12);
+    }
+}

@@ -201,6 +201,7 @@ impl FLog {
                 continue;
             };
             core.stats.meta_programs += 1;
+            core.stats.log_programs += 1;
             let (page, oob) = (taken.ppn(), taken.oob(Oob::LOG, self.pages.len() as u64 + 1));
             let stored = Stored::Meta(words.as_bytes().into());
             if core.media.program(page, oob, stored, Purpose::Meta, taken.after.and(After::FENCE)).is_ok() {
@@ -439,6 +440,9 @@ impl RemapScheme for FLog {
             capacity_bytes: self.capacity() * 16,
             used_bytes: self.entries() * 16,
             valid_bytes: core.blocks.remapped_total() * 16,
+            entry_room_bytes: self.capacity() * 16,
+            // What `admit` leaves: the fullest superblock's entries, and a page that is being gathered.
+            gc_reserve_bytes: (u64::from(self.fullest) + self.slots as u64) * 16,
             ..Usage::default()
         }
     }

@@ -345,6 +345,7 @@ impl RemapScheme for LocalFlash {
         let cached = u64::from(self.slots) - self.free.len() as u64;
         Usage {
             capacity_bytes: self.capacity() * 16,
+            entry_room_bytes: self.capacity() * 16,
             used_bytes: (self.log.pages() * self.log.slots()) as u64 * 16 + cached * 16,
             valid_bytes: core.blocks.remapped_total() * 16,
             ..Usage::default()

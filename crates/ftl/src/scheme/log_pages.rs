@@ -65,6 +65,7 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
         return;
     }
     core.stats.meta_programs += 1;
+    core.stats.log_programs += 1;
     let (page, oob) = (geometry.page(sb, offset), Oob::new(Oob::PARITY, count, incarnation));
     let (stored, pages) = (Stored::Meta(sum.into()), u16::try_from(geometry.pages_per_superblock()));
     let after = pages.map_or(After::ALL, |pages| After::pages(geometry.page(sb, 0), pages));

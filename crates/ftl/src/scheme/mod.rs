@@ -201,6 +201,10 @@ pub struct Usage {
     pub used_bytes: u64,
     /// Taken by valid entries.
     pub valid_bytes: u64,
+    /// What entries can take at most: all of it but for heads of segments, and what does not fill one.
+    pub entry_room_bytes: u64,
+    /// Of that, what hosts leave free for garbage collection to rewrite the fullest superblock's entries; now.
+    pub gc_reserve_bytes: u64,
     /// Largest segment group now.
     pub largest_group_bytes: u64,
     /// Largest segment group since power-on.

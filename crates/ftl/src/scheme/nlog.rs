@@ -547,6 +547,8 @@ impl RemapScheme for NLog {
             capacity_bytes: (self.total_units * self.slots) as u64 * entry,
             used_bytes: self.entries() * entry,
             valid_bytes: core.blocks.remapped_total() * entry,
+            entry_room_bytes: (self.total_units * self.slots) as u64 * entry,
+            gc_reserve_bytes: (self.reserve() * self.slots) as u64 * entry,
             ..Usage::default()
         }
     }

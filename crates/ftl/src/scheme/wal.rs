@@ -371,6 +371,7 @@ impl RemapScheme for Wal {
         let used = (self.records.len() - self.free.len()) as u64 * slot;
         Usage {
             capacity_bytes: self.records.len() as u64 * slot,
+            entry_room_bytes: self.records.len() as u64 * slot,
             used_bytes: used,
             valid_bytes: used,
             ..Usage::default()

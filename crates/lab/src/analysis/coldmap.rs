@@ -6,10 +6,10 @@ use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Row, Table};
 
 /// A metric of a run.
-type Metric = fn(&Row) -> Result<f64, LabError>;
+pub(super) type Metric = fn(&Row) -> Result<f64, LabError>;
 
 /// Name, figure, title and metric; a count is at least one, so that a short run has a ratio too.
-const METRICS: [(&str, &str, &str, Metric); 4] = [
+pub(super) const METRICS: [(&str, &str, &str, Metric); 4] = [
     ("gc", "fig5", "Collections", |row| Ok(row.number("gc_runs")?.max(1.0))),
     ("iops", "fig6", "IOPS", |row| row.number("iops")),
     ("wa", "fig7", "Write amplification", |row| row.number("write_amplification")),

@@ -5,6 +5,7 @@
 
 mod coldmap;
 mod coldmap_fig2;
+mod coldmap_sweep;
 mod copyless_ccaw;
 mod copyless_sqlite;
 mod cost;
@@ -33,6 +34,8 @@ pub struct Found {
     pub measures: Measures,
     /// Figures in the paper's arrangement.
     pub plots: Vec<Plot>,
+    /// A table in Markdown, where figures would be too many; empty if there is none.
+    pub text: String,
 }
 
 impl Found {
@@ -57,6 +60,7 @@ const ALL: &[(&str, Analysis)] = &[
     ("copyless-ccaw", copyless_ccaw::analyse),
     ("coldmap-fig2", coldmap_fig2::analyse),
     ("coldmap-figs5-8", coldmap::analyse),
+    ("coldmap-sweep", coldmap_sweep::analyse),
     ("pebble-bam", pebble_bam::analyse),
     ("ours-small-nvram", ours::analyse),
     ("pebble-f2fs", pebble_f2fs::analyse),

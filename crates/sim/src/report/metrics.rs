@@ -100,10 +100,12 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
     let compared = baseline(runs).is_some();
     let losing = runs.iter().any(|run| run.lost_references > 0);
     let open = runs.iter().any(|run| run.arrivals.is_some());
+    let logging = runs.iter().any(|run| run.log_pages > 0);
     let is_shown = |c: &Column| {
         (compared || c.head != VERSUS)
             && (losing || c.head != LOST)
             && (open || (c.head != RESPONSE && c.head != BACKLOG))
+            && (logging || c.head != LOG)
     };
     let columns = COLUMNS.iter().copied().filter(is_shown).collect();
     let rows = runs
@@ -120,9 +122,11 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
                 compact(run.host_pages),
                 compact(run.flash_pages),
                 compact(run.gc_pages),
-                compact(run.remaps),
-                share_of(demoted(&run.demotions), attempted(run)),
             ]);
+            if logging {
+                row.push(compact(run.log_pages));
+            }
+            row.extend([compact(run.remaps), share_of(demoted(&run.demotions), attempted(run))]);
             if losing {
                 row.push(compact(run.lost_references));
             }
@@ -187,6 +191,9 @@ fn waiting(run: &RunSummary) -> [String; 3] {
     [of(|open| open.response_us.mean), of(|open| open.response_us.p99), most]
 }
 
+/// Only there if a scheme keeps a log on flash.
+const LOG: &str = "log";
+
 /// Only there if requests arrived at their own times.
 const RESPONSE: &str = "response";
 const BACKLOG: &str = "backlog";
@@ -196,7 +203,7 @@ const VERSUS: &str = "vs none";
 const LOST: &str = "LOST";
 
 #[rustfmt::skip]
-const COLUMNS: [Column; 18] = [
+const COLUMNS: [Column; 19] = [
     Column { head: "scheme", unit: "", help: "How a remap survives a power cut." },
     Column { head: "MiB/s", unit: "", help: "Host bandwidth in virtual time; remapped pages count as served." },
     Column { head: VERSUS, unit: "", help: "Bandwidth as a multiple of the run without remapping." },
@@ -205,6 +212,7 @@ const COLUMNS: [Column; 18] = [
     Column { head: "host", unit: "pages", help: "Pages the host wrote or remapped, deduplicated ones included." },
     Column { head: "flash", unit: "pages", help: "Pages programmed for any reason." },
     Column { head: "GC", unit: "pages", help: "Pages moved by garbage collection." },
+    Column { head: LOG, unit: "pages", help: "Pages of a log of remaps that is kept in the flash array: part of WA, and no data." },
     Column { head: "remaps", unit: "pages", help: "Pages remapped without programming flash." },
     Column { head: "demoted", unit: "% tried", help: "Remaps that became physical copies, as a share of those tried." },
     Column { head: LOST, unit: "LPNs", help: "Logical pages whose data garbage collection lost: it could not tell who owned a page." },
@@ -239,10 +247,13 @@ fn flash_programs(run: &RunSummary) -> Section {
             ("moved by GC", exact(run.gc_pages)),
             ("of those kept apart by the policy", exact(run.gc_zoned_pages)),
             ("metadata", exact(run.metadata_pages)),
+            ("of those of a log of remaps on flash", exact(run.log_pages)),
             ("all programs", exact(run.flash_pages)),
             ("writes saved by deduplication", exact(run.dedup_hits)),
             ("duplicates missed: no room for fingerprints", exact(run.dedup_missed)),
             ("superblocks reclaimed", exact(run.gc_runs)),
+            ("write amplification", number(run.write_amplification)),
+            ("without metadata", number(run.write_amplification_data)),
         ],
     }
 }
@@ -270,6 +281,9 @@ fn remapping_metadata(run: &RunSummary) -> Section {
     Section {
         title: "Remapping metadata",
         rows: vec![
+            ("room", bytes(run.nvram_room_bytes)),
+            ("of that heads and rests: no entries", unusable(run.nvram_heads_bytes, run.nvram_room_bytes)),
+            ("of that left to GC", unusable(run.nvram_reserve_bytes, run.nvram_room_bytes)),
             ("room in use", percent(run.nvram_used)),
             ("of that valid", percent(run.nvram_valid)),
             ("largest segment group", bytes(run.largest_group_bytes)),
@@ -278,6 +292,14 @@ fn remapping_metadata(run: &RunSummary) -> Section {
             ("NVRAM bytes written", bytes(run.nvram_bytes_written)),
             ("projected NVRAM life", years(run.nvram_life_years)),
         ],
+    }
+}
+
+/// Bytes, and which share of the room they are.
+fn unusable(part: u64, room: u64) -> String {
+    match room {
+        0 => MISSING.to_owned(),
+        room => format!("{} ({})", bytes(part), percent(part as f64 / room as f64)),
     }
 }
 

@@ -17,7 +17,7 @@ use super::{WorkloadError, Zipf};
 
 /// Where the contents of writes come from.
 ///
-/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `runs:SHARE[:PAGES]`, `history:SHARE` or `unique`.
+/// As text: `papers:RATIO[:EXPONENT]`, `plain:SHARE`, `repeat:SHARE`, `runs:SHARE[:PAGES]`, `history:SHARE` or `unique`.
 ///
 /// ```
 /// use remap_ssd_sim::workload::ContentModel;
@@ -40,6 +40,12 @@ pub enum ContentModel {
     /// This share of writes repeats the present content of a page chosen at random; the others are
     /// new. Needs eight bytes of memory a logical page.
     Plain {
+        /// 0 to 1.
+        duplicate_share: f64,
+    },
+    /// This share of writes repeats the content of the write before it; the others are new. FIO's `dedupe_percentage` does so,
+    /// unless told otherwise (`dedupe_mode=repeat`): copies are written one after the other and belong to different pages.
+    Repeat {
         /// 0 to 1.
         duplicate_share: f64,
     },
@@ -77,6 +83,7 @@ impl fmt::Display for ContentModel {
                 write!(f, "papers:{duplicate_ratio}:{exponent}")
             }
             ContentModel::Plain { duplicate_share } => write!(f, "plain:{duplicate_share}"),
+            ContentModel::Repeat { duplicate_share } => write!(f, "repeat:{duplicate_share}"),
             ContentModel::Runs { duplicate_share, pages } => write!(f, "runs:{duplicate_share}:{pages}"),
             ContentModel::History { duplicate_share } => write!(f, "history:{duplicate_share}"),
             ContentModel::Unique => f.write_str("unique"),
@@ -96,6 +103,7 @@ impl FromStr for ContentModel {
         Ok(match fields[..] {
             ["unique"] => ContentModel::Unique,
             ["plain", share] => ContentModel::Plain { duplicate_share: number(share)? },
+            ["repeat", share] => ContentModel::Repeat { duplicate_share: number(share)? },
             ["runs", share] => ContentModel::Runs { duplicate_share: number(share)?, pages: Self::RUN_PAGES },
             ["runs", share, pages] => {
                 let wrong = |_| WorkloadError::new(format!("`{pages}` in `{text}` is not a number of pages"));
@@ -110,8 +118,8 @@ impl FromStr for ContentModel {
             }
             _ => {
                 return Err(WorkloadError::new(format!(
-                    "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE, runs:SHARE[:PAGES], \
-                     history:SHARE or unique"
+                    "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE, repeat:SHARE, \
+                     runs:SHARE[:PAGES], history:SHARE or unique"
                 )));
             }
         })
@@ -130,6 +138,7 @@ pub(super) struct Contents {
 enum From {
     Drawn(Zipf),
     Repeated { chance: Chance, present: Vec<u64>, newest: u64 },
+    Before { chance: Chance, newest: u64 },
     Runs(Runs),
     Earlier { chance: Chance, history: History },
     New,
@@ -155,6 +164,10 @@ impl Contents {
                     present: vec![NOTHING; addressable as usize],
                     newest: NOTHING,
                 }
+            }
+            ContentModel::Repeat { duplicate_share } => {
+                check("duplicate share", duplicate_share)?;
+                From::Before { chance: Chance::of(duplicate_share), newest: NOTHING }
             }
             ContentModel::Runs { duplicate_share, pages } => {
                 check("duplicate share", duplicate_share)?;
@@ -182,6 +195,12 @@ impl Contents {
         match &mut self.source {
             From::Drawn(ranks) => self.base + u64::from(ranks.draw(&mut self.rng)),
             From::New => take(&mut self.fresh),
+            From::Before { chance, newest } => {
+                if !chance.happens(&mut self.rng) || *newest == NOTHING {
+                    *newest = take(&mut self.fresh);
+                }
+                *newest
+            }
             From::Runs(runs) => {
                 let content = runs.repeated(lpn, &mut self.rng).unwrap_or_else(|| take(&mut self.fresh));
                 runs.note(lpn, content);

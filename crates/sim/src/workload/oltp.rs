@@ -2,9 +2,10 @@
 //!
 //! Source: `oltp.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD run it: 10 data files of
 //! 10 MB and one log file of 10 MB; 200 readers read 2 KiB at random; 10 writers each write 100 times 2 KiB at random
-//! for every 1,000 reads; one log write of 256 KiB, at random in the log, for every 3,200 reads.
+//! for every 1,000 reads, since a read posts to the semaphore of each writer; one log write of 256 KiB, at random in the
+//! log, for every 3,200 reads. Writes are synchronous (`dsync`), so the cache merges none.
 //!
-//! At the block layer: ten reads to a data write, 320 data writes to a log write. Two KiB are half a page: through the
+//! At the block layer: a read to a data write, 3,200 data writes to a log write. Two KiB are half a page: through the
 //! page cache the whole page is written and reads stay in the host; with `direct` the page is written in part and reads
 //! go to the device. The writers take turns from file to file.
 //! Invariants: files lie one after another from the start of the device, the log last; log writes are aligned.
@@ -23,7 +24,7 @@ const FILES: u32 = 10;
 const FILE_PAGES: f64 = 2560.0;
 const LOG_WRITE_PAGES: u32 = 64;
 const READS_PER_LOG_WRITE: u32 = 3200;
-const READS_PER_DATA_WRITE: u32 = 10;
+const READS_PER_DATA_WRITE: u32 = 1;
 const DATA_WRITES_PER_LOG_WRITE: u32 = READS_PER_LOG_WRITE / READS_PER_DATA_WRITE;
 
 pub(super) struct Oltp {

@@ -2,8 +2,9 @@
 //!
 //! Source: FAST'21 (section 5.2), "updating RocksDB with a zipfian request distribution in YCSB"; it does not state the
 //! number of records. Here: 8 Mi records of 1 KiB (8 GiB, a quarter of the paper's 32 GiB device), all loaded before the
-//! first request; every operation updates a record, drawn by YCSB's zipfian constant 0.99 (hashed, so evenly over the key
-//! range); RocksDB's defaults: memtable and files of 64 MiB, compaction of level 0 at four files, level 1 of 256 MiB,
+//! first request; every operation updates a record and writes it whole, drawn by YCSB's `ScrambledZipfianGenerator`: Zipf's law
+//! with the constant 0.99 over 10^10 items, hashed to the records. So a third of the updates falls evenly on all of them, and the
+//! hottest has 3.8 % of all (over 8 Mi items it would be 5.6 %); RocksDB's defaults: memtable and files of 64 MiB, compaction of level 0 at four files, level 1 of 256 MiB,
 //! each level ten times the one before. All of these scale together.
 //!
 //! At the block layer: updates go to the write-ahead log, 32 KiB a request. When the log holds a memtable's worth, the
@@ -14,7 +15,7 @@
 //! the caches.
 //!
 //! **How large a merged file is** depends on how many keys its inputs share. No key is kept: a run of `n` updates of
-//! Zipf's law has `D(n) = sum over keys of 1 - exp(-n p)` distinct keys in the mean, and merging runs of `n` and `m`
+//! that law has `D(n) = sum over keys of 1 - exp(-n p)` distinct keys in the mean, and merging runs of `n` and `m`
 //! updates gives a run of `n + m`. So a file is a key range and the number of updates (of the whole key range) it stands
 //! for. The loaded records stand for so many that `D` is all.
 //! Invariants: files of a level do not overlap (but for level 0); outputs are there before inputs go.
@@ -31,6 +32,9 @@ pub(super) const ABOUT: &str = "YCSB zipfian (0.99) updates on an LSM store: 8 M
 const RECORDS: f64 = 8_388_608.0;
 const RECORDS_PER_PAGE: f64 = 4.0;
 const ZIPFIAN_CONSTANT: f64 = 0.99;
+/// Items that YCSB draws from, in multiples of the records: 10^10 for the published ones. They shrink with these, so that a
+/// smaller store has the same law.
+const ITEMS_PER_RECORD: f64 = 1e10 / RECORDS;
 const FILE_PAGES: f64 = 16_384.0;
 const LEVEL_0_FILES: usize = 4;
 const LEVEL_1_FILES: f64 = 4.0;
@@ -258,7 +262,13 @@ impl Script for Ycsb {
     }
 }
 
-/// `D(n)`: distinct keys among `n` draws of Zipf's law, tabulated.
+/// The weight of all items beyond the first `keys`: a sum of so many terms is its integral.
+fn tail(keys: f64) -> f64 {
+    let slope = 1.0 - ZIPFIAN_CONSTANT;
+    (libm::pow(keys * ITEMS_PER_RECORD + 0.5, slope) - libm::pow(keys + 0.5, slope)) / slope
+}
+
+/// `D(n)`: distinct keys among `n` draws of the scrambled Zipf's law, tabulated.
 struct Distinct {
     /// `D` at `2^(i / POINTS_PER_OCTAVE)` draws.
     table: Vec<f64>,
@@ -276,7 +286,11 @@ impl Distinct {
             groups.push((count, libm::pow(first + (count - 1.0) / 2.0, -ZIPFIAN_CONSTANT)));
             first += count;
         }
-        let whole: f64 = groups.iter().map(|(count, weight)| count * weight).sum();
+        // The items beyond the keys are hashed to them, evenly.
+        let head: f64 = groups.iter().map(|(count, weight)| count * weight).sum();
+        let tail = tail(keys);
+        groups.iter_mut().for_each(|(_, weight)| *weight += tail / keys);
+        let whole = head + tail;
         let at = |draws: f64| -> f64 {
             groups.iter().map(|(count, weight)| count * -libm::expm1(-draws * weight / whole)).sum()
         };
@@ -306,6 +320,7 @@ impl Distinct {
 #[cfg(test)]
 mod tests {
     use super::super::Zipf;
+    use super::super::draw::{Chance, below};
     use super::*;
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
@@ -316,10 +331,13 @@ mod tests {
         const KEYS: u32 = 50_000;
         let distinct = Distinct::new(f64::from(KEYS));
         let ranks = Zipf::new(KEYS, ZIPFIAN_CONSTANT).unwrap();
+        let head: f64 = (1..=KEYS).map(|rank| libm::pow(f64::from(rank), -ZIPFIAN_CONSTANT)).sum();
+        let even = Chance::of(tail(f64::from(KEYS)) / (head + tail(f64::from(KEYS))));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         let mut seen = HashSet::new();
         for draws in 1..=1_000_000u32 {
-            seen.insert(ranks.draw(&mut rng));
+            let key = if even.happens(&mut rng) { 1 + below(KEYS, &mut rng) } else { ranks.draw(&mut rng) };
+            seen.insert(key);
             if [10, 1_000, 30_000, 200_000, 1_000_000].contains(&draws) {
                 let (drawn, stated) = (seen.len() as f64, distinct.of(f64::from(draws)));
                 assert!((drawn - stated).abs() < 5.0 * drawn.sqrt().max(2.0), "{draws}: {drawn} and {stated}");

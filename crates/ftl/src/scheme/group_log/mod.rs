@@ -193,6 +193,7 @@ impl GroupLog {
                 continue;
             };
             core.stats.meta_programs += 1;
+            core.stats.log_programs += 1;
             let oob = taken.oob(Oob::LOG, u64::from(number) + 1);
             if put(core, taken, oob).is_err() {
                 core.fail_block_of(taken.ppn());

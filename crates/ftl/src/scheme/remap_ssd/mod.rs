@@ -224,6 +224,8 @@ impl RemapScheme for RemapSsd {
             capacity_bytes: self.segments.capacity_bytes(),
             used_bytes: self.segments.used_bytes(),
             valid_bytes: core.blocks.remapped_total() * self.segments.slot_words as u64 * 8,
+            entry_room_bytes: self.segments.room_bytes(self.segments.count()),
+            gc_reserve_bytes: self.segments.room_bytes(self.reserve()),
             largest_group_bytes: self.segments.bytes(largest),
             largest_group_seen_bytes: self.segments.longest_bytes(),
             ..Usage::default()

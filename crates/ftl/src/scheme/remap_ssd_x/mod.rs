@@ -345,6 +345,8 @@ impl RemapScheme for RemapSsdX {
             capacity_bytes: self.segments.capacity_bytes(),
             used_bytes: self.segments.used_bytes(),
             valid_bytes: self.valid(core) * (SLOT_WORDS * 8) as u64,
+            entry_room_bytes: self.segments.room_bytes(self.segments.count()),
+            gc_reserve_bytes: self.segments.room_bytes(self.reserve()),
             largest_group_bytes: self.segments.bytes(largest),
             largest_group_seen_bytes: self.segments.longest_bytes(),
             ..Usage::default()

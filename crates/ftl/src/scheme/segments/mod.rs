@@ -126,6 +126,16 @@ impl Segments {
         self.bytes(self.count as usize)
     }
 
+    /// Segments in all.
+    pub fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Bytes that entries can take in so many segments: their heads left out.
+    pub fn room_bytes(&self, segments: usize) -> u64 {
+        segments as u64 * u64::from(self.slots) * self.slot_words as u64 * 8
+    }
+
     /// Bytes of those in chains.
     pub fn used_bytes(&self) -> u64 {
         self.bytes(self.count as usize - self.free.len())

@@ -1,0 +1,136 @@
+//! How to age, as a command line gives it.
+//!
+//! ```text
+//! fill=random|whole|sequential    random writes until garbage collection has run; each page once before that, in a
+//!                                 scattered order; or each page once, in order, and nothing else
+//! nvram_used=SHARE                of the remapping metadata, in use at the start
+//! nvram_valid=SHARE               of that, valid
+//! overwrite=TIMES                 then so many times the addressable pages, at random
+//! ```
+//!
+//! Any of them, separated by commas; what is left out is as in FAST'21: `fill=random,nvram_used=0.9,nvram_valid=0.7`.
+//! The names are those of an experiment's setup. Invariant: `Display` writes a form that reads back as the same.
+
+use super::{AgingOptions, Fill};
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+
+/// How a device is filled, without how large it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FillSpec {
+    /// [`Fill::Random`].
+    #[default]
+    Random,
+    /// [`Fill::Whole`] of the addressable pages.
+    Whole,
+    /// [`Fill::Sequential`].
+    Sequential,
+}
+
+/// How to age.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct AgingSpec {
+    /// How to fill.
+    pub fill: FillSpec,
+    /// Share of the remapping metadata's room to use.
+    pub nvram_used: f64,
+    /// Share of that which stays valid.
+    pub nvram_valid: f64,
+    /// Writes after that, in multiples of the addressable pages.
+    pub overwrite: f64,
+}
+
+impl Default for AgingSpec {
+    fn default() -> Self {
+        let AgingOptions { nvram_used, nvram_valid, overwrite, .. } = AgingOptions::default();
+        Self { fill: FillSpec::default(), nvram_used, nvram_valid, overwrite }
+    }
+}
+
+impl AgingSpec {
+    /// The same for a device with so many addressable pages.
+    pub fn options(&self, addressable: u32, seed: u64) -> AgingOptions {
+        let fill = match self.fill {
+            FillSpec::Random => Fill::Random,
+            FillSpec::Whole => Fill::Whole(addressable),
+            FillSpec::Sequential => Fill::Sequential,
+        };
+        let Self { nvram_used, nvram_valid, overwrite, .. } = *self;
+        AgingOptions { fill, seed, nvram_used, nvram_valid, overwrite }
+    }
+}
+
+/// More rewriting than this takes longer than anybody waits.
+const OVERWRITE_MAX: f64 = 1000.0;
+
+impl FromStr for AgingSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut spec = Self::default();
+        let mut after_fill = None;
+        for field in text.split(',') {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            let number = |most: f64| {
+                let number = value.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
+                number.ok_or_else(|| format!("`{field}` is not {name}=NUMBER with a number from 0 to {most}"))
+            };
+            match (name, value) {
+                ("fill", "random") => spec.fill = FillSpec::Random,
+                ("fill", "whole") => spec.fill = FillSpec::Whole,
+                ("fill", "sequential") => spec.fill = FillSpec::Sequential,
+                ("nvram_used", _) => (spec.nvram_used, after_fill) = (number(1.0)?, Some(field)),
+                ("nvram_valid", _) => (spec.nvram_valid, after_fill) = (number(1.0)?, Some(field)),
+                ("overwrite", _) => (spec.overwrite, after_fill) = (number(OVERWRITE_MAX)?, Some(field)),
+                _ => {
+                    return Err(format!(
+                        "`{field}` is none of fill=random, fill=whole, fill=sequential, nvram_used=SHARE, \
+                         nvram_valid=SHARE and overwrite=TIMES"
+                    ));
+                }
+            }
+        }
+        match (spec.fill, after_fill) {
+            (FillSpec::Sequential, Some(field)) => {
+                Err(format!("`{field}` does not go with fill=sequential, which does nothing else"))
+            }
+            _ => Ok(spec),
+        }
+    }
+}
+
+impl fmt::Display for AgingSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { nvram_used, nvram_valid, overwrite, .. } = self;
+        match self.fill {
+            FillSpec::Sequential => return f.write_str("fill=sequential"),
+            FillSpec::Random => f.write_str("fill=random")?,
+            FillSpec::Whole => f.write_str("fill=whole")?,
+        }
+        write!(f, ",nvram_used={nvram_used},nvram_valid={nvram_valid}")?;
+        if *overwrite > 0.0 {
+            write!(f, ",overwrite={overwrite}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_reads_back_the_same_and_what_is_left_out_is_fast21s() {
+        for text in ["fill=whole", "nvram_used=0.5,nvram_valid=1", "fill=sequential", "overwrite=2,fill=whole"] {
+            let spec: AgingSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string().parse::<AgingSpec>().unwrap(), spec, "{text}");
+        }
+        assert_eq!(AgingSpec::default().to_string(), "fill=random,nvram_used=0.9,nvram_valid=0.7");
+        assert_eq!("fill=random".parse(), Ok(AgingSpec::default()));
+        for text in ["", "fill", "fill=full", "nvram_used=2", "nvram_valid=-1", "fill=sequential,nvram_used=0.5"] {
+            assert!(text.parse::<AgingSpec>().is_err(), "{text}");
+        }
+    }
+}
