@@ -389,7 +389,7 @@ fn specs_have_short_forms_and_wrong_ones_are_explained() {
     assert_eq!(wrong("randwrite,8"), "the option in `randwrite,8` is not `pages=N`");
     let model = |text: &str| text.parse::<ContentModel>().unwrap_err().to_string();
     assert!(
-        model("paper").contains("papers:RATIO[:EXPONENT], plain:SHARE, runs:SHARE[:PAGES], history:SHARE or unique")
+        model("paper").contains("papers:RATIO[:EXPONENT], plain:SHARE, repeat:SHARE, runs:SHARE[:PAGES], history:")
     );
 }
 
