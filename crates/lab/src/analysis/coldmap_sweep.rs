@@ -8,6 +8,7 @@
 use super::coldmap::METRICS;
 use super::{Found, mean};
 use crate::LabError;
+use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
 
 /// Setups that keep moved pages apart, and those that they are like otherwise.
@@ -29,7 +30,9 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     text.push_str(&line("the paper", "", "", &PAPER, &[0.23 / 0.542, 1.35, 0.399 / 0.689, 4.34 / 1.843]));
 
     let mut nearest = f64::INFINITY;
+    let mut panels = Vec::new();
     for content in &contents {
+        let mut groups = Vec::new();
         for setup in &setups {
             let joined = APART.iter().find(|(apart, _)| apart == setup).map(|(_, joined)| *joined);
             for base in std::iter::once(*setup).chain(joined) {
@@ -37,6 +40,9 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                     ratios(table, &workloads, content, (setup, "remap-ssd", "coldmap"), (base, "remap-ssd"))?;
                 let remap_over_none =
                     ratios(table, &workloads, content, (base, "remap-ssd", "greedy"), (base, "none"))?;
+                let bars = METRICS.iter().zip(over_remap).map(|((name, ..), value)| ((*name).to_owned(), value));
+                let name = if base == *setup { (*setup).to_owned() } else { format!("{setup} over {base}") };
+                groups.push((name, bars.collect()));
                 text.push_str(&line(setup, content, base, &over_remap, &remap_over_none));
                 for ((name, ..), value) in METRICS.iter().zip(over_remap) {
                     found.measure(format!("{name} {setup} {content} over {base}"), value);
@@ -46,7 +52,15 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 nearest = nearest.min(over_remap.iter().zip(&PAPER).map(factor).fold(1.0, f64::max));
             }
         }
+        panels.push(Panel { title: (*content).to_owned(), groups });
     }
+    found.plots.push(Plot {
+        name: "sweep".into(),
+        title: "Coldmap over Remap by reading".into(),
+        reading: "Collections, IOPS, write amplification and lifetime of Coldmap over those of Remap.".into(),
+        y: "times Remap".into(),
+        shape: Shape::Bars(panels, Some(1.0)),
+    });
     found.measure("nearest_factor", nearest);
     found.text = text;
     Ok(found)
