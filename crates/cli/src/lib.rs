@@ -18,6 +18,7 @@ pub mod place;
 pub mod presets;
 pub mod service;
 pub mod share;
+pub mod torture;
 pub mod trace;
 pub mod volume;
 
@@ -68,6 +69,8 @@ pub enum Command {
     Share(share::Args),
     /// Deduplicates in front of a device, and serves the result as a file.
     Dedup(dedup::Args),
+    /// Cuts the power under your program: records one run, and tries what a power cut may leave of it.
+    Torture(Box<torture::Args>),
     /// Lists the ready-made devices, or prints one as a file to start from.
     Presets(presets::Args),
     /// Writes workloads as traces, and says what a trace or a workload does.
@@ -107,6 +110,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Volume(args) => volume::command(&args),
         Command::Share(args) => share::command(&args),
         Command::Dedup(args) => dedup::command(&args),
+        Command::Torture(args) => torture::command(&args),
         Command::Presets(args) => presets::command(&args),
         Command::Trace(args) => trace::command(&args),
     }

@@ -92,6 +92,18 @@ impl Mounted {
         Self::files(Files::new(vec![disk.clone()], None), mountpoint, Box::new(|| {}), ended)
     }
 
+    /// Mounts arrays of bytes, each a file by its name; they stay with the caller. `ended` as in `mount`.
+    ///
+    /// # Errors
+    /// Why it cannot be, and what to do.
+    pub fn mount_arrays<B: Bytes>(
+        arrays: Vec<B>,
+        mountpoint: &Path,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        Self::files(Files::new(arrays, None), mountpoint, Box::new(|| {}), ended)
+    }
+
     fn files<B: Bytes>(
         files: Files<B>,
         mountpoint: &Path,

@@ -1,0 +1,310 @@
+//! `torture`: what does a program lose when power fails?
+//!
+//! Invariants: exit code 1 means that a check failed, and nothing else; a failure comes with a code that replays it, and with
+//! the recording in which it can be replayed. Absent: what a power cut can leave (`hosts/torture`).
+
+mod own;
+mod show;
+
+use crate::failure::Failure;
+use crate::numbers::{count, seconds, size};
+use crate::output;
+use crate::trace::Patience;
+use remap_ssd_torture::{
+    Campaign, Choice, Code, Cut, FileSystem, Recording, Run, Shape, Smallest, TortureError, Verdict, id, load, record,
+    require, save,
+};
+use show::{Failed, Results};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Records a run of your program on a disk with a volatile write cache, cuts the power at many instants of it, and runs your
+/// check on what each cut has left.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct Args {
+    /// The file system that $DIR is: ext4, xfs, btrfs, or any other that this kernel and a mkfs program know. Needs root.
+    #[arg(long, value_name = "FS", conflicts_with_all = ["file", "from", "replay"])]
+    fs: Option<String>,
+    /// No file system: $FILE is the disk, in the folder $DIR. Needs no root.
+    #[arg(long, conflicts_with_all = ["from", "replay"])]
+    file: bool,
+    /// What is recorded, for `sh -c`.
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["from", "replay"])]
+    workload: Option<String>,
+    /// What must hold after each cut, for `sh -c`: exit code 0 [default with --from and --replay: the recorded one].
+    #[arg(long, value_name = "CMD")]
+    check: Option<String>,
+    /// Cuts.
+    #[arg(long, value_name = "N", value_parser = count, default_value = "100")]
+    rounds: u64,
+    /// Seed of the cuts.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+    /// All rounds, though a check has failed; the outcomes are counted by the last line that the check has written.
+    #[arg(long)]
+    keep_going: bool,
+    /// A check that takes longer has failed.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "60")]
+    timeout: f64,
+    /// Ends the workload after so long; without it the workload ends by itself.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    limit: Option<f64>,
+    /// Has the file system write back what it holds, on average so often; 0: never. What a program does not sync reaches
+    /// the disk only then.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 200)]
+    writeback: u64,
+    /// Size of the disk [default: 256MiB; 512MiB for xfs, whose smallest is 300MiB].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: Option<u64>,
+    /// Bytes that a power cut leaves old or new, never mixed: 512 or 4096.
+    #[arg(long, value_name = "BYTES", default_value_t = 512)]
+    block: u32,
+    /// More options for mkfs, separated by blanks.
+    #[arg(long, value_name = "OPTIONS", default_value = "", allow_hyphen_values = true)]
+    mkfs_options: String,
+    /// Options of the mount, separated by commas.
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    mount_options: String,
+    /// Seconds to look for the fewest lost blocks that still fail; 0: none.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    shrink: u64,
+    /// Saves the recording [default: torture-ID.recording, if a check fails].
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "replay"])]
+    record: Option<PathBuf>,
+    /// Cuts a saved recording: no workload is run.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Does one cut again, in the recording that the code names [default: torture-ID.recording here].
+    #[arg(long, value_name = "CODE")]
+    replay: Option<Code>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remap-ssd torture --fs ext4 --workload './load.sh $DIR' --check './check.sh $DIR' --rounds 200
+  remap-ssd torture --fs xfs --workload 'sqlite3 $DIR/db < load.sql' --check 'sqlite3 $DIR/db \"pragma integrity_check\" | grep -qx ok'
+  remap-ssd torture --replay 3fa9c1d2-1043-8f00aa17 --check 'cp -a $DIR/. /tmp/left'
+  remap-ssd torture --from torture-3fa9c1d2.recording --rounds 1000 --seed 2
+
+Both commands have DIR, FILE and MARKS in their environment. A line that the workload writes to $MARKS is a mark:
+`echo committed 7 > $MARKS`. The check finds the marks before the cut in the file $MARKS, and can so tell what was acknowledged.
+
+Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments, or something is missing. A check that fails,
+hangs, or finds a file system that does not mount has failed. Another run is another recording, even with the same seed:
+an exact replay needs the saved one.";
+
+/// Runs `torture`.
+///
+/// # Errors
+/// A check failed, or something is missing.
+pub fn command(args: &Args) -> Result<(), Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone()).map_err(Failure::failed)?;
+    }
+    // The contract keeps exit code 1 for checks that fail.
+    let failed = torture(args, &stop).map_err(|error| match error {
+        Ended::Torture(error) => Failure::usage(error),
+        Ended::Other(failure) => failure,
+    })?;
+    if failed { Err(Failure::Found) } else { Ok(()) }
+}
+
+/// Why it ended without a result.
+enum Ended {
+    Torture(TortureError),
+    Other(Failure),
+}
+
+impl From<TortureError> for Ended {
+    fn from(error: TortureError) -> Self {
+        Self::Torture(error)
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
+    let began = Instant::now();
+    let (recording, from) = match args.source()? {
+        Some(path) => {
+            (load(&path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?, Some(path))
+        }
+        None => (run(args, stop)?, None),
+    };
+    let recorded = began.elapsed();
+    let check = args.check.as_ref().unwrap_or(&recording.about.check).clone();
+    if let Some(fs) = &recording.about.fs {
+        require(fs)?;
+        own::mounts();
+    }
+
+    let id = id(&recording).map_err(TortureError::from)?;
+    if let Some(path) = &args.record {
+        save(&recording, path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    }
+    let campaign = Campaign::new(&recording, &check, Duration::from_secs_f64(args.timeout), stop)?;
+    let mut results = Results::new(args.seed, recorded, id, from.or_else(|| args.record.clone()));
+    match &args.replay {
+        Some(code) => replay(args, campaign, code, &mut results)?,
+        None => rounds(args, campaign, &mut results)?,
+    }
+    keep(&recording, &mut results)?;
+
+    let failed = results.failed > 0;
+    match args.json {
+        true => output::json(&show::json(&recording, &results))?,
+        false => output::text(&show::text(&recording, &results))?,
+    }
+    Ok(failed)
+}
+
+impl Args {
+    /// The recording that is to be cut; none: a run is recorded.
+    fn source(&self) -> Result<Option<PathBuf>, Failure> {
+        let default = self.replay.as_ref().map(|code| show::file_name(&code.recording));
+        if let Some(path) = self.from.clone().or(default) {
+            return Ok(Some(path));
+        }
+        match (&self.workload, &self.check) {
+            (Some(_), Some(_)) if self.fs.is_some() || self.file => Ok(None),
+            (Some(_), Some(_)) => Err(Failure::usage("choose a file system with --fs, or --file for none")),
+            _ => Err(Failure::usage("say what to run with --workload CMD, and what must hold with --check CMD")),
+        }
+    }
+
+    fn shape(&self) -> Result<Shape, Failure> {
+        const SIZE_MAX: u64 = 64 << 30;
+        const SIZE_MIN: u64 = 1 << 20;
+        if ![512, 4096].contains(&self.block) {
+            return Err(Failure::usage("--block is 512 or 4096"));
+        }
+        let default = if self.fs.as_deref() == Some("xfs") { 512 << 20 } else { 256 << 20 };
+        let bytes = self.size.unwrap_or(default) / 4096 * 4096;
+        if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
+            return Err(Failure::usage("--size is from 1MiB to 64GiB"));
+        }
+        Ok(Shape { block_bytes: self.block, blocks: bytes / u64::from(self.block) })
+    }
+}
+
+/// Records the workload.
+fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
+    let shape = args.shape()?;
+    let fs = args.fs.as_ref().map(|name| FileSystem {
+        name: name.clone(),
+        mkfs_options: args.mkfs_options.clone(),
+        mount_options: args.mount_options.clone(),
+    });
+    if let Some(fs) = &fs {
+        require(&fs.name)?;
+        own::mounts();
+    }
+    let run = Run {
+        shape,
+        fs,
+        workload: args.workload.clone().unwrap_or_default(),
+        limit: args.limit.map(Duration::from_secs_f64),
+        writeback: (args.writeback > 0).then(|| Duration::from_millis(args.writeback)),
+        seed: args.seed,
+    };
+    Ok(record(&run, args.check.as_deref().unwrap_or_default(), stop)?)
+}
+
+/// Cuts as often as asked for, or until a check fails.
+fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Result<(), Ended> {
+    // Otherwise every cut would fail, and the first would be blamed.
+    let whole = campaign.whole()?;
+    if !whole.passed() {
+        results.failed = 1;
+        results.without_cut = Some(whole);
+        return Ok(());
+    }
+
+    let mut patience = Patience::new("cutting", Some(args.rounds));
+    for round in 0..args.rounds {
+        let cut = campaign.cut(args.seed, round);
+        let verdict = campaign.try_cut(&cut)?;
+        patience.at(round + 1);
+        results.add(&campaign, &cut, &verdict);
+        if verdict.passed() {
+            continue;
+        }
+        results.failed += 1;
+        if results.first.is_none() {
+            results.first = Some(first(args, &mut campaign, cut, verdict, Some(round))?);
+        }
+        if !args.keep_going {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Does one cut again.
+fn replay(args: &Args, mut campaign: Campaign<'_>, code: &Code, results: &mut Results) -> Result<(), Ended> {
+    if code.recording != results.id {
+        let sentence = format!("the code is of recording {}, and this is {}: see --from", code.recording, results.id);
+        return Err(Failure::usage(sentence).into());
+    }
+    if code.cut.instant > campaign.instant_max() {
+        return Err(Failure::usage("the code names an instant that the recording does not have").into());
+    }
+    let verdict = campaign.try_cut(&code.cut)?;
+    results.add(&campaign, &code.cut, &verdict);
+    if !verdict.passed() {
+        results.failed = 1;
+        results.first = Some(first(args, &mut campaign, code.cut.clone(), verdict, None)?);
+    }
+    Ok(())
+}
+
+/// What is told of the first failure.
+fn first(
+    args: &Args,
+    campaign: &mut Campaign<'_>,
+    cut: Cut,
+    verdict: Verdict,
+    round: Option<u64>,
+) -> Result<Failed, Ended> {
+    let (state, lost) = campaign.state(&cut);
+    let pending = state.pending.len();
+    // What is small already has been looked for.
+    let small = matches!(&cut.choice, Choice::Lost(_)) && args.replay.is_some();
+    let smallest: Option<Smallest> = match args.shrink {
+        0 => None,
+        _ if small => None,
+        limit => {
+            output::note("a check has failed; looking for the fewest lost blocks that still fail");
+            Some(campaign.shrink(&cut, verdict.clone(), Duration::from_secs(limit))?)
+        }
+    };
+    Ok(Failed { round, cut, verdict, pending, lost: lost.len(), smallest })
+}
+
+/// Saves the recording of a failure where a replay will look for it.
+fn keep(recording: &Recording, results: &mut Results) -> Result<(), Ended> {
+    if results.failed > 0 && results.file.is_none() {
+        let path = show::file_name(&results.id);
+        save(recording, Path::new(&path)).map_err(|error| {
+            Failure::usage(format!("{}: {error}; choose another place with --record", path.display()))
+        })?;
+        results.file = Some(path);
+    }
+    Ok(())
+}
+
+/// Outcomes by the last line of the check.
+pub(crate) type Outcomes = BTreeMap<(bool, String), (u64, Cut)>;

@@ -1,0 +1,273 @@
+//! Results of `torture`: for people, and as JSON.
+//!
+//! Invariant: a failure always has its seed, its replay code and the recording's file. Absent: finding it.
+
+use super::Outcomes;
+use crate::output::{counted, pairs};
+use remap_ssd_sim::report::format::{bytes, exact};
+use remap_ssd_torture::{Campaign, Code, ContentId, Cut, Event, Lost, Recording, Smallest, State, Verdict, ZEROES};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Lines of output, and lost blocks, that are shown.
+const LINES: usize = 12;
+const BLOCKS: usize = 12;
+
+/// What came of it.
+pub struct Results {
+    pub seed: u64,
+    pub recorded: Duration,
+    /// Name of the recording.
+    pub id: String,
+    /// Where it is saved.
+    pub file: Option<PathBuf>,
+    pub cuts: u64,
+    /// Cuts after which some block did not have its newest version.
+    pub cuts_losing: u64,
+    pub lost_max: u64,
+    pub failed: u64,
+    pub outcomes: Outcomes,
+    pub first: Option<Failed>,
+    /// The check failed on the disk that the run left in good order.
+    pub without_cut: Option<Verdict>,
+}
+
+/// A cut that failed.
+pub struct Failed {
+    /// None: it was replayed.
+    pub round: Option<u64>,
+    pub cut: Cut,
+    pub verdict: Verdict,
+    /// Blocks that could lose something.
+    pub pending: usize,
+    /// Blocks that did.
+    pub lost: usize,
+    pub smallest: Option<Smallest>,
+}
+
+impl Results {
+    pub fn new(seed: u64, recorded: Duration, id: String, file: Option<PathBuf>) -> Self {
+        Self {
+            seed,
+            recorded,
+            id,
+            file,
+            cuts: 0,
+            cuts_losing: 0,
+            lost_max: 0,
+            failed: 0,
+            outcomes: Outcomes::new(),
+            first: None,
+            without_cut: None,
+        }
+    }
+
+    pub fn add(&mut self, campaign: &Campaign<'_>, cut: &Cut, verdict: &Verdict) {
+        let lost = campaign.state(cut).1.len() as u64;
+        self.cuts += 1;
+        self.cuts_losing += u64::from(lost > 0);
+        self.lost_max = self.lost_max.max(lost);
+        let key = (verdict.passed(), outcome(verdict));
+        self.outcomes.entry(key).or_insert_with(|| (0, cut.clone())).0 += 1;
+    }
+
+    fn code(&self, cut: &Cut) -> String {
+        Code { recording: self.id.clone(), cut: cut.clone() }.to_string()
+    }
+}
+
+/// Where the recording of a name is saved, and looked for.
+pub fn file_name(id: &str) -> PathBuf {
+    format!("torture-{id}.recording").into()
+}
+
+/// An outcome's name: the last line of the check, with N for all numbers, so that like comes to like.
+fn outcome(verdict: &Verdict) -> String {
+    let Some(line) = verdict.output.lines().rev().find(|line| !line.trim().is_empty()) else {
+        return verdict.finding.to_string();
+    };
+    let mut name = String::new();
+    for c in line.trim().chars().take(120) {
+        match c {
+            '0'..='9' if name.ends_with('N') => {}
+            '0'..='9' => name.push('N'),
+            _ => name.push(c),
+        }
+    }
+    if verdict.passed() { name } else { format!("{}: {name}", verdict.finding) }
+}
+
+fn last_lines(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].to_vec()
+}
+
+fn writes(recording: &Recording) -> u64 {
+    recording.count(|event| matches!(event, Event::Write { .. }))
+}
+
+fn flushes(recording: &Recording) -> u64 {
+    recording.count(|event| *event == Event::Flush)
+}
+
+/// Results for people.
+pub fn text(recording: &Recording, results: &Results) -> String {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    let [writes, flushes] = [writes(recording), flushes(recording)];
+    let marks = recording.count(|event| matches!(event, Event::Mark(_)));
+    let blocks: u64 = u64::from(recording.contents.count()) * u64::from(recording.shape.block_bytes);
+    let counts =
+        [counted(writes, "write"), counted(flushes, "flush").replace("flushs", "flushes"), counted(marks, "mark")];
+    rows.push(("recording", format!("{}: {}; {} of data", results.id, counts.join(", "), bytes(blocks))));
+
+    if let Some(verdict) = &results.without_cut {
+        rows.push(("FAILED", format!("without any power cut: {}; mend that first", verdict.finding)));
+        quote(&mut rows, &verdict.output);
+        return pairs(&rows);
+    }
+    let lost = match results.cuts_losing {
+        0 => "no block lost anything".into(),
+        some => format!("{} lost something, up to {}", exact(some), counted(results.lost_max, "block")),
+    };
+    rows.push(("cuts", format!("{}, seed {}: {lost}", exact(results.cuts), results.seed)));
+    for ((passed, name), (count, _)) in &results.outcomes {
+        if results.outcomes.len() > 1 || !passed {
+            rows.push(("", format!("{:>6}  {}", exact(*count), if name.is_empty() { "passed" } else { name })));
+        }
+    }
+    match &results.first {
+        None => rows.push(("result", "every check passed".into())),
+        Some(failed) => tell(&mut rows, recording, results, failed),
+    }
+    pairs(&rows)
+}
+
+fn quote(rows: &mut Vec<(&str, String)>, output: &str) {
+    rows.extend(last_lines(output).into_iter().map(|line| ("", format!("| {line}"))));
+}
+
+fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results, failed: &Failed) {
+    let Failed { round, cut, verdict, pending, lost, smallest } = failed;
+    let round =
+        round.map_or_else(|| "the replayed cut".to_owned(), |round| format!("round {round}, seed {}", results.seed));
+    rows.push(("FAILED", format!("{round}: {}", verdict.finding)));
+    quote(rows, &verdict.output);
+
+    let mark = match recording.marks_before(cut.instant).last() {
+        Some(mark) => format!("last mark `{mark}`"),
+        None => "before any mark".into(),
+    };
+    rows.push((
+        "cut",
+        format!(
+            "before entry {} of {}, {mark}; {lost} of {pending} blocks lost something",
+            exact(cut.instant as u64),
+            exact(recording.events.len() as u64)
+        ),
+    ));
+    let replay = |cut: &Cut| format!("remap-ssd torture --replay {}", results.code(cut));
+    if let Some(smallest) = smallest {
+        let left = if smallest.finished { "none can be left out" } else { "there may be fewer: see --shrink" };
+        rows.push((
+            "smallest",
+            format!(
+                "{} still fail ({} more cuts; {left})",
+                counted(smallest.lost.len() as u64, "lost block"),
+                smallest.tried
+            ),
+        ));
+        let state = State::at(recording, smallest.cut.instant);
+        rows.extend(smallest.lost.iter().take(BLOCKS).map(|lost| ("", described(recording, &state, lost))));
+        if smallest.lost.len() > BLOCKS {
+            rows.push(("", format!("and {} more", smallest.lost.len() - BLOCKS)));
+        }
+        rows.push(("replay", replay(&smallest.cut)));
+    }
+    rows.push(("replay", replay(cut)));
+    if let Some(file) = &results.file {
+        rows.push(("saved", file.display().to_string()));
+    }
+}
+
+/// A lost block: what it would have had, and what it has.
+fn described(recording: &Recording, state: &State, lost: &Lost) -> String {
+    let versions = state.pending.get(&lost.block).map_or(&[][..], Vec::as_slice);
+    let kept = versions.len().saturating_sub(lost.versions as usize);
+    let kept = kept.checked_sub(1).map_or(state.durable[lost.block as usize], |index| versions[index].content);
+    let newest = versions.last().map_or(kept, |version| version.content);
+    let offset = lost.block * u64::from(recording.shape.block_bytes);
+    format!("byte {offset}: {} instead of {}", glimpse(recording, kept), glimpse(recording, newest))
+}
+
+/// The beginning of a content.
+fn glimpse(recording: &Recording, id: ContentId) -> String {
+    const SHOWN: usize = 16;
+    if id == ZEROES {
+        return "zeroes".into();
+    }
+    let mut block = vec![0; recording.shape.block_bytes as usize];
+    match recording.contents.get(id, &mut block) {
+        Ok(()) => format!("\"{}\"..", block[..SHOWN].escape_ascii()),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Results as one object.
+pub fn json(recording: &Recording, results: &Results) -> Value {
+    let about = &recording.about;
+    let outcomes: Vec<Value> = results.outcomes.iter().map(|((passed, name), (count, cut))| {
+        json!({ "passed": passed, "last_line": name, "cuts": count, "first": results.code(cut) })
+    }).collect();
+    json!({
+        "result": if results.failed > 0 { "failed" } else { "passed" },
+        "seed": results.seed,
+        "fs": about.fs,
+        "workload": about.workload,
+        "check": about.check,
+        "recording": {
+            "id": results.id,
+            "file": results.file,
+            "seconds": results.recorded.as_secs_f64(),
+            "size_bytes": recording.shape.bytes(),
+            "block_bytes": recording.shape.block_bytes,
+            "writes": writes(recording),
+            "flushes": flushes(recording),
+            "zeroes": recording.count(|event| matches!(event, Event::Zero { .. })),
+            "marks": recording.count(|event| matches!(event, Event::Mark(_))),
+            "different_blocks": recording.contents.count(),
+        },
+        "cuts": results.cuts,
+        "cuts_losing": results.cuts_losing,
+        "lost_blocks_max": results.lost_max,
+        "failed": results.failed,
+        "outcomes": outcomes,
+        "without_cut": results.without_cut.as_ref().map(verdict_json),
+        "failure": results.first.as_ref().map(|failed| failed_json(recording, results, failed)),
+    })
+}
+
+fn verdict_json(verdict: &Verdict) -> Value {
+    json!({ "why": verdict.finding.to_string(), "output": last_lines(&verdict.output).join("\n") })
+}
+
+fn failed_json(recording: &Recording, results: &Results, failed: &Failed) -> Value {
+    let Failed { round, cut, verdict, pending, lost, smallest } = failed;
+    json!({
+        "round": round,
+        "why": verdict.finding.to_string(),
+        "output": last_lines(&verdict.output).join("\n"),
+        "code": results.code(cut),
+        "instant": cut.instant,
+        "last_mark": recording.marks_before(cut.instant).last(),
+        "blocks_unflushed": pending,
+        "blocks_lost": lost,
+        "smallest": smallest.as_ref().map(|smallest| json!({
+            "code": results.code(&smallest.cut),
+            "finished": smallest.finished,
+            "cuts_tried": smallest.tried,
+            "lost": smallest.lost.iter().map(|lost| json!({ "block": lost.block, "versions": lost.versions })).collect::<Vec<_>>(),
+            "output": last_lines(&smallest.verdict.output).join("\n"),
+        })),
+    })
+}

@@ -1,0 +1,206 @@
+//! A disk of blocks, addressed by bytes: what stands behind the file that is served.
+//!
+//! Invariants: a range that does not consist of whole blocks is read, changed and written whole, in one turn; the file can be
+//! given another disk while it is served (`Slot`). Absent: what is remembered of the requests.
+
+use remap_ssd_fuse::{Bytes, DiskError};
+use std::borrow::Cow;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Size of a disk and of its blocks, which are what a power cut leaves old or new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Shape {
+    /// Bytes of a block, a power of two: 512 or 4,096.
+    pub block_bytes: u32,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+impl Shape {
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * u64::from(self.block_bytes)
+    }
+
+    /// The blocks that a range of bytes touches: the first one, how many, and how many bytes of them precede the range.
+    pub(crate) fn cover(&self, offset: u64, len: u64) -> (u64, u64, usize) {
+        let block = u64::from(self.block_bytes);
+        let first = offset / block;
+        (first, (offset + len).div_ceil(block) - first, (offset % block) as usize)
+    }
+
+    /// A range as the parts of blocks at its ends, in bytes, and the whole blocks between them.
+    pub(crate) fn split(&self, offset: u64, len: u64) -> (Vec<Range<u64>>, Range<u64>) {
+        let block = u64::from(self.block_bytes);
+        let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
+        if start >= end {
+            return (vec![offset..offset + len], 0..0);
+        }
+        let parts = [offset..start, end..offset + len];
+        (parts.into_iter().filter(|part| !part.is_empty()).collect(), start / block..end / block)
+    }
+
+    /// What to write so that the range has these bytes: the data itself, or the blocks around it with the data in them.
+    pub(crate) fn whole<'a>(
+        &self,
+        offset: u64,
+        data: &'a [u8],
+        mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<(u64, Cow<'a, [u8]>)> {
+        let (first, count, before) = self.cover(offset, data.len() as u64);
+        let block = self.block_bytes as usize;
+        let bytes = count as usize * block;
+        if before == 0 && bytes == data.len() {
+            return Ok((first, Cow::Borrowed(data)));
+        }
+
+        let mut whole = vec![0; bytes];
+        read(first, &mut whole[..block])?;
+        if count > 1 {
+            read(first + count - 1, &mut whole[bytes - block..])?;
+        }
+        whole[before..before + data.len()].copy_from_slice(data);
+        Ok((first, Cow::Owned(whole)))
+    }
+}
+
+/// A disk of blocks. Ranges lie within it.
+pub trait Array: Send + Sync {
+    /// Its size.
+    fn shape(&self) -> Shape;
+
+    /// Reads the newest data.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Writes; `through`: durably (FUA).
+    ///
+    /// # Errors
+    /// The system's.
+    fn write(&self, offset: u64, data: &[u8], through: bool) -> io::Result<()>;
+
+    /// Makes a range read as zeroes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Makes all that was completed before durable.
+    ///
+    /// # Errors
+    /// The system's.
+    fn flush(&self) -> io::Result<()>;
+}
+
+/// A place for a disk that can be exchanged; clones are the same place.
+#[derive(Clone)]
+pub struct Slot {
+    shape: Shape,
+    array: Arc<RwLock<Option<Arc<dyn Array>>>>,
+}
+
+impl Slot {
+    /// A place for disks of this size, with none in it.
+    pub fn new(shape: Shape) -> Self {
+        Self { shape, array: Arc::default() }
+    }
+
+    /// Puts a disk there; the one before it is nobody's any more. `None`: requests fail.
+    pub fn put(&self, array: Option<Arc<dyn Array>>) {
+        assert!(array.as_ref().is_none_or(|array| array.shape() == self.shape), "all disks of a place have one size");
+        *self.array.write().unwrap_or_else(PoisonError::into_inner) = array;
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&dyn Array) -> io::Result<R>) -> Result<R, DiskError> {
+        // Not under the lock: requests run side by side.
+        let array = self.array.read().unwrap_or_else(PoisonError::into_inner).clone();
+        work(&*array.ok_or(DiskError::Gone)?).map_err(|_| DiskError::Failed)
+    }
+
+    fn fitting(&self, offset: u64, len: u64) -> u64 {
+        len.min(self.shape.bytes().saturating_sub(offset))
+    }
+}
+
+/// The two files of the folder.
+pub enum Served {
+    /// The disk.
+    Disk(Slot),
+    /// Where lines are written that enter the record.
+    Marks(Box<dyn Fn(&[u8]) + Send + Sync>),
+}
+
+/// Name of the disk's file.
+pub const DISK: &str = "disk";
+/// Name of the file for marks.
+pub const MARKS: &str = "marks";
+
+impl Bytes for Served {
+    fn name(&self) -> String {
+        match self {
+            Self::Disk(_) => DISK.into(),
+            Self::Marks(_) => MARKS.into(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Disk(slot) => slot.shape.bytes(),
+            Self::Marks(_) => 0,
+        }
+    }
+
+    fn read(&self, offset: u64, len: u32) -> Result<(Vec<u8>, u64), DiskError> {
+        let Self::Disk(slot) = self else { return Ok((Vec::new(), 0)) };
+        let mut data = vec![0; slot.fitting(offset, len.into()) as usize];
+        if !data.is_empty() {
+            slot.with(|array| array.read(offset, &mut data))?;
+        }
+        Ok((data, 0))
+    }
+
+    fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
+        let len = match self {
+            Self::Disk(slot) => {
+                let len = slot.fitting(offset, data.len() as u64) as usize;
+                match (data.len(), len) {
+                    (0, _) => {}
+                    (_, 0) => return Err(DiskError::Range),
+                    _ => slot.with(|array| array.write(offset, &data[..len], through))?,
+                }
+                len
+            }
+            Self::Marks(mark) => {
+                mark(data);
+                data.len()
+            }
+        };
+        Ok((len as u32, 0))
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError> {
+        if let Self::Disk(slot) = self {
+            let len = slot.fitting(offset, len);
+            if len > 0 {
+                slot.with(|array| array.zero(offset, len))?;
+            }
+        }
+        Ok(0)
+    }
+
+    fn flush(&self) -> Result<u64, DiskError> {
+        if let Self::Disk(slot) = self {
+            slot.with(|array| array.flush())?;
+        }
+        Ok(0)
+    }
+
+    fn copy(&self, _: u64, _: &Self, _: u64, _: u64) -> Result<(u64, u64), DiskError> {
+        // The kernel copies by reading and writing instead.
+        Err(DiskError::Alignment)
+    }
+}

@@ -1,0 +1,319 @@
+//! One recorded run, cut many times.
+//!
+//! Invariants: the same recording and seed give the same cuts; a cut leaves nothing for the next one. A verdict is of a check
+//! that ran, or of a file system that did not mount; all else is an error. Absent: how results are shown.
+
+use crate::array::{Array, Shape};
+use crate::child::{Ending, Task};
+use crate::cut::{Choice, Cut, Lost, State};
+use crate::error::TortureError;
+use crate::image::Image;
+use crate::record::{About, Event, Recorder, Recording};
+use crate::shrink::shrink;
+use crate::stage::{FileSystem, MountedFs, Stage};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A run that is to be recorded.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Size of the disk.
+    pub shape: Shape,
+    /// The file system; none: the workload uses the disk's file.
+    pub fs: Option<FileSystem>,
+    /// The workload's command.
+    pub workload: String,
+    /// When it is ended; none: it ends by itself.
+    pub limit: Option<Duration>,
+    /// How often, on average, the file system is made to write back what it holds; never without.
+    pub writeback: Option<Duration>,
+    /// For the moments of writing back.
+    pub seed: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// All is well.
+    Passed,
+    /// The check failed.
+    Check(Ending),
+    /// The file system cannot be mounted.
+    Mount,
+    /// The check left processes that use the file system.
+    InUse,
+}
+
+/// What came of a cut.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What was found.
+    pub finding: Finding,
+    /// The check's last words, or the mount's.
+    pub output: String,
+}
+
+impl Verdict {
+    /// Did the check pass?
+    pub fn passed(&self) -> bool {
+        self.finding == Finding::Passed
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Check(ending) => write!(f, "the check {ending}"),
+            Self::Mount => f.write_str("the file system did not mount"),
+            Self::InUse => f.write_str("the check left processes that use the file system"),
+        }
+    }
+}
+
+/// The variables that commands have.
+fn environment<'a>(dir: &'a Path, file: &'a Path, marks: &'a Path) -> Vec<(&'static str, &'a Path)> {
+    vec![("DIR", dir), ("FILE", file), ("MARKS", marks)]
+}
+
+/// Records a run of a workload.
+///
+/// # Errors
+/// Something is missing, or the workload fails.
+pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, TortureError> {
+    let stage = Stage::new(run.shape)?;
+    let recorder = Arc::new(Recorder::new(run.shape)?);
+    stage.put(recorder.clone());
+    let sink = recorder.clone();
+    stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
+
+    match &run.fs {
+        None => work(run, &stage, &recorder, &stage.file().with_file_name(""), stop)?,
+        Some(fs) => {
+            stage.make(fs)?;
+            let mounted = stage.mount(fs)?.map_err(|words| {
+                TortureError::Missing(format!("a new {} cannot be mounted ({words}): see --mount-options", fs.name))
+            })?;
+            work(run, &stage, &recorder, mounted.folder(), stop)?;
+            if !mounted.unmount() {
+                let sentence = "the workload left processes that use $DIR: let it end them before it ends itself";
+                return Err(TortureError::missing(sentence));
+            }
+        }
+    }
+    Ok(recorder.finish(About {
+        fs: run.fs.as_ref().map(|fs| fs.name.clone()),
+        mount_options: run.fs.as_ref().map(|fs| fs.mount_options.clone()).filter(|options| !options.is_empty()),
+        workload: run.workload.clone(),
+        check: check.to_owned(),
+    }))
+}
+
+/// Runs the workload between the start and the end of the record.
+fn work(run: &Run, stage: &Stage, recorder: &Recorder, dir: &Path, stop: &AtomicBool) -> Result<(), TortureError> {
+    // What mkfs and mount have done is no part of the cuts.
+    if run.fs.is_some() {
+        sync(dir)?;
+    }
+    recorder.flush()?;
+    recorder.note(Event::Start)?;
+
+    let over = AtomicBool::new(false);
+    let (file, marks) = (stage.file(), stage.marks());
+    let environment = environment(dir, &file, &marks);
+    let result = std::thread::scope(|scope| {
+        if let (Some(interval), Some(_)) = (run.writeback, &run.fs) {
+            let over = &over;
+            scope.spawn(move || write_back(dir, interval, run.seed, over));
+        }
+        let task = Task { command: &run.workload, environment, limit: run.limit };
+        let result = task.run(stop);
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    recorder.note(Event::End)?;
+
+    match result? {
+        (Ending::Well, _) => Ok(()),
+        (Ending::Late, _) if run.limit.is_some() => Ok(()),
+        (ending, output) => Err(TortureError::Workload { ended: ending.to_string(), output }),
+    }
+}
+
+fn sync(dir: &Path) -> Result<(), TortureError> {
+    let folder = std::fs::File::open(dir)?;
+    Ok(rustix::fs::syncfs(&folder).map_err(std::io::Error::from)?)
+}
+
+/// Has the file system write back every now and then, as the kernel does after half a minute: what a program never syncs is
+/// not on the disk at all before, and nothing of it could be torn.
+fn write_back(dir: &Path, interval: Duration, seed: u64, over: &AtomicBool) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
+    while !over.load(Ordering::Relaxed) {
+        if Instant::now() >= next {
+            // A file system that cannot sync tells the workload, too.
+            let _ = sync(dir);
+            next = Instant::now() + interval.mul_f64(random.random_range(0.5..1.5));
+        }
+        std::thread::sleep(Duration::from_millis(5).min(interval));
+    }
+}
+
+/// A recording and where its cuts are checked.
+pub struct Campaign<'a> {
+    recording: &'a Recording,
+    fs: Option<FileSystem>,
+    check: String,
+    limit: Duration,
+    stage: Stage,
+    /// Instants right behind a flush or a mark.
+    points: Vec<usize>,
+    stop: &'a AtomicBool,
+}
+
+/// The least that a failing cut may lose so that it still fails.
+#[derive(Clone, Debug)]
+pub struct Smallest {
+    /// The cut.
+    pub cut: Cut,
+    /// The blocks that lose something.
+    pub lost: Vec<Lost>,
+    /// Nothing can be left out any more.
+    pub finished: bool,
+    /// Cuts tried.
+    pub tried: u64,
+    /// What the check said of it.
+    pub verdict: Verdict,
+}
+
+impl<'a> Campaign<'a> {
+    /// Cuts of this recording. `check` may be another one than it was made for.
+    ///
+    /// # Errors
+    /// Something is missing.
+    pub fn new(
+        recording: &'a Recording,
+        check: &str,
+        limit: Duration,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, TortureError> {
+        let About { fs, mount_options, .. } = &recording.about;
+        let fs = fs.as_ref().map(|name| FileSystem {
+            name: name.clone(),
+            mount_options: mount_options.clone().unwrap_or_default(),
+            ..FileSystem::default()
+        });
+        let points =
+            recording.instants().filter(|instant| match instant.checked_sub(1).map(|at| &recording.events[at]) {
+                Some(Event::Done(request)) => recording.events[*request as usize] == Event::Flush,
+                Some(Event::Mark(_)) => true,
+                _ => false,
+            });
+        let points = points.collect();
+        Ok(Self { recording, fs, check: check.into(), limit, stage: Stage::new(recording.shape)?, points, stop })
+    }
+
+    /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a mark.
+    pub fn cut(&self, seed: u64, round: u64) -> Cut {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let instant = match self.points.len() {
+            points if points > 0 && round % 2 == 1 => self.points[random.random_range(0..points)],
+            _ => random.random_range(self.recording.instants()),
+        };
+        Cut { instant, choice: Choice::Drawn(random.random()) }
+    }
+
+    /// The last instant: behind the whole record.
+    pub fn instant_max(&self) -> usize {
+        self.recording.events.len()
+    }
+
+    /// What a cut can lose, and what it loses.
+    pub fn state(&self, cut: &Cut) -> (State, Vec<Lost>) {
+        let state = State::at(self.recording, cut.instant);
+        let lost = state.lost(&cut.choice);
+        (state, lost)
+    }
+
+    /// Checks the disk as it is after the run and an orderly end: what fails then fails without any power cut.
+    ///
+    /// # Errors
+    /// Nothing could be found out.
+    pub fn whole(&mut self) -> Result<Verdict, TortureError> {
+        let instant = self.recording.events.len();
+        self.try_cut(&Cut { instant, choice: Choice::Lost(Vec::new()) })
+    }
+
+    /// Cuts, mounts, and checks.
+    ///
+    /// # Errors
+    /// Nothing could be found out.
+    pub fn try_cut(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(TortureError::Interrupted);
+        }
+        let (state, lost) = self.state(cut);
+        let Recording { shape, contents, .. } = self.recording;
+        self.stage.put(Arc::new(Image::new(*shape, contents.clone(), state.after(&lost))));
+        let marks: String = self.recording.marks_before(cut.instant).flat_map(|mark| [mark, "\n"]).collect();
+        std::fs::write(self.stage.marks_seen(), marks)?;
+
+        let Some(fs) = &self.fs else {
+            let dir = self.stage.file().with_file_name("");
+            let (ending, output) = self.run_check(&dir)?;
+            return Ok(verdict(ending, output));
+        };
+        let mounted: MountedFs = match self.stage.mount(fs)? {
+            Ok(mounted) => mounted,
+            Err(words) => return Ok(Verdict { finding: Finding::Mount, output: words }),
+        };
+        let checked = self.run_check(mounted.folder());
+        if mounted.unmount() {
+            let (ending, output) = checked?;
+            return Ok(verdict(ending, output));
+        }
+
+        // Whoever still uses the file system must not write to the next disk.
+        self.stage = Stage::new(*shape)?;
+        Ok(Verdict { finding: Finding::InUse, output: checked?.1 })
+    }
+
+    fn run_check(&self, dir: &Path) -> Result<(Ending, String), TortureError> {
+        let (file, marks): (PathBuf, PathBuf) = (self.stage.file(), self.stage.marks_seen());
+        let environment = environment(dir, &file, &marks);
+        Task { command: &self.check, environment, limit: Some(self.limit) }.run(self.stop)
+    }
+
+    /// Looks for the least that the cut may lose so that it still fails.
+    ///
+    /// # Errors
+    /// Nothing could be found out.
+    pub fn shrink(&mut self, cut: &Cut, first: Verdict, limit: Duration) -> Result<Smallest, TortureError> {
+        let (_, lost) = self.state(cut);
+        let (began, mut tried, mut verdict) = (Instant::now(), 0, first);
+        let at = |lost: &[Lost]| Cut { instant: cut.instant, choice: Choice::Lost(lost.to_vec()) };
+        let (lost, finished) = shrink(&lost, |lost| {
+            if began.elapsed() > limit {
+                return Ok(None);
+            }
+            tried += 1;
+            let result = self.try_cut(&at(lost))?;
+            let failed = !result.passed();
+            if failed {
+                verdict = result;
+            }
+            Ok::<_, TortureError>(Some(failed))
+        })?;
+        Ok(Smallest { cut: at(&lost), lost, finished, tried, verdict })
+    }
+}
+
+fn verdict(ending: Ending, output: String) -> Verdict {
+    let finding = if ending == Ending::Well { Finding::Passed } else { Finding::Check(ending) };
+    Verdict { finding, output }
+}

@@ -1,0 +1,194 @@
+//! A command of the user: run by `sh -c`, in a process group of its own, for a limited time.
+//!
+//! Invariants: when `run` returns, no process of its group lives; what it wrote is kept in a file, so that a process left
+//! behind cannot block us. Absent: what it is for.
+
+use crate::error::TortureError;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How much of its output is kept.
+const OUTPUT_BYTES: u64 = 64 << 10;
+/// Time between SIGTERM and SIGKILL for a workload whose time is over.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A command, and what it may know.
+pub struct Task<'a> {
+    /// For the shell.
+    pub command: &'a str,
+    /// Variables of its environment.
+    pub environment: Vec<(&'static str, &'a Path)>,
+    /// How long it may take.
+    pub limit: Option<Duration>,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Exit code 0.
+    Well,
+    /// Another exit code.
+    Code(i32),
+    /// A signal.
+    Signal(i32),
+    /// It took too long.
+    Late,
+}
+
+impl Ending {
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(0), _) => Self::Well,
+            (Some(code), _) => Self::Code(code),
+            (None, signal) => Self::Signal(signal.unwrap_or(0)),
+        }
+    }
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Well => f.write_str("ended well"),
+            Self::Code(code) => write!(f, "ended with exit code {code}"),
+            Self::Signal(signal) => write!(f, "ended by signal {signal}"),
+            Self::Late => f.write_str("did not end in time"),
+        }
+    }
+}
+
+impl Task<'_> {
+    /// Runs it to its end: how it ended, and the end of what it wrote.
+    ///
+    /// # Errors
+    /// It could not be started, or `stop` was set meanwhile.
+    pub fn run(&self, stop: &AtomicBool) -> Result<(Ending, String), TortureError> {
+        let mut output = tempfile::tempfile()?;
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(self.command).envs(self.environment.iter().copied());
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?).process_group(0);
+        let mut group = Group(command.spawn()?);
+
+        let ending = group.wait(self.limit, stop);
+        drop(group);
+        Ok((ending?, tail(&mut output)?))
+    }
+}
+
+/// A process and what it has started; dropping it ends them all.
+struct Group(Child);
+
+impl Group {
+    fn wait(&mut self, limit: Option<Duration>, stop: &AtomicBool) -> Result<Ending, TortureError> {
+        let began = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(Ending::of(status));
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(TortureError::Interrupted);
+            }
+            if limit.is_some_and(|limit| began.elapsed() > limit) {
+                self.end();
+                return Ok(Ending::Late);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// Asks it to end, and waits a little.
+    fn end(&mut self) {
+        self.signal(Signal::TERM);
+        let began = Instant::now();
+        while began.elapsed() < GRACE && matches!(self.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Until its first process has been waited for and its last one is gone, the group's number is nobody else's.
+        if let Some(group) = Pid::from_raw(self.0.id() as i32) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// The end of a file.
+fn tail(file: &mut File) -> io::Result<String> {
+    let len = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(len.saturating_sub(OUTPUT_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(OUTPUT_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Runs a tool of the system; its words are the error if it fails.
+///
+/// # Errors
+/// It is not there, or has failed.
+pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolError> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ToolError::NotThere,
+        _ => ToolError::Failed(error.to_string()),
+    })?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(ToolError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// Why a tool did not do it.
+#[derive(Debug)]
+pub(crate) enum ToolError {
+    /// It is not installed.
+    NotThere,
+    /// Its words.
+    Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(command: &str, limit: Option<Duration>) -> (Ending, String) {
+        Task { command, environment: Vec::new(), limit }.run(&AtomicBool::new(false)).unwrap()
+    }
+
+    #[test]
+    fn a_command_says_how_it_ended_and_what_it_wrote() {
+        assert_eq!(run("echo out; echo err >&2", None), (Ending::Well, "out\nerr\n".into()));
+        assert_eq!(run("exit 3", None).0, Ending::Code(3));
+        assert_eq!(run("kill -9 $$", None).0, Ending::Signal(9));
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_what_it_started() {
+        let (ending, output) = run("sleep 1000 & echo $!; wait", Some(Duration::from_millis(200)));
+        assert_eq!(ending, Ending::Late);
+        let sleeper = Path::new("/proc").join(output.trim()).join("cmdline");
+        let alive = || std::fs::read(&sleeper).is_ok_and(|line| !line.is_empty());
+        (0..200).take_while(|_| alive()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+        assert!(!alive(), "what it had started is gone");
+    }
+
+    #[test]
+    fn whoever_wants_it_to_end_need_not_wait() {
+        let task = Task { command: "sleep 1000", environment: Vec::new(), limit: None };
+        assert!(matches!(task.run(&AtomicBool::new(true)), Err(TortureError::Interrupted)));
+    }
+}

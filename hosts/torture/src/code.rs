@@ -1,0 +1,105 @@
+//! A power cut as text: `3fa9c1d2-10431-8f00aa17` or `3fa9c1d2-10431-lost:77.1,90+3.2`.
+//!
+//! The first part names the recording, the second the instant, the third what is kept: a number from which it is drawn, or the
+//! blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` stands for the three blocks behind it as well).
+//! Invariant: text and cut are one to one, but for the order of the blocks. Absent: the recording itself.
+
+use crate::cut::{Choice, Cut, Lost};
+
+const LOST: &str = "lost:";
+
+/// A cut of a certain recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Name of the recording.
+    pub recording: String,
+    /// The cut.
+    pub cut: Cut,
+}
+
+/// A text that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("this is no replay code; it looks like 3fa9c1d2-10431-8f00aa17")]
+pub struct NoCode;
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}-", self.recording, self.cut.instant)?;
+        match &self.cut.choice {
+            Choice::Drawn(number) => write!(f, "{number:x}"),
+            Choice::Lost(lost) => write!(f, "{LOST}{}", runs(lost).join(",")),
+        }
+    }
+}
+
+/// Neighbours that lose as many versions are written together.
+fn runs(lost: &[Lost]) -> Vec<String> {
+    let together = |a: &Lost, b: &Lost| a.block + 1 == b.block && a.versions == b.versions;
+    let text = |run: &[Lost]| match run {
+        [one] => format!("{}.{}", one.block, one.versions),
+        [first, rest @ ..] => format!("{}+{}.{}", first.block, rest.len(), first.versions),
+        [] => String::new(),
+    };
+    lost.chunk_by(together).map(text).collect()
+}
+
+impl std::str::FromStr for Code {
+    type Err = NoCode;
+
+    fn from_str(text: &str) -> Result<Self, NoCode> {
+        let mut parts = text.splitn(3, '-');
+        let mut next = || parts.next().filter(|part| !part.is_empty()).ok_or(NoCode);
+        let recording = next()?.to_owned();
+        let instant = next()?.parse().map_err(|_| NoCode)?;
+        let kept = next()?;
+        let choice = match kept.strip_prefix(LOST) {
+            None => Choice::Drawn(u64::from_str_radix(kept, 16).map_err(|_| NoCode)?),
+            Some("") => Choice::Lost(Vec::new()),
+            Some(list) => {
+                let mut lost = Vec::new();
+                list.split(',').try_for_each(|run| parse_run(run, &mut lost))?;
+                Choice::Lost(lost)
+            }
+        };
+        Ok(Self { recording, cut: Cut { instant, choice } })
+    }
+}
+
+fn parse_run(run: &str, lost: &mut Vec<Lost>) -> Result<(), NoCode> {
+    /// A disk has fewer: no code makes us allocate without end.
+    const BLOCKS_MAX: u64 = 1 << 24;
+
+    let (blocks, versions) = run.split_once('.').ok_or(NoCode)?;
+    let (first, more) = blocks.split_once('+').unwrap_or((blocks, "0"));
+    let number = |text: &str| text.parse::<u64>().map_err(|_| NoCode);
+    let (first, more) = (number(first)?, number(more)?);
+    let versions = versions.parse().map_err(|_| NoCode)?;
+    let end =
+        first.checked_add(more).filter(|_| more < BLOCKS_MAX && (lost.len() as u64) < BLOCKS_MAX).ok_or(NoCode)?;
+    lost.extend((first..=end).map(|block| Lost { block, versions }));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_read_as_they_are_written() {
+        let lost = [(7, 1), (8, 1), (9, 1), (10, 2), (90, 2)].map(|(block, versions)| Lost { block, versions });
+        let texts = ["0a-5-lost:7+2.1,10.2,90.2", "0a-5-lost:", "0a-5-ff"];
+        let choices = [Choice::Lost(lost.to_vec()), Choice::Lost(Vec::new()), Choice::Drawn(255)];
+        for (text, choice) in texts.into_iter().zip(choices) {
+            let code = Code { recording: "0a".into(), cut: Cut { instant: 5, choice } };
+            assert_eq!(code.to_string(), text);
+            assert_eq!(text.parse::<Code>().unwrap(), code);
+        }
+    }
+
+    #[test]
+    fn what_is_no_code_is_refused() {
+        let texts = ["", "a", "a-1", "a-1-", "a-x-1", "-1-1", "a-1-lost:1", "a-1-lost:1+99999999999.1", "a-1-lost:1.x"];
+        texts.iter().for_each(|text| assert!(text.parse::<Code>().is_err(), "{text}"));
+        assert!(format!("a-1-lost:{}+1.1", u64::MAX).parse::<Code>().is_err());
+    }
+}

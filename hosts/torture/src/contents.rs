@@ -1,0 +1,105 @@
+//! Blocks that were written, each content once, in a temporary file.
+//!
+//! Invariants: number 0 is a block of zeroes and takes no room; what a number means never changes. Absent: which block of
+//! the disk has which content; the file's name: it has none, so that nothing is left behind however the process ends.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Number of a content.
+pub type ContentId = u32;
+/// The content that needs no room.
+pub const ZEROES: ContentId = 0;
+
+/// Half a BLAKE3 hash: two of 2^32 blocks are equal by chance once in 2^64 recordings.
+type Fingerprint = [u8; 16];
+
+/// All contents; clones are the same ones.
+#[derive(Clone)]
+pub struct Contents {
+    file: Arc<File>,
+    block_bytes: usize,
+    table: Arc<Mutex<HashMap<Fingerprint, ContentId>>>,
+}
+
+impl Contents {
+    /// None yet.
+    ///
+    /// # Errors
+    /// There is no room for a temporary file.
+    pub fn new(block_bytes: usize) -> io::Result<Self> {
+        let file = Arc::new(tempfile::tempfile()?);
+        Ok(Self { file, block_bytes, table: Arc::default() })
+    }
+
+    /// How many there are, without the zeroes. Their numbers begin at 1.
+    pub fn count(&self) -> u32 {
+        self.table().len() as u32
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<Fingerprint, ContentId>> {
+        // Entries are added whole: a panic elsewhere leaves the table as it should be.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a block's content.
+    ///
+    /// # Errors
+    /// The temporary file cannot be written, or there are 2^32 contents.
+    pub fn put(&self, block: &[u8]) -> io::Result<ContentId> {
+        assert_eq!(block.len(), self.block_bytes, "a content is one block");
+        if block.iter().all(|byte| *byte == 0) {
+            return Ok(ZEROES);
+        }
+        let hash = blake3::hash(block);
+        let fingerprint: Fingerprint = *hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+
+        let mut table = self.table();
+        if let Some(known) = table.get(&fingerprint) {
+            return Ok(*known);
+        }
+        let next = u32::try_from(table.len() + 1).map_err(|_| io::Error::other("too many different blocks"))?;
+        self.file.write_all_at(block, self.position(next))?;
+        table.insert(fingerprint, next);
+        Ok(next)
+    }
+
+    /// Reads a content.
+    ///
+    /// # Errors
+    /// The temporary file cannot be read.
+    pub fn get(&self, id: ContentId, into: &mut [u8]) -> io::Result<()> {
+        match id {
+            ZEROES => {
+                into.fill(0);
+                Ok(())
+            }
+            _ => self.file.read_exact_at(into, self.position(id)),
+        }
+    }
+
+    fn position(&self, id: ContentId) -> u64 {
+        u64::from(id - 1) * self.block_bytes as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_blocks_have_one_number_and_zeroes_have_none_of_the_file() {
+        let contents = Contents::new(512).unwrap();
+        let ids = [7, 0, 9, 7].map(|byte| contents.put(&[byte; 512]).unwrap());
+        assert_eq!((ids, contents.count()), ([1, ZEROES, 2, 1], 2));
+
+        let mut block = [1; 512];
+        for (id, byte) in [(1, 7), (2, 9), (0, 0)] {
+            contents.get(id, &mut block).unwrap();
+            assert_eq!(block, [byte; 512]);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Power cuts for any program: one run is recorded, and cut as often as one likes.
+//!
+//! ```text
+//! array     a disk of blocks behind the file that is served; it can be exchanged
+//! contents  blocks that were written, each content once
+//! record    what a disk was asked to do, in one order
+//! cut       what a power cut can leave of that
+//! image     the disk that a cut has left
+//! code      a cut as text
+//! file      a recording in a file
+//! child     commands of the user, in groups of processes that end
+//! stage     FUSE, loop device, file system: made, mounted, and taken away again
+//! shrink    the least that still fails
+//! campaign  one recorded run, cut many times
+//! ```
+//! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording and a code are the same disk each
+//! time. Absent: what programs promise (their checks know), and the FTL: the disk is recorded, not simulated.
+
+mod array;
+mod campaign;
+mod child;
+mod code;
+mod contents;
+mod cut;
+mod error;
+mod file;
+mod image;
+mod record;
+mod shrink;
+mod stage;
+
+pub use array::{Array, Shape};
+pub use campaign::{Campaign, Finding, Run, Smallest, Verdict, record};
+pub use child::Ending;
+pub use code::{Code, NoCode};
+pub use contents::{ContentId, Contents, ZEROES};
+pub use cut::{Choice, Cut, Lost, State, Version};
+pub use error::TortureError;
+pub use file::{id, load, save};
+pub use image::Image;
+pub use record::{About, Event, Recorder, Recording};
+pub use shrink::shrink;
+pub use stage::{FileSystem, require};

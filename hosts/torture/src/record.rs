@@ -1,0 +1,229 @@
+//! What a disk was asked to do, in one order: writes with their contents, flushes, completions and marks.
+//!
+//! Invariants: a request's completion comes after its submission; requests that overlap in time have the order of their
+//! submissions. Absent: what a power cut leaves of it (`cut`), and time.
+
+use crate::array::{Array, Shape};
+use crate::contents::{ContentId, Contents, ZEROES};
+use std::io;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One entry of the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A write is submitted.
+    Write {
+        /// First block.
+        block: u64,
+        /// Its contents' numbers, as a range of `Recording::words`.
+        words: Range<usize>,
+        /// Durable once it is completed (FUA).
+        through: bool,
+    },
+    /// Blocks are to read as zeroes: Write Zeroes, or Deallocate.
+    Zero {
+        /// First block.
+        block: u64,
+        /// Blocks.
+        count: u64,
+    },
+    /// A flush is submitted.
+    Flush,
+    /// The request of that index is completed.
+    Done(u32),
+    /// The workload has acknowledged something; an index of `Recording::marks`.
+    Mark(u32),
+    /// The workload begins.
+    Start,
+    /// The workload has ended.
+    End,
+}
+
+/// What was recorded, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct About {
+    /// The file system; none: the workload used the disk itself.
+    pub fs: Option<String>,
+    /// Options of the mount.
+    pub mount_options: Option<String>,
+    /// The workload's command.
+    pub workload: String,
+    /// The check's command.
+    pub check: String,
+}
+
+/// A finished record.
+#[derive(Clone)]
+pub struct Recording {
+    /// Size of the disk.
+    pub shape: Shape,
+    /// What it is of.
+    pub about: About,
+    /// Entries.
+    pub events: Vec<Event>,
+    /// Numbers of the contents that writes have, in their order.
+    pub words: Vec<ContentId>,
+    /// Texts of the marks.
+    pub marks: Vec<String>,
+    /// What the numbers stand for.
+    pub contents: Contents,
+}
+
+impl Recording {
+    /// Instants at which the workload ran: a cut at `i` comes before the entry `i`.
+    pub fn instants(&self) -> Range<usize> {
+        let find = |event| self.events.iter().position(|other| *other == event);
+        let start = find(Event::Start).map_or(0, |at| at + 1);
+        start..find(Event::End).unwrap_or(self.events.len()) + 1
+    }
+
+    /// The marks that came before an instant.
+    pub fn marks_before(&self, instant: usize) -> impl Iterator<Item = &str> {
+        self.events[..instant].iter().filter_map(|event| match event {
+            Event::Mark(index) => Some(self.marks[*index as usize].as_str()),
+            _ => None,
+        })
+    }
+
+    /// How many entries of the workload are of a kind.
+    pub fn count(&self, kind: impl Fn(&Event) -> bool) -> u64 {
+        let Range { start, end } = self.instants();
+        self.events[start..end.min(self.events.len())].iter().filter(|event| kind(event)).count() as u64
+    }
+}
+
+/// A disk that records what it is asked.
+pub struct Recorder {
+    shape: Shape,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// What each block holds.
+    now: Vec<ContentId>,
+    contents: Contents,
+    events: Vec<Event>,
+    words: Vec<ContentId>,
+    marks: Vec<String>,
+}
+
+impl State {
+    fn submit(&mut self, event: Event) -> io::Result<u32> {
+        let index = u32::try_from(self.events.len()).map_err(|_| io::Error::other("the record is full"))?;
+        self.events.push(event);
+        Ok(index)
+    }
+
+    fn read_block(&self, block: u64, into: &mut [u8]) -> io::Result<()> {
+        self.contents.get(self.now[block as usize], into)
+    }
+
+    fn write(&mut self, block: u64, data: &[u8], block_bytes: usize, through: bool) -> io::Result<u32> {
+        let start = self.words.len();
+        for (at, bytes) in (block as usize..).zip(data.chunks(block_bytes)) {
+            let id = self.contents.put(bytes)?;
+            self.words.push(id);
+            self.now[at] = id;
+        }
+        self.submit(Event::Write { block, words: start..self.words.len(), through })
+    }
+}
+
+impl Recorder {
+    /// A disk of zeroes.
+    ///
+    /// # Errors
+    /// There is no room for what it will hold.
+    pub fn new(shape: Shape) -> io::Result<Self> {
+        let contents = Contents::new(shape.block_bytes as usize)?;
+        let now = vec![ZEROES; shape.blocks as usize];
+        let state = State { now, contents, events: Vec::new(), words: Vec::new(), marks: Vec::new() };
+        Ok(Self { shape, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submission and completion take turns of their own: other requests may come between them, as on any disk.
+    fn request(&self, submit: impl FnOnce(&mut State) -> io::Result<u32>) -> io::Result<()> {
+        let index = submit(&mut self.state())?;
+        self.state().submit(Event::Done(index)).map(drop)
+    }
+
+    /// Adds the start or the end of the workload, or any other entry that is no request.
+    ///
+    /// # Errors
+    /// The record is full.
+    pub fn note(&self, event: Event) -> io::Result<()> {
+        self.state().submit(event).map(drop)
+    }
+
+    /// Adds a mark for each line.
+    pub fn mark(&self, lines: &[u8]) {
+        let mut state = self.state();
+        for line in String::from_utf8_lossy(lines).lines().filter(|line| !line.is_empty()) {
+            let index = state.marks.len() as u32;
+            // A record that is full refuses the next write, which ends the workload.
+            if state.submit(Event::Mark(index)).is_ok() {
+                state.marks.push(line.to_owned());
+            }
+        }
+    }
+
+    /// Takes the record out. The disk is of no use any more.
+    pub fn finish(&self, about: About) -> Recording {
+        let mut state = self.state();
+        Recording {
+            shape: self.shape,
+            about,
+            events: std::mem::take(&mut state.events),
+            words: std::mem::take(&mut state.words),
+            marks: std::mem::take(&mut state.marks),
+            contents: state.contents.clone(),
+        }
+    }
+}
+
+impl Array for Recorder {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let (first, count, before) = self.shape.cover(offset, into.len() as u64);
+        let mut blocks = vec![0; count as usize * self.shape.block_bytes as usize];
+        let state = self.state();
+        for (block, bytes) in (first..).zip(blocks.chunks_mut(self.shape.block_bytes as usize)) {
+            state.read_block(block, bytes)?;
+        }
+        into.copy_from_slice(&blocks[before..before + into.len()]);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8], through: bool) -> io::Result<()> {
+        self.request(|state| {
+            let (block, whole) = self.shape.whole(offset, data, |block, into| state.read_block(block, into))?;
+            state.write(block, &whole, self.shape.block_bytes as usize, through)
+        })
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
+        let (parts, blocks) = self.shape.split(offset, len);
+        for part in parts {
+            self.write(part.start, &vec![0; (part.end - part.start) as usize], false)?;
+        }
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        self.request(|state| {
+            state.now[blocks.start as usize..blocks.end as usize].fill(ZEROES);
+            state.submit(Event::Zero { block: blocks.start, count: blocks.end - blocks.start })
+        })
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.request(|state| state.submit(Event::Flush))
+    }
+}

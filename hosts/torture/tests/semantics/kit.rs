@@ -1,0 +1,88 @@
+//! Records of a few blocks, written by hand or at random. Every write has contents of its own, so that a content names the
+//! write that it is from.
+
+use remap_ssd_torture::{About, ContentId, Contents, Event, Recording, Shape, State, ZEROES};
+use std::collections::BTreeSet;
+
+pub const BLOCK: usize = 512;
+
+/// A record in the making.
+pub struct Script {
+    pub recording: Recording,
+}
+
+impl Script {
+    pub fn new(blocks: u64) -> Self {
+        let shape = Shape { block_bytes: BLOCK as u32, blocks };
+        let contents = Contents::new(BLOCK).unwrap();
+        let about = About::default();
+        Self { recording: Recording { shape, about, events: vec![], words: vec![], marks: vec![], contents } }
+    }
+
+    fn push(&mut self, event: Event) -> u32 {
+        self.recording.events.push(event);
+        self.recording.events.len() as u32 - 1
+    }
+
+    /// Submits a write with contents of its own: its index.
+    pub fn write(&mut self, block: u64, count: u64, through: bool) -> u32 {
+        let start = self.recording.words.len();
+        for _ in 0..count {
+            let mut bytes = [1; BLOCK];
+            bytes[..8].copy_from_slice(&(self.recording.words.len() as u64).to_le_bytes());
+            let id = self.recording.contents.put(&bytes).unwrap();
+            self.recording.words.push(id);
+        }
+        self.push(Event::Write { block, words: start..start + count as usize, through })
+    }
+
+    pub fn zero(&mut self, block: u64, count: u64) -> u32 {
+        self.push(Event::Zero { block, count })
+    }
+
+    pub fn flush(&mut self) -> u32 {
+        self.push(Event::Flush)
+    }
+
+    pub fn done(&mut self, request: u32) {
+        self.push(Event::Done(request));
+    }
+
+    /// A write of one block that is completed: its content.
+    pub fn written(&mut self, block: u64) -> ContentId {
+        let request = self.write(block, 1, false);
+        self.done(request);
+        *self.recording.words.last().unwrap()
+    }
+
+    pub fn flushed(&mut self) {
+        let request = self.flush();
+        self.done(request);
+    }
+
+    /// What each block may hold if the power fails now.
+    pub fn now(&self) -> Vec<BTreeSet<ContentId>> {
+        possible(&State::at(&self.recording, self.recording.events.len()))
+    }
+}
+
+/// What each block may hold, as the cutter has it.
+pub fn possible(state: &State) -> Vec<BTreeSet<ContentId>> {
+    let mut blocks: Vec<BTreeSet<ContentId>> = state.durable.iter().map(|id| BTreeSet::from([*id])).collect();
+    for (block, versions) in &state.pending {
+        blocks[*block as usize].extend(versions.iter().map(|version| version.content));
+    }
+    blocks
+}
+
+/// What a write or a zeroing leaves in a block.
+pub fn content_of(recording: &Recording, event: &Event, block: u64) -> Option<ContentId> {
+    match event {
+        Event::Write { block: first, words, .. } => {
+            let index = block.checked_sub(*first)? as usize;
+            recording.words[words.clone()].get(index).copied()
+        }
+        Event::Zero { block: first, count } => (*first..first + count).contains(&block).then_some(ZEROES),
+        _ => None,
+    }
+}
