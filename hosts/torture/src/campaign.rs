@@ -5,7 +5,7 @@
 
 use crate::array::{Array, Shape};
 use crate::child::{Ending, Task};
-use crate::cut::{Choice, Cut, Lost, State};
+use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
 use crate::image::Image;
 use crate::record::{About, Event, Recorder, Recording};
@@ -13,10 +13,12 @@ use crate::shrink::shrink;
 use crate::stage::{FileSystem, MountedFs, Stage};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
 
 /// A run that is to be recorded.
 #[derive(Clone, Debug)]
@@ -55,12 +57,22 @@ pub struct Verdict {
     pub finding: Finding,
     /// The check's last words, or the mount's.
     pub output: String,
+    /// Blocks that could lose something.
+    pub pending: usize,
+    /// Blocks that did.
+    pub lost: usize,
 }
 
 impl Verdict {
     /// Did the check pass?
     pub fn passed(&self) -> bool {
         self.finding == Finding::Passed
+    }
+}
+
+impl Finding {
+    fn of(ending: Ending) -> Self {
+        if ending == Ending::Well { Self::Passed } else { Self::Check(ending) }
     }
 }
 
@@ -173,6 +185,10 @@ pub struct Campaign<'a> {
     stage: Stage,
     /// Instants right behind a flush or a mark.
     points: Vec<usize>,
+    /// The record, played to the start of the workload.
+    start: Replay<'a>,
+    /// Disks and marks that were tried.
+    tried: BTreeSet<[u8; 32]>,
     stop: &'a AtomicBool,
 }
 
@@ -215,17 +231,47 @@ impl<'a> Campaign<'a> {
                 _ => false,
             });
         let points = points.collect();
-        Ok(Self { recording, fs, check: check.into(), limit, stage: Stage::new(recording.shape)?, points, stop })
+        let start = Replay::new(recording).until(recording.instants().start);
+        let stage = Stage::new(recording.shape)?;
+        let check = check.into();
+        Ok(Self { recording, fs, check, limit, stage, points, start, tried: BTreeSet::new(), stop })
     }
 
-    /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a mark.
-    pub fn cut(&self, seed: u64, round: u64) -> Cut {
+    /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a mark. Where nothing can be lost, many
+    /// cuts are one: one that leaves a disk that was tried before is drawn again, a few times.
+    pub fn cut(&mut self, seed: u64, round: u64) -> Cut {
+        const DRAWS: u32 = 16;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut cut = self.draw(&mut random, round);
+        for _ in 1..DRAWS {
+            if self.tried.insert(self.outcome(&cut)) {
+                break;
+            }
+            cut = self.draw(&mut random, round);
+        }
+        cut
+    }
+
+    fn draw(&self, random: &mut Xoshiro256PlusPlus, round: u64) -> Cut {
         let instant = match self.points.len() {
             points if points > 0 && round % 2 == 1 => self.points[random.random_range(0..points)],
             _ => random.random_range(self.recording.instants()),
         };
         Cut { instant, choice: Choice::Drawn(random.random()) }
+    }
+
+    /// What a check could see of a cut.
+    fn outcome(&self, cut: &Cut) -> [u8; 32] {
+        let (state, lost) = self.state(cut);
+        let mut hash = blake3::Hasher::new();
+        hash.update(state.after(&lost).as_bytes());
+        hash.update(&self.recording.marks_before(cut.instant).count().to_le_bytes());
+        hash.finalize().into()
+    }
+
+    /// How many different disks were drawn.
+    pub fn distinct(&self) -> usize {
+        self.tried.len()
     }
 
     /// The last instant: behind the whole record.
@@ -235,7 +281,11 @@ impl<'a> Campaign<'a> {
 
     /// What a cut can lose, and what it loses.
     pub fn state(&self, cut: &Cut) -> (State, Vec<Lost>) {
-        let state = State::at(self.recording, cut.instant);
+        let replay = match cut.instant < self.start.played() {
+            true => Replay::new(self.recording),
+            false => self.start.clone(),
+        };
+        let state = replay.until(cut.instant).into_state();
         let lost = state.lost(&cut.choice);
         (state, lost)
     }
@@ -258,6 +308,7 @@ impl<'a> Campaign<'a> {
             return Err(TortureError::Interrupted);
         }
         let (state, lost) = self.state(cut);
+        let verdict = |finding, output| Verdict { finding, output, pending: state.pending.len(), lost: lost.len() };
         let Recording { shape, contents, .. } = self.recording;
         self.stage.put(Arc::new(Image::new(*shape, contents.clone(), state.after(&lost))));
         let marks: String = self.recording.marks_before(cut.instant).flat_map(|mark| [mark, "\n"]).collect();
@@ -266,21 +317,21 @@ impl<'a> Campaign<'a> {
         let Some(fs) = &self.fs else {
             let dir = self.stage.file().with_file_name("");
             let (ending, output) = self.run_check(&dir)?;
-            return Ok(verdict(ending, output));
+            return Ok(verdict(Finding::of(ending), output));
         };
         let mounted: MountedFs = match self.stage.mount(fs)? {
             Ok(mounted) => mounted,
-            Err(words) => return Ok(Verdict { finding: Finding::Mount, output: words }),
+            Err(words) => return Ok(verdict(Finding::Mount, words)),
         };
         let checked = self.run_check(mounted.folder());
         if mounted.unmount() {
             let (ending, output) = checked?;
-            return Ok(verdict(ending, output));
+            return Ok(verdict(Finding::of(ending), output));
         }
 
         // Whoever still uses the file system must not write to the next disk.
         self.stage = Stage::new(*shape)?;
-        Ok(Verdict { finding: Finding::InUse, output: checked?.1 })
+        Ok(verdict(Finding::InUse, checked?.1))
     }
 
     fn run_check(&self, dir: &Path) -> Result<(Ending, String), TortureError> {
@@ -289,13 +340,15 @@ impl<'a> Campaign<'a> {
         Task { command: &self.check, environment, limit: Some(self.limit) }.run(self.stop)
     }
 
-    /// Looks for the least that the cut may lose so that it still fails.
+    /// Looks for the least that the cut may lose so that it still fails, in the same way: a check that fails is no file system that
+    /// does not mount.
     ///
     /// # Errors
     /// Nothing could be found out.
     pub fn shrink(&mut self, cut: &Cut, first: Verdict, limit: Duration) -> Result<Smallest, TortureError> {
         let (_, lost) = self.state(cut);
-        let (began, mut tried, mut verdict) = (Instant::now(), 0, first);
+        let (began, finding) = (Instant::now(), first.finding.clone());
+        let (mut tried, mut verdict) = (0, first);
         let at = |lost: &[Lost]| Cut { instant: cut.instant, choice: Choice::Lost(lost.to_vec()) };
         let (lost, finished) = shrink(&lost, |lost| {
             if began.elapsed() > limit {
@@ -303,7 +356,7 @@ impl<'a> Campaign<'a> {
             }
             tried += 1;
             let result = self.try_cut(&at(lost))?;
-            let failed = !result.passed();
+            let failed = result.finding == finding;
             if failed {
                 verdict = result;
             }
@@ -311,9 +364,4 @@ impl<'a> Campaign<'a> {
         })?;
         Ok(Smallest { cut: at(&lost), lost, finished, tried, verdict })
     }
-}
-
-fn verdict(ending: Ending, output: String) -> Verdict {
-    let finding = if ending == Ending::Well { Finding::Passed } else { Finding::Check(ending) };
-    Verdict { finding, output }
 }

@@ -22,6 +22,7 @@ pub struct Version {
 }
 
 /// All that a disk may hold at an instant.
+#[derive(Clone)]
 pub struct State {
     /// The last durable version of each block.
     pub durable: Vec<ContentId>,
@@ -59,16 +60,7 @@ pub struct Cut {
 impl State {
     /// The state before entry `instant`.
     pub fn at(recording: &Recording, instant: usize) -> Self {
-        let durable = vec![ZEROES; recording.shape.blocks as usize];
-        let mut replay = Replay {
-            state: Self { durable, pending: BTreeMap::new() },
-            open: BTreeSet::new(),
-            flushes: BTreeMap::new(),
-        };
-        for (index, event) in (0..).zip(&recording.events[..instant]) {
-            replay.apply(recording, index, event);
-        }
-        replay.state
+        Replay::new(recording).until(instant).state
     }
 
     /// The blocks that lose something.
@@ -138,8 +130,12 @@ impl State {
     }
 }
 
-/// The record, played from its beginning.
-struct Replay {
+/// The record, played from its beginning to some entry.
+#[derive(Clone)]
+pub struct Replay<'a> {
+    recording: &'a Recording,
+    /// Entries played.
+    played: usize,
     state: State,
     /// Requests that are submitted and not completed.
     open: BTreeSet<u32>,
@@ -147,7 +143,34 @@ struct Replay {
     flushes: BTreeMap<u32, BTreeSet<u32>>,
 }
 
-impl Replay {
+impl<'a> Replay<'a> {
+    /// Nothing is played yet.
+    pub fn new(recording: &'a Recording) -> Self {
+        let durable = vec![ZEROES; recording.shape.blocks as usize];
+        let state = State { durable, pending: BTreeMap::new() };
+        Self { recording, played: 0, state, open: BTreeSet::new(), flushes: BTreeMap::new() }
+    }
+
+    /// Plays on, until before entry `instant`; not back.
+    pub fn until(mut self, instant: usize) -> Self {
+        let recording = self.recording;
+        for index in self.played..instant {
+            self.apply(recording, index as u32, &recording.events[index]);
+        }
+        self.played = self.played.max(instant);
+        self
+    }
+
+    /// How many entries are played.
+    pub fn played(&self) -> usize {
+        self.played
+    }
+
+    /// What the disk may hold now.
+    pub fn into_state(self) -> State {
+        self.state
+    }
+
     fn apply(&mut self, recording: &Recording, index: u32, event: &Event) {
         match event {
             Event::Write { block, words, .. } => {

@@ -34,7 +34,7 @@ pub use campaign::{Campaign, Finding, Run, Smallest, Verdict, record};
 pub use child::Ending;
 pub use code::{Code, NoCode};
 pub use contents::{ContentId, Contents, ZEROES};
-pub use cut::{Choice, Cut, Lost, State, Version};
+pub use cut::{Choice, Cut, Lost, Replay, State, Version};
 pub use error::TortureError;
 pub use file::{id, load, save};
 pub use image::Image;

@@ -1,6 +1,8 @@
 //! End to end: real commands on a real kernel. Without FUSE, root or loop devices a test says so and is skipped.
 
-use remap_ssd_torture::{Campaign, Code, FileSystem, Recording, Run, Shape, TortureError, id, load, record, require, save};
+use remap_ssd_torture::{
+    Campaign, Code, FileSystem, Recording, Run, Shape, TortureError, id, load, record, require, save,
+};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -28,8 +30,8 @@ fn first_failure(recording: &Recording, check: &str, rounds: u64) -> Option<Code
     let mut campaign = Campaign::new(recording, check, LIMIT, &STOP).unwrap();
     let whole = campaign.whole().unwrap();
     assert!(whole.passed(), "without a cut: {}\n{}", whole.finding, whole.output);
-    let mut cuts = (0..rounds).map(|round| campaign.cut(7, round)).collect::<Vec<_>>().into_iter();
-    let cut = cuts.find(|cut| !campaign.try_cut(cut).unwrap().passed())?;
+    let cuts: Vec<_> = (0..rounds).map(|round| campaign.cut(7, round)).collect();
+    let cut = cuts.into_iter().find(|cut| !campaign.try_cut(cut).unwrap().passed())?;
     Some(Code { recording: id(recording).unwrap(), cut })
 }
 
@@ -66,7 +68,8 @@ fn files_that_were_not_synced_are_lost_and_the_code_replays_it_from_a_saved_reco
 // Two blocks written without a flush between them: the second may be there without the first, and it takes one lost block.
 #[test]
 fn a_disk_without_a_file_system_shows_writes_out_of_order() {
-    let write = |block, bytes| format!("printf {bytes} | dd of=$FILE seek={block} bs=4096 conv=notrunc,SYNC status=none; ");
+    let write =
+        |block, bytes| format!("printf {bytes} | dd of=$FILE seek={block} bs=4096 conv=notrunc,SYNC status=none; ");
     let workload = write(3, "first") + &write(90, "second");
     let check = "[ -z \"$(dd if=$FILE skip=90 bs=4096 count=1 status=none | grep -a second)\" ] ||
         dd if=$FILE skip=3 bs=4096 count=1 status=none | grep -aq first";
@@ -85,7 +88,8 @@ fn a_disk_without_a_file_system_shows_writes_out_of_order() {
 #[test]
 fn a_check_that_hangs_has_failed() {
     let Some(recording) = recorded(Some("ext4"), "true > $DIR/f") else { return };
-    let mut campaign = Campaign::new(&recording, "exec 3< $DIR/f; sleep 1000", Duration::from_millis(300), &STOP).unwrap();
+    let mut campaign =
+        Campaign::new(&recording, "exec 3< $DIR/f; sleep 1000", Duration::from_millis(300), &STOP).unwrap();
     let verdict = campaign.whole().unwrap();
     assert_eq!(verdict.finding.to_string(), "the check did not end in time");
 }

@@ -5,7 +5,7 @@
 use super::Outcomes;
 use crate::output::{counted, pairs};
 use remap_ssd_sim::report::format::{bytes, exact};
-use remap_ssd_torture::{Campaign, Code, ContentId, Cut, Event, Lost, Recording, Smallest, State, Verdict, ZEROES};
+use remap_ssd_torture::{Code, ContentId, Cut, Event, Lost, Recording, Smallest, State, Verdict, ZEROES};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct Results {
     /// Where it is saved.
     pub file: Option<PathBuf>,
     pub cuts: u64,
+    /// Different disks among what they left.
+    pub distinct: u64,
     /// Cuts after which some block did not have its newest version.
     pub cuts_losing: u64,
     pub lost_max: u64,
@@ -39,10 +41,6 @@ pub struct Failed {
     pub round: Option<u64>,
     pub cut: Cut,
     pub verdict: Verdict,
-    /// Blocks that could lose something.
-    pub pending: usize,
-    /// Blocks that did.
-    pub lost: usize,
     pub smallest: Option<Smallest>,
 }
 
@@ -54,6 +52,7 @@ impl Results {
             id,
             file,
             cuts: 0,
+            distinct: 1,
             cuts_losing: 0,
             lost_max: 0,
             failed: 0,
@@ -63,8 +62,8 @@ impl Results {
         }
     }
 
-    pub fn add(&mut self, campaign: &Campaign<'_>, cut: &Cut, verdict: &Verdict) {
-        let lost = campaign.state(cut).1.len() as u64;
+    pub fn add(&mut self, cut: &Cut, verdict: &Verdict) {
+        let lost = verdict.lost as u64;
         self.cuts += 1;
         self.cuts_losing += u64::from(lost > 0);
         self.lost_max = self.lost_max.max(lost);
@@ -130,7 +129,10 @@ pub fn text(recording: &Recording, results: &Results) -> String {
         0 => "no block lost anything".into(),
         some => format!("{} lost something, up to {}", exact(some), counted(results.lost_max, "block")),
     };
-    rows.push(("cuts", format!("{}, seed {}: {lost}", exact(results.cuts), results.seed)));
+    rows.push((
+        "cuts",
+        format!("{}, {} different, seed {}: {lost}", exact(results.cuts), exact(results.distinct), results.seed),
+    ));
     for ((passed, name), (count, _)) in &results.outcomes {
         if results.outcomes.len() > 1 || !passed {
             rows.push(("", format!("{:>6}  {}", exact(*count), if name.is_empty() { "passed" } else { name })));
@@ -148,7 +150,8 @@ fn quote(rows: &mut Vec<(&str, String)>, output: &str) {
 }
 
 fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results, failed: &Failed) {
-    let Failed { round, cut, verdict, pending, lost, smallest } = failed;
+    let Failed { round, cut, verdict, smallest } = failed;
+    let Verdict { pending, lost, .. } = verdict;
     let round =
         round.map_or_else(|| "the replayed cut".to_owned(), |round| format!("round {round}, seed {}", results.seed));
     rows.push(("FAILED", format!("{round}: {}", verdict.finding)));
@@ -238,6 +241,7 @@ pub fn json(recording: &Recording, results: &Results) -> Value {
             "different_blocks": recording.contents.count(),
         },
         "cuts": results.cuts,
+        "distinct": results.distinct,
         "cuts_losing": results.cuts_losing,
         "lost_blocks_max": results.lost_max,
         "failed": results.failed,
@@ -252,7 +256,8 @@ fn verdict_json(verdict: &Verdict) -> Value {
 }
 
 fn failed_json(recording: &Recording, results: &Results, failed: &Failed) -> Value {
-    let Failed { round, cut, verdict, pending, lost, smallest } = failed;
+    let Failed { round, cut, verdict, smallest } = failed;
+    let Verdict { pending, lost, .. } = verdict;
     json!({
         "round": round,
         "why": verdict.finding.to_string(),
