@@ -1,0 +1,302 @@
+"""What each program of rig/torture does, and what must be there afterwards.
+
+    programs.py load PROGRAM OPTION...      works in $DIR, and writes a number to $MARKS for each thing that was acknowledged
+    programs.py check PROGRAM OPTION...     looks at $DIR after a cut; the last line says what it found
+
+The check's last line is `ok`, `last: ...` (the last acknowledged thing alone is missing), `tail: ...` (the last ones are), or `corrupt: ...`.
+Exit code 0 is for `ok` alone: what a program has promised is in rig/torture, not here.
+"""
+
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+DIR = os.environ["DIR"]
+
+
+def mark(number):
+    with open(os.environ["MARKS"], "w", encoding="ascii") as marks:
+        marks.write(f"{number}\n")
+
+
+def acknowledged():
+    with open(os.environ["MARKS"], encoding="ascii") as marks:
+        return max((int(line) for line in marks), default=0)
+
+
+class Found(Exception):
+    """A verdict."""
+
+
+def corrupt(what):
+    raise Found(f"corrupt: {what}")
+
+
+def compare(present):
+    """Numbers 1 to what was acknowledged; more may be there, since acknowledging comes after doing."""
+    last = acknowledged()
+    missing = sorted(set(range(1, last + 1)) - set(present))
+    if not missing:
+        raise Found("ok")
+    if missing != list(range(missing[0], last + 1)) or any(number > last for number in present):
+        corrupt("something older is missing")
+    if len(missing) == 1:
+        raise Found("last: the last acknowledged one is missing")
+    raise Found(f"tail: {len(missing)} acknowledged ones are missing")
+
+
+def content(number, size=1500):
+    """Bytes of a number, which are nothing else's."""
+    return hashlib.shake_128(str(number).encode()).digest(size)
+
+
+# SQLite: OPTIONS are journal_mode and synchronous.
+
+
+def sqlite(mode, synchronous):
+    import sqlite3
+
+    db = sqlite3.connect(f"{DIR}/t.db", isolation_level=None)
+    db.execute(f"pragma journal_mode={mode}")
+    db.execute(f"pragma synchronous={synchronous}")
+    return db
+
+
+def load_sqlite(mode, synchronous):
+    db = sqlite(mode, synchronous)
+    db.execute("create table t (id integer primary key, version, body)")
+    for number in range(1, 61):
+        db.execute("begin")
+        db.execute("insert into t values (?, 0, ?)", (number, content(f"{number}.0")))
+        # Rows in the middle change, so that old pages are written again.
+        for old in (number * 7 % 60, number * 11 % 60):
+            row = db.execute("select version from t where id = ?", (old,)).fetchone()
+            if row:
+                version = row[0] + 1
+                db.execute("update t set version = ?, body = ? where id = ?", (version, content(f"{old}.{version}"), old))
+        db.execute("commit")
+        mark(number)
+
+
+def check_sqlite(mode, synchronous):
+    import sqlite3
+
+    if not os.path.exists(f"{DIR}/t.db"):
+        compare([])
+    try:
+        db = sqlite(mode, synchronous)
+        if db.execute("pragma integrity_check").fetchone()[0] != "ok":
+            corrupt("integrity_check")
+        if not db.execute("select 1 from sqlite_master").fetchone():
+            compare([])
+        rows = db.execute("select id, version, body from t").fetchall()
+    except sqlite3.DatabaseError as error:
+        corrupt(str(error))
+    if any(body != content(f"{number}.{version}") for number, version, body in rows):
+        corrupt("a row that was never written")
+    compare([row[0] for row in rows])
+
+
+# LevelDB and LMDB: OPTION is sync or nosync.
+
+
+def load_leveldb(sync):
+    import plyvel
+
+    db = plyvel.DB(f"{DIR}/db", create_if_missing=True, write_buffer_size=64 << 10)
+    for number in range(1, 201):
+        db.put(b"%d" % number, content(number), sync=sync == "sync")
+        mark(number)
+
+
+def check_leveldb(_):
+    import plyvel
+
+    if not os.path.exists(f"{DIR}/db"):
+        compare([])
+    try:
+        rows = list(plyvel.DB(f"{DIR}/db", create_if_missing=True, paranoid_checks=True).iterator(verify_checksums=True))
+    except (plyvel.Error, OSError) as error:
+        corrupt(str(error).replace(DIR, ""))
+    if any(body != content(int(number)) for number, body in rows):
+        corrupt("a value that was never written")
+    compare([int(number) for number, _ in rows])
+
+
+def load_lmdb(sync):
+    import lmdb
+
+    env = lmdb.open(f"{DIR}/db", map_size=32 << 20, sync=sync == "sync", metasync=sync == "sync")
+    for number in range(1, 121):
+        with env.begin(write=True) as transaction:
+            transaction.put(b"%d" % number, content(number))
+            transaction.delete(b"%d" % (number - 40))
+        mark(number)
+
+
+def check_lmdb(_):
+    import lmdb
+
+    if not os.path.exists(f"{DIR}/db/data.mdb"):
+        compare([])
+    try:
+        with lmdb.open(f"{DIR}/db", map_size=32 << 20).begin() as transaction:
+            rows = {int(number): body for number, body in transaction.cursor()}
+    except (lmdb.Error, ValueError) as error:
+        corrupt(str(error).replace(DIR, ""))
+    if any(body != content(number) for number, body in rows.items()):
+        corrupt("a value that was never written")
+    # All but the last forty were deleted.
+    last = max(rows, default=0)
+    if sorted(rows) != list(range(max(last - 39, 1), last + 1)):
+        corrupt("keys of different transactions")
+    compare(range(1, last + 1))
+
+
+# Redis: OPTION is appendfsync.
+
+
+class Redis:
+    """A server of our own, on a socket in a folder of our own."""
+
+    def __init__(self, appendfsync):
+        self.scratch = tempfile.TemporaryDirectory()
+        path = f"{self.scratch.name}/socket"
+        options = ["--port", "0", "--unixsocket", path, "--dir", DIR, "--appendonly", "yes", "--save", ""]
+        self.log = open(f"{self.scratch.name}/log", "w+", encoding="utf-8")
+        options += ["--appendfsync", appendfsync, "--auto-aof-rewrite-percentage", "0"]
+        self.server = subprocess.Popen(["redis-server", *options], stdout=self.log, stderr=self.log)
+        self.socket = socket.socket(socket.AF_UNIX)
+        for _ in range(500):
+            if self.server.poll() is not None:
+                corrupt("refuses to start: " + self.words())
+            try:
+                self.socket.connect(path)
+                break
+            except OSError:
+                time.sleep(0.02)
+        self.answers = self.socket.makefile("rb")
+
+    def words(self):
+        self.log.seek(0)
+        lines = [line for line in self.log if " # " in line]
+        return lines[-1].split(" # ")[-1].strip().replace(DIR, "") if lines else "without a word"
+
+    def ask(self, *words):
+        self.socket.sendall((" ".join(words) + "\r\n").encode())
+        line = self.answers.readline().decode().strip()
+        if line.startswith("$") and line != "$-1":
+            line = self.answers.readline().decode().strip()
+        return line
+
+    def end(self):
+        self.server.terminate()
+        self.server.wait()
+
+
+def load_redis(appendfsync):
+    server = Redis(appendfsync)
+    for number in range(1, 201):
+        if server.ask("SET", "n", str(number)) != "+OK":
+            sys.exit("redis does not set")
+        server.ask("SET", f"k{number}", content(number, 200).hex())
+        mark(number)
+        if number % 50 == 25:
+            server.ask("BGREWRITEAOF")
+        time.sleep(0.005)
+    server.end()
+
+
+def check_redis(appendfsync):
+    server = Redis(appendfsync)
+    for _ in range(500):
+        answer = server.ask("GET", "n")
+        if not answer.startswith("-LOADING"):
+            break
+        time.sleep(0.02)
+    keys = server.ask("DBSIZE")
+    server.end()
+    last = int(answer) if answer.isdigit() else 0
+    if last and int(keys.lstrip(":")) not in (last, last + 1):
+        corrupt("keys are missing")
+    compare(range(1, last + 1))
+
+
+# Git: no options; everything is synced that git can sync.
+
+
+def git(*words):
+    options = ["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync", "-c", "user.name=n", "-c", "user.email=e@e"]
+    command = ["git", *options, "-c", "safe.directory=*", "-c", "gc.auto=0", "-C", f"{DIR}/r", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def load_git():
+    subprocess.run(["git", "init", "-q", "-b", "main", f"{DIR}/r"], check=True)
+    for number in range(1, 16):
+        with open(f"{DIR}/r/file", "wb") as file:
+            file.write(content(number))
+        git("add", "file")
+        if git("commit", "-q", "-m", str(number)).returncode:
+            sys.exit("git does not commit")
+        mark(number)
+
+
+def check_git():
+    if not os.path.exists(f"{DIR}/r/.git"):
+        compare([])
+    for name in ("HEAD", "config"):
+        path = f"{DIR}/r/.git/{name}"
+        if acknowledged() and (not os.path.exists(path) or os.path.getsize(path) == 0):
+            corrupt(f".git/{name} is empty or missing")
+    subject = git("log", "-1", "--format=%s").stdout.strip()
+    if subject:
+        done = git("fsck", "--full", "--no-dangling")
+        if done.returncode:
+            corrupt("fsck: " + (done.stderr.splitlines() or ["?"])[0][:40])
+    compare(range(1, int(subject or 0) + 1))
+
+
+# A file written and renamed without fsync: OPTION is over (always one name) or new (always a new one).
+
+
+def load_rename(kind):
+    for number in range(1, 41):
+        with open(f"{DIR}/tmp", "wb") as file:
+            file.write(b"%06d\n" % number * 3000)
+        os.rename(f"{DIR}/tmp", f"{DIR}/conf" if kind == "over" else f"{DIR}/conf{number}")
+        mark(number)
+        time.sleep(0.02)
+
+
+def check_rename(_):
+    present = []
+    for name in os.listdir(DIR):
+        if name.startswith("conf"):
+            with open(f"{DIR}/{name}", "rb") as file:
+                data = file.read()
+            if not data:
+                corrupt("an empty file")
+            if data != data[:7] * 3000:
+                corrupt("a file that was never written")
+            present.append(int(data[:6]))
+    # Under one name the newest stands for all; of many any may be missing.
+    last = max(present, default=0)
+    compare(range(1, last + 1))
+
+
+def main():
+    verb, program, *options = sys.argv[1:]
+    try:
+        globals()[f"{verb}_{program}"](*options)
+    except Found as found:
+        print(found)
+        sys.exit(str(found) != "ok")
+
+
+if __name__ == "__main__":
+    main()
