@@ -15,5 +15,6 @@ mod models;
 mod recording;
 mod service;
 mod sharing;
+mod torture;
 mod traces;
 mod volumes;
