@@ -123,7 +123,7 @@ def check_leveldb(_):
     if not os.path.exists(f"{DIR}/db"):
         compare([])
     try:
-        rows = list(plyvel.DB(f"{DIR}/db", create_if_missing=True, paranoid_checks=True).iterator(verify_checksums=True))
+        rows = list(plyvel.DB(f"{DIR}/db", create_if_missing=True).iterator(verify_checksums=True))
     except (plyvel.Error, OSError) as error:
         corrupt(str(error).replace(DIR, ""))
     if any(body != content(int(number)) for number, body in rows):

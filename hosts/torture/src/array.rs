@@ -35,11 +35,11 @@ impl Shape {
     pub(crate) fn split(&self, offset: u64, len: u64) -> (Vec<Range<u64>>, Range<u64>) {
         let block = u64::from(self.block_bytes);
         let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
-        if start >= end {
-            return (vec![offset..offset + len], 0..0);
-        }
-        let parts = [offset..start, end..offset + len];
-        (parts.into_iter().filter(|part| !part.is_empty()).collect(), start / block..end / block)
+        let (parts, blocks) = match start < end {
+            true => ([offset..start, end..offset + len], start / block..end / block),
+            false => ([offset..offset + len, 0..0], 0..0),
+        };
+        (parts.into_iter().filter(|part| !part.is_empty()).collect(), blocks)
     }
 
     /// What to write so that the range has these bytes: the data itself, or the blocks around it with the data in them.
@@ -126,12 +126,15 @@ impl Slot {
     }
 }
 
+/// Who gets what is written to the file for marks.
+pub type MarkSink = Box<dyn Fn(&[u8]) + Send + Sync>;
+
 /// The two files of the folder.
 pub enum Served {
     /// The disk.
     Disk(Slot),
     /// Where lines are written that enter the record.
-    Marks(Box<dyn Fn(&[u8]) + Send + Sync>),
+    Marks(MarkSink),
 }
 
 /// Name of the disk's file.

@@ -3,7 +3,7 @@
 //! Invariants: whatever is mounted or attached here is taken away again when it is dropped, and nothing else is; a loop
 //! device is detached once. What is missing is one sentence that says what to do. Absent: what is on the disk.
 
-use crate::array::{Array, DISK, MARKS, Served, Shape, Slot};
+use crate::array::{Array, DISK, MARKS, MarkSink, Served, Shape, Slot};
 use crate::child::{ToolError, tool};
 use crate::error::TortureError;
 use remap_ssd_fuse::Mounted;
@@ -44,7 +44,7 @@ fn package(name: &str) -> &str {
 }
 
 /// Who gets the marks; nobody between workloads.
-type Sink = Arc<Mutex<Option<Box<dyn Fn(&[u8]) + Send + Sync>>>>;
+type Sink = Arc<Mutex<Option<MarkSink>>>;
 
 /// A folder with the disk's file, which can be given another disk.
 pub struct Stage {
@@ -121,7 +121,7 @@ impl Stage {
     }
 
     /// Who gets the marks from now on.
-    pub fn marks_to(&self, sink: Option<Box<dyn Fn(&[u8]) + Send + Sync>>) {
+    pub fn marks_to(&self, sink: Option<MarkSink>) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = sink;
     }
 

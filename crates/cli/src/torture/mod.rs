@@ -138,6 +138,7 @@ impl From<Failure> for Ended {
 }
 
 fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
+    own::mounts();
     let began = Instant::now();
     let (recording, from) = match args.source()? {
         Some(path) => {
@@ -149,7 +150,6 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     let check = args.check.as_ref().unwrap_or(&recording.about.check).clone();
     if let Some(fs) = &recording.about.fs {
         require(fs)?;
-        own::mounts();
     }
 
     let id = id(&recording).map_err(TortureError::from)?;
@@ -211,7 +211,6 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
     });
     if let Some(fs) = &fs {
         require(&fs.name)?;
-        own::mounts();
     }
     let run = Run {
         shape,

@@ -10,7 +10,7 @@ fn out_of_order(directory: &Path, between: &str, more: &[&str]) -> Option<Ran> {
         format!("printf {text} | dd of=$FILE seek={at} bs=4096 conv=notrunc{between} status=none; ")
     };
     let get = |at: u32, text: &str| format!("dd if=$FILE skip={at} bs=4096 count=1 status=none | grep -aq {text}");
-    let workload = put(3, "first") + "echo acknowledged > $MARKS; " + &put(9, "second");
+    let workload = put(3, "first") + "echo acknowledged >> $MARKS; " + &put(9, "second");
     let check = format!("! {} || {}; status=$?; echo status $status; exit $status", get(9, "second"), get(3, "first"));
     let args = ["torture", "--file", "--size", "1MiB", "--workload", &workload, "--check", &check, "--rounds", "60"];
     let ran = run_in(directory, &[&args, more].concat());
