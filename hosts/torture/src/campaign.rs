@@ -152,7 +152,9 @@ fn work(run: &Run, stage: &Stage, recorder: &Recorder, dir: &Path, stop: &Atomic
     match result? {
         (Ending::Well, _) => Ok(()),
         (Ending::Late, _) if run.limit.is_some() => Ok(()),
-        (ending, output) => Err(TortureError::Workload { ended: ending.to_string(), output }),
+        (ending, output) => {
+            Err(TortureError::Workload { ended: ending.to_string(), output: output.trim_end().to_owned() })
+        }
     }
 }
 

@@ -159,7 +159,8 @@ impl Stage {
             ToolError::Failed(words) => TortureError::Missing(format!(
                 "mkfs.{} failed ({}): another --size or other --mkfs-options may help",
                 fs.name,
-                words.lines().last().unwrap_or("it said nothing")
+                // The version comes first, and a page of usage last.
+                words.lines().find(|line| !line.starts_with("mke2fs ")).unwrap_or("it said nothing")
             )),
         })
     }

@@ -295,7 +295,8 @@ fn first(
 
 /// Saves the recording of a failure where a replay will look for it.
 fn keep(recording: &Recording, results: &mut Results) -> Result<(), Ended> {
-    if results.failed > 0 && results.file.is_none() {
+    // What fails without a cut needs no replay.
+    if results.first.is_some() && results.file.is_none() {
         let path = show::file_name(&results.id);
         save(recording, Path::new(&path)).map_err(|error| {
             Failure::usage(format!("{}: {error}; choose another place with --record", path.display()))
