@@ -73,6 +73,9 @@ impl Ftl {
         if core.map.len() != core.config.lpns + core.config.lpns.div_ceil(CHUNK_LPNS) {
             return Err("the map has the wrong length".into());
         }
+        if self.hybrid {
+            core.map.blocks().check()?;
+        }
         self.files.check(core)?;
         self.scheme.check(core)
     }

@@ -170,6 +170,9 @@ impl Ftl {
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
     pub fn write_more(&mut self, lpn: u32, payload: &Payload<'_>) -> Result<(), Refusal> {
         self.writable(lpn, 1)?;
+        if self.hybrid {
+            self.make_extension_room(1)?;
+        }
         self.core.stats.host_writes += 1;
         if self.dedup.is_none() {
             return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
@@ -325,11 +328,14 @@ impl Ftl {
         }
         // Like memmove: in the order in which no target is overwritten before it has been read as a source.
         let ascending = target < source;
-        let piece = PIECE.min(self.core.layout.dealloc_slots / 2) as u32;
+        let piece = self.piece();
         let mut done = 0;
         while done < len {
             let count = piece.min(len - done);
             self.may_change()?;
+            if self.hybrid {
+                self.make_extension_room(count)?;
+            }
             self.make_dealloc_room(2 * count as usize)?;
             self.make_page_room()?;
 
@@ -343,6 +349,12 @@ impl Ftl {
             done += count;
         }
         Ok(())
+    }
+
+    /// Pages of a remap between two chances to reclaim.
+    fn piece(&self) -> u32 {
+        let piece = PIECE.min(self.core.layout.dealloc_slots / 2) as u32;
+        if self.hybrid { piece.min(self.core.config.extension_entries() / 2) } else { piece }
     }
 
     /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses of the pages that
@@ -434,11 +446,15 @@ impl Ftl {
     /// Largest atomic remap: what two superblocks of the reserve can take if every page must be copied.
     pub fn atomic_pages_max(&self) -> u32 {
         let slots = self.core.layout.dealloc_slots as u32;
-        ATOMIC_PAGES_MAX.min(self.core.config.data_pages(&self.core.geometry) / 2).min(slots / 2)
+        let entries = if self.hybrid { self.core.config.extension_entries() } else { u32::MAX };
+        ATOMIC_PAGES_MAX.min(self.core.config.data_pages(&self.core.geometry) / 2).min(slots / 2).min(entries / 2)
     }
 
     /// A remap that survives a power cut whole or not at all.
     fn remap_atomic(&mut self, command: &Remap) -> Result<(), Refusal> {
+        if self.hybrid {
+            self.make_extension_room(command.len)?;
+        }
         self.make_dealloc_room(2 * command.len as usize)?;
         self.make_page_room()?;
         self.scheme.prepare(&mut self.core, command.len);
@@ -524,7 +540,10 @@ impl Ftl {
         atomic: Option<u64>,
     ) -> Result<Ppn, Refusal> {
         loop {
-            let taken = self.take_host_page()?;
+            let taken = match self.hybrid {
+                false => self.take_host_page()?,
+                true => self.take_in_order(lpn)?,
+            };
             let ppn = taken.ppn();
             // Pages of an atomic command must not land before the slot says that it is under way.
             let (wsn, after) = match atomic {
@@ -553,6 +572,9 @@ impl Ftl {
             }
             self.core.programmed(ppn, Purpose::Host);
             self.core.relink(lpn, ppn, false);
+            if self.hybrid {
+                self.written_in_order(lpn, ppn);
+            }
             if let Some(dedup) = &mut self.dedup {
                 let pages = Pages { media: &self.core.media, counts: &self.core.counts };
                 match (fingerprint, copied) {
@@ -567,7 +589,7 @@ impl Ftl {
 
     /// The next page of the host's superblock, collecting garbage where it is time to.
     #[inline(always)]
-    fn take_host_page(&mut self) -> Result<Taken, Refusal> {
+    pub(crate) fn take_host_page(&mut self) -> Result<Taken, Refusal> {
         if !self.paused {
             self.pace()?;
         }
@@ -590,7 +612,7 @@ impl Ftl {
     }
 
     /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one without reclaiming.
-    fn make_page_room(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn make_page_room(&mut self) -> Result<(), Refusal> {
         if self.core.blocks.free() <= self.reserve {
             self.collect_now()?;
         }

@@ -4,6 +4,7 @@
 //! Absent: latencies (the device's).
 
 use crate::dedup::FingerprintKind;
+use crate::granularity::Granularity;
 use crate::guard::Guards;
 use crate::policy::GcPolicy;
 use crate::scheme::SchemeKind;
@@ -55,6 +56,15 @@ pub struct Config {
     pub entry: EntrySize,
     /// Slots of a flash page: the LPNs that may be remapped to it at a time, where a scheme has a fixed number.
     pub degree: u32,
+    /// What an entry of the mapping table stands for.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mapping: Granularity,
+    /// Hybrid mapping: logical pages of a block.
+    #[serde(skip_serializing_if = "is_block_pages_default")]
+    pub block_pages: u32,
+    /// Hybrid mapping: entries of the table's extension, as a share of the logical pages.
+    #[serde(skip_serializing_if = "is_extension_default")]
+    pub extension: f64,
     /// Is the deduplication engine on?
     pub dedup: bool,
     /// Largest reference count of a page: 15 for 4-bit counters.
@@ -102,6 +112,9 @@ impl Default for Config {
             segment_bytes: 1024,
             entry: EntrySize::Bytes16,
             degree: 2,
+            mapping: Granularity::Page,
+            block_pages: BLOCK_PAGES,
+            extension: EXTENSION,
             dedup: true,
             count_max: 15,
             watermark: 0.95,
@@ -128,6 +141,25 @@ pub struct ConfigError(pub String);
 
 /// Logical pages whose deallocation one bitmap page covers.
 pub const CHUNK_LPNS: u32 = (PAGE_BYTES * 8) as u32;
+
+/// Logical pages of a block under hybrid mapping.
+const BLOCK_PAGES: u32 = 64;
+
+/// Entries of its extension, as a share of the logical pages.
+const EXTENSION: f64 = 1.0 / 32.0;
+
+// What is not said is not written either, so that descriptions of devices stay as they were.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn is_block_pages_default(pages: &u32) -> bool {
+    *pages == BLOCK_PAGES
+}
+
+fn is_extension_default(share: &f64) -> bool {
+    *share == EXTENSION
+}
 
 /// Largest atomic remap, pages.
 pub const ATOMIC_PAGES_MAX: u32 = 256;
@@ -159,12 +191,17 @@ impl Config {
     /// one in every zone before the victim is erased, and an atomic command takes two without collecting; each in every group
     /// of dies.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
-        geometry.groups() * (2 + self.gc_policy.zones() as u32) + crate::scheme::flash_need(self, geometry).spare
+        geometry.groups() * (2 + self.gc_opens() as u32) + crate::scheme::flash_need(self, geometry).spare
     }
 
     /// The stream that takes pages moved to a zone.
     pub fn gc_stream(&self, zone: usize) -> Stream {
-        if zone == 0 && self.gc_joins_host { Stream::Host } else { Stream::ZONES[zone] }
+        match self.is_hybrid() {
+            // Pages that move alone go where pages are written alone.
+            true => [Stream::Host, Stream::Gc][zone],
+            false if zone == 0 && self.gc_joins_host => Stream::Host,
+            false => Stream::ZONES[zone],
+        }
     }
 
     /// Free superblocks at which garbage collection starts.
@@ -188,12 +225,12 @@ impl Config {
                 geometry.pages_per_superblock()
             ));
         }
-        let data = u64::from(self.data_pages(geometry));
-        let needed_pages = u64::from(self.lpns) + u64::from(self.chunks());
+        self.check_mapping(geometry)?;
+        let (needed_pages, data) = self.pages_needed(geometry);
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives GC something to gain.
         // So does a log on flash.
         let log = crate::scheme::flash_need(self, geometry).held;
-        let open = u64::from(geometry.groups()) * (2 + self.gc_policy.zones() as u64);
+        let open = u64::from(geometry.groups()) * (2 + self.gc_opens() as u64);
         let busy = u64::from(self.reserve(geometry) + log) + open;
         if self.scheme.keeps_entries_on_flash() && geometry.groups() > 1 {
             return fail(format!(
@@ -204,7 +241,8 @@ impl Config {
         }
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
-            let have = u64::from(geometry.superblocks()).saturating_sub(busy) * data;
+            let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());
+            let have = (u64::from(geometry.superblocks()).saturating_sub(busy) * data).saturating_sub(beside);
             return fail(format!(
                 "over-provisioning is too small for garbage collection: {} logical pages need {needed} superblocks and \
                  there are {}; use at most {} logical pages",

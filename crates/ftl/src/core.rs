@@ -3,6 +3,7 @@
 //! Invariants: those of the parts; `wsn` is larger than every number handed out.
 //! Absent: policy. The verbs are in `command`, moving in `gc`, persistence of remaps in `scheme`.
 
+use crate::block_map::BlockMap;
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ended::Ended;
@@ -69,7 +70,10 @@ impl Core {
         Self {
             geometry,
             layout: Layout::new(&config, &geometry),
-            map: Map::new(config.lpns + config.chunks()),
+            map: match config.is_hybrid() {
+                false => Map::new(config.lpns + config.chunks()),
+                true => Map::hybrid(BlockMap::new(&geometry, config.block_pages, config.lpns, config.chunks())),
+            },
             counts: Counts::new(geometry.pages()),
             blocks: Superblocks::new(geometry, &config),
             ended: Ended::new(&geometry),

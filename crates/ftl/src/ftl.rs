@@ -9,6 +9,7 @@ use crate::dealloc::DeallocLog;
 use crate::dedup::{Dedup, Fingerprint, Pages};
 use crate::files::Files;
 use crate::gc::Gc;
+use crate::hybrid::Run;
 use crate::life::{Life, LifeRecord};
 use crate::scheme::{GroupInfo, RemapScheme, Usage};
 use crate::stats::Stats;
@@ -26,6 +27,10 @@ pub struct Ftl {
     pub(crate) dealloc: DeallocLog,
     pub(crate) files: Files,
     pub(crate) gc: Gc,
+    /// Is the mapping table one of blocks?
+    pub(crate) hybrid: bool,
+    /// The block that the host writes in order.
+    pub(crate) run: Option<Run>,
     /// No reclaiming now: an atomic command or recovery is under way.
     pub(crate) paused: bool,
     /// A write command goes on, and the scheme may have gathered remaps of it.
@@ -68,6 +73,8 @@ impl Ftl {
         Ok(Self {
             gc_start: config.gc_start(&geometry),
             reserve: config.reserve(&geometry),
+            hybrid: config.is_hybrid(),
+            run: None,
             core: Core { table_bytes: scheme.table_bytes(), ..Core::new(config, media) },
             scheme,
             dedup,
@@ -180,6 +187,10 @@ impl Ftl {
     /// How full the scheme's room is.
     pub fn usage(&self) -> Usage {
         self.scheme.usage(&self.core)
+    }
+    /// Entries that the extension of a table of blocks has; 0 where the mapping is by page.
+    pub fn extension_entries(&self) -> u32 {
+        if self.hybrid { self.core.map.blocks().entries() } else { 0 }
     }
     /// Does the scheme remap?
     pub fn remaps(&self) -> bool {

@@ -33,11 +33,16 @@ pub const LOST: &[u8] = b"lost";
 const WEAR_PERIOD: u64 = 16;
 /// Looks for a victim while the host writes a superblock, where none is worth it.
 const LOOKS: u32 = 64;
-const NONE: u32 = u32::MAX;
+/// No owner follows.
+pub(crate) const NONE: u32 = u32::MAX;
+/// The zone of blocks that are put in order, under hybrid mapping.
+pub(crate) const ORDERED: usize = 1;
 
 /// A victim being emptied.
 pub struct Job {
-    sb: SbId,
+    pub(crate) sb: SbId,
+    /// Hybrid mapping: the victim's blocks are in order elsewhere.
+    pub(crate) merged: bool,
     /// Next page offset to look at.
     next: u32,
     /// Page offset up to which the owners' mappings have been asked for.
@@ -45,20 +50,20 @@ pub struct Job {
     /// Pages gained per collection, for pacing.
     gain: u32,
     /// Remapped owners by stretch.
-    refs: Vec<Vec<OwnerRef>>,
+    pub(crate) refs: Vec<Vec<OwnerRef>>,
     /// Owners that came while the job ran.
     late: Vec<OwnerRef>,
 }
 
 /// A page with owners.
-struct Live {
-    offset: u32,
+pub(crate) struct Live {
+    pub(crate) offset: u32,
     /// What it says of itself: an owner, and its extension.
-    oob: Oob,
+    pub(crate) oob: Oob,
     /// Is the owner that the OOB names still one?
-    owns: bool,
+    pub(crate) owns: bool,
     /// Has it one owner?
-    alone: bool,
+    pub(crate) alone: bool,
 }
 
 /// GC state and scratch buffers.
@@ -84,8 +89,11 @@ impl Ftl {
         closed.filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb)).filter_map(|(id, sb)| {
             // A reference that must be copied takes a page, like one more page with an owner.
             let copies = self.scheme.unplaceable(core, id);
-            let live = core.blocks.owners(id).live + copies;
-            (copies == 0 || live < sb.capacity).then_some(Candidate {
+            let live = match self.hybrid {
+                false => core.blocks.owners(id).live + copies,
+                true => core.map.blocks().cost(id, core.blocks.owners(id).live) + copies,
+            };
+            (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid)).then_some(Candidate {
                 sb: id,
                 capacity: sb.capacity,
                 live,
@@ -139,7 +147,7 @@ impl Ftl {
             refs[(owner.offset / STRETCH) as usize].push(*owner);
         }
         self.gc.scanned = scanned;
-        let job = Job { sb, next: 0, seen: 0, gain, refs, late: Vec::new() };
+        let job = Job { sb, merged: false, next: 0, seen: 0, gain, refs, late: Vec::new() };
         self.look_at_stretch(&job);
         self.gc.job = Some(job);
         self.gc.credit = 0;
@@ -236,7 +244,8 @@ impl Ftl {
     /// Moves one stretch of the victim, and erases the victim after the last.
     fn step_job(&mut self) -> Result<(), Refusal> {
         let Some(mut job) = self.gc.job.take() else { return Ok(()) };
-        let result = self.move_stretch(&mut job);
+        let merged = if self.hybrid { self.merge_victim(&mut job) } else { Ok(()) };
+        let result = merged.and_then(|()| self.move_stretch(&mut job));
         if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
             self.gc.job = Some(job);
             return result;
@@ -263,7 +272,7 @@ impl Ftl {
         while let (Some(page), Ok(())) = (rest.first(), &result) {
             let mut moved = self.move_row(job.sb, rest);
             if moved == 0 {
-                result = self.move_page(job.sb, page, &owners, heads[(page.offset - job.next) as usize]);
+                result = self.move_page(job.sb, page, &owners, heads[(page.offset - job.next) as usize], 0);
                 moved = 1;
             }
             rest = &rest[moved..];
@@ -368,17 +377,24 @@ impl Ftl {
 
     /// Passes 4 and 5 for one page: a new place, one owner in its OOB, entries for the others.
     #[inline]
-    fn move_page(&mut self, sb: SbId, page: &Live, owners: &[(OwnerRef, u32)], first: u32) -> Result<(), Refusal> {
+    pub(crate) fn move_page(
+        &mut self,
+        sb: SbId,
+        page: &Live,
+        owners: &[(OwnerRef, u32)],
+        first: u32,
+        zone: usize,
+    ) -> Result<(), Refusal> {
         let from = self.core.geometry.page(sb, page.offset);
         if first != NONE {
-            return self.move_shared(sb, page, owners, first);
+            return self.move_shared(sb, page, owners, first, zone);
         }
         assert!(page.owns && self.core.counts.get(from) == 1, "owners found and counted of {from:?}");
         if page.oob.lpn() >= self.core.config.lpns && !self.core.media.is_readable(from) {
             return self.renew_bitmap(page.oob.lpn());
         }
         // A home that the page is meant for goes with it; whether it had come there once does not matter any more.
-        let to = self.copy_moved((page.oob.lpn(), page.oob.wsn(), page.oob.second().with_owns(false)), from, 0)?;
+        let to = self.copy_moved((page.oob.lpn(), page.oob.wsn(), page.oob.second().with_owns(false)), from, zone)?;
         self.core.move_page((sb, from), (to.sb, to.ppn()), page.oob.lpn(), false);
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to.ppn());
@@ -409,7 +425,14 @@ impl Ftl {
     }
 
     /// A page with remapped owners.
-    fn move_shared(&mut self, sb: SbId, page: &Live, owners: &[(OwnerRef, u32)], first: u32) -> Result<(), Refusal> {
+    fn move_shared(
+        &mut self,
+        sb: SbId,
+        page: &Live,
+        owners: &[(OwnerRef, u32)],
+        first: u32,
+        zone: usize,
+    ) -> Result<(), Refusal> {
         let from = self.core.geometry.page(sb, page.offset);
         let next = |index: &u32| Some(owners[*index as usize].1).filter(|next| *next != NONE);
         let chain = std::iter::successors(Some(first), next).map(|index| owners[index as usize].0);
@@ -430,9 +453,9 @@ impl Ftl {
         let others = chain.filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
         assert_eq!(found, self.core.counts.get(from), "owners found and counted of {from:?}");
-        let zone = self.core.config.gc_policy.zone(found);
-        self.core.stats.gc_zoned += u64::from(zone > 0);
-        let taken = self.copy_moved((primary.0, primary.1, Second::NONE), from, zone)?;
+        let kept_apart = self.core.config.gc_policy.zone(found);
+        self.core.stats.gc_zoned += u64::from(kept_apart > 0);
+        let taken = self.copy_moved((primary.0, primary.1, Second::NONE), from, zone.max(kept_apart))?;
         let to = taken.ppn();
         self.core.move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
         for owner in others {
@@ -493,12 +516,12 @@ impl Ftl {
             self.core.unlink(owner.lpn);
             self.core.stats.lost_references += 1;
         }
-        if page.owns { self.move_page(sb, page, &[], NONE) } else { Ok(()) }
+        if page.owns { self.move_page(sb, page, &[], NONE, 0) } else { Ok(()) }
     }
 
     /// Copies a page into GC's own superblock of a zone.
     #[inline(always)]
-    fn copy_moved(&mut self, (lpn, wsn, second): (u32, u64, Second), from: Ppn, zone: usize) -> Result<Taken, Refusal> {
+    pub(crate) fn copy_moved(&mut self, (lpn, wsn, second): (u32, u64, Second), from: Ppn, zone: usize) -> Result<Taken, Refusal> {
         loop {
             let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(zone)) else {
                 self.open_for_gc(zone)?;
@@ -520,7 +543,7 @@ impl Ftl {
     }
 
     #[cold]
-    fn open_for_gc(&mut self, zone: usize) -> Result<(), Refusal> {
+    pub(crate) fn open_for_gc(&mut self, zone: usize) -> Result<(), Refusal> {
         let (stream, wear) = (self.core.config.gc_stream(zone), self.core.config.gc_policy.wear(zone));
         self.close(stream);
         match self.core.blocks.open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn) {

@@ -94,6 +94,8 @@ guards! {
     RecordBeforeReclaim = "record-before-reclaim",
     /// A commit record speaks of the newest page that was written for its home before it.
     RecordNewest = "record-newest",
+    /// A page that had another LPN's flash page is copied into its block with a new number.
+    UnsharedRenewed = "unshared-renewed",
     /// A capacitor's energy suffices for all that its DRAM may hold.
     CapacitorEnergy = "capacitor-energy",
     /// DRAM counts only once all entries are in it and the flash that it is saved to is ready.

@@ -3,6 +3,7 @@
 //! Read `command` first: each verb on one screen. Then one scheme in `scheme/`, then `recovery`.
 
 mod atomic;
+mod block_map;
 mod check;
 pub mod command;
 pub mod config;
@@ -13,8 +14,11 @@ mod dedup;
 mod ended;
 mod files;
 mod ftl;
+mod fullest;
 mod gc;
+mod granularity;
 pub mod guard;
+mod hybrid;
 mod layout;
 mod life;
 mod map;
@@ -31,6 +35,7 @@ pub use config::{Config, ConfigError, EntrySize};
 pub use dedup::{FingerprintKind, UnknownPage};
 pub use files::{FileBlock, FilePage, FileStatus};
 pub use ftl::Ftl;
+pub use granularity::Granularity;
 pub use guard::{Guard, Guards};
 pub use policy::GcPolicy;
 pub use recovery::{RecoveryError, RecoveryReport};

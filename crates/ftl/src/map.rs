@@ -1,9 +1,11 @@
-//! Logical to physical: one 32-bit word a page, with the LR bit on top.
+//! Logical to physical: one 32-bit word a page, with the LR bit on top; or, under hybrid mapping, a table of blocks.
 //!
 //! Invariants: `UNMAPPED` or a valid flash page; the LR bit (FAST'21 §4.4) is set if the mapping was made by
-//! a remap, so that its witness is a remapping entry, and clear if the page's own OOB names the LPN.
+//! a remap, so that its witness is a remapping entry, and clear if the page's own OOB names the LPN. Under hybrid mapping
+//! there are no cells, so that the check of their bounds, which is made anyway, is all that a page of the table costs.
 //! Absent: reference counts and owners' lists.
 
+use crate::block_map::BlockMap;
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
 
@@ -22,6 +24,8 @@ pub struct Mapping {
 /// The L2P table with the LR-bitmap in its spare bit.
 pub struct Map {
     cells: Slab<u32>,
+    len: u32,
+    blocks: Option<Box<BlockMap>>,
 }
 
 impl Map {
@@ -29,29 +33,58 @@ impl Map {
     pub fn new(len: u32) -> Self {
         let mut cells = Slab::zeroed(len as usize);
         cells.fill(NOWHERE);
-        Self { cells }
+        Self { cells, len, blocks: None }
+    }
+
+    /// The same by blocks, with so many internal pages behind those of the host.
+    pub fn hybrid(blocks: BlockMap) -> Self {
+        Self { cells: Slab::zeroed(0), len: blocks.len(), blocks: Some(Box::new(blocks)) }
+    }
+
+    /// The table of blocks.
+    #[cold]
+    #[inline(never)]
+    pub fn blocks(&self) -> &BlockMap {
+        self.blocks.as_ref().expect("an LPN of the device, or hybrid mapping")
+    }
+
+    /// The table of blocks.
+    #[cold]
+    #[inline(never)]
+    pub fn blocks_mut(&mut self) -> &mut BlockMap {
+        self.blocks.as_mut().expect("an LPN of the device, or hybrid mapping")
+    }
+
+    /// Is the device mapped by blocks?
+    pub fn is_hybrid(&self) -> bool {
+        self.blocks.is_some()
     }
 
     /// Number of logical pages, internal ones included.
     pub fn len(&self) -> u32 {
-        self.cells.len() as u32
+        self.len
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.len == 0
     }
 
     /// Where is it?
     #[inline]
     pub fn get(&self, lpn: u32) -> Option<Mapping> {
-        Self::mapping(self.cells[lpn as usize])
+        match self.cells.get(lpn as usize) {
+            Some(cell) => Self::mapping(*cell),
+            None => self.blocks().get(lpn),
+        }
     }
 
     /// Sets where it is; where it was.
     #[inline(always)]
     pub fn replace(&mut self, lpn: u32, Mapping { ppn, remapped }: Mapping) -> Option<Mapping> {
-        let cell = &mut self.cells[lpn as usize];
+        let Some(cell) = self.cells.get_mut(lpn as usize) else {
+            return self.blocks_mut().set(lpn, Some(Mapping { ppn, remapped }));
+        };
         let old = std::mem::replace(cell, ppn.0 | if remapped { REMAPPED } else { 0 });
         Self::mapping(old)
     }
@@ -67,20 +100,35 @@ impl Map {
     #[inline]
     pub fn is_written_at(&self, lpn: u32, ppn: Ppn) -> bool {
         // The OOB of a damaged image, or of a page of metadata, may name any LPN.
-        self.cells.get(lpn as usize) == Some(&ppn.0)
+        match self.cells.get(lpn as usize) {
+            Some(cell) => *cell == ppn.0,
+            None => self.blocks.is_some() && self.is_at(lpn, Mapping { ppn, remapped: false }),
+        }
     }
 
     /// Is it exactly there, by a remap?
     #[inline]
     pub fn is_remapped_at(&self, lpn: u32, ppn: Ppn) -> bool {
         // An entry of a damaged image may name any LPN.
-        self.cells.get(lpn as usize) == Some(&(ppn.0 | REMAPPED))
+        match self.cells.get(lpn as usize) {
+            Some(cell) => *cell == ppn.0 | REMAPPED,
+            None => self.blocks.is_some() && self.is_at(lpn, Mapping { ppn, remapped: true }),
+        }
+    }
+
+    #[cold]
+    fn is_at(&self, lpn: u32, mapping: Mapping) -> bool {
+        lpn < self.len && self.blocks().get(lpn) == Some(mapping)
     }
 
     /// Sets where it is.
     #[inline]
     pub fn set(&mut self, lpn: u32, mapping: Option<Mapping>) {
-        self.cells[lpn as usize] = match mapping {
+        let Some(cell) = self.cells.get_mut(lpn as usize) else {
+            self.blocks_mut().set(lpn, mapping);
+            return;
+        };
+        *cell = match mapping {
             None => NOWHERE,
             Some(Mapping { ppn, remapped }) => ppn.0 | if remapped { REMAPPED } else { 0 },
         };
@@ -89,20 +137,29 @@ impl Map {
     /// It was written there.
     #[inline(always)]
     pub fn set_written(&mut self, lpn: u32, ppn: Ppn) {
-        self.cells[lpn as usize] = ppn.0;
+        match self.cells.get_mut(lpn as usize) {
+            Some(cell) => *cell = ppn.0,
+            None => drop(self.blocks_mut().set(lpn, Some(Mapping { ppn, remapped: false }))),
+        }
     }
 
     /// Clears the LR bit of a remapped page, to drop the older duplicates of its entry during a newest-first
     /// scan; `mark_remapped` restores it.
     #[inline]
     pub fn hide_remapped(&mut self, lpn: u32) {
-        self.cells[lpn as usize] &= !REMAPPED;
+        match self.cells.get_mut(lpn as usize) {
+            Some(cell) => *cell &= !REMAPPED,
+            None => self.blocks_mut().set_remapped(lpn, false),
+        }
     }
 
     /// Undoes `hide_remapped`.
     #[inline]
     pub fn mark_remapped(&mut self, lpn: u32) {
-        self.cells[lpn as usize] |= REMAPPED;
+        match self.cells.get_mut(lpn as usize) {
+            Some(cell) => *cell |= REMAPPED,
+            None => self.blocks_mut().set_remapped(lpn, true),
+        }
     }
 
     /// Asks for a cache line.

@@ -125,6 +125,18 @@ counters! {
     lost_references,
     /// Atomic remap commands done.
     atomic_commands,
+    /// Hybrid mapping: blocks that the host wrote in order as a whole.
+    merges_switch,
+    /// Blocks of which it wrote a part in order, and the rest was copied behind it.
+    merges_partial,
+    /// Blocks of which every page was copied.
+    merges_full,
+    /// Programs that this took, of those by garbage collection.
+    merge_programs,
+    /// Of those, pages in the place of unmapped ones and at the end of superblocks.
+    merge_pads,
+    /// Pages that shared a flash page with another LPN until their block was put in order.
+    merge_unshared,
 }
 
 impl Stats {

@@ -85,6 +85,8 @@ impl Oob {
     pub const LOG: u32 = u32::MAX - 2;
     /// OOB "LPN" of the parity page, which closes a log superblock: the XOR of its other pages.
     pub const PARITY: u32 = u32::MAX - 3;
+    /// OOB "LPN" of a page that holds the place of an unmapped one, so that a block is in order.
+    pub const PAD: u32 = u32::MAX - 4;
 
     /// The record of a page.
     #[inline(always)]

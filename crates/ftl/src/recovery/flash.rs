@@ -337,7 +337,7 @@ impl Ftl {
     /// policy does not have (it was another policy's) counts as closed.
     pub(super) fn resume_streams(&mut self, open: &[SbId]) {
         let core = &mut self.core;
-        let used: Vec<Stream> = (0..core.config.gc_policy.zones()).map(|zone| core.config.gc_stream(zone)).collect();
+        let used: Vec<Stream> = core.config.gc_streams();
         let unused: Vec<Stream> = Stream::ZONES.into_iter().filter(|stream| !used.contains(stream)).collect();
         for &sb in open.iter().rev() {
             let entry = *core.blocks.get(sb);
@@ -364,7 +364,7 @@ impl Ftl {
 
     /// Can a page be programmed, and collection begin after it?
     pub(super) fn has_room_uncollected(&self) -> bool {
-        let kept_free = 1 + self.core.config.gc_policy.zones() as u32;
+        let kept_free = 1 + self.core.config.gc_opens() as u32;
         self.core.blocks.left(Stream::Host) > 0 || self.core.blocks.free() > kept_free
     }
 

@@ -243,6 +243,9 @@ impl Ftl {
             ..
         } = witnesses;
 
+        if self.hybrid {
+            self.find_blocks();
+        }
         self.resume_streams(&open);
         self.heal_lives(&damaged_lives);
 
@@ -285,6 +288,9 @@ impl Ftl {
     /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no number. So it can
     /// be opened any number of times, with the same result.
     fn open_as_it_is(mut self, witnesses: Witnesses, files: &Found) -> Result<(Self, RecoveryReport), RecoveryError> {
+        if self.hybrid {
+            self.find_blocks();
+        }
         let Witnesses { mut report, lost, aborted_seen, aborted_words, .. } = witnesses;
         let lpns = self.core.config.lpns;
         self.unreadable.extend(lost.into_iter().filter(|lpn| *lpn < lpns));
@@ -371,12 +377,14 @@ impl Ftl {
         self.scheme.drop_aborted(&mut self.core);
         // Superblocks that moving a victim's pages may open. Fewer are free only near the end of the device's life, and
         // those are reserved for recovery: then the numbers stay, and `atomic` ensures that there are never too many.
-        let kept_free = self.core.geometry.groups() * self.core.config.gc_policy.zones() as u32;
+        let kept_free = self.core.geometry.groups() * self.core.config.gc_opens() as u32;
         for sb in pages {
             let blocks = &mut self.core.blocks;
             let entry = blocks.get(sb);
             let can_go = matches!(entry.state, State::Open | State::Closed) && !blocks.is_in_last_cycle(entry);
-            let needed = blocks.owners(sb).live + self.scheme.unplaceable(&self.core, sb);
+            let live = blocks.owners(sb).live;
+            let moved = if self.hybrid { self.core.map.blocks().cost(sb, live) } else { live };
+            let needed = moved + self.scheme.unplaceable(&self.core, sb);
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;

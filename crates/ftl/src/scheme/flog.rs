@@ -121,7 +121,7 @@ impl FLog {
 
     /// Can a log page be programmed now, and GC still open a superblock in each of its zones?
     fn page_is_secured(&self, core: &Core) -> bool {
-        core.blocks.room(Stream::Log) > 1 || core.blocks.free() > 1 + core.config.gc_policy.zones() as u32
+        core.blocks.room(Stream::Log) > 1 || core.blocks.free() > 1 + core.config.gc_opens() as u32
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {

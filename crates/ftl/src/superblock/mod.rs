@@ -20,6 +20,7 @@ pub use open::Head;
 pub use owners::Owners;
 pub use stream::{Open, Taken};
 
+use crate::block_map::Order;
 use crate::config::Config;
 use crate::guard::Guards;
 use crate::life::Life;
@@ -199,6 +200,14 @@ impl Superblocks {
     pub fn skipped(&self, sb: SbId) -> u64 {
         let sb = self.get(sb);
         sb.bad | sb.failing
+    }
+
+    /// In which order its pages are handed out as long as no program fails: past the blocks that were bad when it was
+    /// opened, and those in which its head could not be programmed.
+    pub fn order(&self, sb: SbId) -> Order {
+        let (dies, entry) = (self.geometry.dies(), self.get(sb));
+        let before_head = (0..dies).map(|step| (sb.0 + step) % dies).take_while(|die| *die != entry.head);
+        Order { skipped: entry.bad | before_head.fold(0, |dies, die| dies | 1 << die), head: entry.head }
     }
 
     fn is_good(&self, skipped: u64, offset: u32) -> bool {

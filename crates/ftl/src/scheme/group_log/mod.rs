@@ -54,7 +54,7 @@ impl Shape {
         let references = u64::from(config.data_pages(geometry)) * u64::from(config.count_max);
         let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
         // While a superblock is collected, its pages and those of the references' new homes count: one in each zone.
-        Self { slots, pages_max: pages + group_pages_max + config.gc_policy.zones(), group_pages_max }
+        Self { slots, pages_max: pages + group_pages_max + config.gc_opens(), group_pages_max }
     }
 
     /// Entries of a page.

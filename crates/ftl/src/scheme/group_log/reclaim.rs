@@ -20,7 +20,7 @@ use remap_ssd_media::{After, Ppn, Purpose, SbId};
 
 /// Free superblocks that the log leaves to garbage collection as long as it has garbage of its own.
 fn kept_free(core: &Core) -> u32 {
-    2 + core.config.gc_policy.zones() as u32
+    2 + core.config.gc_opens() as u32
 }
 
 impl GroupLog {

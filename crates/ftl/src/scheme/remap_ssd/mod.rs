@@ -28,7 +28,7 @@ const SLACK: usize = 4;
 
 /// A victim's entries go to the groups of two superblocks, an old and a new one, in every zone of shared pages.
 pub(super) fn slack(config: &Config) -> usize {
-    SLACK + 2 * config.gc_policy.zones().saturating_sub(2)
+    SLACK + 2 * config.gc_opens().saturating_sub(2)
 }
 
 /// The scheme's DRAM state.

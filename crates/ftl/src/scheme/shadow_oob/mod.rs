@@ -152,7 +152,7 @@ impl ShadowOob {
 
     /// Superblocks for what the capacitor would save; `false` if there are not enough.
     fn reserve_flash(&mut self, core: &mut Core) -> bool {
-        let kept_free = 1 + core.config.gc_policy.zones() as u32;
+        let kept_free = 1 + core.config.gc_opens() as u32;
         let (wanted, least) = self.reserve.room_needed(&core.geometry);
         core.blocks.close_log();
         let room = |core: &Core, area: &[SbId]| area.iter().map(|sb| core.blocks.get(*sb).capacity).sum::<u32>();

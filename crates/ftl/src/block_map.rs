@@ -1,0 +1,349 @@
+//! Hybrid mapping (Copyless Copy §II): a table of blocks, each with a page-level extension.
+//!
+//! A logical block is `block_pages` LPNs. Its entry in the table says where its first page is; its other pages follow in the
+//! order in which a superblock's pages are handed out, past the head and the blocks that were bad when it was opened. A page
+//! that is elsewhere (written out of order, or remapped to what another LPN has) stands in the block's extension.
+//!
+//! Invariants: a page is *in place* (its bit in `here`), or in its block's extension, or unmapped; a block has a base if and
+//! only if a page of it is in place. Internal LPNs, one for each 128 MiB, are mapped by page. Absent: when blocks are put in
+//! order (`hybrid`), and how many entries the extension may have (`Config::extension_entries`).
+
+use crate::fullest::Fullest;
+use crate::map::Mapping;
+use remap_ssd_media::{Geometry, Ppn, SbId};
+
+const NOWHERE: u32 = u32::MAX;
+
+/// Which pages of a superblock are handed out in order: those past the head, in blocks that were good when it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Dies that are left out.
+    pub skipped: u64,
+    /// Offset of the head.
+    pub head: u32,
+}
+
+impl Order {
+    fn good(self, dies: u32) -> u32 {
+        dies - (self.skipped & (u64::MAX >> (64 - dies))).count_ones()
+    }
+
+    /// How many pages are handed out before the one at this offset.
+    fn rank(self, offset: u32, dies: u32) -> u32 {
+        let past_head = u32::from(offset > self.head);
+        if self.skipped == 0 {
+            return offset - past_head;
+        }
+        let (row, die) = (offset / dies, offset % dies);
+        let before = (!self.skipped & ((1 << die) - 1)).count_ones();
+        row * self.good(dies) + before - past_head
+    }
+
+    /// The offset of the page that is handed out after so many.
+    fn offset(self, rank: u32, dies: u32) -> u32 {
+        let good = self.good(dies);
+        // The head takes the place of one page of the first row.
+        let head = (0..self.head).filter(|die| self.skipped >> die & 1 == 0).count() as u32;
+        let rank = rank + u32::from(rank >= head);
+        if self.skipped == 0 {
+            return rank;
+        }
+        let (row, nth) = (rank / good, rank % good);
+        let die = (0..dies).filter(|die| self.skipped >> die & 1 == 0).nth(nth as usize).expect("a good die");
+        row * dies + die
+    }
+}
+
+/// A page of a block that is not in place.
+#[derive(Clone, Copy)]
+struct Entry {
+    index: u16,
+    ppn: u32,
+}
+
+struct Block {
+    base: u32,
+    in_place: u16,
+    /// By index.
+    extension: Vec<Entry>,
+}
+
+/// What a superblock means to the table of blocks.
+#[derive(Clone, Copy, Default)]
+struct Used {
+    order: Order,
+    /// Blocks whose base is in it.
+    based: u32,
+    /// LPNs that are in place in it.
+    here: u32,
+}
+
+/// The table of blocks with its extension, and the LR-bitmap.
+pub struct BlockMap {
+    geometry: Geometry,
+    block_pages: u32,
+    lpns: u32,
+    blocks: Vec<Block>,
+    internal: Vec<u32>,
+    here: Vec<u64>,
+    remapped: Vec<u64>,
+    superblocks: Vec<Used>,
+    entries: u32,
+    fullest: Fullest,
+}
+
+fn bit(bits: &[u64], at: u32) -> bool {
+    bits[at as usize / 64] >> (at % 64) & 1 == 1
+}
+
+fn set_bit(bits: &mut [u64], at: u32, value: bool) {
+    let word = &mut bits[at as usize / 64];
+    *word = *word & !(1 << (at % 64)) | u64::from(value) << (at % 64);
+}
+
+impl BlockMap {
+    /// Nothing is mapped.
+    pub fn new(geometry: &Geometry, block_pages: u32, lpns: u32, internal: u32) -> Self {
+        let blocks = lpns.div_ceil(block_pages);
+        let words = (lpns + internal).div_ceil(64) as usize;
+        Self {
+            geometry: *geometry,
+            block_pages,
+            lpns,
+            blocks: (0..blocks).map(|_| Block { base: NOWHERE, in_place: 0, extension: Vec::new() }).collect(),
+            internal: vec![NOWHERE; internal as usize],
+            here: vec![0; words],
+            remapped: vec![0; words],
+            superblocks: vec![Used::default(); geometry.superblocks() as usize],
+            entries: 0,
+            fullest: Fullest::new(blocks, block_pages),
+        }
+    }
+
+    /// Logical pages, internal ones included.
+    pub fn len(&self) -> u32 {
+        self.lpns + self.internal.len() as u32
+    }
+    /// Entries of all extensions.
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+    /// Entries of a block's extension.
+    pub fn entries_of(&self, block: u32) -> u32 {
+        self.blocks[block as usize].extension.len() as u32
+    }
+    /// Blocks.
+    pub fn blocks(&self) -> u32 {
+        self.blocks.len() as u32
+    }
+    /// The block of an LPN, and which page of it the LPN is.
+    pub fn split(&self, lpn: u32) -> (u32, u32) {
+        (lpn / self.block_pages, lpn % self.block_pages)
+    }
+    /// Pages of a block: fewer in the last one.
+    pub fn pages_of(&self, block: u32) -> u32 {
+        self.block_pages.min(self.lpns - block * self.block_pages)
+    }
+    /// The first LPN of a block.
+    pub fn first_lpn(&self, block: u32) -> u32 {
+        block * self.block_pages
+    }
+    /// Where a block's first page is, if any page is in place.
+    pub fn base(&self, block: u32) -> Option<Ppn> {
+        let base = self.blocks[block as usize].base;
+        (base != NOWHERE).then_some(Ppn(base))
+    }
+    /// Pages of a block up to its last mapped one.
+    pub fn mapped_len(&self, block: u32) -> u32 {
+        let first = self.first_lpn(block);
+        (0..self.pages_of(block)).rev().find(|index| self.get(first + index).is_some()).map_or(0, |last| last + 1)
+    }
+    /// The block other than `but` with the most entries, and how many.
+    pub fn fullest(&self, but: Option<u32>) -> Option<(u32, u32)> {
+        self.fullest.first(but)
+    }
+    /// Blocks whose base is in a superblock, in the order of their places.
+    pub fn based_in(&self, sb: SbId) -> Vec<u32> {
+        let is_in = |block: &&Block| block.base != NOWHERE && self.geometry.superblock(Ppn(block.base)) == sb;
+        let found = (0..).zip(&self.blocks).filter(|(_, block)| is_in(block));
+        let mut found: Vec<(u32, u32)> = found.map(|(at, block)| (block.base, at)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, at)| at).collect()
+    }
+    /// Pages that collecting a superblock programs, of whose pages so many have owners: its blocks are put in order
+    /// elsewhere, and what is in nobody's place moves alone.
+    pub fn cost(&self, sb: SbId, live: u32) -> u32 {
+        let used = &self.superblocks[sb.0 as usize];
+        used.based * self.block_pages + live.saturating_sub(used.here)
+    }
+
+    /// The page that follows `base` after `index` others.
+    pub fn place(&self, base: Ppn, index: u32) -> Option<Ppn> {
+        let (sb, dies) = (self.geometry.superblock(base), self.geometry.dies());
+        let order = self.superblocks[sb.0 as usize].order;
+        let offset = order.offset(order.rank(self.geometry.offset(base), dies) + index, dies);
+        (offset < self.geometry.pages_per_superblock()).then(|| self.geometry.page(sb, offset))
+    }
+
+    /// Where a block's base is if this page of it is in place there.
+    pub fn base_for(&self, index: u32, ppn: Ppn) -> Option<Ppn> {
+        let (sb, dies) = (self.geometry.superblock(ppn), self.geometry.dies());
+        let order = self.superblocks[sb.0 as usize].order;
+        let rank = order.rank(self.geometry.offset(ppn), dies).checked_sub(index)?;
+        Some(self.geometry.page(sb, order.offset(rank, dies)))
+    }
+
+    /// In which order a superblock's pages are handed out. It must have no block.
+    pub fn set_order(&mut self, sb: SbId, order: Order) {
+        let used = &mut self.superblocks[sb.0 as usize];
+        assert!(used.order == order || used.based == 0, "the order of {sb:?} changes under a block");
+        used.order = order;
+    }
+
+    /// Where is it?
+    pub fn get(&self, lpn: u32) -> Option<Mapping> {
+        let ppn = self.ppn(lpn)?;
+        Some(Mapping { ppn, remapped: bit(&self.remapped, lpn) })
+    }
+
+    fn ppn(&self, lpn: u32) -> Option<Ppn> {
+        if lpn >= self.lpns {
+            let ppn = self.internal[(lpn - self.lpns) as usize];
+            return (ppn != NOWHERE).then_some(Ppn(ppn));
+        }
+        let (block, index) = self.split(lpn);
+        let block = &self.blocks[block as usize];
+        if bit(&self.here, lpn) {
+            return self.place(Ppn(block.base), index);
+        }
+        let found = block.extension.binary_search_by_key(&(index as u16), |entry| entry.index);
+        found.ok().map(|at| Ppn(block.extension[at].ppn))
+    }
+
+    /// Sets where it is; where it was.
+    pub fn set(&mut self, lpn: u32, mapping: Option<Mapping>) -> Option<Mapping> {
+        let old = self.get(lpn);
+        set_bit(&mut self.remapped, lpn, mapping.is_some_and(|mapping| mapping.remapped));
+        if lpn >= self.lpns {
+            self.internal[(lpn - self.lpns) as usize] = mapping.map_or(NOWHERE, |mapping| mapping.ppn.0);
+            return old;
+        }
+
+        let (block, index) = self.split(lpn);
+        let base = self.base(block);
+        let in_place = mapping.is_some_and(|mapping| base.and_then(|base| self.place(base, index)) == Some(mapping.ppn));
+        if bit(&self.here, lpn) != in_place {
+            self.count_in_place(block, in_place);
+            set_bit(&mut self.here, lpn, in_place);
+        }
+        self.extend(block, index as u16, mapping.filter(|_| !in_place).map(|mapping| mapping.ppn));
+        if self.blocks[block as usize].in_place == 0 {
+            self.set_base(block, None);
+        }
+        old
+    }
+
+    fn count_in_place(&mut self, block: u32, more: bool) {
+        let entry = &mut self.blocks[block as usize];
+        let here = &mut self.superblocks[self.geometry.superblock(Ppn(entry.base)).0 as usize].here;
+        if more {
+            (entry.in_place, *here) = (entry.in_place + 1, *here + 1);
+        } else {
+            (entry.in_place, *here) = (entry.in_place - 1, *here - 1);
+        }
+    }
+
+    /// Sets or removes an entry of the extension.
+    fn extend(&mut self, block: u32, index: u16, ppn: Option<Ppn>) {
+        let extension = &mut self.blocks[block as usize].extension;
+        let before = extension.len() as u32;
+        match (extension.binary_search_by_key(&index, |entry| entry.index), ppn) {
+            (Ok(at), Some(ppn)) => extension[at].ppn = ppn.0,
+            (Ok(at), None) => drop(extension.remove(at)),
+            (Err(at), Some(ppn)) => extension.insert(at, Entry { index, ppn: ppn.0 }),
+            (Err(_), None) => {}
+        }
+        let after = extension.len() as u32;
+        if before != after {
+            self.entries = self.entries + after - before;
+            self.fullest.set(block, after);
+        }
+    }
+
+    fn set_base(&mut self, block: u32, base: Option<Ppn>) {
+        let sb = |base: Ppn| self.geometry.superblock(base).0 as usize;
+        if let Some(old) = self.base(block) {
+            let at = sb(old);
+            self.superblocks[at].based -= 1;
+        }
+        if let Some(new) = base {
+            let at = sb(new);
+            self.superblocks[at].based += 1;
+        }
+        self.blocks[block as usize].base = base.map_or(NOWHERE, |base| base.0);
+    }
+
+    /// From now on the pages of a block are in place from `base` on; those that are not, are in the extension.
+    pub fn settle(&mut self, block: u32, base: Ppn) {
+        let first = self.first_lpn(block);
+        let mapped: Vec<(u32, Mapping)> =
+            (first..first + self.pages_of(block)).filter_map(|lpn| Some((lpn, self.get(lpn)?))).collect();
+        for (lpn, _) in &mapped {
+            self.set(*lpn, None);
+        }
+        self.set_base(block, Some(base));
+        for (lpn, mapping) in mapped {
+            // The base stays though nothing is in place until the first page is.
+            let in_place = self.place(base, lpn - first) == Some(mapping.ppn);
+            set_bit(&mut self.remapped, lpn, mapping.remapped);
+            if in_place {
+                set_bit(&mut self.here, lpn, true);
+                self.count_in_place(block, true);
+            } else {
+                self.extend(block, (lpn - first) as u16, Some(mapping.ppn));
+            }
+        }
+        if self.blocks[block as usize].in_place == 0 {
+            self.set_base(block, None);
+        }
+    }
+
+    /// Sets or clears the LR bit.
+    pub fn set_remapped(&mut self, lpn: u32, remapped: bool) {
+        set_bit(&mut self.remapped, lpn, remapped);
+    }
+
+    /// Compares what is counted with what there is.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check(&self) -> Result<(), String> {
+        let mut counted = vec![(0, 0); self.superblocks.len()];
+        let mut entries = 0;
+        for (at, block) in (0..).zip(&self.blocks) {
+            let lpns = self.first_lpn(at)..self.first_lpn(at) + self.pages_of(at);
+            let in_place = lpns.filter(|lpn| bit(&self.here, *lpn)).count() as u32;
+            let listed = block.extension.len() as u32;
+            entries += listed;
+            if in_place != u32::from(block.in_place) || (in_place > 0) != (block.base != NOWHERE) {
+                return Err(format!("block {at} has {in_place} pages in place and counts {}", block.in_place));
+            }
+            if !block.extension.is_sorted_by(|a, b| a.index < b.index) || self.fullest.entries(at) != listed {
+                return Err(format!("the extension of block {at} is not in order"));
+            }
+            let both = |entry: &Entry| bit(&self.here, self.first_lpn(at) + u32::from(entry.index));
+            if block.extension.iter().any(both) {
+                return Err(format!("a page of block {at} is in place and in the extension"));
+            }
+            if let Some(base) = self.base(at) {
+                let (based, here) = &mut counted[self.geometry.superblock(base).0 as usize];
+                (*based, *here) = (*based + 1, *here + in_place);
+            }
+        }
+        let kept = self.superblocks.iter().map(|used| (used.based, used.here));
+        if entries != self.entries || !kept.eq(counted) {
+            return Err(format!("{entries} entries of extensions, counted {}", self.entries));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Blocks by the number of their extension's entries: which has the most, in constant time.
+//!
+//! A list for each number, the block that has had it longest first. Invariant: a block with entries is in the list of its
+//! number, and one without is in none. Absent: the entries.
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Link {
+    entries: u32,
+    before: u32,
+    after: u32,
+}
+
+/// The lists.
+pub struct Fullest {
+    links: Vec<Link>,
+    /// First and last block of each list.
+    ends: Vec<(u32, u32)>,
+    /// No list above this one has a block.
+    top: usize,
+}
+
+impl Fullest {
+    /// So many blocks without entries, each with at most so many.
+    pub fn new(blocks: u32, entries_max: u32) -> Self {
+        let link = Link { entries: 0, before: NONE, after: NONE };
+        Self { links: vec![link; blocks as usize], ends: vec![(NONE, NONE); entries_max as usize + 1], top: 0 }
+    }
+
+    /// Entries of a block.
+    pub fn entries(&self, block: u32) -> u32 {
+        self.links[block as usize].entries
+    }
+
+    /// A block has so many entries now.
+    pub fn set(&mut self, block: u32, entries: u32) {
+        let Link { entries: old, before, after } = self.links[block as usize];
+        if old > 0 {
+            match before {
+                NONE => self.ends[old as usize].0 = after,
+                before => self.links[before as usize].after = after,
+            }
+            match after {
+                NONE => self.ends[old as usize].1 = before,
+                after => self.links[after as usize].before = before,
+            }
+        }
+
+        let last = if entries > 0 { self.ends[entries as usize].1 } else { NONE };
+        self.links[block as usize] = Link { entries, before: last, after: NONE };
+        if entries > 0 {
+            match last {
+                NONE => self.ends[entries as usize].0 = block,
+                last => self.links[last as usize].after = block,
+            }
+            self.ends[entries as usize].1 = block;
+            self.top = self.top.max(entries as usize);
+        }
+        while self.top > 0 && self.ends[self.top].0 == NONE {
+            self.top -= 1;
+        }
+    }
+
+    /// The block other than `but` with the most entries, and how many; `None` if no other has any.
+    pub fn first(&self, but: Option<u32>) -> Option<(u32, u32)> {
+        (1..=self.top).rev().find_map(|entries| {
+            let first = self.ends[entries].0;
+            let second = if first == NONE { NONE } else { self.links[first as usize].after };
+            let found = if Some(first) == but { second } else { first };
+            (found != NONE).then_some((found, entries as u32))
+        })
+    }
+}
