@@ -9,7 +9,7 @@ use crate::numbers;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use remap_ssd_crash::{Code, Options, Report, replay, run, scheme_of};
-use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
 use std::time::Duration;
@@ -38,8 +38,11 @@ pub struct Args {
     /// of the others on some].
     #[arg(long, value_name = "POLICY")]
     pub gc: Option<GcPolicy>,
+    /// What an entry of the mapping table stands for: page, or hybrid (blocks in order, and pages elsewhere).
+    #[arg(long, value_name = "page|hybrid", default_value_t = Granularity::Page)]
+    pub mapping: Granularity,
     /// Run the one script that a failure named.
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mutant", "media_faults", "threads"])]
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["seconds", "cuts", "seed", "scheme", "gc", "mapping", "mutant", "media_faults", "threads"])]
     pub replay: Option<Code>,
     /// Switch this guard of the firmware off, to see the campaign notice.
     #[arg(long, value_name = "GUARD")]
@@ -65,6 +68,7 @@ Examples:
   remap-ssd crash --scheme remap-ssd --cuts 10000 --seed 7 --json
   remap-ssd crash --scheme opt
   remap-ssd crash --scheme nlog --gc coldmap
+  remap-ssd crash --scheme shadow-oob --mapping hybrid
   remap-ssd crash --mutant entry-after-page
   remap-ssd crash --media-faults --scheme flog
   remap-ssd crash --replay remap-ssd:3:9f2c41d0";
@@ -76,6 +80,13 @@ const SECONDS_DEFAULT: f64 = 10.0;
 /// # Errors
 /// Something was lost that must not be, or was not that must.
 pub fn command(args: &Args) -> Result<(), Failure> {
+    let refused = args.scheme.iter().find_map(|scheme| Some((scheme, scheme.needs_pages()?)));
+    if let (Granularity::Hybrid, Some((scheme, why))) = (args.mapping, refused) {
+        return Err(Failure::usage(format_args!("scheme {scheme} {why} and works with --mapping page only")));
+    }
+    if let (Granularity::Hybrid, Some(policy)) = (args.mapping, args.gc.filter(|policy| policy.zones() > 1)) {
+        return Err(Failure::usage(format_args!("--gc {policy} sorts pages into zones and works with --mapping page only")));
+    }
     let reports = match &args.replay {
         Some(code) => vec![(code.scheme, replay(code))],
         None => schemes(args).into_iter().map(|scheme| (scheme, campaign(args, scheme))).collect(),
@@ -99,7 +110,10 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
     match (args.scheme.is_empty(), args.mutant) {
         (false, _) => args.scheme.clone(),
         (true, Some(guard)) => vec![scheme_of(guard)],
-        (true, None) => SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()).collect(),
+        (true, None) => {
+            let works = |scheme: &SchemeKind| args.mapping == Granularity::Page || scheme.needs_pages().is_none();
+            SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()).filter(works).collect()
+        }
     }
 }
 
@@ -110,6 +124,7 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
         seconds,
         cuts: args.cuts,
         threads: args.threads,
+        mapping: args.mapping,
         policy: args.gc,
         mutant: args.mutant,
         media_faults: args.media_faults,

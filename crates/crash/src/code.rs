@@ -2,11 +2,11 @@
 //!
 //! `remap-ssd:3:9f2c41d0` is script 9f2c41d0 (hexadecimal) on setup 3 of scheme remap-ssd; with
 //! `:commit` after it, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0` has another
-//! policy of garbage collection than the setup's own.
+//! policy of garbage collection than the setup's own; `shadow-oob+hybrid:3:9f2c41d0` has hybrid mapping.
 //! Invariant: `parse` of what `Display` writes gives the same code. Absent: a version; a code is good for
 //! the program that printed it.
 
-use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,6 +15,8 @@ use std::str::FromStr;
 pub struct Code {
     /// The firmware's scheme.
     pub scheme: SchemeKind,
+    /// What an entry of its mapping table stands for.
+    pub mapping: Granularity,
     /// Its policy of garbage collection, where it is not the setup's.
     pub policy: Option<GcPolicy>,
     /// Number of the setup.
@@ -28,6 +30,9 @@ pub struct Code {
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.scheme)?;
+        if self.mapping != Granularity::Page {
+            write!(f, "+{}", self.mapping)?;
+        }
         self.policy.map_or(Ok(()), |policy| write!(f, "/{policy}"))?;
         write!(f, ":{}:{:x}", self.setup, self.seed)?;
         self.mutant.map_or(Ok(()), |guard| write!(f, ":{guard}"))
@@ -42,6 +47,8 @@ impl FromStr for Code {
             return Err(format!("'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"));
         };
         let (scheme, policy) = scheme.split_once('/').map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));
+        let (scheme, mapping) = scheme.split_once('+').unwrap_or((scheme, Granularity::Page.name()));
+        let mapping = mapping.parse()?;
         let scheme = scheme.parse().map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
         let policy = policy.map(str::parse).transpose()?;
         let setup = setup.parse().map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
@@ -50,7 +57,7 @@ impl FromStr for Code {
         let mutant = parts.next().map(str::parse).transpose()?;
         match parts.next() {
             Some(more) => Err(format!("'{text}': nothing can follow the guard, but there is '{more}'")),
-            None => Ok(Self { scheme, policy, setup, seed, mutant }),
+            None => Ok(Self { scheme, mapping, policy, setup, seed, mutant }),
         }
     }
 }

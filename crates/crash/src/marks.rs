@@ -43,6 +43,7 @@ marks! {
     extents, extensions, extents_split, extents_joined, demoted_unhinted,
     fs_recorded, fs_files_full, fs_blocks_full, fs_resets,
     destages, groups_rewritten, group_pages_moved, log_superblocks_erased, group_entries_found, group_pages_stale,
+    merges_switch, merges_partial, merges_full, merge_programs, merge_pads, merge_unshared,
     }
     campaign {
     /// Commands submitted.

@@ -7,8 +7,8 @@
 use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::Code;
 use crate::marks::Marks;
-use crate::setup::Setup;
-use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
+use crate::setup::{Setup, needs_hybrid};
+use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The firmware's scheme.
     pub scheme: SchemeKind,
+    /// What an entry of its mapping table stands for.
+    pub mapping: Granularity,
     /// Policy of garbage collection; `None`: each setup's own.
     pub policy: Option<GcPolicy>,
     /// Only this setup; `None`: all of them.
@@ -45,6 +47,7 @@ impl Options {
     pub fn new(scheme: SchemeKind, seed: u64) -> Self {
         Self {
             scheme,
+            mapping: Granularity::Page,
             policy: None,
             setup: None,
             seed,
@@ -106,6 +109,7 @@ pub struct Report {
 /// The scripts of a campaign, by number.
 struct Scripts {
     scheme: SchemeKind,
+    mapping: Granularity,
     policy: Option<GcPolicy>,
     seed: u64,
     mutant: Option<Guard>,
@@ -122,7 +126,9 @@ impl Scripts {
             None if options.media_faults => Setup::FAILING.collect(),
             None => (0..Setup::COUNT).filter(useful).collect(),
         };
-        Self { scheme: options.scheme, policy: options.policy, seed: options.seed, mutant: options.mutant, setups }
+        let mapping = if options.mutant.is_some_and(needs_hybrid) { Granularity::Hybrid } else { options.mapping };
+        let Options { scheme, policy, seed, mutant, .. } = *options;
+        Self { scheme, mapping, policy, seed, mutant, setups }
     }
 
     fn code(&self, number: u64) -> Code {
@@ -133,6 +139,7 @@ impl Scripts {
         let setup = self.setups[(number % self.setups.len() as u64) as usize];
         Code {
             scheme: self.scheme,
+            mapping: self.mapping,
             policy: self.policy,
             setup,
             seed: (seed ^ (seed >> 31)) as u32,
@@ -142,7 +149,7 @@ impl Scripts {
 }
 
 fn run_script(code: &Code) -> ScriptEnd {
-    let setup = Setup::new(code.scheme, code.policy, code.setup, code.mutant);
+    let setup = Setup::mapped(code.mapping, code.scheme, code.policy, code.setup, code.mutant);
     Campaign::new(&setup, u64::from(code.seed)).run()
 }
 
@@ -247,7 +254,7 @@ impl<'a> Tally<'a> {
 /// Runs one script again.
 pub fn replay(code: &Code) -> Report {
     let options =
-        Options { policy: code.policy, mutant: code.mutant, ..Options::new(code.scheme, u64::from(code.seed)) };
+        Options { mapping: code.mapping, policy: code.policy, mutant: code.mutant, ..Options::new(code.scheme, u64::from(code.seed)) };
     let mut tally = Tally::new(&options);
     tally.add(code, run_script(code));
     tally.report

@@ -7,7 +7,7 @@
 //! Absent: what happens on the device (the script's).
 
 use crate::script::Mix;
-use remap_ssd_ftl::{Config, EntrySize, FingerprintKind, GcPolicy, Guard, Guards, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, SchemeKind};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 use std::ops::Range;
@@ -259,20 +259,39 @@ impl Setup {
     /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the one given, whole or
     /// with a guard switched off.
     pub fn new(scheme: SchemeKind, policy: Option<GcPolicy>, index: u32, mutant: Option<Guard>) -> Self {
+        Self::mapped(Granularity::Page, scheme, policy, index, mutant)
+    }
+
+    /// The same with this mapping.
+    pub fn mapped(
+        mapping: Granularity,
+        scheme: SchemeKind,
+        policy: Option<GcPolicy>,
+        index: u32,
+        mutant: Option<Guard>,
+    ) -> Self {
         let index = index % Self::FAILING.end;
         let media_faults = Self::FAILING.contains(&index);
-        let profile = PROFILES.iter().chain(FAILING).nth(index as usize).expect("there are as many");
+        let mut profile = *PROFILES.iter().chain(FAILING).nth(index as usize).expect("there are as many");
+        if mapping == Granularity::Hybrid {
+            // Blocks are in order in one superblock at a time, and there are no zones.
+            profile.superblock_dies = 0;
+            profile.policy = if profile.policy.zones() > 1 { GcPolicy::Greedy } else { profile.policy };
+        }
         let pages_per_block = profile.shape.2;
 
         let mut config = Config {
             lpns: 1,
             scheme,
-            log_bytes: log_bytes(scheme, profile),
+            log_bytes: log_bytes(scheme, &profile),
             segment_bytes: profile.segment_bytes,
             cache_pages: profile.cache_pages,
             // The negative control: energy for one page.
             energy_pages: u32::from(mutant == Some(Guard::CapacitorEnergy)),
             entry: profile.entry,
+            mapping,
+            block_pages: 2 + index % 3,
+            extension: [0.1, 0.0, 0.25, 0.5][index as usize % 4],
             degree: u32::from(profile.count_max).clamp(2, 4) - 1,
             dedup: profile.dedup,
             count_max: profile.count_max,
@@ -291,7 +310,7 @@ impl Setup {
             guards: mutant.map_or(Guards::ALL, Guards::without),
         };
 
-        let geometry = enough(&mut config, profile);
+        let geometry = enough(&mut config, &profile);
         let spare = profile.spare_pages + profile.bad_blocks * pages_per_block * 2;
         config.lpns = most_lpns(&config, &geometry).saturating_sub(spare).max(8);
 
@@ -345,9 +364,16 @@ pub fn scheme_of(guard: Guard) -> SchemeKind {
         | Guard::GatheredFirst => SchemeKind::RemapSsdX,
         Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => SchemeKind::LocalFlash,
         Guard::CapacitorEnergy | Guard::ArmedLast => SchemeKind::ShadowOob,
+        // Of remaps that stay in force, some were made to pages that are older than what their LPNs had before.
+        Guard::UnsharedRenewed => SchemeKind::ShadowOob,
         Guard::HomesRenewed | Guard::RecordBeforeReclaim | Guard::RecordNewest => SchemeKind::WalSsd,
         _ => SchemeKind::RemapSsd,
     }
+}
+
+/// Does the absence of a guard show under hybrid mapping alone?
+pub fn needs_hybrid(guard: Guard) -> bool {
+    guard == Guard::UnsharedRenewed
 }
 
 /// One record of a command is worth many entries of a page: a log that is to be full must be smaller.

@@ -2,7 +2,7 @@
 
 use remap_ssd_crash::setup::Setup;
 use remap_ssd_crash::{Code, Marks, Options, Report, replay, run};
-use remap_ssd_ftl::{GcPolicy, Guard, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 
 /// Distinct cuts of each campaign here; the long ones run from the command line.
 const CUTS: u64 = if cfg!(debug_assertions) { 5_000 } else { 10_000 };
@@ -158,7 +158,7 @@ fn the_file_map_survives_every_cut() {
     for scheme in [SchemeKind::RemapSsd, SchemeKind::Pebble, SchemeKind::None] {
         let mut marks = Marks::default();
         for seed in 0..20 {
-            let report = replay(&Code { scheme, policy: None, setup, seed, mutant: None });
+            let report = replay(&Code { scheme, mapping: Granularity::Page, policy: None, setup, seed, mutant: None });
             assert!(report.failures.is_empty(), "{}\n{}", report.failures[0].code, report.failures[0].text);
             marks.add(&report.marks);
         }

@@ -52,7 +52,7 @@ pub struct Job {
     /// Remapped owners by stretch.
     pub(crate) refs: Vec<Vec<OwnerRef>>,
     /// Owners that came while the job ran.
-    late: Vec<OwnerRef>,
+    pub(crate) late: Vec<OwnerRef>,
 }
 
 /// A page with owners.

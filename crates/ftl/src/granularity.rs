@@ -61,6 +61,18 @@ const ENTRIES_MIN: u32 = 16;
 /// Superblocks that putting blocks in order may open while one superblock is collected.
 const ORDERED: usize = 2;
 
+impl SchemeKind {
+    /// Why it works with page mapping only, if it does.
+    pub fn needs_pages(self) -> Option<&'static str> {
+        match self {
+            Self::Pebble => Some("keeps a table of pages in NVRAM"),
+            Self::WalSsd => Some("names a page's second owner in the page"),
+            Self::Unsafe => Some("does not know who owns a page that moves"),
+            _ => None,
+        }
+    }
+}
+
 impl Config {
     /// Is the device mapped by blocks?
     pub fn is_hybrid(&self) -> bool {
@@ -121,13 +133,7 @@ impl Config {
             return Ok(());
         }
 
-        let why = match self.scheme {
-            SchemeKind::Pebble => "keeps a table of pages in NVRAM",
-            SchemeKind::WalSsd => "names a page's second owner in the page",
-            SchemeKind::Unsafe => "does not know who owns a page that moves",
-            _ => "",
-        };
-        if !why.is_empty() {
+        if let Some(why) = self.scheme.needs_pages() {
             return fail(format!("scheme {} {why} and works with mapping = page only", self.scheme));
         }
         if self.gc_policy.zones() > 1 {

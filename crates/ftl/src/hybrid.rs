@@ -12,9 +12,10 @@
 //! block a place of its own: the place is there, filled or not, so that to share goes on would save nothing. What other
 //! LPNs share with the block's pages stays shared among them, and with the block too, where its superblock is collected.
 //!
-//! Order: a merge moves pages as garbage collection does (`gc`), and nothing but a superblock's erase takes a witness away.
-//! 1. the page at its new place  2. whatever erases the old one. An unshared page gets a number of its own, as a write would:
-//! Cut before 1: its entry speaks for it. After: the copy does, of the same content; that the entry goes one day does not matter.
+//! Order: a merge moves pages as garbage collection does (`gc`), and takes no witness away.
+//! 1. the page at its new place, with a new number as if it were written (and after an atomic command's commit, as any copy)
+//! 2. whatever erases the old one, or releases the entry that spoke for it.
+//! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content, whatever becomes of the other.
 //!
 //! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and those of the block being
 //! written in order. Absent: the table (`block_map`), which superblock is collected (`gc`).
@@ -209,27 +210,22 @@ impl Ftl {
         let (sb, offset) = (self.core.geometry.superblock(from), self.core.geometry.offset(from));
         let alone = self.core.counts.get(from) == 1;
         let oob = self.core.media.oob(from);
-        if !mapping.remapped {
+        // All references go with it if somebody knows them, and it keeps its number, so that their entries stay newer.
+        let shared = shared.filter(|shared| shared.sb == sb && !alone && !mapping.remapped);
+        if let Some(shared) = shared {
             let page = Live { offset, oob, owns: true, alone };
-            if alone {
-                return self.move_page(sb, &page, &[], NONE, ORDERED);
-            }
-            // All references go with it if somebody knows them.
-            if let Some(shared) = shared.filter(|shared| shared.sb == sb) {
-                let known = shared.owners.get(&offset).into_iter().flatten();
-                let in_force = known.filter(|owner| self.core.is_in_force(owner.lpn, from, owner.wsn));
-                let chain: Vec<(OwnerRef, u32)> = in_force.zip(0..).map(|(owner, at)| (*owner, at)).collect();
-                let chain: Vec<(OwnerRef, u32)> =
-                    chain.into_iter().map(|(owner, at)| (owner, at.checked_sub(1).unwrap_or(NONE))).collect();
-                let first = chain.len() as u32 - 1;
-                return self.move_page(sb, &page, &chain, first, ORDERED);
-            }
+            let known = shared.owners.get(&offset).into_iter().flatten();
+            let in_force = known.filter(|owner| self.core.is_in_force(owner.lpn, from, owner.wsn));
+            let chain = in_force.zip(0..).map(|(owner, at): (_, u32)| (*owner, at.checked_sub(1).unwrap_or(NONE)));
+            let chain: Vec<(OwnerRef, u32)> = chain.collect();
+            return self.move_page(sb, &page, &chain, chain.len() as u32 - 1, ORDERED);
         }
 
-        // A new number: the page's own is older than the remap, and than what the LPN had before it.
-        let wsn = match self.core.config.guards.has(Guard::UnsharedRenewed) {
-            true => self.core.tick(),
-            false => oob.wsn(),
+        // A new number. What had another LPN's page needs it: the page's own is older than the remap, and than what the LPN
+        // had before it. The others get one so that recovery finds the block in order, and not what its pages were before.
+        let wsn = match mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
+            false => self.core.tick(),
+            true => oob.wsn(),
         };
         self.core.stats.merge_unshared += u64::from(!alone);
         let to = self.copy_moved((lpn, wsn, Second::NONE), from, ORDERED)?.ppn();
@@ -320,7 +316,7 @@ impl Ftl {
     fn shared_in(&mut self, job: &Job) -> Shared {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
-        for owner in job.refs.iter().flatten().rev() {
+        for owner in job.refs.iter().flatten().chain(&job.late).rev() {
             if core.is_in_force(owner.lpn, core.geometry.page(job.sb, owner.offset), owner.wsn) {
                 core.map.hide_remapped(owner.lpn);
                 owners.entry(owner.offset).or_default().push(*owner);

@@ -7,7 +7,7 @@
 //! Invariants: recording a latency is a few additions; all rates are over virtual time.
 //! Absent: when anything happened (the run's), and words (the report's).
 
-use crate::summary::{Demotions, Percentiles, RunSummary, Sample, WearOut};
+use crate::summary::{MappingCost, Demotions, Percentiles, RunSummary, Sample, WearOut};
 use hdrhistogram::Histogram;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Stats, SurvivalClass};
@@ -198,6 +198,21 @@ impl Meters {
         RunSummary {
             scheme: config.firmware.scheme.to_string(),
             gc_policy: config.firmware.gc_policy.to_string(),
+            mapping: MappingCost {
+                kind: config.firmware.mapping.to_string(),
+                table_bytes: config.firmware.mapping_bytes(),
+                extension_entries: device.ftl().extension_entries().into(),
+                extension_room: match config.firmware.is_hybrid() {
+                    true => config.firmware.extension_entries().into(),
+                    false => 0,
+                },
+                merges_switch: stats.merges_switch,
+                merges_partial: stats.merges_partial,
+                merges_full: stats.merges_full,
+                merge_pages: stats.merge_programs,
+                merge_pads: stats.merge_pads,
+                unshared: stats.merge_unshared,
+            },
             bandwidth_mib_s: rate(passed.transfers as f64 * PAGE_BYTES as f64 / MIB, seconds),
             iops: rate(passed.operations as f64, seconds),
             write_amplification: ratio(flash_pages, stats.host_writes),

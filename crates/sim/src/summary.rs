@@ -91,6 +91,31 @@ pub struct WearOut {
     pub usable_pages: u64,
 }
 
+/// The mapping table, and under hybrid mapping what keeping blocks in order took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappingCost {
+    /// `page` or `hybrid`.
+    pub kind: String,
+    /// Bytes of DRAM of the table.
+    pub table_bytes: u64,
+    /// Entries of the extension at the end.
+    pub extension_entries: u64,
+    /// Entries that it has room for.
+    pub extension_room: u64,
+    /// Blocks that the host wrote in order as a whole.
+    pub merges_switch: u64,
+    /// Blocks of which it wrote a part in order, and the rest was copied.
+    pub merges_partial: u64,
+    /// Blocks of which every page was copied.
+    pub merges_full: u64,
+    /// Pages programmed by merges, of those moved by garbage collection.
+    pub merge_pages: u64,
+    /// Of those, pages without data.
+    pub merge_pads: u64,
+    /// Pages that shared a flash page until their block was put in order.
+    pub unshared: u64,
+}
+
 /// Requests by how they ended. Their sum equals what was submitted, or the run fails.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Accounting {
@@ -143,6 +168,9 @@ pub struct RunSummary {
     pub scheme: String,
     /// Policy of garbage collection: `greedy`, `cost-benefit`, `coldmap`, `cagc`.
     pub gc_policy: String,
+    /// What an entry of the mapping table stands for, and what keeping blocks in order took.
+    #[serde(default)]
+    pub mapping: MappingCost,
     /// Host bandwidth, remapped pages counted as served, MiB/s.
     pub bandwidth_mib_s: f64,
     /// Host page operations per second.

@@ -5,7 +5,7 @@
 
 use crate::numbers;
 use clap::ValueEnum;
-use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_sim::aging::{AgingSpec, FillSpec};
 use remap_ssd_sim::arrivals::Arrivals;
 use remap_ssd_sim::trace::{Fold, Format};
@@ -57,6 +57,16 @@ pub struct Args {
     /// or cagc (pages apart by reference count); a list compares them [default: the device's, greedy for a preset].
     #[arg(long, value_delimiter = ',', value_name = "POLICY", help_heading = "Device")]
     pub gc: Vec<GcPolicy>,
+    /// What an entry of the mapping table stands for: page, or hybrid (a block of pages in order, and an extension of the
+    /// table for those that are elsewhere); a list compares them [default: the device's, page for a preset].
+    #[arg(long, value_delimiter = ',', value_name = "page|hybrid", help_heading = "Device")]
+    pub mapping: Vec<Granularity>,
+    /// Hybrid mapping: logical pages of a block, whatever the --scale [default: the device's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Device")]
+    pub block_pages: Option<u32>,
+    /// Hybrid mapping: entries of the extension, as a share of the logical pages [default: the device's].
+    #[arg(long, value_name = "SHARE", value_parser = numbers::share, help_heading = "Device")]
+    pub extension: Option<f64>,
 
     /// randwrite, randread, randrw:READ%, seqwrite, seqread, seqrw:READ%, zipf:THETA, zipfread:THETA or
     /// zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages; or fileserver, oltp, ycsb, tpcc, sysbench,
@@ -130,7 +140,7 @@ pub struct Args {
     pub survival: bool,
     /// Start from an image of an aged device. Where there is no such file, each scheme has its own: aged.img means
     /// aged.remap-ssd.img and so on. What recovery rebuilds may differ in details from the device that was saved.
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "superblock_dies", "gc", "gc_free", "endurance", "no_aging", "aging", "fill"], help_heading = "Run")]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], help_heading = "Run")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
     #[arg(long, value_name = "IMAGE", conflicts_with = "age", help_heading = "Run")]
@@ -185,6 +195,7 @@ Examples:
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
   remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --fill
   remap-ssd compare --scheme none,remap-ssd,opt --superblock-dies 1
+  remap-ssd compare --scheme none,shadow-oob --mapping page,hybrid --details
   remap-ssd compare --scale 1/64 --until-death --endurance 30
   remap-ssd compare --scheme remap-ssd --save-aged aged.img
   remap-ssd compare --age aged.img --writes 100k";

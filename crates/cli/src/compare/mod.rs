@@ -65,10 +65,14 @@ impl<'a> Comparison<'a> {
     /// The names of the jobs, in order.
     pub fn names(&self) -> Vec<String> {
         let name = |start: &Start| match start {
-            Start::New { config, .. } => match config.firmware.gc_policy {
-                GcPolicy::Greedy => config.firmware.scheme.to_string(),
-                policy => format!("{}/{policy}", config.firmware.scheme),
-            },
+            Start::New { config, .. } => {
+                let firmware = &config.firmware;
+                let name = match firmware.gc_policy {
+                    GcPolicy::Greedy => firmware.scheme.to_string(),
+                    policy => format!("{}/{policy}", firmware.scheme),
+                };
+                if firmware.is_hybrid() { format!("{name}+{}", firmware.mapping) } else { name }
+            }
             Start::Image(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         };
         self.plan.jobs.iter().map(name).collect()

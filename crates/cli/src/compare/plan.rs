@@ -8,7 +8,7 @@ use super::replay::TraceFacts;
 use crate::failure::Failure;
 use crate::output;
 use remap_ssd_device::{DeviceConfig, DeviceConfigError};
-use remap_ssd_ftl::{GcPolicy, SchemeKind};
+use remap_ssd_ftl::{GcPolicy, Granularity, SchemeKind};
 use remap_ssd_media::ContentMode;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_sim::arrivals::Arrivals;
@@ -107,6 +107,8 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
     };
     let firmware = &mut config.firmware;
     firmware.log_bytes = args.log_size.unwrap_or(firmware.log_bytes);
+    firmware.block_pages = args.block_pages.unwrap_or(firmware.block_pages);
+    firmware.extension = args.extension.unwrap_or(firmware.extension);
     firmware.gc_free = args.gc_free.unwrap_or(firmware.gc_free);
     if let Some(dies) = args.superblock_dies {
         config.geometry = config.geometry.with_superblock_dies(dies).map_err(Failure::usage)?;
@@ -162,14 +164,21 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
 fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start>, Failure> {
     let own = [base.firmware.gc_policy];
     let policies = if args.gc.is_empty() { &own } else { &args.gc[..] };
-    let devices: Vec<(SchemeKind, GcPolicy)> =
-        schemes(args).into_iter().flat_map(|scheme| policies.iter().map(move |policy| (scheme, *policy))).collect();
+    let own_mapping = [base.firmware.mapping];
+    let mappings = if args.mapping.is_empty() { &own_mapping } else { &args.mapping[..] };
+    let mut devices: Vec<(SchemeKind, GcPolicy, Granularity)> = Vec::new();
+    for scheme in schemes(args) {
+        for policy in policies {
+            devices.extend(mappings.iter().map(|mapping| (scheme, *policy, *mapping)));
+        }
+    }
     let several = devices.len() > 1;
-    let one = |(scheme, policy): (SchemeKind, GcPolicy)| {
+    let one = |(scheme, policy, mapping): (SchemeKind, GcPolicy, Granularity)| {
         let mut config = base.clone();
-        (config.firmware.scheme, config.firmware.gc_policy) = (scheme, policy);
+        (config.firmware.scheme, config.firmware.gc_policy, config.firmware.mapping) = (scheme, policy, mapping);
         let config = config.scale(scale).map_err(|error| refused(args, scheme, &error))?;
         let name = if policies.len() > 1 { format!("{scheme}.{policy}") } else { scheme.to_string() };
+        let name = if mappings.len() > 1 { format!("{name}.{mapping}") } else { name };
         let mut save = args.save_aged.as_deref().map(|path| if several { of_scheme(path, &name) } else { path.into() });
         if several && save.is_some() && !scheme.is_durable() {
             output::note(format_args!("note: `{scheme}` keeps its remaps in DRAM, its device is not saved"));

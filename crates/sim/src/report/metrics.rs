@@ -19,6 +19,9 @@ pub const IDEAL: &str = "opt";
 /// The policy of garbage collection that needs no mention.
 const POLICY: &str = "greedy";
 
+/// The mapping that needs no mention.
+const MAPPING: &str = "page";
+
 /// A column of the overview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -55,9 +58,13 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
             name if name.trim().is_empty() => "(unnamed)".to_owned(),
             name => name,
         };
-        match one_line(&run.gc_policy).as_str() {
+        let name = match one_line(&run.gc_policy).as_str() {
             "" | POLICY => scheme,
             policy => format!("{scheme}/{policy}"),
+        };
+        match one_line(&run.mapping.kind).as_str() {
+            "" | MAPPING => name,
+            mapping => format!("{name}+{mapping}"),
         }
     };
     let names: Vec<String> = runs.iter().map(name).collect();
@@ -157,6 +164,7 @@ pub fn details(run: &RunSummary) -> Vec<Section> {
         flash_programs(run),
         remapping(run),
         remapping_metadata(run),
+        mapping(run),
         wear(run),
         survival(run),
         requests(run),
@@ -300,6 +308,24 @@ fn unusable(part: u64, room: u64) -> String {
     match room {
         0 => MISSING.to_owned(),
         room => format!("{} ({})", bytes(part), percent(part as f64 / room as f64)),
+    }
+}
+
+/// What the mapping table takes. Under page mapping there is nothing to put in order.
+fn mapping(run: &RunSummary) -> Section {
+    let cost = &run.mapping;
+    Section {
+        title: "Mapping table",
+        rows: vec![
+            ("bytes", bytes(cost.table_bytes)),
+            ("entries of the extension", format!("{} of {}", exact(cost.extension_entries), exact(cost.extension_room))),
+            ("blocks switched", exact(cost.merges_switch)),
+            ("partial merges", exact(cost.merges_partial)),
+            ("full merges", exact(cost.merges_full)),
+            ("pages programmed by merges", exact(cost.merge_pages)),
+            ("of those without data", exact(cost.merge_pads)),
+            ("references unshared", exact(cost.unshared)),
+        ],
     }
 }
 
