@@ -120,6 +120,21 @@ fn shadows_saved_by_a_capacitor_survive_every_cut() {
     happened(&marks, REMAPPING);
 }
 
+/// Hybrid mapping: blocks are put in order by copies that a cut may leave or not, under every scheme that works with it.
+#[test]
+fn blocks_in_order_survive_every_cut() {
+    const MERGES: &[&str] = &["merges_switch", "merges_partial", "merges_full", "merge_pads", "merge_unshared"];
+    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
+    for scheme in durable.filter(|scheme| scheme.needs_pages().is_none()) {
+        let cuts = if scheme == SchemeKind::ShadowOob { CUTS } else { CUTS / 5 };
+        let options = Options { mapping: Granularity::Hybrid, cuts: Some(cuts), ..Options::new(scheme, 1) };
+        let report = run(&options, &mut |_| ());
+        let failures: Vec<_> = report.failures.iter().map(|failed| format!("{}\n{}", failed.code, failed.text)).collect();
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        happened(&report.marks, &MERGES[..if scheme == SchemeKind::None { 4 } else { 5 }]);
+    }
+}
+
 #[test]
 fn a_capacitor_with_too_little_energy_is_caught() {
     let options =

@@ -7,7 +7,7 @@ mod kit;
 
 use kit::script::{Command, Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log};
 use kit::{Random, content, device};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, Remap, SchemeKind};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Remap, SchemeKind};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
 use std::ops::Range;
 
@@ -20,12 +20,25 @@ const LEN_MAX: u32 = 24;
 
 /// A device with as many logical pages as the scheme can work with, and little NVRAM.
 fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -> (Geometry, Config) {
+    mapped(Granularity::Page, scheme, entry, guards, variant)
+}
+
+fn mapped(
+    mapping: Granularity,
+    scheme: SchemeKind,
+    entry: EntrySize,
+    guards: Guards,
+    variant: usize,
+) -> (Geometry, Config) {
     let geometry = geometry(SHAPES[variant % SHAPES.len()]);
     let config = Config {
         lpns: 40,
         scheme,
         entry,
         guards,
+        mapping,
+        block_pages: [2, 2, 4, 3, 5][variant % SHAPES.len()],
+        extension: [0.1, 0.0, 0.4][variant / 5 % 3],
         segment_bytes: [96, 72, 144][variant / 3 % 3],
         dealloc_slots: [64, 16, 6][variant / 7 % 3],
         count_max: [4, 2, 10][variant / 5 % 3],
@@ -166,6 +179,18 @@ fn nothing_is_lost() {
     }
     for seed in 2..=4 {
         cuts += run(&tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::ALL, 0), seed, 700).unwrap();
+    }
+    println!("{cuts} cuts");
+}
+
+#[test]
+fn nothing_is_lost_of_blocks_in_order() {
+    let mut cuts = 0;
+    for (scheme, entry) in durable_schemes().filter(|(scheme, _)| scheme.needs_pages().is_none()) {
+        for variant in 0..variants() {
+            let device = mapped(Granularity::Hybrid, scheme, entry, Guards::ALL, variant);
+            cuts += run(&device, variant as u64 + 1, 120).unwrap();
+        }
     }
     println!("{cuts} cuts");
 }

@@ -25,6 +25,7 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/ftl/src/dealloc.rs", &["struct DeallocWhen", "struct DeallocWhat", "fn word", "fn bitmap"]),
     ("crates/ftl/src/files/record.rs", &[]),
     ("crates/ftl/src/gc.rs", &["const LOST"]),
+    ("crates/ftl/src/hybrid.rs", &["const PAD"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
     ("crates/ftl/src/atomic.rs", &["struct SlotWord", "fn idle_word"]),
     ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "const UNNUMBERED", "struct LogEntry"]),
