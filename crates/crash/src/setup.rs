@@ -290,7 +290,8 @@ impl Setup {
             energy_pages: u32::from(mutant == Some(Guard::CapacitorEnergy)),
             entry: profile.entry,
             mapping,
-            block_pages: 2 + index % 3,
+            // Two blocks in the smallest superblock.
+            block_pages: (2 + index % 3).min((profile.shape.0 * profile.shape.2 - 3) / 2).max(2),
             extension: [0.1, 0.0, 0.25, 0.5][index as usize % 4],
             degree: u32::from(profile.count_max).clamp(2, 4) - 1,
             dedup: profile.dedup,
