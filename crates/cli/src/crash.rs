@@ -85,7 +85,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(format_args!("scheme {scheme} {why} and works with --mapping page only")));
     }
     if let (Granularity::Hybrid, Some(policy)) = (args.mapping, args.gc.filter(|policy| policy.zones() > 1)) {
-        return Err(Failure::usage(format_args!("--gc {policy} sorts pages into zones and works with --mapping page only")));
+        return Err(Failure::usage(format_args!(
+            "--gc {policy} sorts pages into zones and works with --mapping page only"
+        )));
     }
     let reports = match &args.replay {
         Some(code) => vec![(code.scheme, replay(code))],

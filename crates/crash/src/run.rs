@@ -253,8 +253,12 @@ impl<'a> Tally<'a> {
 
 /// Runs one script again.
 pub fn replay(code: &Code) -> Report {
-    let options =
-        Options { mapping: code.mapping, policy: code.policy, mutant: code.mutant, ..Options::new(code.scheme, u64::from(code.seed)) };
+    let options = Options {
+        mapping: code.mapping,
+        policy: code.policy,
+        mutant: code.mutant,
+        ..Options::new(code.scheme, u64::from(code.seed))
+    };
     let mut tally = Tally::new(&options);
     tally.add(code, run_script(code));
     tally.report

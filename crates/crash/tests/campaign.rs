@@ -129,7 +129,8 @@ fn blocks_in_order_survive_every_cut() {
         let cuts = if scheme == SchemeKind::ShadowOob { CUTS } else { CUTS / 5 };
         let options = Options { mapping: Granularity::Hybrid, cuts: Some(cuts), ..Options::new(scheme, 1) };
         let report = run(&options, &mut |_| ());
-        let failures: Vec<_> = report.failures.iter().map(|failed| format!("{}\n{}", failed.code, failed.text)).collect();
+        let failures: Vec<_> =
+            report.failures.iter().map(|failed| format!("{}\n{}", failed.code, failed.text)).collect();
         assert!(failures.is_empty(), "{}", failures.join("\n"));
         happened(&report.marks, &MERGES[..if scheme == SchemeKind::None { 4 } else { 5 }]);
     }

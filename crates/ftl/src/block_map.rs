@@ -231,7 +231,8 @@ impl BlockMap {
 
         let (block, index) = self.split(lpn);
         let base = self.base(block);
-        let in_place = mapping.is_some_and(|mapping| base.and_then(|base| self.place(base, index)) == Some(mapping.ppn));
+        let in_place =
+            mapping.is_some_and(|mapping| base.and_then(|base| self.place(base, index)) == Some(mapping.ppn));
         if bit(&self.here, lpn) != in_place {
             self.count_in_place(block, in_place);
             set_bit(&mut self.here, lpn, in_place);

@@ -521,7 +521,12 @@ impl Ftl {
 
     /// Copies a page into GC's own superblock of a zone.
     #[inline(always)]
-    pub(crate) fn copy_moved(&mut self, (lpn, wsn, second): (u32, u64, Second), from: Ppn, zone: usize) -> Result<Taken, Refusal> {
+    pub(crate) fn copy_moved(
+        &mut self,
+        (lpn, wsn, second): (u32, u64, Second),
+        from: Ppn,
+        zone: usize,
+    ) -> Result<Taken, Refusal> {
         loop {
             let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(zone)) else {
                 self.open_for_gc(zone)?;

@@ -143,7 +143,9 @@ impl Config {
             ));
         }
         if geometry.groups() > 1 {
-            return fail("hybrid mapping puts blocks in order in one superblock at a time: leave superblock_dies out".into());
+            return fail(
+                "hybrid mapping puts blocks in order in one superblock at a time: leave superblock_dies out".into(),
+            );
         }
         let most = (self.data_pages(geometry) / 2).min(4096);
         if !(2..=most).contains(&self.block_pages) {

@@ -62,7 +62,9 @@ impl Ftl {
             self.end_write();
             self.make_page_room()?;
             let written = self.run.map(|run| run.block);
-            let Some(block) = self.core.map.blocks().fullest(written).map(|(block, _)| block).or(written) else { break };
+            let Some(block) = self.core.map.blocks().fullest(written).map(|(block, _)| block).or(written) else {
+                break;
+            };
             self.merge(block, None, true)?;
         }
         Ok(())
@@ -171,14 +173,7 @@ impl Ftl {
     }
 
     /// Moves pages of a block to where they are in order; `false` if a program failed meanwhile.
-    fn fill(
-        &mut self,
-        block: u32,
-        start: Ppn,
-        from: u32,
-        to: u32,
-        shared: Option<&Shared>,
-    ) -> Result<bool, Refusal> {
+    fn fill(&mut self, block: u32, start: Ppn, from: u32, to: u32, shared: Option<&Shared>) -> Result<bool, Refusal> {
         for index in from..to {
             let blocks = self.core.map.blocks();
             let (place, lpn) = (blocks.place(start, index), blocks.first_lpn(block) + index);
@@ -278,7 +273,10 @@ impl Ftl {
                 self.core.stats.merge_programs += 1;
                 self.pad();
             } else if left >= pages || self.is_fresh(sb, left) {
-                let Some(start) = self.core.blocks.next_page(Stream::Gc) else { self.close(Stream::Gc); continue };
+                let Some(start) = self.core.blocks.next_page(Stream::Gc) else {
+                    self.close(Stream::Gc);
+                    continue;
+                };
                 self.core.map.blocks_mut().set_order(sb, order);
                 return Ok(start);
             } else if left > 0 {
@@ -302,7 +300,8 @@ impl Ftl {
         }
         let shared = self.shared_in(job);
         for block in self.core.map.blocks().based_in(job.sb) {
-            let is_there = self.core.map.blocks().base(block).is_some_and(|at| self.core.geometry.superblock(at) == job.sb);
+            let is_there =
+                self.core.map.blocks().base(block).is_some_and(|at| self.core.geometry.superblock(at) == job.sb);
             if is_there && let Err(refusal) = self.merge(block, Some(&shared), false) {
                 job.merged = false;
                 return Err(refusal);

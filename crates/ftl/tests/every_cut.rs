@@ -30,7 +30,10 @@ fn mapped(
     guards: Guards,
     variant: usize,
 ) -> (Geometry, Config) {
-    let geometry = geometry(SHAPES[variant % SHAPES.len()]);
+    let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
+    // Blocks in order, and an extension, take superblocks of their own.
+    let more = if mapping == Granularity::Hybrid { 30 } else { 0 };
+    let geometry = geometry((dies, superblocks + more, pages_per_block));
     let config = Config {
         lpns: 40,
         scheme,

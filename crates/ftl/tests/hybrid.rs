@@ -226,7 +226,10 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Sta
             ftl = recovered(ftl).0;
             assert_eq!(read_all(&mut ftl), contents);
             let found = ftl.extension_entries();
-            assert!(found <= entries + config.block_pages, "recovery finds the blocks: {entries} entries, then {found}");
+            assert!(
+                found <= entries + config.block_pages,
+                "recovery finds the blocks: {entries} entries, then {found}"
+            );
         }
     }
     ftl.stats()

@@ -7,7 +7,7 @@
 //! Invariants: recording a latency is a few additions; all rates are over virtual time.
 //! Absent: when anything happened (the run's), and words (the report's).
 
-use crate::summary::{MappingCost, Demotions, Percentiles, RunSummary, Sample, WearOut};
+use crate::summary::{Demotions, MappingCost, Percentiles, RunSummary, Sample, WearOut};
 use hdrhistogram::Histogram;
 use remap_ssd_device::Device;
 use remap_ssd_ftl::{Stats, SurvivalClass};

@@ -133,9 +133,8 @@ impl Superblocks {
     /// The page that `take` hands out next, if it is one after the last and not in a hole.
     pub fn next_page(&self, stream: Stream) -> Option<Ppn> {
         let open = self.open(stream).filter(|open| open.holes.is_empty())?;
-        let is_left_out = |offset: &u32| {
-            *offset == open.head || open.skipped >> self.geometry.die_of_offset(*offset) & 1 == 1
-        };
+        let is_left_out =
+            |offset: &u32| *offset == open.head || open.skipped >> self.geometry.die_of_offset(*offset) & 1 == 1;
         let offset = (open.next..open.end).find(|offset| !is_left_out(offset))?;
         Some(self.geometry.page(open.sb, offset))
     }

@@ -318,7 +318,10 @@ fn mapping(run: &RunSummary) -> Section {
         title: "Mapping table",
         rows: vec![
             ("bytes", bytes(cost.table_bytes)),
-            ("entries of the extension", format!("{} of {}", exact(cost.extension_entries), exact(cost.extension_room))),
+            (
+                "entries of the extension",
+                format!("{} of {}", exact(cost.extension_entries), exact(cost.extension_room)),
+            ),
             ("blocks switched", exact(cost.merges_switch)),
             ("partial merges", exact(cost.merges_partial)),
             ("full merges", exact(cost.merges_full)),
