@@ -15,6 +15,7 @@
 //! Order: a merge moves pages as garbage collection does (`gc`), and takes no witness away.
 //! 1. the page at its new place, with a new number as if it were written (and after an atomic command's commit, as any copy)
 //! 2. whatever erases the old one, or releases the entry that spoke for it.
+//!
 //! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content, whatever becomes of the other.
 //!
 //! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and those of the block being
@@ -83,13 +84,13 @@ impl Ftl {
             return self.take_host_page();
         }
         let (block, index) = self.core.map.blocks().split(lpn);
-        if index > 0 && !self.run.is_some_and(|run| (run.block, run.next) == (block, index)) {
+        if index > 0 && self.run.is_none_or(|run| (run.block, run.next) != (block, index)) {
             return self.take_host_page();
         }
 
         // Collecting may end the block that was begun.
         self.pace()?;
-        if !self.run.is_some_and(|run| (run.block, run.next) == (block, index)) {
+        if self.run.is_none_or(|run| (run.block, run.next) != (block, index)) {
             if index > 0 {
                 return self.take_host_page();
             }
