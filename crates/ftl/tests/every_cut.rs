@@ -190,9 +190,9 @@ fn nothing_is_lost() {
 fn nothing_is_lost_of_blocks_in_order() {
     let mut cuts = 0;
     for (scheme, entry) in durable_schemes().filter(|(scheme, _)| scheme.needs_pages().is_none()) {
-        for variant in 0..variants() {
+        for variant in (0..variants()).step_by(3) {
             let device = mapped(Granularity::Hybrid, scheme, entry, Guards::ALL, variant);
-            cuts += run(&device, variant as u64 + 1, 120).unwrap();
+            cuts += run(&device, variant as u64 + 1, 60).unwrap();
         }
     }
     println!("{cuts} cuts");
