@@ -195,7 +195,7 @@ Examples:
   remap-ssd compare --config device.toml --scale 1/4 --dedup off
   remap-ssd compare --preset coldmap-16g --scheme none,remap-ssd --gc greedy,coldmap --fill
   remap-ssd compare --scheme none,remap-ssd,opt --superblock-dies 1
-  remap-ssd compare --scheme none,shadow-oob --mapping page,hybrid --details
+  remap-ssd compare --scheme none,shadow-oob --mapping page,hybrid --block-pages 8 --details
   remap-ssd compare --scale 1/64 --until-death --endurance 30
   remap-ssd compare --scheme remap-ssd --save-aged aged.img
   remap-ssd compare --age aged.img --writes 100k";
