@@ -74,10 +74,7 @@ impl Core {
                 false => Map::new(config.lpns + config.chunks()),
                 true => Map::hybrid(BlockMap::new(&geometry, config.block_pages, config.lpns, config.chunks())),
             },
-            counts: match config.dedup {
-                true => Counts::with_bits(geometry.pages()),
-                false => Counts::new(geometry.pages()),
-            },
+            counts: Counts::new(geometry.pages()),
             blocks: Superblocks::new(geometry, &config),
             ended: Ended::new(&geometry),
             aborted: Vec::new(),

@@ -4,9 +4,6 @@
 //! refuses a remap that would pass the maximum, and only recovery may find more owners than that (an
 //! unacknowledged overwrite lost, the remap that took its place kept): those pages have the rest of their
 //! count in `overflow`.
-//!
-//! Who asks of many pages whether they are garbage, as the fingerprint store does, gets a bit a page besides: all of them stay in
-//! a cache where the counts do not. A bit is set exactly where the count is not 0.
 //! Absent: which LPNs. Only the OOB and the scheme know.
 
 use remap_ssd_media::Ppn;
@@ -19,20 +16,12 @@ const FULL: u8 = 15;
 pub struct Counts {
     nibbles: Slab<u8>,
     overflow: BTreeMap<u32, u32>,
-    /// The bits of the pages that have owners; none unless they were asked for.
-    owned: Slab<u64>,
 }
 
 impl Counts {
     /// All zero.
     pub fn new(pages: u32) -> Self {
-        let nibbles = Slab::zeroed((pages as usize).div_ceil(2));
-        Self { nibbles, overflow: BTreeMap::new(), owned: Slab::zeroed(0) }
-    }
-
-    /// All zero, with a bit a page.
-    pub fn with_bits(pages: u32) -> Self {
-        Self { owned: Slab::zeroed((pages as usize).div_ceil(64)), ..Self::new(pages) }
+        Self { nibbles: Slab::zeroed((pages as usize).div_ceil(2)), overflow: BTreeMap::new() }
     }
 
     #[inline]
@@ -45,15 +34,6 @@ impl Counts {
         let shift = (ppn.0 % 2) * 4;
         let cell = &mut self.nibbles[(ppn.0 / 2) as usize];
         *cell = *cell & !(15 << shift) | value << shift;
-        self.note(ppn, value > 0);
-    }
-
-    /// Sets a page's bit, if there are bits. No branch on what it is set to.
-    #[inline(always)]
-    fn note(&mut self, ppn: Ppn, is_owned: bool) {
-        if let Some(word) = self.owned.get_mut((ppn.0 / 64) as usize) {
-            *word = *word & !(1 << (ppn.0 % 64)) | u64::from(is_owned) << (ppn.0 % 64);
-        }
     }
 
     /// Number of owners.
@@ -70,15 +50,6 @@ impl Counts {
     #[inline]
     pub fn is_zero(&self, ppn: Ppn) -> bool {
         self.nibble(ppn) == 0
-    }
-
-    /// The same, for who asks of many pages anywhere.
-    #[inline(always)]
-    pub fn is_garbage(&self, ppn: Ppn) -> bool {
-        match self.owned.get((ppn.0 / 64) as usize) {
-            Some(word) => word >> (ppn.0 % 64) & 1 == 0,
-            None => self.is_zero(ppn),
-        }
     }
 
     /// Does the page have owners, and fewer than `max` (15 or less)?
@@ -108,9 +79,6 @@ impl Counts {
             return self.add_to_full(ppn);
         }
         *cell += 1 << shift;
-        if nibble == 0 {
-            self.note(ppn, true);
-        }
         u32::from(nibble) + 1
     }
 
@@ -132,7 +100,6 @@ impl Counts {
             return self.sub_from_full(ppn);
         }
         *cell -= 1 << shift;
-        self.note(ppn, nibble > 1);
         u32::from(nibble) - 1
     }
 
@@ -151,8 +118,6 @@ impl Counts {
         let nibble = *cell >> shift & 15;
         *cell &= !(15 << shift);
         self.nibbles[(to.0 / 2) as usize] |= nibble << ((to.0 % 2) * 4);
-        self.note(from, false);
-        self.note(to, nibble > 0);
         if nibble == FULL
             && let Some(rest) = self.overflow.remove(&from.0)
         {
@@ -205,9 +170,6 @@ impl Counts {
             self.set_nibble(Ppn(end), value);
         }
         self.nibbles[(at / 2) as usize..(end / 2) as usize].fill(value * 0x11);
-        if !self.owned.is_empty() {
-            (at..end).for_each(|page| self.note(Ppn(page), owned));
-        }
     }
 
     /// Asks for a cache line.
@@ -224,7 +186,7 @@ mod tests {
     #[test]
     fn ranges_are_what_their_pages_are() {
         for (first, len) in [(0, 64), (3, 40), (16, 16), (17, 1), (5, 0), (31, 34), (48, 19)] {
-            let mut counts = Counts::with_bits(67);
+            let mut counts = Counts::new(67);
             (0..67).for_each(|page| counts.set(Ppn(page), page * 7 % 5));
             let mut found = Vec::new();
             counts.each_owned(Ppn(first), len, |index, count| found.push((first + index, u32::from(count))));
@@ -236,28 +198,7 @@ mod tests {
                     let inside = (first..first + len).contains(&page);
                     let expected = if inside { u32::from(owned) } else { page * 7 % 5 };
                     assert_eq!(counts.get(Ppn(page)), expected, "page {page} of {first} + {len}");
-                    assert_eq!(counts.is_garbage(Ppn(page)), expected == 0, "page {page} of {first} + {len}");
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn bits_follow_the_counts_of_their_pages() {
-        let mut counts = Counts::with_bits(130);
-        let mut state = 1_u64;
-        for _ in 0..50_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (page, other) = (Ppn((state >> 33) as u32 % 130), Ppn((state >> 45) as u32 % 130));
-            match state >> 60 {
-                0..=6 => drop(counts.add(page)),
-                7..=13 if !counts.is_zero(page) => drop(counts.sub(page)),
-                14 if counts.is_zero(other) => counts.hand_over(page, other),
-                15 => counts.set(page, (state >> 50) as u32 % 20),
-                _ => {}
-            }
-            for page in [page, other] {
-                assert_eq!(counts.is_garbage(page), counts.get(page) == 0, "{page:?}");
             }
         }
     }

@@ -85,10 +85,11 @@ impl Line {
         self.pages[slot % WAYS] = 0;
     }
 
-    /// The last slot that is empty or whose page is dead. Looks at four slots at a time, without branches.
+    /// The last slot that is empty or whose page is dead. Looks at four slots at a time, without branches, so that their
+    /// cache misses overlap.
     #[inline(always)]
     fn free(&self, counts: &Counts) -> Option<usize> {
-        let is_free = |page: u32| (page == 0) | counts.is_garbage(Ppn(page.saturating_sub(1)));
+        let is_free = |page: u32| (page == 0) | counts.is_zero(Ppn(page.saturating_sub(1)));
         let free = |slots: std::ops::Range<usize>| {
             let all = slots.map(|slot| u32::from(is_free(self.pages[slot])) << slot).fold(0, |all, bit| all | bit);
             all.checked_ilog2().map(|slot| slot as usize)
@@ -471,12 +472,17 @@ impl Dedup {
         prefetch(&self.lines, self.place(fingerprint).0);
     }
 
-    /// Asks for what comparing the nominated page will touch; where it is, if a page is nominated.
+    /// Asks for what comparing the nominated page will touch, or entering a new one; where it is, if a page is nominated.
     #[inline]
     pub fn prefetch_page(&self, fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
-        let ppn = line.page(line.nominated(tag).first()?)?;
+        let Some(slot) = line.nominated(tag).first() else {
+            // An entry needs a slot: it looks for a dead page here, or else spills one.
+            (WAYS / 2..WAYS).filter_map(|slot| line.page(slot)).for_each(|ppn| pages.counts.prefetch(ppn));
+            return None;
+        };
+        let ppn = line.page(slot)?;
         pages.media.prefetch_identity(ppn);
         pages.counts.prefetch(ppn);
         Some(ppn)
