@@ -128,6 +128,7 @@ impl Mounted {
         let mut session = session?;
         let unmounter = session.unmount_callable();
         let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
+            serve_without_deadlock();
             let result = session.run();
             ended();
             result
@@ -159,6 +160,16 @@ impl Mounted {
         detach(&self.mountpoint);
         Ok(false)
     }
+}
+
+/// Keeps this thread, and those that it starts, from waiting for themselves.
+///
+/// A file system may lie on our file, by a loop device. When memory is short, a thread that allocates is made to write back
+/// dirty pages and to evict inodes, of that file system too, and a thread that writes a file is slowed down until dirty pages
+/// are written, that file system's too. Both would wait for requests that only these threads can serve.
+fn serve_without_deadlock() {
+    // Without CAP_SYS_RESOURCE, or before Linux 5.6, it is refused: then it is as it was, and there is no loop device of ours either.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
 /// Takes a mountpoint out of the folders' tree, whoever still uses what is under it.
