@@ -7,7 +7,7 @@ use remap_ssd_fuse::{Bytes, DiskError};
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Size of a disk and of its blocks, which are what a power cut leaves old or new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -101,12 +101,14 @@ pub trait Array: Send + Sync {
 pub struct Slot {
     shape: Shape,
     array: Arc<RwLock<Option<Arc<dyn Array>>>>,
+    /// Why a request failed first: whoever asked learns only that it did.
+    failure: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl Slot {
     /// A place for disks of this size, with none in it.
     pub fn new(shape: Shape) -> Self {
-        Self { shape, array: Arc::default() }
+        Self { shape, array: Arc::default(), failure: Arc::default() }
     }
 
     /// Puts a disk there; the one before it is nobody's any more. `None`: requests fail.
@@ -118,7 +120,15 @@ impl Slot {
     fn with<R>(&self, work: impl FnOnce(&dyn Array) -> io::Result<R>) -> Result<R, DiskError> {
         // Not under the lock: requests run side by side.
         let array = self.array.read().unwrap_or_else(PoisonError::into_inner).clone();
-        work(&*array.ok_or(DiskError::Gone)?).map_err(|_| DiskError::Failed)
+        work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            DiskError::Failed
+        })
+    }
+
+    /// Why a request has failed first since this was asked last.
+    pub fn take_failure(&self) -> Option<io::Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn fitting(&self, offset: u64, len: u64) -> u64 {
@@ -205,5 +215,45 @@ impl Bytes for Served {
     fn copy(&self, _: u64, _: &Self, _: u64, _: u64) -> Result<(u64, u64), DiskError> {
         // The kernel copies by reading and writing instead.
         Err(DiskError::Alignment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk whose temporary file has no room.
+    struct Full(Shape);
+
+    impl Array for Full {
+        fn shape(&self) -> Shape {
+            self.0
+        }
+        fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Ok(())
+        }
+        fn write(&self, _: u64, _: &[u8], _: bool) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn zero(&self, _: u64, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Other.into())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_reason_of_the_first_request_that_failed_is_kept() {
+        let shape = Shape { block_bytes: 512, blocks: 8 };
+        let slot = Slot::new(shape);
+        slot.put(Some(Arc::new(Full(shape))));
+        let disk = Served::Disk(slot.clone());
+
+        assert!(disk.read(0, 512).is_ok() && slot.take_failure().is_none());
+        assert_eq!(disk.write(0, &[1; 512], false).err(), Some(DiskError::Failed));
+        assert_eq!(disk.zero(0, 512).err(), Some(DiskError::Failed));
+        assert_eq!(slot.take_failure().map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
+        assert!(slot.take_failure().is_none());
     }
 }

@@ -103,26 +103,37 @@ pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, To
     let sink = recorder.clone();
     stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
 
-    match &run.fs {
-        None => work(run, &stage, &recorder, &stage.file().with_file_name(""), stop)?,
-        Some(fs) => {
-            stage.make(fs)?;
-            let mounted = stage.mount(fs)?.map_err(|words| {
-                TortureError::Missing(format!("a new {} cannot be mounted ({words}): see --mount-options", fs.name))
-            })?;
-            work(run, &stage, &recorder, mounted.folder(), stop)?;
-            if !mounted.unmount() {
-                let sentence = "the workload left processes that use $DIR: let it end them before it ends itself";
-                return Err(TortureError::missing(sentence));
-            }
-        }
+    let result = perform(run, &stage, &recorder, stop);
+    // A request that we could not serve is the reason of what came after it, and its record proves nothing.
+    if let Some(failure) = stage.take_failure() {
+        return Err(failure);
     }
+    result?;
     Ok(recorder.finish(About {
         fs: run.fs.as_ref().map(|fs| fs.name.clone()),
         mount_options: run.fs.as_ref().map(|fs| fs.mount_options.clone()).filter(|options| !options.is_empty()),
         workload: run.workload.clone(),
         check: check.to_owned(),
     }))
+}
+
+/// Makes the file system if there is to be one, and runs the workload.
+fn perform(run: &Run, stage: &Stage, recorder: &Recorder, stop: &AtomicBool) -> Result<(), TortureError> {
+    let Some(fs) = &run.fs else {
+        return work(run, stage, recorder, &stage.file().with_file_name(""), stop);
+    };
+    stage.make(fs)?;
+    let mounted = stage.mount(fs)?.map_err(|words| {
+        TortureError::Missing(format!("a new {} cannot be mounted ({words}): see --mount-options", fs.name))
+    })?;
+    work(run, stage, recorder, mounted.folder(), stop)?;
+
+    match mounted.unmount() {
+        true => Ok(()),
+        false => Err(TortureError::missing(
+            "the workload left processes that use $DIR: let it end them before it ends itself",
+        )),
+    }
 }
 
 /// Runs the workload between the start and the end of the record.
@@ -312,6 +323,14 @@ impl<'a> Campaign<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(TortureError::Interrupted);
         }
+        let result = self.mount_and_check(cut);
+        match self.stage.take_failure() {
+            Some(failure) => Err(failure),
+            None => result,
+        }
+    }
+
+    fn mount_and_check(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
         let (state, lost) = self.state(cut);
         let verdict = |finding, output| Verdict { finding, output, pending: state.pending.len(), lost: lost.len() };
         let Recording { shape, contents, .. } = self.recording;

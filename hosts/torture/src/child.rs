@@ -1,10 +1,10 @@
 //! A command of the user: run by `sh -c`, in a process group of its own, for a limited time.
 //!
-//! Invariants: when `run` returns, no process of its group lives; what it wrote is kept in a file, so that a process left
-//! behind cannot block us. Absent: what it is for.
+//! Invariants: when `run` returns, every process of its group has ended or been killed; what it wrote is kept in a file, so that
+//! a process left behind cannot block us. Absent: what it is for.
 
 use crate::error::TortureError;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -63,7 +63,7 @@ impl std::fmt::Display for Ending {
 }
 
 impl Task<'_> {
-    /// Runs it to its end: how it ended, and the end of what it wrote.
+    /// Runs it to its end: how it ended, and the end of what it wrote; if it took too long, also what its processes waited for.
     ///
     /// # Errors
     /// It could not be started, or `stop` was set meanwhile.
@@ -72,29 +72,36 @@ impl Task<'_> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(self.command).envs(self.environment.iter().copied());
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?).process_group(0);
-        let mut group = Group(command.spawn()?);
+        let mut group = Group { leader: command.spawn()?, reaped: false, waiting: None };
 
         let ending = group.wait(self.limit, stop);
+        let waiting = group.waiting.take();
         drop(group);
-        Ok((ending?, tail(&mut output)?))
+        Ok((ending?, tail(&mut output)? + &waiting.unwrap_or_default()))
     }
 }
 
 /// A process and what it has started; dropping it ends them all.
-struct Group(Child);
+struct Group {
+    leader: Child,
+    reaped: bool,
+    /// What they were waiting for when their time was over.
+    waiting: Option<String>,
+}
 
 impl Group {
     fn wait(&mut self, limit: Option<Duration>, stop: &AtomicBool) -> Result<Ending, TortureError> {
         let began = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            if let Some(status) = self.0.try_wait()? {
-                return Ok(Ending::of(status));
+            if self.has_ended()? {
+                return Ok(Ending::of(self.reap()?));
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(TortureError::Interrupted);
             }
             if limit.is_some_and(|limit| began.elapsed() > limit) {
+                self.waiting = Some(waiting(self.id()));
                 self.end();
                 return Ok(Ending::Late);
             }
@@ -107,23 +114,66 @@ impl Group {
     fn end(&mut self) {
         self.signal(Signal::TERM);
         let began = Instant::now();
-        while began.elapsed() < GRACE && matches!(self.0.try_wait(), Ok(None)) {
+        while began.elapsed() < GRACE && matches!(self.has_ended(), Ok(false)) {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
+    /// The number of the group, which is that of its first process.
+    fn id(&self) -> Pid {
+        Pid::from_child(&self.leader)
+    }
+
+    /// Has the first process ended? It is not reaped by this.
+    fn has_ended(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(self.id()), options)?.is_some())
+    }
+
     fn signal(&self, signal: Signal) {
-        // Until its first process has been waited for and its last one is gone, the group's number is nobody else's.
-        if let Some(group) = Pid::from_raw(self.0.id() as i32) {
-            let _ = kill_process_group(group, signal);
+        // Until the first process is reaped, the group's number is nobody else's.
+        if !self.reaped {
+            let _ = kill_process_group(self.id(), signal);
         }
+    }
+
+    /// Kills what is left of the group, then waits for its first process.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        self.reaped = true;
+        self.leader.wait()
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
-        let _ = self.0.wait();
+        let _ = self.reap();
+    }
+}
+
+/// A line about the processes of a group that have not ended: name, state, and the function of the kernel in which each waits.
+fn waiting(group: Pid) -> String {
+    let Ok(folders) = std::fs::read_dir("/proc") else { return String::new() };
+    let processes: Vec<String> = folders.flatten().filter_map(|folder| process(&folder.path(), group)).collect();
+    format!("not ended: {}\n", processes.join(", "))
+}
+
+/// A process, if it is one of the group's.
+fn process(folder: &Path, group: Pid) -> Option<String> {
+    // `PID (NAME) STATE PARENT GROUP ...`; the name may hold blanks and brackets.
+    let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+    let (left, right) = stat.rsplit_once(") ")?;
+    let name = left.split_once('(')?.1;
+    let mut fields = right.split(' ');
+    let state = fields.next()?;
+    if fields.nth(1)?.parse() != Ok(group.as_raw_pid()) {
+        return None;
+    }
+
+    // Readable for root alone; 0 while the process runs.
+    match std::fs::read_to_string(folder.join("wchan")).unwrap_or_default().as_str() {
+        "" | "0" => Some(format!("{name} ({state})")),
+        function => Some(format!("{name} ({state}, {function})")),
     }
 }
 
@@ -136,12 +186,13 @@ fn tail(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Runs a tool of the system; its words are the error if it fails.
+/// Runs a tool of the system; its words are the error if it fails. It is not of the terminal's group: what Ctrl-C ends is us, and
+/// not a mount, which would look as if the file system could not be mounted.
 ///
 /// # Errors
 /// It is not there, or has failed.
 pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolError> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).output();
     let output = output.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => ToolError::NotThere,
         _ => ToolError::Failed(error.to_string()),
@@ -180,7 +231,9 @@ mod tests {
     fn a_command_that_hangs_is_ended_with_what_it_started() {
         let (ending, output) = run("sleep 1000 & echo $!; wait", Some(Duration::from_millis(200)));
         assert_eq!(ending, Ending::Late);
-        let sleeper = Path::new("/proc").join(output.trim()).join("cmdline");
+        let (sleeper, rest) = output.split_once('\n').unwrap();
+        assert!(rest.starts_with("not ended: ") && rest.contains("sleep (S"), "{rest}");
+        let sleeper = Path::new("/proc").join(sleeper).join("cmdline");
         let alive = || std::fs::read(&sleeper).is_ok_and(|line| !line.is_empty());
         (0..200).take_while(|_| alive()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
         assert!(!alive(), "what it had started is gone");

@@ -24,6 +24,11 @@ pub enum TortureError {
     /// Somebody wants it to end.
     #[error("interrupted")]
     Interrupted,
+    /// The temporary file with what the disk holds.
+    #[error(
+        "what the disk holds is kept in a temporary file, and that failed ({0}): make room, or set TMPDIR to another folder"
+    )]
+    Scratch(io::Error),
     /// The system's reason.
     #[error("{0}")]
     Io(#[from] io::Error),

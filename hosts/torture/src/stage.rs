@@ -32,6 +32,13 @@ fn mkfs_options(name: &str) -> &'static [&'static str] {
     }
 }
 
+/// Options of each mount, besides the user's. XFS does not mount a file system twice, and knows it by its UUID: another cut of the
+/// same recording may still be mounted, by a second campaign or by processes that a check has left.
+fn mount_options<'a>(fs: &'a FileSystem) -> Vec<&'a str> {
+    let own = if fs.name == "xfs" { "nouuid" } else { "" };
+    [own, &fs.mount_options].into_iter().filter(|options| !options.is_empty()).collect()
+}
+
 fn package(name: &str) -> &str {
     match name {
         "ext2" | "ext3" | "ext4" => "e2fsprogs",
@@ -120,6 +127,11 @@ impl Stage {
         self.slot.put(Some(array));
     }
 
+    /// Why a request of the disk has failed, if one has: the machine's fault, and no outcome of a run or a check.
+    pub fn take_failure(&self) -> Option<TortureError> {
+        self.slot.take_failure().map(TortureError::Scratch)
+    }
+
     /// Who gets the marks from now on.
     pub fn marks_to(&self, sink: Option<MarkSink>) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = sink;
@@ -174,8 +186,9 @@ impl Stage {
         let folder = self.folder();
         let target = folder.to_string_lossy().into_owned();
         let mut arguments = vec!["-t", &fs.name];
-        if !fs.mount_options.is_empty() {
-            arguments.extend(["-o", &fs.mount_options]);
+        let options = mount_options(fs).join(",");
+        if !options.is_empty() {
+            arguments.extend(["-o", &options]);
         }
         arguments.extend([attached.device.as_str(), &target]);
         match tool("mount", &arguments) {
