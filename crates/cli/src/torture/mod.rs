@@ -1,6 +1,7 @@
 //! `torture`: what does a program lose when power fails?
 //!
-//! Invariants: exit code 1 means that a check failed, and nothing else; a failure comes with a code that replays it, and with
+//! Invariants: exit code 1 means that a check failed, and nothing else, and a check that failed is shown even if the campaign is
+//! interrupted; a failure comes with a code that replays it, and with
 //! the recording in which it can be replayed. Absent: what a power cut can leave (`hosts/torture`).
 
 mod own;
@@ -11,12 +12,12 @@ use crate::numbers::{count, seconds, size};
 use crate::output;
 use crate::trace::Patience;
 use remap_ssd_torture::{
-    Campaign, Choice, Code, Cut, FileSystem, Recording, Run, Shape, Smallest, TortureError, Verdict, id, load, record,
-    require, save,
+    Campaign, Choice, Code, Cut, FileSystem, Recording, Run, Shape, TortureError, id, load, record, require, save,
 };
 use show::{Failed, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -98,8 +99,8 @@ Examples:
 Both commands have DIR, FILE and MARKS in their environment. A line that the workload writes to $MARKS is a mark:
 `echo committed 7 > $MARKS`. The check finds the marks before the cut in the file $MARKS, and can so tell what was acknowledged.
 
-Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments, or something is missing. A check that fails,
-hangs, or finds a file system that does not mount has failed. Another run is another recording, even with the same seed:
+Exit codes: 0 every check passed, 1 a check failed, 2 a mistake in the arguments, something is missing, or it was interrupted
+before a check failed. A check that fails, hangs, or finds a file system that does not mount has failed. Another run is another recording, even with the same seed:
 an exact replay needs the saved one.";
 
 /// Runs `torture`.
@@ -114,7 +115,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     // The contract keeps exit code 1 for checks that fail.
     let failed = torture(args, &stop).map_err(|error| match error {
         Ended::Torture(error) => Failure::usage(error),
-        Ended::Other(failure) => failure,
+        Ended::Other(failure) => Failure::usage(failure),
     })?;
     if failed { Err(Failure::Found) } else { Ok(()) }
 }
@@ -158,16 +159,26 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     }
     let campaign = Campaign::new(&recording, &check, Duration::from_secs_f64(args.timeout), stop)?;
     let mut results = Results::new(args.seed, recorded, id, from.or_else(|| args.record.clone()));
-    match &args.replay {
-        Some(code) => replay(args, campaign, code, &mut results)?,
-        None => rounds(args, campaign, &mut results)?,
+    let ended = match &args.replay {
+        Some(code) => replay(args, campaign, code, &mut results),
+        None => rounds(args, campaign, &mut results),
+    };
+    let failed = results.failed > 0;
+    match ended {
+        // What was found before is shown all the same.
+        Err(Ended::Torture(error)) if failed => output::note(format_args!("ended early: {error}")),
+        other => other?,
     }
     keep(&recording, &mut results)?;
 
-    let failed = results.failed > 0;
-    match args.json {
-        true => output::json(&show::json(&recording, &results))?,
-        false => output::text(&show::text(&recording, &results))?,
+    let shown = match args.json {
+        true => output::json(&show::json(&recording, &results)),
+        false => output::text(&show::text(&recording, &results)),
+    };
+    match shown {
+        // A reader that has seen enough does not make it pass.
+        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        other => other?,
     }
     Ok(failed)
 }
@@ -239,18 +250,20 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
         let verdict = campaign.try_cut(&cut)?;
         patience.at(round + 1);
         results.add(&cut, &verdict);
+        results.distinct = campaign.distinct() as u64;
         if verdict.passed() {
             continue;
         }
+
         results.failed += 1;
         if results.first.is_none() {
-            results.first = Some(first(args, &mut campaign, cut, verdict, Some(round))?);
+            let failed = results.first.insert(Failed { round: Some(round), cut, verdict, smallest: None });
+            shrink(args, &mut campaign, failed)?;
         }
         if !args.keep_going {
             break;
         }
     }
-    results.distinct = campaign.distinct() as u64;
     Ok(())
 }
 
@@ -267,30 +280,22 @@ fn replay(args: &Args, mut campaign: Campaign<'_>, code: &Code, results: &mut Re
     results.add(&code.cut, &verdict);
     if !verdict.passed() {
         results.failed = 1;
-        results.first = Some(first(args, &mut campaign, code.cut.clone(), verdict, None)?);
+        let failed = Failed { round: None, cut: code.cut.clone(), verdict, smallest: None };
+        shrink(args, &mut campaign, results.first.insert(failed))?;
     }
     Ok(())
 }
 
-/// What is told of the first failure.
-fn first(
-    args: &Args,
-    campaign: &mut Campaign<'_>,
-    cut: Cut,
-    verdict: Verdict,
-    round: Option<u64>,
-) -> Result<Failed, Ended> {
-    // What is small already has been looked for.
-    let small = matches!(&cut.choice, Choice::Lost(_)) && args.replay.is_some();
-    let smallest: Option<Smallest> = match args.shrink {
-        0 => None,
-        _ if small => None,
-        limit => {
-            output::note("a check has failed; looking for the fewest lost blocks that still fail");
-            Some(campaign.shrink(&cut, verdict.clone(), Duration::from_secs(limit))?)
-        }
-    };
-    Ok(Failed { round, cut, verdict, smallest })
+/// Looks for the smallest cut that fails in the same way.
+fn shrink(args: &Args, campaign: &mut Campaign<'_>, failed: &mut Failed) -> Result<(), Ended> {
+    // A code that lists its blocks comes from such a search.
+    let is_small = matches!(&failed.cut.choice, Choice::Lost(_)) && args.replay.is_some();
+    if args.shrink > 0 && !is_small {
+        output::note("a check has failed; looking for the fewest lost blocks that still fail");
+        let limit = Duration::from_secs(args.shrink);
+        failed.smallest = Some(campaign.shrink(&failed.cut, failed.verdict.clone(), limit)?);
+    }
+    Ok(())
 }
 
 /// Saves the recording of a failure where a replay will look for it.

@@ -175,9 +175,9 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
         rows.push((
             "smallest",
             format!(
-                "{} still fail ({} more cuts; {left})",
+                "{} still fail ({}; {left})",
                 counted(smallest.lost.len() as u64, "lost block"),
-                smallest.tried
+                counted(smallest.tried, "more cut")
             ),
         ));
         let state = State::at(recording, smallest.cut.instant);

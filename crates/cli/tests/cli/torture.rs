@@ -2,7 +2,10 @@
 //! a machine without FUSE skips it and says so.
 
 use crate::kit::{Ran, run, run_in};
+use rustix::process::{Pid, Signal};
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 /// Two writes of which the second must not be there without the first; `between` may sync.
 fn out_of_order(directory: &Path, between: &str, more: &[&str]) -> Option<Ran> {
@@ -52,6 +55,39 @@ fn a_failed_check_has_a_seed_and_a_code_that_replays_it() {
     let other_check = ["torture", "--replay", smallest["code"].as_str().unwrap(), "--check", "true"];
     assert!(run_in(directory.path(), &other_check).ok().out.contains("every check passed"));
     run_in(directory.path(), &["torture", "--replay", "00000000-1-1"]).fails(2, &["torture-00000000.recording"]);
+}
+
+// Whoever presses Ctrl-C while the search for a smaller failure goes on keeps the failure.
+#[test]
+fn an_interrupted_campaign_shows_the_failure_that_it_has_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = "[ \"$(dd if=$FILE skip=3 bs=4096 count=1 status=none | head -c 5)\" = first ]";
+    // The second one that fails waits for the interruption.
+    let check =
+        format!("{whole} && exit 0; [ ! -e first ] || {{ touch second; exec sleep 100; }}; touch first; exit 1");
+    let workload = "printf first | dd of=$FILE seek=3 bs=4096 conv=notrunc status=none";
+    let args = ["torture", "--file", "--size", "1MiB", "--workload", workload, "--check", &check];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_remap-ssd"));
+    command.args(args).args(["--rounds", "1000", "--keep-going"]).current_dir(directory.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+
+    while !directory.path().join("second").exists() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    if output.status.code() == Some(2) && (err.contains("fuse") || err.contains("mounting was refused")) {
+        println!("skipped: {err}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{out}\n{err}");
+    assert!(out.contains("FAILED") && out.contains("--replay") && err.contains("interrupted"), "{out}\n{err}");
+    assert!(
+        std::fs::read_dir(directory.path())
+            .unwrap()
+            .any(|file| { file.unwrap().file_name().to_string_lossy().ends_with(".recording") })
+    );
 }
 
 #[test]
