@@ -355,7 +355,11 @@ impl<'a> Campaign<'a> {
 
         // Whoever still uses the file system must not write to the next disk.
         self.stage = Stage::new(*shape)?;
-        Ok(verdict(Finding::InUse, checked?.1))
+        Ok(match checked? {
+            // That it did not end explains why something is left.
+            (Ending::Late, output) => verdict(Finding::Check(Ending::Late), output),
+            (_, output) => verdict(Finding::InUse, output),
+        })
     }
 
     fn run_check(&self, dir: &Path) -> Result<(Ending, String), TortureError> {
