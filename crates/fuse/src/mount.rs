@@ -18,13 +18,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is mounted, in the kernel's table.
 const NAME: &str = "remap-ssd";
 const DEVICE: &str = "/dev/fuse";
 /// More than the device, which does one command at a time, can keep busy.
 const THREADS: usize = 4;
+/// Once it is unmounted everywhere, the service ends within milliseconds.
+const ENDING_MAX: Duration = Duration::from_secs(5);
 
 /// Why nothing is mounted, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -147,19 +149,31 @@ impl Mounted {
     /// # Errors
     /// The service had failed before.
     pub fn unmount(mut self) -> io::Result<bool> {
-        if self.unmounter.unmount().is_ok() {
-            let ended = self.thread.take().map(JoinHandle::join);
+        if self.unmounter.unmount().is_err() {
             (self.close)();
-            return match ended {
-                Some(Ok(Err(error))) => Err(error),
-                Some(Err(_)) => Err(io::Error::other("a thread of the service has failed")),
-                _ => Ok(true),
-            };
+            detach(&self.mountpoint);
+            return Ok(false);
         }
+
+        // In another mount namespace, such as a container's, there may be a copy of the mount: then the service goes on.
+        let ended = self.thread.take().filter(ends_soon).map(JoinHandle::join);
         (self.close)();
-        detach(&self.mountpoint);
-        Ok(false)
+        match ended {
+            Some(Ok(Ok(()))) => Ok(true),
+            Some(Ok(Err(error))) => Err(error),
+            Some(Err(_)) => Err(io::Error::other("a thread of the service has failed")),
+            None => Ok(false),
+        }
     }
+}
+
+/// Waits for a thread for a limited time: has it ended?
+fn ends_soon<T>(thread: &JoinHandle<T>) -> bool {
+    let until = Instant::now() + ENDING_MAX;
+    while !thread.is_finished() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread.is_finished()
 }
 
 /// Keeps this thread, and those that it starts, from waiting for themselves.

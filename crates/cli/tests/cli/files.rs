@@ -6,6 +6,8 @@ use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 fn can_mount() -> bool {
     let possible = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
@@ -79,6 +81,33 @@ fn the_device_is_a_file_whose_copies_cost_nothing_and_whose_holes_are_trims() {
     served.stop();
     file.read_at(&mut [0], 0).expect_err("the device is gone");
     assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0);
+}
+
+// As a container does, which is started while the device is served.
+#[test]
+fn a_copy_of_the_mount_in_another_namespace_does_not_keep_the_server_from_ending() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let served = serve(&["--memory", "32MiB", "--fuse", dir.path().to_str().expect("text")]);
+    let mut other = Command::new("unshare").args(["--mount", "--propagation", "private", "sleep", "1000"]).spawn();
+    let Ok(other) = &mut other else {
+        println!("skipped: there is no unshare");
+        return;
+    };
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let name = |process: &str| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let pid = other.id().to_string();
+    while name(&pid).trim() != "sleep" && other.try_wait().expect("ours").is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_ne!(namespace(&pid), namespace("self"));
+
+    served.stop();
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0);
+    other.kill().expect("ours");
+    other.wait().expect("ours");
 }
 
 #[test]
