@@ -34,7 +34,7 @@ fn mkfs_options(name: &str) -> &'static [&'static str] {
 
 /// Options of each mount, besides the user's. XFS does not mount a file system twice, and knows it by its UUID: another cut of the
 /// same recording may still be mounted, by a second campaign or by processes that a check has left.
-fn mount_options<'a>(fs: &'a FileSystem) -> Vec<&'a str> {
+fn mount_options(fs: &FileSystem) -> Vec<&str> {
     let own = if fs.name == "xfs" { "nouuid" } else { "" };
     [own, &fs.mount_options].into_iter().filter(|options| !options.is_empty()).collect()
 }
