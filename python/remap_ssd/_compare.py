@@ -117,14 +117,14 @@ def compare(
 def run(scheme: str = "remap-ssd", **options: Any) -> Run:
     """Runs one workload or trace against one scheme, and returns what was measured.
 
-    Takes the keyword arguments of ``compare`` and raises what it raises; ``ValueError`` also if ``gc`` names several
-    policies. ``run(scheme, ...)`` is ``compare([scheme], ...).runs[0]``.
+    Takes the keyword arguments of ``compare`` and raises what it raises; ``ValueError`` also if ``gc`` or
+    ``mapping`` names several. ``run(scheme, ...)`` is ``compare([scheme], ...).runs[0]``.
     """
     if not isinstance(scheme, str) or "," in scheme:
         raise ValueError("`run` takes one scheme: use `compare` for several")
     runs = compare([scheme], **options).runs
     if len(runs) != 1:
-        raise ValueError("`run` takes one policy of garbage collection: use `compare` for several")
+        raise ValueError("`run` takes one policy of garbage collection and one mapping: use `compare` for several")
     return runs[0]
 
 

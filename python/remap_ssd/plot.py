@@ -70,9 +70,14 @@ def _value(run: Run, field: str) -> Any:
 
 
 def _name(run: Run, runs: list[Run]) -> str:
-    """The scheme; with the policy, where a scheme occurs more than once."""
-    several = sum(other.scheme == run.scheme for other in runs) > 1
-    return f"{run.scheme}\n{run.gc_policy}" if several else str(run.scheme)
+    """The scheme; with the policy and the mapping, where its runs differ in them."""
+    same = [other for other in runs if other.scheme == run.scheme]
+    parts = [str(run.scheme)]
+    if len({other.gc_policy for other in same}) > 1:
+        parts.append(run.gc_policy)
+    if len({other.mapping.kind for other in same}) > 1:
+        parts.append(run.mapping.kind)
+    return "\n".join(parts)
 
 
 def _line(run: Run, runs: list[Run]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ pub fn compare(py: Python<'_>, words: Vec<String>, progress: Option<Bound<'_, Py
     std::thread::scope(|scope| {
         let (done, wait) = channel();
         let (comparison, watched) = (&comparison, &watched);
-        scope.spawn(move || {
+        let worker = scope.spawn(move || {
             let result = comparison.run(watched).map(|measured| comparison.json(&measured).to_string());
             let _ = done.send(result); // The receiver waits until it has it, or this thread has ended.
         });
@@ -57,11 +57,15 @@ pub fn compare(py: Python<'_>, words: Vec<String>, progress: Option<Bound<'_, Py
                     tell(py, watched)?;
                     return result.map_err(failed);
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(Failed::new_err("a run has panicked: see above")),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // Joined here, its panic is not the scope's.
+                    let _ = py.detach(|| worker.join());
+                    return Err(Failed::new_err("a run has panicked: see above"));
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(error) = tell(py, watched) {
                         stop.store(true, Ordering::Relaxed);
-                        py.detach(|| drop(wait.lock().unwrap_or_else(PoisonError::into_inner).recv()));
+                        let _ = py.detach(|| worker.join());
                         return Err(error);
                     }
                 }

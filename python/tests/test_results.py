@@ -3,6 +3,7 @@
 import pytest
 
 import remap_ssd
+from remap_ssd import plot
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -29,3 +30,9 @@ def test_a_data_frame_is_flat(results):
     pytest.importorskip("pandas")
     frame = results.to_pandas().set_index("scheme")
     assert frame.loc["none", "latency_us.p99"] == results["none"].latency_us.p99
+
+
+def test_pictures_name_what_tells_runs_of_one_scheme_apart():
+    runs = [remap_ssd.Run({"scheme": "none", "gc_policy": "greedy", "mapping": {"kind": kind}}) for kind in ("page", "hybrid")]
+    assert [plot._name(run, runs) for run in runs] == ["none\npage", "none\nhybrid"]
+    assert plot._name(runs[0], runs[:1]) == "none"
