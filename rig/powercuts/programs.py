@@ -293,8 +293,10 @@ def check_rename(_):
                 data = file.read()
             if not data:
                 corrupt("an empty file")
+            if b"\0" in data:
+                corrupt("zeroes")
             if not data[:6].isdigit() or data != data[:7] * 3000:
-                corrupt("zeroes, or parts of several files")
+                corrupt("a part of a file, or parts of several")
             present.append(int(data[:6]))
     # Under one name the newest stands for all; of many any may be missing.
     last = max(present, default=0)
