@@ -139,7 +139,9 @@ impl Device {
     ) -> PyResult<(Times, Vec<Bound<'py, PyAny>>)> {
         let (times, found) = self.submit(wait, |device, now| {
             let (mut end, mut found) = (now, Ok(Vec::new()));
-            for at in 0..pages {
+            // The first page beyond the device says so for all others.
+            let within = device.config().firmware.lpns.saturating_sub(lpn);
+            for at in 0..pages.min(within.saturating_add(1)) {
                 let (done, page) = device.read(now, lpn.saturating_add(at));
                 end = end.max(done);
                 found = found.and_then(|mut pages: Vec<Page>| {

@@ -186,3 +186,9 @@ def test_idle_time_passes():
     device = Device(small())
     before = device.now_ns
     assert device.idle(10_000_000) == before + 10_000_000
+
+
+def test_a_read_beyond_the_device_is_refused_however_long():
+    device = Device(small())
+    with pytest.raises(remap_ssd.Refused, match="LBA out of range"):
+        device.read_pages(0, 2**32 - 1)
