@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::numbers;
 use crate::output::{self, counted};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use remap_ssd_crash::{Code, Options, Report, replay, run, scheme_of};
+use remap_ssd_crash::{Code, Options, Report, mapping_of, replay, run, scheme_of};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use remap_ssd_sim::report::format::exact;
 use serde_json::json;
@@ -80,15 +80,7 @@ const SECONDS_DEFAULT: f64 = 10.0;
 /// # Errors
 /// Something was lost that must not be, or was not that must.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let refused = args.scheme.iter().find_map(|scheme| Some((scheme, scheme.needs_pages()?)));
-    if let (Granularity::Hybrid, Some((scheme, why))) = (args.mapping, refused) {
-        return Err(Failure::usage(format_args!("scheme {scheme} {why} and works with --mapping page only")));
-    }
-    if let (Granularity::Hybrid, Some(policy)) = (args.mapping, args.gc.filter(|policy| policy.zones() > 1)) {
-        return Err(Failure::usage(format_args!(
-            "--gc {policy} sorts pages into zones and works with --mapping page only"
-        )));
-    }
+    check(args)?;
     let reports = match &args.replay {
         Some(code) => vec![(code.scheme, replay(code))],
         None => schemes(args).into_iter().map(|scheme| (scheme, campaign(args, scheme))).collect(),
@@ -105,6 +97,27 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     match reports.iter().all(|(scheme, report)| is_as_it_should_be(args, *scheme, report)) {
         true => Ok(()),
         false => Err(Failure::Found),
+    }
+}
+
+/// What works with page mapping only is said before anything runs, whether it was asked for, is a guard's or a replay code's.
+fn check(args: &Args) -> Result<(), Failure> {
+    let (mapping, policy, schemes) = match &args.replay {
+        Some(code) => (code.mapping, code.policy, vec![code.scheme]),
+        None => (mapping_of(args.mapping, args.mutant), args.gc, schemes(args)),
+    };
+    if mapping == Granularity::Page {
+        return Ok(());
+    }
+
+    if let Some((scheme, why)) = schemes.iter().find_map(|scheme| Some((scheme, scheme.needs_pages()?))) {
+        return Err(Failure::usage(format_args!("scheme {scheme} {why} and works with --mapping page only")));
+    }
+    match policy.filter(|policy| policy.zones() > 1) {
+        Some(policy) => {
+            Err(Failure::usage(format_args!("--gc {policy} sorts pages into zones and works with --mapping page only")))
+        }
+        None => Ok(()),
     }
 }
 

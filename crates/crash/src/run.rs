@@ -7,7 +7,7 @@
 use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::Code;
 use crate::marks::Marks;
-use crate::setup::{Setup, needs_hybrid};
+use crate::setup::{Setup, mapping_of};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -126,7 +126,7 @@ impl Scripts {
             None if options.media_faults => Setup::FAILING.collect(),
             None => (0..Setup::COUNT).filter(useful).collect(),
         };
-        let mapping = if options.mutant.is_some_and(needs_hybrid) { Granularity::Hybrid } else { options.mapping };
+        let mapping = mapping_of(options.mapping, options.mutant);
         let Options { scheme, policy, seed, mutant, .. } = *options;
         Self { scheme, mapping, policy, seed, mutant, setups }
     }

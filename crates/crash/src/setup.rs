@@ -372,9 +372,9 @@ pub fn scheme_of(guard: Guard) -> SchemeKind {
     }
 }
 
-/// Does the absence of a guard show under hybrid mapping alone?
-pub fn needs_hybrid(guard: Guard) -> bool {
-    guard == Guard::UnsharedRenewed
+/// The mapping of a campaign: the one asked for, unless the absence of a guard shows under hybrid mapping alone.
+pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
+    if mutant == Some(Guard::UnsharedRenewed) { Granularity::Hybrid } else { asked }
 }
 
 /// One record of a command is worth many entries of a page: a log that is to be full must be smaller.
