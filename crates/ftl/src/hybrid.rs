@@ -18,8 +18,9 @@
 //!
 //! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content, whatever becomes of the other.
 //!
-//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and those of the block being
-//! written in order. Absent: the table (`block_map`), which superblock is collected (`gc`).
+//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and at most a block's pages
+//! besides: those of the block being written in order, and of one before it that was hardly begun. Absent: the table
+//! (`block_map`), which superblock is collected (`gc`).
 
 use crate::command::Refusal;
 use crate::dedup::Pages;

@@ -4,7 +4,7 @@ mod kit;
 
 use kit::script::{Command, Contents, apply, draw, execute, nearly_full, with_log};
 use kit::{Random, device, put, read_all, recovered};
-use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Remap, SchemeKind, Stats};
+use remap_ssd_ftl::{Config, EntrySize, Ftl, GcPolicy, Granularity, Remap, SchemeKind, Stats};
 use remap_ssd_media::Geometry;
 use remap_ssd_media::geometry::Shape;
 
@@ -174,6 +174,51 @@ fn places_of_unmapped_pages_are_padded() {
     let (mut ftl, _) = recovered(ftl);
     assert_eq!(read_all(&mut ftl)[..6], [None, None, None, Some(1), None, Some(2)]);
     assert_eq!(ftl.extension_entries(), 29);
+}
+
+#[test]
+fn what_does_not_work_with_it_is_refused() {
+    let works = config(SchemeKind::ShadowOob);
+    assert!(works.check(&geometry()).is_ok());
+    let groups = geometry().with_superblock_dies(2).unwrap();
+    let on = |geometry: &Geometry, config: Config| config.check(geometry).unwrap_err().0;
+    let refused = |config: Config| on(&geometry(), config);
+    for scheme in [SchemeKind::Pebble, SchemeKind::WalSsd, SchemeKind::Unsafe] {
+        assert!(refused(config(scheme)).contains("works with mapping = page only"), "{scheme}");
+    }
+    for gc_policy in [GcPolicy::Coldmap, GcPolicy::Cagc] {
+        assert!(refused(Config { gc_policy, ..works.clone() }).contains("sorts pages into zones"), "{gc_policy}");
+    }
+    assert!(on(&groups, config(SchemeKind::None)).contains("leave superblock_dies out"));
+    for block_pages in [0, 1, 32, 5000] {
+        assert!(refused(Config { block_pages, ..works.clone() }).contains("must be 2 to"), "{block_pages}");
+    }
+    for extension in [-0.1, 1.1, f64::NAN] {
+        assert!(refused(Config { extension, ..works.clone() }).contains("must be 0 to 1"), "{extension}");
+    }
+}
+
+// What is persisted names pages, whoever reads it.
+#[test]
+fn the_same_medium_opens_with_either_mapping() {
+    for scheme in SCHEMES {
+        let (geometry, hybrid) = tight(scheme, EntrySize::Bytes24, 1);
+        let mut ftl = device(geometry, &hybrid);
+        let mut random = Random(5);
+        let mut contents: Contents = vec![None; hybrid.lpns as usize];
+        for power_on in 0..12 {
+            for number in 0..300 {
+                let command = draw(&mut random, &ftl, power_on * 1000 + number + 1, 24);
+                execute(&mut ftl, command).unwrap_or_else(|refusal| panic!("{scheme} {command:?}: {refusal}"));
+                apply(command, &mut contents);
+                ftl.media_mut().ops.clear();
+            }
+            let mapping = if power_on % 2 == 0 { Granularity::Page } else { Granularity::Hybrid };
+            ftl = Ftl::recover(ftl.into_media(), Config { mapping, ..hybrid.clone() }).expect("recovers").0;
+            ftl.check().unwrap_or_else(|what| panic!("{scheme} as {mapping}: {what}"));
+            assert_eq!(read_all(&mut ftl), contents, "{scheme} as {mapping}");
+        }
+    }
 }
 
 /// A small device that is nearly full.
