@@ -24,6 +24,7 @@ mod life;
 mod map;
 mod murmur3;
 pub mod policy;
+mod program;
 pub mod recovery;
 pub mod scheme;
 mod stats;

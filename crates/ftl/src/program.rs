@@ -1,0 +1,154 @@
+//! Pages that commands program: which one comes next, what its program waits for, and the bitmaps of deallocations.
+//!
+//! Invariant: room is made before a page is taken, never between a page's program and its mapping. Absent: the commands
+//! (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
+
+use crate::command::Refusal;
+use crate::dedup::{Fingerprint, Pages};
+use crate::ftl::Ftl;
+use crate::gc::LOST;
+use crate::superblock::{Stream, Taken};
+use remap_ssd_media::{After, Payload, Ppn, Purpose, Second, Stored};
+
+/// Where a page to be written comes from.
+pub(crate) enum Origin<'a> {
+    Payload(&'a Payload<'a>),
+    /// With the LPN that it may be remapped to one day.
+    For(&'a Payload<'a>, u32),
+    /// The page of this LPN, wherever it is when the new page is programmed.
+    Copy(u32),
+}
+
+impl Ftl {
+    /// Programs a page for the host.
+    #[inline]
+    pub(crate) fn program(
+        &mut self,
+        lpn: u32,
+        origin: Origin<'_>,
+        fingerprint: Option<&Fingerprint>,
+        atomic: Option<u64>,
+    ) -> Result<Ppn, Refusal> {
+        loop {
+            let taken = match self.hybrid {
+                false => self.take_host_page()?,
+                true => self.take_in_order(lpn)?,
+            };
+            let ppn = taken.ppn();
+            // Pages of an atomic command must not land before the slot says that it is under way.
+            let (wsn, after) = match atomic {
+                Some(wsn) => (wsn, taken.after.and(After::FENCE)),
+                None => (self.core.tick(), taken.after),
+            };
+            let oob = taken.oob(lpn, wsn);
+            self.core.stats.host_programs += 1;
+            let media = &mut self.core.media;
+            let mut copied = None;
+            let programmed = match &origin {
+                Origin::Payload(payload) => media.program_payload(taken.slot, oob, payload, Purpose::Host, after),
+                Origin::For(payload, home) => {
+                    let oob = oob.with_second(Second::of(*home, false));
+                    media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
+                }
+                Origin::Copy(source) => {
+                    let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
+                    copied = Some(from);
+                    media.copy(from, taken.slot, oob, LOST, Purpose::Host, after)
+                }
+            };
+            if programmed.is_err() {
+                self.core.fail_block_of(ppn);
+                continue;
+            }
+            self.core.programmed(ppn, Purpose::Host);
+            self.core.relink(lpn, ppn, false);
+            if self.hybrid {
+                self.written_in_order(lpn, ppn);
+            }
+            if let Some(dedup) = &mut self.dedup {
+                let pages = Pages { media: &self.core.media, counts: &self.core.counts };
+                match (fingerprint, copied) {
+                    (Some(fingerprint), _) => dedup.insert(fingerprint, ppn, pages),
+                    (None, Some(from)) => dedup.copied(from, ppn, pages),
+                    (None, None) => {}
+                }
+            }
+            return Ok(ppn);
+        }
+    }
+
+    /// The next page of the host's superblock, collecting garbage where it is time to.
+    #[inline(always)]
+    pub(crate) fn take_host_page(&mut self) -> Result<Taken, Refusal> {
+        if !self.paused {
+            self.pace()?;
+        }
+        loop {
+            if let Some(taken) = self.core.blocks.take(Stream::Host) {
+                return Ok(taken);
+            }
+            self.close(Stream::Host);
+            if !self.paused {
+                self.collect_now()?;
+            }
+            // Collecting may have opened the next one, where it moves pages to the host's.
+            let blocks = &mut self.core.blocks;
+            if blocks.open(Stream::Host).is_none()
+                && !blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn)
+            {
+                return Err(self.end_of_life());
+            }
+        }
+    }
+
+    /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one without reclaiming.
+    pub(crate) fn make_page_room(&mut self) -> Result<(), Refusal> {
+        if self.core.blocks.free() <= self.reserve {
+            self.collect_now()?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that so many deallocations can be recorded.
+    pub(crate) fn make_dealloc_room(&mut self, records: usize) -> Result<(), Refusal> {
+        if self.dealloc.room(&self.core) < records { self.flush_deallocations() } else { Ok(()) }
+    }
+
+    /// Writes the bitmaps that the full half of the log concerns, then resets it.
+    pub(crate) fn flush_deallocations(&mut self) -> Result<(), Refusal> {
+        let half = self.program_bitmaps()?;
+        self.dealloc.reset(&mut self.core, half);
+        Ok(())
+    }
+
+    /// Programs the bitmaps that take the full half's place; which half that is.
+    pub(crate) fn program_bitmaps(&mut self) -> Result<usize, Refusal> {
+        self.core.stats.dealloc_flushes += 1;
+        let (half, chunks) = self.dealloc.turn();
+        for chunk in chunks {
+            self.program_bitmap(chunk)?;
+        }
+        Ok(half)
+    }
+
+    fn program_bitmap(&mut self, chunk: u32) -> Result<(), Refusal> {
+        let lpn = self.core.config.lpns + chunk;
+        loop {
+            let taken = self.take_host_page()?;
+            let ppn = taken.ppn();
+            let bitmap = crate::dealloc::DeallocLog::bitmap(&self.core, chunk);
+            let wsn = self.core.tick();
+            let oob = taken.oob(lpn, wsn);
+            self.core.stats.meta_programs += 1;
+            let stored = Stored::Meta(bitmap.into());
+            // A bitmap that landed before the writes it knows of would take the place of the deallocations before them.
+            if self.core.media.program(ppn, oob, stored, Purpose::Meta, taken.after.and(After::ALL)).is_err() {
+                self.core.fail_block_of(ppn);
+                continue;
+            }
+            self.core.programmed(ppn, Purpose::Meta);
+            self.core.relink(lpn, ppn, false);
+            return Ok(());
+        }
+    }
+}
