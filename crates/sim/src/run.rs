@@ -2,8 +2,8 @@
 //!
 //! Closed loop: a request enters when the earliest of the outstanding ones ends, `queue_depth` of them at a time.
 //! Open loop: it enters at its own time, however many are outstanding or as soon as a bounded number of places has one
-//! free, and between requests the device may work for itself. A flush enters when all requests before it have ended, and requests after it when it has. All pages
-//! of a request enter together, and its latency is that of the last to be done.
+//! free, and between requests the device may work for itself. A flush enters when all requests before it have ended, and
+//! requests after it when it has. All pages of a request enter together, and its latency is that of the last to be done.
 //!
 //! Invariants: every request that the source yields ends up completed or refused, or the run is an error;
 //! submission times never decrease. Absent: what a request means (the device's) and aging.

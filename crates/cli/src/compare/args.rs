@@ -78,7 +78,8 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", value_parser = numbers::share, conflicts_with = "content", help_heading = "Workload")]
     pub duplicates: Option<f64>,
     /// What is written: papers:SHARE (every write draws one of (1 - SHARE) x pages contents), plain:SHARE (this share of
-    /// the writes repeats a content), repeat:SHARE (that of the write before, as FIO does), runs:SHARE:PAGES (in runs of PAGES), history:SHARE (of an earlier write)
+    /// the writes repeats a content), repeat:SHARE (that of the write before, as FIO does), runs:SHARE:PAGES (in runs of
+    /// PAGES), history:SHARE (of an earlier write)
     /// or unique [default: papers:0.3; for fiu-* their own history:SHARE; for aging before those or a trace: unique].
     #[arg(long, value_name = "MODEL", help_heading = "Workload")]
     pub content: Option<ContentModel>,

@@ -2,8 +2,9 @@
 //!
 //! Source: `fileserver.f` of filebench with its parameters, as FAST'21 (section 5.2) and PebbleSSD run it: 10,000
 //! files of a gamma distribution (shape 1.5, mean 128 KiB), 80 % of them there at the beginning; each of 50 threads
-//! again and again creates a file and writes it whole, opens one and appends to it (evenly below 16 KiB: the script calls that
-//! the mean, and `appendfilerand` takes it for the most), reads one whole, deletes one. FAST'21 does not say that it changed any of these.
+//! again and again creates a file and writes it whole, opens one and appends to it (evenly below 16 KiB: the script calls
+//! that the mean, and `appendfilerand` takes it for the most), reads one whole, deletes one. FAST'21 does not say that it
+//! changed any of these.
 //!
 //! At the block layer: the page cache is written back file after file, so the threads do not interleave in the stream
 //! and their number (and the width of the directories, 20) does not show; an append writes the file's last, partial page

@@ -2,10 +2,11 @@
 //!
 //! Source: FAST'21 (section 5.2), "updating RocksDB with a zipfian request distribution in YCSB"; it does not state the
 //! number of records. Here: 8 Mi records of 1 KiB (8 GiB, a quarter of the paper's 32 GiB device), all loaded before the
-//! first request; every operation updates a record and writes it whole, drawn by YCSB's `ScrambledZipfianGenerator`: Zipf's law
-//! with the constant 0.99 over 10^10 items, hashed to the records. So a third of the updates falls evenly on all of them, and the
-//! hottest has 3.8 % of all (over 8 Mi items it would be 5.6 %); RocksDB's defaults: memtable and files of 64 MiB, compaction of level 0 at four files, level 1 of 256 MiB,
-//! each level ten times the one before. All of these scale together.
+//! first request; every operation updates a record and writes it whole, drawn by YCSB's `ScrambledZipfianGenerator`:
+//! Zipf's law with the constant 0.99 over 10^10 items, hashed to the records. So a third of the updates falls evenly on
+//! all of them, and the hottest has 3.8 % of all (over 8 Mi items it would be 5.6 %). RocksDB's defaults: memtable and
+//! files of 64 MiB, compaction of level 0 at four files, level 1 of 256 MiB, each level ten times the one before. All of
+//! these scale together.
 //!
 //! At the block layer: updates go to the write-ahead log, 32 KiB a request. When the log holds a memtable's worth, the
 //! memtable is written as a file of level 0 and the log is deallocated. A full level 0 is merged with all of level 1; from
