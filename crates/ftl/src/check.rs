@@ -45,9 +45,6 @@ impl Ftl {
             if kept != *count {
                 return Err(format!("page {page} has {count} owners and a reference count of {kept}"));
             }
-            if core.counts.is_garbage(Ppn(page as u32)) != (kept == 0) {
-                return Err(format!("page {page} has {count} owners, and a bit that says something else"));
-            }
         }
         let mut total = 0;
         let mut free = 0;
