@@ -361,15 +361,11 @@ impl Dedup {
     /// A page has no slot in its line any more.
     #[cold]
     fn spill(&mut self, (at, tag): (usize, u32), ppn: Ppn, pages: Pages<'_>) {
-        let (slot, bit) = Line::spilled_bit(tag);
-        self.lines[at].tags[slot] |= bit;
-        let Some((at, page)) = self.spilled.wait(at, SpilledPage { tag, ppn }) else { return };
-
         // Each page looked at is a cache miss, so this is done seldom, and the less often the more pages stay.
         if self.spilled.is_crowded(at) {
             self.drop_stale(pages, at, |_, _| true);
         }
-        self.spilled.add(at, page);
+        self.add_spilled(at, SpilledPage { tag, ppn });
     }
 
     /// Drops spilled pages that are dead or hold another content by now: of the chosen ones in the bucket of a line.
@@ -480,6 +476,7 @@ impl Dedup {
         let Some(slot) = line.nominated(tag).first() else {
             // An entry needs a slot: it looks for a dead page here, or else spills one.
             (WAYS / 2..WAYS).filter_map(|slot| line.page(slot)).for_each(|ppn| pages.counts.prefetch(ppn));
+            self.spilled.prefetch(at);
             return None;
         };
         let ppn = line.page(slot)?;

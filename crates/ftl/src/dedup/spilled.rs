@@ -3,23 +3,19 @@
 //! An exact store finds duplicates of them here. Other stores use the list only to count the duplicates that they miss.
 //!
 //! Eight lines share a bucket of one cache line, so that its address follows from the line's number, and it can be
-//! prefetched. Pages for which a full bucket has no room are in a tree: that is slow, but rare. A page that spills waits for its
-//! bucket to be fetched, while others are written: nine in ten contents need no bucket at all.
+//! prefetched. Pages for which a full bucket has no room are in a tree: that is slow, but rare.
 //!
 //! Invariants: a listed page may be garbage, or hold something else by now (the store drops those when it looks for their
-//! tag, or needs room); a bucket lists a page of a line once for each tag; the tree has pages only of buckets that are full;
-//! pages that wait are listed like all others. Absent: what a page holds, and whether it is live (the store checks); which
-//! lines to skip (the line's own spill bits).
+//! tag, or needs room); a line lists a page once for each tag; the tree has pages only of buckets that are full. Absent: what a page
+//! holds, and whether it is live (the store checks); which lines to skip (the line's own spill bits).
 
 use remap_ssd_media::Ppn;
 use remap_ssd_media::slab::{Slab, prefetch};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Lines that share a bucket, and pages that it has room for.
 const SHARED: usize = 8;
 const TAG_BITS: u32 = super::TAG_BITS;
-/// Pages that wait for their buckets.
-const WAITING: usize = 16;
 
 /// A page and the tag of what it held when it spilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +65,11 @@ pub(super) struct Spilled {
     buckets: Slab<Bucket>,
     /// What full buckets have no room for, by bucket.
     rest: BTreeMap<usize, Vec<Cell>>,
-    /// What has spilled last, and of which line, oldest first.
-    waiting: VecDeque<(usize, SpilledPage)>,
 }
 
 impl Spilled {
     pub fn new(lines: usize) -> Self {
-        Self { buckets: Slab::zeroed(lines.div_ceil(SHARED)), rest: BTreeMap::new(), waiting: VecDeque::new() }
+        Self { buckets: Slab::zeroed(lines.div_ceil(SHARED)), rest: BTreeMap::new() }
     }
 
     /// The pages that a line has spilled.
@@ -84,18 +78,9 @@ impl Spilled {
         let rest = if bucket.is_full() { self.rest.get(&(line / SHARED)) } else { None };
         let cells = bucket.0.iter().chain(rest.into_iter().flatten());
         let is_of_line = move |cell: &&Cell| **cell != EMPTY && cell.line() == line % SHARED;
-        let waiting = self.waiting.iter().filter(move |(of, _)| *of == line).map(|(_, page)| *page);
-        cells.filter(is_of_line).map(|cell| cell.spilled()).chain(waiting)
+        cells.filter(is_of_line).map(|cell| cell.spilled())
     }
 
-    /// A page of a line has spilled, and waits. Returns one that has waited long enough to be added to its bucket.
-    pub fn wait(&mut self, line: usize, page: SpilledPage) -> Option<(usize, SpilledPage)> {
-        prefetch(&self.buckets, line / SHARED);
-        self.waiting.push_back((line, page));
-        if self.waiting.len() > WAITING { self.waiting.pop_front() } else { None }
-    }
-
-    /// Adds a page to the bucket of its line.
     pub fn add(&mut self, line: usize, page: SpilledPage) {
         // A stale page of this line may have the same page number, but another tag. Either may be the live one.
         if self.pages(line).any(|other| other == page) {
@@ -122,8 +107,6 @@ impl Spilled {
     /// Drops the pages that are not to be kept of all lines that share this line's bucket.
     pub fn retain_all(&mut self, line: usize, mut keep: impl FnMut(usize, SpilledPage) -> bool) {
         let bucket = line / SHARED;
-        self.waiting.retain(|(of, page)| of / SHARED != bucket || keep(*of, *page));
-
         let mut stays = |cell: &Cell| *cell == EMPTY || keep(bucket * SHARED + cell.line(), cell.spilled());
         let was_full = self.buckets[bucket].is_full();
         let cells = &mut self.buckets[bucket].0;
@@ -144,18 +127,18 @@ impl Spilled {
 
     /// A page of a line has moved. The tag tells it from a stale one that was entered with the same page number.
     pub fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
-        let [from, to] = [from, to].map(|ppn| SpilledPage { tag, ppn });
-        if let Some((_, page)) = self.waiting.iter_mut().find(|waiting| **waiting == (line, from)) {
-            *page = to;
-        }
-
-        // The bucket may have it as well, from an earlier time.
-        let [from, to] = [from, to].map(|page| Cell::new(line, page));
+        let [from, to] = [from, to].map(|ppn| Cell::new(line, SpilledPage { tag, ppn }));
         let bucket = &mut self.buckets[line / SHARED];
         let rest = if bucket.is_full() { self.rest.get_mut(&(line / SHARED)) } else { None };
         let mut cells = bucket.0.iter_mut().chain(rest.into_iter().flatten());
         if let Some(cell) = cells.find(|cell| **cell == from) {
             *cell = to;
         }
+    }
+
+    /// Asks for a line's bucket.
+    #[inline]
+    pub fn prefetch(&self, line: usize) {
+        prefetch(&self.buckets, line / SHARED);
     }
 }
