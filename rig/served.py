@@ -59,6 +59,10 @@ class Device:
         command(self.program, "io", "--connect", self.address, "flush")
         return json.loads(command(self.program, "io", "--connect", self.address, "stat", "--json"))
 
+    def runs(self):
+        """Is the server's process there?"""
+        return self.server.poll() is None
+
     def kill(self):
         """As a power cut of the server's process: nothing is saved, and its files are gone."""
         self.server.kill()
