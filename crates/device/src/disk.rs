@@ -27,6 +27,15 @@ pub struct DiskRemap {
     pub atomic: bool,
 }
 
+/// Whole pages for one place of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskWrite<'a> {
+    /// The first page.
+    pub page: u64,
+    /// What the pages from there on get.
+    pub data: &'a [u8],
+}
+
 /// A page of a file, as the device's file map lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskFileBlock {
@@ -82,6 +91,15 @@ pub trait Disk {
     /// # Errors
     /// The range, a device that is worn out, or the way to it.
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error>;
+
+    /// Writes in many places, with the same result as one write after the other. A remote disk keeps many under way at
+    /// once, so that a list costs a few round trips instead of one per place.
+    ///
+    /// # Errors
+    /// As `write`. After a failure any of the writes may have been done.
+    fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), Self::Error> {
+        writes.iter().try_for_each(|write| self.write(write.page, write.data))
+    }
 
     /// Deallocates pages.
     ///

@@ -6,7 +6,7 @@ mod kit;
 use kit::{Rig, device};
 use proptest::prelude::*;
 use remap_ssd_device::{
-    Device, DeviceConfig, Disk, DiskFileBlock, DiskRemap, FileMapError, FilePage, FileStatus, LocalDisk,
+    Device, DeviceConfig, Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage, FileStatus, LocalDisk,
 };
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
@@ -25,6 +25,7 @@ const SPAN: u64 = 96;
 #[derive(Clone, Debug)]
 enum Step {
     Write { page: u64, pages: u64, seed: u8 },
+    WriteAll(Vec<(u64, u64, u8)>),
     Trim { page: u64, pages: u64 },
     Remap(DiskRemap),
     RemapAll(Vec<DiskRemap>),
@@ -53,6 +54,9 @@ fn short_remap() -> impl Strategy<Value = DiskRemap> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (range(), any::<u8>()).prop_map(|((page, pages), seed)| Step::Write { page, pages, seed }),
+        4 => proptest::collection::vec((range(), any::<u8>()), 0..12).prop_map(|writes| {
+            Step::WriteAll(writes.into_iter().map(|((page, pages), seed)| (page, pages, seed)).collect())
+        }),
         1 => range().prop_map(|(page, pages)| Step::Trim { page, pages }),
         4 => remap().prop_map(Step::Remap),
         4 => proptest::collection::vec(prop_oneof![3 => short_remap(), 1 => remap()], 0..24).prop_map(Step::RemapAll),
@@ -86,6 +90,11 @@ fn model(steps: &[Step]) -> Vec<u8> {
             Step::Write { page, pages, seed } => {
                 bytes[at(*page)..at(page + pages)].copy_from_slice(&content(*page, *pages, *seed));
             }
+            Step::WriteAll(writes) => {
+                for &(page, pages, seed) in writes {
+                    bytes[at(page)..at(page + pages)].copy_from_slice(&content(page, pages, seed));
+                }
+            }
             Step::Trim { page, pages } => bytes[at(*page)..at(page + pages)].fill(0),
             Step::Remap(remap) => remapped(&mut bytes, remap),
             Step::RemapAll(remaps) => remaps.iter().for_each(|remap| remapped(&mut bytes, remap)),
@@ -95,10 +104,18 @@ fn model(steps: &[Step]) -> Vec<u8> {
     bytes
 }
 
+fn write_list<D: Disk>(disk: &mut D, writes: &[(u64, u64, u8)]) -> Result<(), D::Error> {
+    let data: Vec<Vec<u8>> = writes.iter().map(|&(page, pages, seed)| content(page, pages, seed)).collect();
+    let list: Vec<DiskWrite<'_>> =
+        writes.iter().zip(&data).map(|(&(page, ..), data)| DiskWrite { page, data }).collect();
+    disk.write_all(&list)
+}
+
 fn contents_after<D: Disk>(disk: &mut D, steps: &[Step]) -> Vec<u8> {
     for step in steps {
         match step {
             Step::Write { page, pages, seed } => disk.write(*page, &content(*page, *pages, *seed)),
+            Step::WriteAll(writes) => write_list(disk, writes),
             Step::Trim { page, pages } => disk.trim(*page, *pages),
             Step::Remap(remap) => disk.remap(remap),
             Step::RemapAll(remaps) => disk.remap_all(remaps).map_err(|error| error.error),
@@ -125,6 +142,8 @@ fn refuses_what_cannot_be<D: Disk>(disk: &mut D) {
     assert_eq!(failed.index, 2);
     let far = DiskRemap { target: u64::MAX - 1, source: 0, pages: 2, relocate: false, atomic: false };
     assert_eq!(disk.remap_all(&[far]).expect_err("beyond everything").index, 0);
+    assert!(disk.write_all(&[DiskWrite { page: end - 1, data: &[7; 2 * PAGE] }]).is_err());
+    assert!(disk.write_all(&[DiskWrite { page: u64::MAX, data: &[7; PAGE] }]).is_err());
     assert!(disk.write(0, &[7; 100]).is_err());
     assert!(disk.read(0, &mut page[..100]).is_err());
     disk.read(end - 1, &mut page).expect("the last page is there");
@@ -277,6 +296,35 @@ fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
             Disk::read(&mut client, remap.target, &mut page).expect("readable");
             assert!(page[..] == content(1000, PAGES, 3)[at(remap.source - 1000)..][..PAGE], "{remap:?}");
         }
+    }
+    drop(client);
+    rig.stop();
+}
+
+#[test]
+fn a_transaction_does_not_pay_a_round_trip_a_page() {
+    let rig = Rig::with(device(BYTES, false), &[], Latency::None);
+    let (address, turns) = counting_proxy(rig.address);
+    let mut client = Client::connect(address, Options::default()).expect("it listens");
+    let trips = |writes: &[(u64, u64, u8)], client: &mut Client| {
+        let before = turns.load(Ordering::Relaxed);
+        write_list(client, writes).expect("possible");
+        (turns.load(Ordering::Relaxed) - before) / 2
+    };
+
+    let apart: Vec<(u64, u64, u8)> = (0..120).map(|place| (place * 7, 1, place as u8)).collect();
+    let found = trips(&apart, &mut client);
+    assert!(found <= 4, "{found} round trips for {} pages all apart", apart.len());
+
+    // More than may be under way at once, one of them larger than a command; and a page that is written twice.
+    let mut many: Vec<(u64, u64, u8)> = (0..300).map(|place| (place * 5, 1, place as u8)).collect();
+    many.extend([(1600, 400, 9), (1602, 1, 10)]);
+    let found = trips(&many, &mut client);
+    assert!(found <= 24, "{found} round trips for {} writes", many.len());
+    let mut page = [0; PAGE];
+    for &(at, _, seed) in many.iter().step_by(41).chain(&many[301..]) {
+        Disk::read(&mut client, at, &mut page).expect("readable");
+        assert!(page[..] == content(at, 1, seed)[..], "page {at}");
     }
     drop(client);
     rig.stop();

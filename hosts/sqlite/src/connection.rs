@@ -201,7 +201,11 @@ impl Connection {
                 opened(self.wal.as_mut())?.1.write(offset, data)
             }
             Role::Journal => {
-                self.flush_database()?;
+                // The first header ends a transaction, or begins one. Others come while pages of the database wait.
+                let is_first = offset == 0;
+                self.database
+                    .as_mut()
+                    .map_or(Ok(()), |database| if is_first { database.flush() } else { database.flush_shared() })?;
                 opened(self.journal.as_mut())?.1.write(offset, data)
             }
             Role::Plain(file) => self.store.write(file, offset, data),
@@ -305,7 +309,7 @@ impl Connection {
         self.undone.take().is_some()
     }
 
-    /// Does the shares that were gathered: others may look at the database now.
+    /// Does what was gathered for the database: others may look at it now.
     ///
     /// # Errors
     /// The store.

@@ -1,14 +1,32 @@
 //! The database file: pages as SQLite has them, shared with the log or the journal where they are the same.
 //!
-//! Invariants: shares that were gathered are done before the file is looked at or changed in another way. A page that
-//! carries a frame's stamp is read as SQLite wrote it. In a volume the file's end is open: after a crash of the machine it may
+//! Invariants: shares that were gathered are done before the file is looked at or changed in another way. Pages that were
+//! gathered are written before a byte of theirs is read, before the file's size is asked for or changed, before anything
+//! is shared with it, and before its sync. A page that carries a frame's stamp is read as SQLite wrote it. In a volume the file's end is open: after a crash of the machine it may
 //! be longer than the database, whose own header says how long that is; a file without a first page is an empty database.
 //! An ordinary file is as long as it is: zeroes there are a database that was damaged.
+//!
+//! # Pages that are written later than SQLite wrote them
+//!
+//! SQLite changes a database by `write` under its EXCLUSIVE lock, when the journal has the old pages. What it wrote is gathered
+//! until SQLite asks for a sync of the database (it says so, `SQLITE_FCNTL_SYNC`, even if `synchronous` is OFF and it then
+//! makes none), closes or ends the journal, or gives a lock back.
+//! 1. *The process is killed before.* The journal is whole and in force: SQLite hands over the pages before it ends it. The
+//!    next one who opens the database takes the transaction back, from pages of which some, or none, had changed.
+//! 2. *Power fails.* As if the device had lost writes that were not synced, which it may.
+//! 3. *It fails.* What was gathered is dropped, and SQLite gets the error of that sync, read or unlock; it takes the
+//!    transaction back by the journal, which has an image of each page that was written.
+//! 4. *Others look.* They cannot: the lock is given back afterwards.
+//! 5. *The journal takes images meanwhile* (SQLite's cache spilled). It compares each with the store's page before it
+//!    shares that, so an image is right whichever of the two pages the store has.
+//!
+//! In a checkpoint nothing is gathered but shares.
 //!
 //! Absent: which page was read last (`connection`).
 
 use crate::connection::Seen;
 use crate::mark::Mark;
+use crate::pending::Pending;
 use crate::twins::{PlaceOf, Twins};
 use remap_ssd_store::{FileId, Share, Store, StoreError};
 use std::sync::Arc;
@@ -51,6 +69,8 @@ pub(crate) struct Database {
     /// Between SQLite's notes that a checkpoint begins and that it is done.
     checkpointing: bool,
     shares: Vec<Share>,
+    /// Pages that are written later.
+    pending: Pending,
     /// Pages that another file of the store had when it was last read.
     guesses: Vec<Guess>,
     twins: Arc<Twins>,
@@ -69,6 +89,7 @@ impl Database {
             stamps: true,
             checkpointing: false,
             shares: Vec::new(),
+            pending: Pending::default(),
             guesses: Vec::new(),
             twins,
             begun: !is_in_volume,
@@ -101,7 +122,10 @@ impl Database {
     }
 
     pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
-        self.flush()?;
+        self.flush_shared()?;
+        if self.pending.meets(offset, into.len() as u64) {
+            self.flush_pending()?;
+        }
         let read = self.store.read(self.file, offset, into)?;
         into[read..].fill(0);
 
@@ -122,6 +146,7 @@ impl Database {
         let same = seen.filter(|seen| whole && seen.bytes == data);
         if let Some(seen) = same {
             self.flush_guesses()?;
+            self.flush_pending()?;
             let (from, from_offset) = (seen.file, seen.offset);
             self.shares.push(Share { from, from_offset, to: self.file, to_offset: offset, bytes });
             self.counters.pages_shared += 1;
@@ -131,14 +156,21 @@ impl Database {
 
         let here = PlaceOf { file: self.file, offset };
         if whole && let Some(twin) = self.twin(data, here) {
+            self.flush_pending()?;
             let share = Share { from: twin.file, from_offset: twin.offset, to: self.file, to_offset: offset, bytes };
             self.guesses.push(Guess { share, bytes: data.to_vec() });
             return if self.guesses.len() >= GUESSES_MAX { self.flush() } else { Ok(()) };
         }
-        self.flush()?;
+        self.flush_guesses()?;
+
         self.counters.pages_written += 1;
         self.counters.pages_written_in_checkpoints += u64::from(self.checkpointing);
-        self.store.write(self.file, offset, data)
+        if !whole || self.checkpointing || !self.pending.has_room_for(offset, data) {
+            self.flush_pending()?;
+            return self.store.write(self.file, offset, data);
+        }
+        self.pending.put(offset, data);
+        if self.pending.is_full() { self.flush_pending() } else { Ok(()) }
     }
 
     /// Where another file has this page, if pages of the store can be shared at all.
@@ -171,10 +203,20 @@ impl Database {
         self.store.sync(self.file)
     }
 
-    /// Does the shares that were gathered.
+    /// Does all that was gathered.
     pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.flush_shared()?;
+        self.flush_pending()
+    }
+
+    /// Does the shares that were gathered. Of these and of pages that are written later there is one kind at a time.
+    pub fn flush_shared(&mut self) -> Result<(), StoreError> {
         self.flush_shares()?;
         self.flush_guesses()
+    }
+
+    fn flush_pending(&mut self) -> Result<(), StoreError> {
+        if self.pending.is_empty() { Ok(()) } else { self.pending.hand_over(self.store.as_ref(), self.file) }
     }
 
     /// Shares what was in another file when it was last read, and writes what is not there any more. Nobody looks before the

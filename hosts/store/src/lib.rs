@@ -20,6 +20,6 @@ mod window;
 pub use error::StoreError;
 pub use image::{ImageDisk, ImageError, ImageNamespace, image_namespaces};
 pub use os::OsStore;
-pub use store::{Create, FileId, FileInfo, OpenOptions, Share, Statistics, Store};
+pub use store::{Create, FileId, FileInfo, FileWrite, OpenOptions, Share, Statistics, Store};
 pub use volume::{DefragPlan, Extent, NewVolume, Processes, Volume, VolumeInfo, uuid_text};
 pub use window::{Window, WindowError};

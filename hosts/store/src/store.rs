@@ -59,6 +59,22 @@ pub struct FileInfo {
     pub open_end: bool,
 }
 
+/// Bytes for one place of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileWrite<'a> {
+    /// Where.
+    pub offset: u64,
+    /// What it gets.
+    pub data: &'a [u8],
+}
+
+impl FileWrite<'_> {
+    /// Where its last byte ends; the greatest number if there is no such place.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.data.len() as u64)
+    }
+}
+
 /// Bytes that a file gets from another one, or from another place of the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -165,6 +181,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// No room.
     fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError>;
+
+    /// Writes in many places of a file, which do not overlap, as if one after the other. A list costs a few round trips to
+    /// the device, however long it is.
+    ///
+    /// # Errors
+    /// As `write`. Some of the list may have been done.
+    fn write_all(&self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
+        writes.iter().try_for_each(|write| self.write(file, write.offset, write.data))
+    }
 
     /// Turns bytes of a file into zeroes; whole pages give their space on the device back. The size stays.
     ///

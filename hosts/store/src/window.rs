@@ -2,7 +2,7 @@
 //!
 //! Invariant: no command reaches a page outside. Absent: the file map, whose lists are the whole device's.
 
-use remap_ssd_device::{Disk, DiskRemap, RemapAllError};
+use remap_ssd_device::{Disk, DiskRemap, DiskWrite, RemapAllError};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::error::Error;
 
@@ -75,6 +75,14 @@ impl<D: Disk> Disk for Window<D> {
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error> {
         let page = self.place(page, data.len().div_ceil(PAGE_BYTES) as u64)?;
         Ok(self.disk.write(page, data)?)
+    }
+
+    fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), Self::Error> {
+        let moved = |write: &DiskWrite<'_>| self.place(write.page, write.data.len().div_ceil(PAGE_BYTES) as u64);
+        let pages: Vec<u64> = writes.iter().map(moved).collect::<Result<_, _>>()?;
+        let writes: Vec<DiskWrite<'_>> =
+            writes.iter().zip(pages).map(|(write, page)| DiskWrite { page, ..*write }).collect();
+        Ok(self.disk.write_all(&writes)?)
     }
 
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), Self::Error> {

@@ -12,7 +12,7 @@ use kit::{Content, MemDisk, Op, PAGE, contents, discard, tagged, write};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::guard::Guard;
-use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Share, Store, Volume};
+use remap_ssd_store::{Create, FileWrite, NewVolume, OpenOptions, Processes, Share, Store, Volume};
 use std::collections::{BTreeMap, HashMap};
 
 /// So few that pages are soon used again, and enough for files to ask for pages in advance.
@@ -70,7 +70,7 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
             1 => random.random_range(0..=len / PAGE) * PAGE,
             _ => random.random_range(0..=len),
         };
-        match random.random_range(0..22) {
+        match random.random_range(0..24) {
             0..8 => {
                 let file = volume.open(name, options(name)).expect("possible");
                 if !files.contains_key(name) {
@@ -85,6 +85,21 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
                 if known.bytes.len().max(offset + bytes) <= 24 * PAGE {
                     volume.write(file, offset as u64, &data).expect("there is room");
                     write(&mut known.bytes, offset, &data);
+                }
+            }
+            22.. if files.contains_key(name) => {
+                let file = volume.open(name, options(name)).expect("it is there");
+                let known = files.get_mut(name).expect("it is there");
+                // Behind the end in part, and with a gap now and then.
+                let first = random.random_range(0..=known.bytes.len() / PAGE + 2) * PAGE;
+                let apart = random.random_range(1..4) * PAGE;
+                let places = [first, first + apart, first + 2 * apart];
+                if first + 2 * apart + PAGE <= 24 * PAGE {
+                    let data = places.map(|place| tagged(seed << 32 | (place as u64) << 12 | step as u64, PAGE));
+                    let list: Vec<FileWrite<'_>> =
+                        places.iter().zip(&data).map(|(at, data)| FileWrite { offset: *at as u64, data }).collect();
+                    volume.write_all(file, &list).expect("there is room");
+                    places.iter().zip(&data).for_each(|(place, data)| write(&mut known.bytes, *place, data));
                 }
             }
             8..10 if files.contains_key(name) => {

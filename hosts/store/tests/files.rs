@@ -11,7 +11,9 @@ use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_nvme::tcp::server::{Log, Server};
 use remap_ssd_nvme::tcp::target::{Allowed, Port};
-use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, OsStore, Processes, Share, Store, StoreError, Volume};
+use remap_ssd_store::{
+    Create, FileId, FileWrite, NewVolume, OpenOptions, OsStore, Processes, Share, Store, StoreError, Volume,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,14 +24,50 @@ const SPAN: usize = 40 * PAGE;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Open { name: usize, create: Create },
-    Delete { name: usize },
-    Rename { from: usize, to: usize },
-    Write { name: usize, offset: usize, bytes: usize },
-    SetSize { name: usize, size: usize },
-    Discard { name: usize, offset: usize, bytes: usize },
-    Share { from: usize, from_offset: usize, to: usize, to_offset: usize, bytes: usize, pieces: usize },
-    Sync { name: usize },
+    Open {
+        name: usize,
+        create: Create,
+    },
+    Delete {
+        name: usize,
+    },
+    Rename {
+        from: usize,
+        to: usize,
+    },
+    Write {
+        name: usize,
+        offset: usize,
+        bytes: usize,
+    },
+    /// Pieces of so many bytes, each so many behind the one before.
+    WriteAll {
+        name: usize,
+        offset: usize,
+        bytes: usize,
+        pieces: usize,
+        gap: usize,
+    },
+    SetSize {
+        name: usize,
+        size: usize,
+    },
+    Discard {
+        name: usize,
+        offset: usize,
+        bytes: usize,
+    },
+    Share {
+        from: usize,
+        from_offset: usize,
+        to: usize,
+        to_offset: usize,
+        bytes: usize,
+        pieces: usize,
+    },
+    Sync {
+        name: usize,
+    },
     SyncAll,
 }
 
@@ -50,6 +88,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => name().prop_map(|name| Step::Delete { name }),
         1 => (name(), name()).prop_map(|(from, to)| Step::Rename { from, to }),
         6 => (name(), place(), length()).prop_map(|(name, offset, bytes)| Step::Write { name, offset, bytes }),
+        4 => (name(), place(), length(), 0..4usize, length()).prop_map(
+            |(name, offset, bytes, pieces, gap)| Step::WriteAll { name, offset, bytes, pieces, gap: gap / 3 }
+        ),
         2 => (name(), place()).prop_map(|(name, size)| Step::SetSize { name, size }),
         2 => (name(), place(), length()).prop_map(|(name, offset, bytes)| Step::Discard { name, offset, bytes }),
         5 => (name(), place(), name(), place(), length(), 1..4usize).prop_map(
@@ -107,6 +148,17 @@ fn perform(store: &dyn Store, files: &mut BTreeMap<&str, Vec<u8>>, index: usize,
             let data = tagged(index as u64, bytes);
             store.write(file, offset as u64, &data).expect("possible");
             write(known, offset, &data);
+            store.close(file);
+        }
+        Step::WriteAll { name, offset, bytes, pieces, gap } => {
+            let Some(known) = files.get_mut(NAMES[name]) else { return };
+            let file = file(store, name).expect("it is there");
+            let places: Vec<usize> = (0..pieces).map(|piece| offset + piece * (bytes + gap)).collect();
+            let data: Vec<Vec<u8>> = places.iter().map(|place| tagged((index + place) as u64, bytes)).collect();
+            let writes: Vec<FileWrite<'_>> =
+                places.iter().zip(&data).map(|(place, data)| FileWrite { offset: *place as u64, data }).collect();
+            store.write_all(file, &writes).expect("possible");
+            places.iter().zip(&data).filter(|_| bytes > 0).for_each(|(place, data)| write(known, *place, data));
             store.close(file);
         }
         Step::SetSize { name, size } => {

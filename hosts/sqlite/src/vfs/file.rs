@@ -218,6 +218,10 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_i
             // Where a checkpoint copies, pages are shared.
             ffi::SQLITE_FCNTL_CKPT_START if is_database => checkpoint(file, true),
             ffi::SQLITE_FCNTL_CKPT_DONE if is_database => checkpoint(file, false),
+            // All of a transaction is written, whether or not a sync follows.
+            ffi::SQLITE_FCNTL_SYNC if is_database => on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
+                connection.flush_database().map(|()| ffi::SQLITE_OK)
+            }),
             // Space is claimed in pieces that grow with the file.
             ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
             ffi::SQLITE_FCNTL_MMAP_SIZE => {

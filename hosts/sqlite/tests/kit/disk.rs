@@ -1,7 +1,7 @@
 //! A disk with a volatile cache that loses any subset of it.
 
 use super::PAGE;
-use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_device::{Disk, DiskRemap, DiskWrite};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,6 +20,8 @@ pub enum Op {
 pub struct Medium {
     now: HashMap<u64, Content>,
     pub log: Vec<Op>,
+    /// How many commands have written something, a list being one.
+    pub writes: usize,
     /// From the next remap on so many commands fail: the way to the disk is down for a moment.
     pub fails_from_remap: Option<u32>,
     failing: u32,
@@ -121,9 +123,18 @@ impl Disk for MemDisk {
         assert!(rest.is_empty(), "whole pages");
         self.check(page, pieces.len() as u64)?;
         let mut medium = self.medium();
+        medium.writes += 1;
         for (page, piece) in (page..).zip(pieces) {
             self.set(&mut medium, page, Some(Arc::new(*piece)))?;
         }
+        Ok(())
+    }
+
+    /// What is under way together is executed in any order: the last one first.
+    fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), MemError> {
+        let before = self.medium().writes;
+        writes.iter().rev().try_for_each(|write| self.write(write.page, write.data))?;
+        self.medium().writes = before + usize::from(!writes.is_empty());
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use super::format::Page;
 use super::space::{self, Extent};
 use super::state::State;
 use crate::{FileId, StoreError};
-use remap_ssd_device::Disk;
+use remap_ssd_device::{Disk, DiskWrite};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 pub const PAGE: u64 = PAGE_BYTES as u64;
@@ -133,7 +133,7 @@ impl<D: Disk> State<D> {
     }
 
     /// Keeps pages that the disk has.
-    fn keep(&mut self, first: u64, bytes: &[u8], epoch: Option<Epoch>) {
+    pub fn keep(&mut self, first: u64, bytes: &[u8], epoch: Option<Epoch>) {
         match epoch {
             Some(epoch) => self.cache.put(first, bytes, epoch),
             None => self.cache.forget(first..first + (bytes.len() / PAGE_BYTES) as u64),
@@ -147,15 +147,8 @@ impl<D: Disk> State<D> {
     }
 
     /// Writes whole pages side by side.
-    fn write_pages(&mut self, file: FileId, first: u64, data: &[u8]) -> Result<(), StoreError> {
-        let pages = (data.len() / PAGE_BYTES) as u64;
-        // What the disk holds is unknown until it has answered.
-        self.cache.forget(first..first + pages);
-        self.disk.write(first, data).map_err(StoreError::disk)?;
-        self.statistics.pages_written += pages;
-        let epoch = self.epoch(file)?;
-        self.keep(first, data, epoch);
-        Ok(())
+    fn write_pages(&mut self, file: FileId, page: u64, data: &[u8]) -> Result<(), StoreError> {
+        self.write_places(file, &[DiskWrite { page, data }])
     }
 
     /// Writes bytes; the file becomes longer if need be.

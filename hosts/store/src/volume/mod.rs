@@ -26,6 +26,7 @@ mod change;
 mod coordination;
 mod defrag;
 mod format;
+mod lists;
 mod make;
 mod share;
 mod space;
@@ -40,7 +41,7 @@ pub use make::NewVolume;
 pub use space::Extent;
 
 use crate::guard::Guard;
-use crate::{Create, FileId, FileInfo, OpenOptions, Share, Statistics, Store, StoreError};
+use crate::{Create, FileId, FileInfo, FileWrite, OpenOptions, Share, Statistics, Store, StoreError};
 use cache::Cache;
 use coordination::Coordination;
 use format::check_name;
@@ -234,6 +235,10 @@ impl<D: Disk + Send> Store for Volume<D> {
 
     fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         self.state().write(file, offset, data)
+    }
+
+    fn write_all(&self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
+        self.state().write_all(file, writes)
     }
 
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {

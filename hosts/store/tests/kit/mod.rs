@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use remap_ssd_device::{Disk, DiskRemap};
+use remap_ssd_device::{Disk, DiskRemap, DiskWrite};
 use remap_ssd_store::{FileId, Store};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -151,6 +151,11 @@ impl Disk for MemDisk {
             return Err(MemError("no answer"));
         }
         Ok(())
+    }
+
+    /// What is under way together is executed in any order: the last one first.
+    fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), MemError> {
+        writes.iter().rev().try_for_each(|write| self.write(write.page, write.data))
     }
 
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), MemError> {

@@ -3,7 +3,7 @@
 //! Invariant: pages are 4,096 bytes whatever the namespace's blocks are. Absent: anything the client cannot do itself.
 
 use super::{Client, ClientError};
-use remap_ssd_device::{Disk, DiskFileBlock, DiskRemap, FileMapError, FilePage, FileStatus, RemapAllError};
+use remap_ssd_device::{Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage, FileStatus, RemapAllError};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl Client {
@@ -12,7 +12,8 @@ impl Client {
         pages * (PAGE_BYTES as u64 >> self.lba_shift())
     }
 
-    fn whole_pages(bytes: usize) -> Result<u64, ClientError> {
+    /// How many pages so many bytes are.
+    pub(super) fn whole_pages(bytes: usize) -> Result<u64, ClientError> {
         match bytes.is_multiple_of(PAGE_BYTES) {
             true => Ok((bytes / PAGE_BYTES) as u64),
             false => Err(ClientError::NotWholePages(bytes)),
@@ -41,6 +42,10 @@ impl Disk for Client {
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), ClientError> {
         Self::whole_pages(data.len())?;
         Client::write(self, self.blocks(page), data)
+    }
+
+    fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), ClientError> {
+        self.write_list(writes)
     }
 
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), ClientError> {
