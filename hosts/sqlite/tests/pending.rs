@@ -36,7 +36,7 @@ fn a_transaction_writes_its_pages_together() {
 
     let done = || {
         let medium = disk.medium();
-        (medium.writes, medium.log.len())
+        (medium.writes, medium.log.len(), medium.reads)
     };
     let before = done();
     db.run("UPDATE t SET v = printf('%0200d', a)").expect("possible");
@@ -44,6 +44,7 @@ fn a_transaction_writes_its_pages_together() {
     assert!(changes > pages, "each page is written: {changes} of {pages}");
     // The metadata of the journal, and all pages of the database.
     assert!(writes <= 4, "{writes} commands for {pages} pages");
+    assert_eq!(done().2, before.2, "what this connection has written or ended is not read again");
     drop((db, mounted));
 }
 

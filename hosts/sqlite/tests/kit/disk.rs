@@ -22,6 +22,8 @@ pub struct Medium {
     pub log: Vec<Op>,
     /// How many commands have written something, a list being one.
     pub writes: usize,
+    /// How many commands have read something.
+    pub reads: usize,
     /// From the next remap on so many commands fail: the way to the disk is down for a moment.
     pub fails_from_remap: Option<u32>,
     failing: u32,
@@ -111,7 +113,8 @@ impl Disk for MemDisk {
 
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), MemError> {
         self.check(page, (into.len() / PAGE) as u64)?;
-        let medium = self.medium();
+        let mut medium = self.medium();
+        medium.reads += 1;
         for (page, into) in (page..).zip(into.as_chunks_mut::<PAGE>().0) {
             *into = medium.content(page).map_or([0; PAGE], |content| *content);
         }

@@ -19,6 +19,9 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 
 pub const PAGE: u64 = PAGE_BYTES as u64;
 
+/// Pages of which it is remembered that they are zeroes, when so many are trimmed together at most.
+const ZEROES_KEPT_MAX: u64 = 8;
+
 /// Bytes of a file, page by page: the pages that are wholly in a range, and the parts of pages before and behind.
 struct Parts {
     /// Bytes of a first page that is not whole.
@@ -236,6 +239,11 @@ impl<D: Disk> State<D> {
         for place in self.places(file, (offset + head as u64) / PAGE, rest / PAGE)? {
             self.trim(place.first, place.pages)?;
             self.statistics.pages_discarded += place.pages;
+            // Where they are few somebody is going to look at them: whether a journal has been ended, say.
+            if place.pages <= ZEROES_KEPT_MAX {
+                let epoch = self.epoch(file)?;
+                self.keep(place.first, &vec![0; place.pages as usize * PAGE_BYTES], epoch);
+            }
         }
         let tail = (rest % PAGE) as usize;
         self.write_part(file, size, offset + bytes - tail as u64, &[0; PAGE_BYTES][..tail])
