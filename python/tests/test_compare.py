@@ -169,7 +169,8 @@ def test_other_threads_go_on_while_a_run_is_under_way():
 @pytest.mark.parametrize("aging", [True, False])
 def test_ctrl_c_stops_the_runs(aging):
     code = f"""
-import remap_ssd, sys
+import remap_ssd, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs inherit that it is ignored.
 def told(jobs):
     print(jobs[0][1], flush=True)
 remap_ssd.compare(scale="1/2", no_aging={not aging}, writes="2G", progress=told)

@@ -12,6 +12,7 @@ use crate::later::Later;
 use crate::pages::Pages;
 use fuser::{Config, MountOption, Session, SessionUnmounter};
 use remap_ssd_nvme::controller::Gate;
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ const DEVICE: &str = "/dev/fuse";
 const THREADS: usize = 4;
 /// Once it is unmounted everywhere, the service ends within milliseconds.
 const ENDING_MAX: Duration = Duration::from_secs(5);
+/// A program that forks has our files open for its child too, until the child runs a program of its own: a mount can
+/// be busy for milliseconds after its last file was closed.
+const BUSY_MAX: Duration = Duration::from_millis(500);
 
 /// Why nothing is mounted, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +153,8 @@ impl Mounted {
     /// # Errors
     /// The service had failed before.
     pub fn unmount(mut self) -> io::Result<bool> {
-        if self.unmounter.unmount().is_err() {
+        let unmounted = self.unmount_once_free() || self.unmounter.unmount().is_ok();
+        if !unmounted {
             (self.close)();
             detach(&self.mountpoint);
             return Ok(false);
@@ -163,6 +168,23 @@ impl Mounted {
             Some(Ok(Err(error))) => Err(error),
             Some(Err(_)) => Err(io::Error::other("a thread of the service has failed")),
             None => Ok(false),
+        }
+    }
+
+    /// Unmounts as soon as nobody uses the files, if that is soon; `false` if it must be tried another way, as it must
+    /// without the right to unmount, or if the files are unmounted already.
+    fn unmount_once_free(&self) -> bool {
+        let until = Instant::now() + BUSY_MAX;
+        loop {
+            // Somebody else may have unmounted the files, and mounted others in their place.
+            if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+                return false;
+            }
+            match rustix::mount::unmount(&self.mountpoint, UnmountFlags::empty()) {
+                Ok(()) => return true,
+                Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                Err(_) => return false,
+            }
         }
     }
 }
