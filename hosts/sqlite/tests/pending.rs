@@ -48,6 +48,24 @@ fn a_transaction_writes_its_pages_together() {
     drop((db, mounted));
 }
 
+/// A small cache gives pages back in the middle of a transaction and reads them again before it ends.
+#[test]
+fn a_transaction_reads_the_pages_that_it_gave_back() {
+    for journal in ["DELETE", "TRUNCATE", "PERSIST", "MEMORY"] {
+        let (name, mode) = (format!("reread-{journal}"), format!("PRAGMA journal_mode={journal}"));
+        let (_, db, mounted) = filled(&name, &[&mode, "PRAGMA cache_size=10", "PRAGMA mmap_size=0"]);
+        db.run("BEGIN").expect("possible");
+        db.run("UPDATE t SET v = printf('%0200d', a)").expect("possible");
+
+        let changed = db.value("SELECT count(*) FROM t WHERE v = printf('%0200d', a)").expect("readable");
+        assert_eq!(changed.integer(), ROWS, "{journal}");
+        db.run("ROLLBACK").expect("possible");
+        let back = db.value("SELECT count(*) FROM t WHERE v = printf('%0200d', 0)").expect("readable");
+        assert_eq!(back.integer(), ROWS, "{journal}");
+        drop((db, mounted));
+    }
+}
+
 /// A process may end as soon as SQLite has answered, and take nothing with it.
 #[test]
 fn what_is_committed_is_on_the_disk_however_little_is_synced() {

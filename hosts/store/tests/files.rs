@@ -368,6 +368,32 @@ fn a_shared_page_is_programmed_once_and_a_store_that_cannot_share_says_why() {
     assert!(counted.copied_because.expect("it was refused").contains("cannot remap"));
 }
 
+/// A process that died before it set a file's size leaves what it wrote behind the file's end.
+#[test]
+fn a_gap_in_a_list_of_writes_is_zeroes_whatever_was_on_its_pages() {
+    const HAD: usize = 18;
+    let disk = MemDisk::new(300);
+    let volume = volume(disk.clone());
+    let file = volume.open("a", OpenOptions { create: Create::New, open_end: false }).expect("possible");
+    let mut known = tagged(1, HAD * PAGE);
+    let (most, last) = known.split_at((HAD - 1) * PAGE);
+    volume.write(file, 0, most).expect("there is room");
+    volume.write(file, most.len() as u64, last).expect("there is room");
+    {
+        // A file that grows is given more pages than it needs: they are among these.
+        let mut medium = disk.medium();
+        let empty: Vec<u64> = (0..300).filter(|page| medium.content(*page).is_none()).collect();
+        empty.iter().for_each(|page| medium.set(*page, Some(Arc::new([99; PAGE]))));
+    }
+
+    let (first, second) = (tagged(2, PAGE), tagged(3, 2 * PAGE));
+    let places = [(HAD * PAGE, &first), ((HAD + 2) * PAGE, &second), ((HAD + 6) * PAGE, &first)];
+    let writes = places.map(|(offset, data)| FileWrite { offset: offset as u64, data });
+    volume.write_all(file, &writes).expect("there is room");
+    places.iter().for_each(|(offset, data)| write(&mut known, *offset, data));
+    assert!(contents(&volume, file) == known);
+}
+
 #[test]
 fn what_cannot_be_is_one_sentence() {
     let disk = MemDisk::new(300);
