@@ -18,7 +18,9 @@ const SOURCES: [&str; 6] = [
 fn main() {
     pyo3_build_config::add_extension_module_link_args();
 
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package is in the workspace");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package is in the workspace");
     let mut files = Vec::new();
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
@@ -29,13 +31,25 @@ fn main() {
     let mut digest = DefaultHasher::new();
     for file in &files {
         // By their names in the workspace: the digest does not depend on where that is.
-        file.strip_prefix(root).expect("sources are below the root").to_string_lossy().hash(&mut digest);
-        fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).hash(&mut digest);
+        file.strip_prefix(root)
+            .expect("sources are below the root")
+            .to_string_lossy()
+            .hash(&mut digest);
+        fs::read(file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+            .hash(&mut digest);
     }
-    println!("cargo::rustc-env=REMAP_SSD_SOURCES={:016x}", digest.finish());
+    println!(
+        "cargo::rustc-env=REMAP_SSD_SOURCES={:016x}",
+        digest.finish()
+    );
 }
 
 fn gather(path: &Path, files: &mut Vec<PathBuf>) {
-    let Ok(folder) = fs::read_dir(path) else { return files.push(path.into()) };
-    folder.flatten().for_each(|entry| gather(&entry.path(), files));
+    let Ok(folder) = fs::read_dir(path) else {
+        return files.push(path.into());
+    };
+    folder
+        .flatten()
+        .for_each(|entry| gather(&entry.path(), files));
 }

@@ -16,28 +16,75 @@ pub fn folder() -> std::path::PathBuf {
 /// Every file of the corpus: its name under [`folder`], and its bytes.
 pub fn make() -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
-    for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::FLog, SchemeKind::NLog] {
+    for scheme in [
+        SchemeKind::None,
+        SchemeKind::RemapSsd,
+        SchemeKind::FLog,
+        SchemeKind::NLog,
+    ] {
         files.push((
             format!("file/{scheme}.image"),
-            image(scheme, EntrySize::Bytes16, ContentMode::Identity, Fate::Kept),
+            image(
+                scheme,
+                EntrySize::Bytes16,
+                ContentMode::Identity,
+                Fate::Kept,
+            ),
         ));
     }
     let remap_ssd = |entry, mode, fate| image(SchemeKind::RemapSsd, entry, mode, fate);
-    files.push(("file/atomic.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Kept)));
-    files.push(("file/bytes.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, Fate::Kept)));
-    files.push(("file/cut.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Cut)));
-    files.push(("file/failed-blocks.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::None, Fate::Failing)));
-    for scheme in [SchemeKind::Pebble, SchemeKind::RemapSsdX, SchemeKind::RemapSsdLh, SchemeKind::WalSsd] {
-        let file = image(scheme, EntrySize::Bytes16, ContentMode::Identity, Fate::Kept);
+    files.push((
+        "file/atomic.image".into(),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Kept),
+    ));
+    files.push((
+        "file/bytes.image".into(),
+        remap_ssd(EntrySize::Bytes16, ContentMode::Bytes, Fate::Kept),
+    ));
+    files.push((
+        "file/cut.image".into(),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::Cut),
+    ));
+    files.push((
+        "file/failed-blocks.image".into(),
+        remap_ssd(EntrySize::Bytes16, ContentMode::None, Fate::Failing),
+    ));
+    for scheme in [
+        SchemeKind::Pebble,
+        SchemeKind::RemapSsdX,
+        SchemeKind::RemapSsdLh,
+        SchemeKind::WalSsd,
+    ] {
+        let file = image(
+            scheme,
+            EntrySize::Bytes16,
+            ContentMode::Identity,
+            Fate::Kept,
+        );
         files.push((format!("file/{scheme}.image"), file));
     }
-    files.push(("file/file-map.image".into(), remap_ssd(EntrySize::Bytes16, ContentMode::Identity, Fate::Mapped)));
-    files.push(("file/file-map-cut.image".into(), remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::MapCut)));
+    files.push((
+        "file/file-map.image".into(),
+        remap_ssd(EntrySize::Bytes16, ContentMode::Identity, Fate::Mapped),
+    ));
+    files.push((
+        "file/file-map-cut.image".into(),
+        remap_ssd(EntrySize::Bytes24, ContentMode::Identity, Fate::MapCut),
+    ));
     let whole = files[1].1.clone();
     files.push(("file/damaged-header.image".into(), changed(&whole, 21)));
-    files.push(("file/damaged-body.image".into(), changed(&whole, whole.len() / 2)));
-    files.push(("file/damaged-hash.image".into(), changed(&whole, whole.len() - 9)));
-    files.push(("file/truncated.image".into(), whole[..whole.len() * 2 / 3].to_vec()));
+    files.push((
+        "file/damaged-body.image".into(),
+        changed(&whole, whole.len() / 2),
+    ));
+    files.push((
+        "file/damaged-hash.image".into(),
+        changed(&whole, whole.len() - 9),
+    ));
+    files.push((
+        "file/truncated.image".into(),
+        whole[..whole.len() * 2 / 3].to_vec(),
+    ));
     for (name, text) in TRACES {
         files.push((format!("trace/{name}"), text.as_bytes().to_vec()));
     }
@@ -76,13 +123,26 @@ impl Fate {
 }
 
 fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) -> Vec<u8> {
-    let shape = Shape { channels: 1, dies: 2, superblocks: 20, pages_per_block: 8 };
+    let shape = Shape {
+        channels: 1,
+        dies: 2,
+        superblocks: 20,
+        pages_per_block: 8,
+    };
     let geometry = Geometry::new(shape).expect("valid");
     let firmware = Config {
         // Some schemes keep superblocks to themselves.
-        lpns: if scheme == SchemeKind::RemapSsdLh { 60 } else { 90 },
+        lpns: if scheme == SchemeKind::RemapSsdLh {
+            60
+        } else {
+            90
+        },
         scheme,
-        log_bytes: if scheme == SchemeKind::Pebble { 16 << 10 } else { 24 * 128 },
+        log_bytes: if scheme == SchemeKind::Pebble {
+            16 << 10
+        } else {
+            24 * 128
+        },
         fs_files: if fate.has_map() { 3 } else { 0 },
         fs_blocks: if fate.has_map() { 20 } else { 0 },
         segment_bytes: 128,
@@ -92,7 +152,12 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
         dealloc_slots: 8,
         ..Config::default()
     };
-    let config = DeviceConfig { content: mode, geometry, firmware: firmware.clone(), ..PRESETS[0].config() };
+    let config = DeviceConfig {
+        content: mode,
+        geometry,
+        firmware: firmware.clone(),
+        ..PRESETS[0].config()
+    };
     config.check().expect("the corpus' device works");
     let mut media = Media::blank(geometry, mode, firmware.nvram_words(&geometry));
     media.attach_rail();
@@ -114,7 +179,8 @@ fn image(scheme: SchemeKind, entry: EntrySize, mode: ContentMode, fate: Fate) ->
         }
     });
     let mut file = Vec::new();
-    image_file::write(&mut file, &image, config.to_toml().as_bytes()).expect("a vector takes everything");
+    image_file::write(&mut file, &image, config.to_toml().as_bytes())
+        .expect("a vector takes everything");
     file
 }
 
@@ -133,17 +199,30 @@ fn script(ftl: &mut Ftl, steps: u32) {
         };
         match ftl.config().fs_files > 0 && step % 3 == 0 {
             true => {
-                let page = FilePage { inode: step % 5, offset: step };
-                ftl.fs_write(lpn, &payload, page).map(drop).expect("within the device");
+                let page = FilePage {
+                    inode: step % 5,
+                    offset: step,
+                };
+                ftl.fs_write(lpn, &payload, page)
+                    .map(drop)
+                    .expect("within the device");
             }
             false => ftl.write(lpn, &payload).expect("within the device"),
         }
         if step % 7 == 3 {
             let (target, source) = ((lpn + 11) % (lpns - 3), step % (lpns - 3));
-            ftl.remap(&Remap { target, source, len: 3, relocate: step % 2 == 0, atomic }).expect("within the device");
+            ftl.remap(&Remap {
+                target,
+                source,
+                len: 3,
+                relocate: step % 2 == 0,
+                atomic,
+            })
+            .expect("within the device");
         }
         if step % 9 == 5 {
-            ftl.deallocate(step % (lpns - 2), 2).expect("within the device");
+            ftl.deallocate(step % (lpns - 2), 2)
+                .expect("within the device");
         }
         ftl.media_mut().ops.clear();
         if step + 20 < steps {
@@ -159,7 +238,10 @@ const TRACES: &[(&str, &str)] = &[
          89967200 1234 a process 1080 8 R 6 0 fedcba9876543210fedcba9876543210\n\
          89969000 99 pdflush 1072 16 W 6 0 0123456789abcdef0123456789abcdeffedcba9876543210fedcba9876543210\n",
     ),
-    ("mqsim", "938513000 4 264719034 16 0\n938514000 4 264719050 8 1\n938514500 4 7 3 0\n"),
+    (
+        "mqsim",
+        "938513000 4 264719034 16 0\n938514000 4 264719050 8 1\n938514500 4 7 3 0\n",
+    ),
     (
         "msr",
         "128166372003061629,src1,0,Read,8192,4096,1331\n128166372016382155,src1,0,Write,12288,512,1331\n\
@@ -178,7 +260,10 @@ fn vscsi(version: u8) -> Vec<u8> {
     let mut out = Vec::new();
     for record in 0..6u64 {
         let opcode = if record % 3 == 1 { 0x28u16 } else { 0x2a };
-        let fixed: Vec<u8> = [record as u32, 4096, 1].into_iter().flat_map(u32::to_le_bytes).collect();
+        let fixed: Vec<u8> = [record as u32, 4096, 1]
+            .into_iter()
+            .flat_map(u32::to_le_bytes)
+            .collect();
         let verb = [opcode.to_le_bytes(), [0, version]].concat();
         if version == 1 {
             out.extend([fixed, verb].concat());

@@ -43,12 +43,18 @@ pub fn recover(unpacked: &[u8]) {
 
 /// Powers a device on, with the configuration that came with it, uses it, and powers it on again.
 fn power_on(image: &Image, config: &[u8]) {
-    let Ok(text) = std::str::from_utf8(config) else { return };
-    let Ok(config) = DeviceConfig::from_toml(text) else { return };
+    let Ok(text) = std::str::from_utf8(config) else {
+        return;
+    };
+    let Ok(config) = DeviceConfig::from_toml(text) else {
+        return;
+    };
     if config.geometry != image.geometry() || config.content != image.mode() {
         return;
     }
-    let Ok((ftl, _)) = Ftl::recover(Media::from_image(image), config.firmware.clone()) else { return };
+    let Ok((ftl, _)) = Ftl::recover(Media::from_image(image), config.firmware.clone()) else {
+        return;
+    };
     // Media that contradict themselves in ways that no power cut leaves are refused when an image is loaded.
     if ftl.check().is_err() {
         return;
@@ -79,12 +85,25 @@ fn used(mut ftl: Ftl) -> Media {
         };
         let _ = ftl.write(lpn, &content);
         let _ = ftl.read(lpns - 1 - lpn);
-        let _ = ftl.fs_write(lpns - 1 - lpn, &content, FilePage { inode: step % 4, offset: step });
+        let _ = ftl.fs_write(
+            lpns - 1 - lpn,
+            &content,
+            FilePage {
+                inode: step % 4,
+                offset: step,
+            },
+        );
         let _ = ftl.fs_map(step % 4);
         let len = 3.min(lpns - lpn);
         let source = lpn / 2;
         let relocate = step % 3 == 0;
-        let _ = ftl.remap(&Remap { target: lpn, source, len, relocate, atomic: step % 5 == 0 });
+        let _ = ftl.remap(&Remap {
+            target: lpn,
+            source,
+            len,
+            relocate,
+            atomic: step % 5 == 0,
+        });
         if step % 4 == 0 {
             let _ = ftl.deallocate(lpn, len);
         }
@@ -99,9 +118,17 @@ fn used(mut ftl: Ftl) -> Media {
 pub fn trace(bytes: &[u8]) {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     file.write_all(bytes).expect("and written");
-    for (addressable, fold, skip_bad) in [(1000, Fold::Modulo, true), (1 << 20, Fold::Compact, false)] {
-        let options = TraceOptions { fold, skip_bad, ..TraceOptions::new(addressable) };
-        let Ok(mut reader) = TraceReader::open(file.path(), None, options) else { continue };
+    for (addressable, fold, skip_bad) in
+        [(1000, Fold::Modulo, true), (1 << 20, Fold::Compact, false)]
+    {
+        let options = TraceOptions {
+            fold,
+            skip_bad,
+            ..TraceOptions::new(addressable)
+        };
+        let Ok(mut reader) = TraceReader::open(file.path(), None, options) else {
+            continue;
+        };
         let mut pages = Vec::new();
         let mut read = 0;
         let mut now = 0;
@@ -115,7 +142,10 @@ pub fn trace(bytes: &[u8]) {
                 assert!(page.lpn < addressable && page.at_ns >= now, "{page:?}");
                 now = page.at_ns;
             }
-            assert!(pages.last().is_some_and(|page| page.last), "requests are never split");
+            assert!(
+                pages.last().is_some_and(|page| page.last),
+                "requests are never split"
+            );
             read += pages.len();
         }
     }

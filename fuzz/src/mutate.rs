@@ -33,24 +33,37 @@ pub fn mutant(seed: u64, bytes: &[u8], other: &[u8]) -> Vec<u8> {
         match random.random_range(0..10) {
             0..2 => out[at] ^= 1 << random.random_range(0..8),
             2 => out[at] = random.random(),
-            3..5 => put(&mut out, at, CORNERS[random.random_range(0..CORNERS.len())], 1 << random.random_range(0..4)),
+            3..5 => put(
+                &mut out,
+                at,
+                CORNERS[random.random_range(0..CORNERS.len())],
+                1 << random.random_range(0..4),
+            ),
             5 => {
                 let word: u64 = random.random();
                 put(&mut out, at, word, 1 << random.random_range(0..4));
             }
             6 => {
-                let value = u64::from(out[at]).wrapping_add(random.random_range(0..9)).wrapping_sub(4);
+                let value = u64::from(out[at])
+                    .wrapping_add(random.random_range(0..9))
+                    .wrapping_sub(4);
                 put(&mut out, at, value, 1);
             }
             // A stretch of its own, somewhere else.
             7 => {
                 let len = random.random_range(1..=64.min(out.len()));
-                let (from, to) = (random.random_range(0..=out.len() - len), random.random_range(0..=out.len() - len));
+                let (from, to) = (
+                    random.random_range(0..=out.len() - len),
+                    random.random_range(0..=out.len() - len),
+                );
                 out.copy_within(from..from + len, to);
             }
             8 if !other.is_empty() => {
                 let len = random.random_range(1..=64.min(out.len()).min(other.len()));
-                let (from, to) = (random.random_range(0..=other.len() - len), random.random_range(0..=out.len() - len));
+                let (from, to) = (
+                    random.random_range(0..=other.len() - len),
+                    random.random_range(0..=out.len() - len),
+                );
                 out[to..to + len].copy_from_slice(&other[from..from + len]);
             }
             _ => match random.random_range(0..8) {

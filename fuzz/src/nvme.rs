@@ -15,7 +15,8 @@ use remap_ssd_ftl::Config;
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 use remap_ssd_nvme::controller::{
-    Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Subsystem, TRANSFER_BYTES_MAX, Transfer,
+    Health, InMemory, IoRequest, Job, Latency, NamespaceSpec, Subsystem, TRANSFER_BYTES_MAX,
+    Transfer,
 };
 use remap_ssd_nvme::spec::command::{Cqe, Sqe};
 use remap_ssd_nvme::spec::pdu::{Ic, kind};
@@ -35,7 +36,12 @@ pub const CONNECTIONS: usize = 3;
 const OUT_MAX: usize = 4 << 20;
 
 fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
-    let shape = Shape { channels: 1, dies: 2, superblocks: 24, pages_per_block: 8 };
+    let shape = Shape {
+        channels: 1,
+        dies: 2,
+        superblocks: 24,
+        pages_per_block: 8,
+    };
     let firmware = Config {
         lpns: 2 * NAMESPACE_PAGES,
         log_bytes: 24 * 128,
@@ -48,15 +54,33 @@ fn subsystem(dedup: bool, latency: Latency) -> Subsystem {
         ..Config::default()
     };
     let geometry = Geometry::new(shape).expect("valid");
-    let config = DeviceConfig { content: ContentMode::Bytes, geometry, firmware, ..PRESETS[0].config() };
+    let config = DeviceConfig {
+        content: ContentMode::Bytes,
+        geometry,
+        firmware,
+        ..PRESETS[0].config()
+    };
     let device = Device::format(config).expect("such a device works");
-    let spec = |lba_shift| NamespaceSpec { pages: NAMESPACE_PAGES, lba_shift };
-    Subsystem::new(device, NQN, &[spec(12), spec(9)], latency, true, Health::default()).expect("they fit")
+    let spec = |lba_shift| NamespaceSpec {
+        pages: NAMESPACE_PAGES,
+        lba_shift,
+    };
+    Subsystem::new(
+        device,
+        NQN,
+        &[spec(12), spec(9)],
+        latency,
+        true,
+        Health::default(),
+    )
+    .expect("they fit")
 }
 
 /// A stream of PDUs.
 pub fn pdu(bytes: &[u8]) {
-    let Some((digests, mut stream)) = bytes.split_first() else { return };
+    let Some((digests, mut stream)) = bytes.split_first() else {
+        return;
+    };
     let agreed = Agreement::new(digests & 3, 0);
     while let Ok(Some((pdu, len))) = wire::cut(stream, agreed, PDU_BYTES_MAX) {
         assert!(len <= stream.len() && pdu.data.len() < len && pdu.data.len() <= PDU_BYTES_MAX);
@@ -92,22 +116,30 @@ fn again(pdu: &wire::Pdu<'_>, agreed: Agreement) {
         Some(())
     };
     if put(&mut out).is_some() {
-        let (other, len) = wire::cut(&out, agreed, PDU_BYTES_MAX).expect("what we put is right").expect("and whole");
+        let (other, len) = wire::cut(&out, agreed, PDU_BYTES_MAX)
+            .expect("what we put is right")
+            .expect("and whole");
         assert!(len == out.len() && other.header == pdu.header && other.data == pdu.data);
     }
 }
 
 /// Commands of one host.
 pub fn command(bytes: &[u8]) {
-    let Some((which, mut rest)) = bytes.split_first() else { return };
+    let Some((which, mut rest)) = bytes.split_first() else {
+        return;
+    };
     let subsystem = subsystem(which & 1 == 1, Latency::None);
     let mut now = 0;
     while let Some((entry, after)) = rest.split_first_chunk::<64>() {
         rest = after;
         now += 1000;
         let sqe = Sqe::read_from_bytes(entry).expect("64 bytes");
-        let Some(namespace) = subsystem.namespace(sqe.nsid % 4) else { continue };
-        let Ok(request) = IoRequest::parse(&sqe, namespace, 0b101) else { continue };
+        let Some(namespace) = subsystem.namespace(sqe.nsid % 4) else {
+            continue;
+        };
+        let Ok(request) = IoRequest::parse(&sqe, namespace, 0b101) else {
+            continue;
+        };
         let transfer = request.transfer(namespace.lba_shift);
         let mut data = Vec::new();
         if let Transfer::FromHost(len) = transfer {
@@ -117,13 +149,29 @@ pub fn command(bytes: &[u8]) {
             rest = &rest[taken..];
             data.resize(len as usize, 0);
         }
-        let job = Job { nsid: namespace.nsid, request: &request, now, cache_enabled: which & 2 == 0 };
+        let job = Job {
+            nsid: namespace.nsid,
+            request: &request,
+            now,
+            cache_enabled: which & 2 == 0,
+        };
         let mut out = Vec::new();
         let device = &mut subsystem.device();
-        let outcome = subsystem.execute(device, &job, &mut InMemory { from_host: &data, to_host: &mut out });
+        let outcome = subsystem.execute(
+            device,
+            &job,
+            &mut InMemory {
+                from_host: &data,
+                to_host: &mut out,
+            },
+        );
         match transfer {
             Transfer::ToHost(len) if outcome.status.is_success() => {
-                assert!(len <= TRANSFER_BYTES_MAX && out.len() == len as usize, "{request:?}: {} bytes", out.len());
+                assert!(
+                    len <= TRANSFER_BYTES_MAX && out.len() == len as usize,
+                    "{request:?}: {} bytes",
+                    out.len()
+                );
             }
             Transfer::ToHost(_) => {}
             Transfer::None | Transfer::FromHost(_) => assert!(out.is_empty(), "{request:?}"),
@@ -146,26 +194,42 @@ impl Peer {
     fn new(port: &Arc<Port>) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
         let connection = Connection::new(port.clone(), address, address);
-        Self { connection, input: Vec::new(), output: Output::default(), agreed: Agreement::default(), done: 0 }
+        Self {
+            connection,
+            input: Vec::new(),
+            output: Output::default(),
+            agreed: Agreement::default(),
+            done: 0,
+        }
     }
 
     /// Takes what it has to say: whole PDUs as they were agreed on.
     fn listen(&mut self) {
-        assert!(self.output.len() <= OUT_MAX, "{} bytes at once", self.output.len());
+        assert!(
+            self.output.len() <= OUT_MAX,
+            "{} bytes at once",
+            self.output.len()
+        );
         let mut said = Vec::new();
-        self.output.write_to(&mut said).expect("a vector takes everything");
+        self.output
+            .write_to(&mut said)
+            .expect("a vector takes everything");
         let mut at = 0;
         while at < said.len() {
-            let cut = wire::cut(&said[at..], self.agreed, OUT_MAX).expect("the target keeps the protocol");
+            let cut = wire::cut(&said[at..], self.agreed, OUT_MAX)
+                .expect("the target keeps the protocol");
             let (pdu, len) = cut.expect("the target says PDUs whole");
             assert!(pdu.common.kind & 1 == 1, "a host's PDU from a target");
             if pdu.common.kind == kind::IC_RESP {
                 let ic: Ic = pdu.parse().expect("its size was checked");
                 self.agreed = Agreement::new(ic.digest, ic.pda);
             }
-            let response = (pdu.common.kind == kind::CAPSULE_RESP).then(|| pdu.parse::<Cqe>()).flatten();
+            let response = (pdu.common.kind == kind::CAPSULE_RESP)
+                .then(|| pdu.parse::<Cqe>())
+                .flatten();
             self.done += usize::from(response.is_some_and(|cqe| cqe.status().is_success()));
-            self.done += usize::from(pdu.common.kind == kind::C2H_DATA && pdu.common.flags.success());
+            self.done +=
+                usize::from(pdu.common.kind == kind::C2H_DATA && pdu.common.flags.success());
             at += len;
         }
     }
@@ -194,10 +258,22 @@ pub fn session(bytes: &[u8]) {
 /// A session; how many commands were done on each connection that lasted.
 pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
     let mut done = [0; CONNECTIONS];
-    let Some((which, mut frames)) = bytes.split_first() else { return done };
-    let latency = if which & 2 == 0 { Latency::None } else { Latency::Emulated };
+    let Some((which, mut frames)) = bytes.split_first() else {
+        return done;
+    };
+    let latency = if which & 2 == 0 {
+        Latency::None
+    } else {
+        Latency::Emulated
+    };
     let subsystem = Arc::new(subsystem(which & 1 == 1, latency));
-    let port = Arc::new(Port::new(subsystem.clone(), Allowed { anybody: true, ..Allowed::default() }));
+    let port = Arc::new(Port::new(
+        subsystem.clone(),
+        Allowed {
+            anybody: true,
+            ..Allowed::default()
+        },
+    ));
     let mut peers: [Option<Peer>; CONNECTIONS] = [const { None }; CONNECTIONS];
     let mut now = 0;
     while let Some(([peer, low, high], rest)) = frames.split_first_chunk::<3>() {
@@ -208,7 +284,8 @@ pub fn converse(bytes: &[u8]) -> [usize; CONNECTIONS] {
         let peer = &mut peers[usize::from(*peer) % CONNECTIONS];
         let speaking = peer.get_or_insert_with(|| Peer::new(&port));
         speaking.input.extend_from_slice(sent);
-        let goes_on = speaking.go_on(now) && speaking.connection.tick(now, &mut speaking.output).is_ok();
+        let goes_on =
+            speaking.go_on(now) && speaking.connection.tick(now, &mut speaking.output).is_ok();
         speaking.listen();
         if !goes_on {
             *peer = None;

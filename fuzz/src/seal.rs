@@ -16,7 +16,10 @@ const HASH_BYTES: usize = 32;
 pub fn open(file: &[u8]) -> Option<Vec<u8>> {
     let (header, packed) = file.split_at_checked(HEADER_BYTES)?;
     let mut unpacked = header.to_vec();
-    zstd::Decoder::new(packed).ok()?.read_to_end(&mut unpacked).ok()?;
+    zstd::Decoder::new(packed)
+        .ok()?
+        .read_to_end(&mut unpacked)
+        .ok()?;
     let len = unpacked.len().checked_sub(HASH_BYTES)?;
     (len >= HEADER_BYTES).then(|| unpacked.truncate(len))?;
     Some(unpacked)
@@ -35,20 +38,32 @@ pub fn seal(unpacked: &[u8]) -> Option<Vec<u8>> {
         encoder.finish().ok()
     };
     let covers_header = *COVERS_HEADER;
-    pack(if covers_header { &with_header } else { &without })
+    pack(if covers_header {
+        &with_header
+    } else {
+        &without
+    })
 }
 
 /// Does the reader's hash cover the header?
 static COVERS_HEADER: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
     use remap_ssd_media::geometry::Shape;
     use remap_ssd_media::{ContentMode, Geometry, Image, image_file};
-    let shape = Shape { channels: 1, dies: 1, superblocks: 1, pages_per_block: 4 };
+    let shape = Shape {
+        channels: 1,
+        dies: 1,
+        superblocks: 1,
+        pages_per_block: 4,
+    };
     let image = Image::blank(Geometry::new(shape).expect("valid"), ContentMode::None, 0);
     let mut file = Vec::new();
     image_file::write(&mut file, &image, b"").expect("a vector takes everything");
     let unpacked = {
         let mut body = Vec::new();
-        zstd::Decoder::new(&file[HEADER_BYTES..]).expect("a stream").read_to_end(&mut body).expect("whole");
+        zstd::Decoder::new(&file[HEADER_BYTES..])
+            .expect("a stream")
+            .read_to_end(&mut body)
+            .expect("whole");
         body
     };
     let (body, hash) = unpacked.split_at(unpacked.len() - HASH_BYTES);

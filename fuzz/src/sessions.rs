@@ -17,9 +17,19 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for (name, digests) in [("plain", 0u8), ("digests", 3)] {
         let stream = admin_stream(Agreement::new(digests, 0), digests);
-        files.push((format!("pdu/{name}"), [vec![digests], stream[128..].to_vec()].concat()));
+        files.push((
+            format!("pdu/{name}"),
+            [vec![digests], stream[128..].to_vec()].concat(),
+        ));
     }
-    files.push(("pdu/ic".into(), [vec![0], admin_stream(Agreement::new(0, 0), 0)[..128].to_vec()].concat()));
+    files.push((
+        "pdu/ic".into(),
+        [
+            vec![0],
+            admin_stream(Agreement::new(0, 0), 0)[..128].to_vec(),
+        ]
+        .concat(),
+    ));
     for (name, which) in [("plain", 0u8), ("dedup-through", 3)] {
         let mut bytes = vec![which];
         for (sqe, data) in commands() {
@@ -35,11 +45,19 @@ pub fn make() -> Vec<(String, Vec<u8>)> {
 }
 
 fn entry(opcode: u8, nsid: u32) -> Sqe {
-    Sqe { cdw0: opcode.into(), nsid, ..Sqe::default() }
+    Sqe {
+        cdw0: opcode.into(),
+        nsid,
+        ..Sqe::default()
+    }
 }
 
 fn blocks(opcode: u8, nsid: u32, slba: u32, count: u16) -> Sqe {
-    Sqe { cdw10: slba, cdw12: RwCdw12::new().with_nlb_z(count - 1).into_bits(), ..entry(opcode, nsid) }
+    Sqe {
+        cdw10: slba,
+        cdw12: RwCdw12::new().with_nlb_z(count - 1).into_bits(),
+        ..entry(opcode, nsid)
+    }
 }
 
 /// Each I/O command, with the data it sends.
@@ -50,12 +68,30 @@ fn commands() -> Vec<(Sqe, Vec<u8>)> {
     (copy.cdw10, copy.cdw12) = (30, CopyCdw12::new().with_nr_z(1).into_bits());
     let mut across = entry(io::COPY, 1);
     (across.cdw10, across.cdw12) = (40, CopyCdw12::new().with_format(2).into_bits());
-    let trims = [DsmRange { attributes: 0, blocks: 3, slba: 2 }, DsmRange { attributes: 0, blocks: 1, slba: 9 }];
+    let trims = [
+        DsmRange {
+            attributes: 0,
+            blocks: 3,
+            slba: 2,
+        },
+        DsmRange {
+            attributes: 0,
+            blocks: 1,
+            slba: 9,
+        },
+    ];
     let mut trim = entry(io::DATASET_MANAGEMENT, 1);
-    (trim.cdw10, trim.cdw11) = (DsmCdw10::new().with_nr_z(1).into_bits(), DsmCdw11::new().with_ad(true).into_bits());
+    (trim.cdw10, trim.cdw11) = (
+        DsmCdw10::new().with_nr_z(1).into_bits(),
+        DsmCdw11::new().with_ad(true).into_bits(),
+    );
     let mut remap = entry(io::REMAP, 1);
     (remap.cdw10, remap.cdw14) = (10, 30);
-    remap.cdw12 = RemapCdw12::new().with_nlb_z(3).with_relocate(true).with_atomic(true).into_bits();
+    remap.cdw12 = RemapCdw12::new()
+        .with_nlb_z(3)
+        .with_relocate(true)
+        .with_atomic(true)
+        .into_bits();
     let mut file = blocks(io::FS_WRITE, 1, 25, 1);
     (file.cdw13, file.cdw14) = (7, 1);
     let mut list = entry(io::FS_MAP, 1);
@@ -71,7 +107,10 @@ fn commands() -> Vec<(Sqe, Vec<u8>)> {
         (blocks(io::COMPARE, 2, 4, 1), vec![3; 512]),
         (blocks(io::VERIFY, 1, 0, 50), vec![]),
         (copy, copies.as_bytes().to_vec()),
-        (across, CopyRange::new(0, 0).of_namespace(1).as_bytes().to_vec()),
+        (
+            across,
+            CopyRange::new(0, 0).of_namespace(1).as_bytes().to_vec(),
+        ),
         (remap, vec![]),
         (trim, trims.as_bytes().to_vec()),
         (blocks(io::WRITE_ZEROES, 2, 5, 30), vec![]),
@@ -84,7 +123,14 @@ fn commands() -> Vec<(Sqe, Vec<u8>)> {
 }
 
 /// A capsule with its data in it, or none.
-fn capsule(out: &mut Vec<u8>, mut sqe: Sqe, cid: u16, data: &[u8], receive: u32, agreed: Agreement) {
+fn capsule(
+    out: &mut Vec<u8>,
+    mut sqe: Sqe,
+    cid: u16,
+    data: &[u8],
+    receive: u32,
+    agreed: Agreement,
+) {
     sqe.cdw0 = sqe.head().with_cid(cid).with_psdt(1).into_bits();
     if data.is_empty() {
         sqe.sgl = Sgl::new(Sgl::TRANSPORT, 0, receive);
@@ -92,7 +138,15 @@ fn capsule(out: &mut Vec<u8>, mut sqe: Sqe, cid: u16, data: &[u8], receive: u32,
     }
     sqe.sgl = Sgl::new(Sgl::IN_CAPSULE, 0, data.len() as u32);
     let fill = |out: &mut Vec<u8>| out.extend_from_slice(data);
-    wire::put_data(out, kind::CAPSULE_CMD, Flags::new(), &sqe, agreed, data.len(), fill);
+    wire::put_data(
+        out,
+        kind::CAPSULE_CMD,
+        Flags::new(),
+        &sqe,
+        agreed,
+        data.len(),
+        fill,
+    );
 }
 
 fn connect(out: &mut Vec<u8>, qid: u16, cntlid: u16, agreed: Agreement, digests: u8) {
@@ -110,31 +164,68 @@ fn admin_stream(agreed: Agreement, digests: u8) -> Vec<u8> {
     connect(&mut out, 0, 0xffff, agreed, digests);
     let mut enable = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
     enable.cdw11 = property::CC;
-    enable.cdw12 = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits();
+    enable.cdw12 = Cc::new()
+        .with_en(true)
+        .with_iosqes(6)
+        .with_iocqes(4)
+        .into_bits();
     capsule(&mut out, enable, 1, &[], 0, agreed);
     for (cid, cns) in [0u8, 1, 2, 3, 5, 6, 7, 8, 0x1c].into_iter().enumerate() {
-        let sqe = Sqe { cdw10: cns.into(), ..entry(admin::IDENTIFY, 1) };
+        let sqe = Sqe {
+            cdw10: cns.into(),
+            ..entry(admin::IDENTIFY, 1)
+        };
         capsule(&mut out, sqe, cid as u16, &[], 4096, agreed);
     }
-    for (cid, lid) in [0u32, 1, 2, 3, 4, 5, 0x12, 0x13, 0xc0].into_iter().enumerate() {
-        let sqe = Sqe { cdw10: lid | 127 << 16, ..entry(admin::GET_LOG_PAGE, u32::MAX) };
+    for (cid, lid) in [0u32, 1, 2, 3, 4, 5, 0x12, 0x13, 0xc0]
+        .into_iter()
+        .enumerate()
+    {
+        let sqe = Sqe {
+            cdw10: lid | 127 << 16,
+            ..entry(admin::GET_LOG_PAGE, u32::MAX)
+        };
         capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
     }
-    for (cid, feature) in [1u32, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16].into_iter().enumerate() {
-        let sqe = Sqe { cdw10: feature, ..entry(admin::GET_FEATURES, 1) };
+    for (cid, feature) in [1u32, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16]
+        .into_iter()
+        .enumerate()
+    {
+        let sqe = Sqe {
+            cdw10: feature,
+            ..entry(admin::GET_FEATURES, 1)
+        };
         capsule(&mut out, sqe, cid as u16, &[], 512, agreed);
     }
-    let queues = Sqe { cdw10: 7, cdw11: 3 | 3 << 16, ..entry(admin::SET_FEATURES, 0) };
+    let queues = Sqe {
+        cdw10: 7,
+        cdw11: 3 | 3 << 16,
+        ..entry(admin::SET_FEATURES, 0)
+    };
     capsule(&mut out, queues, 1, &[], 0, agreed);
-    let behavior = Sqe { cdw10: 0x16, ..entry(admin::SET_FEATURES, 0) };
+    let behavior = Sqe {
+        cdw10: 0x16,
+        ..entry(admin::SET_FEATURES, 0)
+    };
     // Copy's format 2 is used below.
     let mut formats = [0; 512];
     formats[4] = 1 << 2;
     capsule(&mut out, behavior, 2, &formats, 0, agreed);
-    let threshold = Sqe { cdw10: 4, cdw11: 1 << 20 | 310, ..entry(admin::SET_FEATURES, 0) };
+    let threshold = Sqe {
+        cdw10: 4,
+        cdw11: 1 << 20 | 310,
+        ..entry(admin::SET_FEATURES, 0)
+    };
     capsule(&mut out, threshold, 3, &[], 0, agreed);
     for opcode in [admin::ASYNC_EVENT, admin::ABORT, admin::KEEP_ALIVE] {
-        capsule(&mut out, entry(opcode, 0), u16::from(opcode), &[], 0, agreed);
+        capsule(
+            &mut out,
+            entry(opcode, 0),
+            u16::from(opcode),
+            &[],
+            0,
+            agreed,
+        );
     }
     out
 }
@@ -154,15 +245,31 @@ fn io_stream(qid: u16, agreed: Agreement, digests: u8) -> Vec<Vec<u8>> {
             let mut asked = sqe;
             // As Linux does it: an SGL of a page, whatever the number of ranges. No more is asked for than there are.
             let longer = sqe.head().opcode() == io::DATASET_MANAGEMENT;
-            asked.sgl = Sgl::new(Sgl::TRANSPORT, 0, if longer { 4096 } else { data.len() as u32 });
-            asked.cdw0 = asked.head().with_cid(100 + cid as u16).with_psdt(1).into_bits();
+            asked.sgl = Sgl::new(
+                Sgl::TRANSPORT,
+                0,
+                if longer { 4096 } else { data.len() as u32 },
+            );
+            asked.cdw0 = asked
+                .head()
+                .with_cid(100 + cid as u16)
+                .with_psdt(1)
+                .into_bits();
             wire::put(&mut out, kind::CAPSULE_CMD, Flags::new(), &asked, agreed);
             let half = (data.len() / 2).next_multiple_of(4);
             for (offset, piece) in [(0, &data[..half]), (half, &data[half..])] {
                 let header = Data::new(100 + cid as u16, tag, offset as u32, piece.len() as u32);
                 let flags = Flags::new().with_last(offset > 0);
                 let fill = |out: &mut Vec<u8>| out.extend_from_slice(piece);
-                wire::put_data(&mut out, kind::H2C_DATA, flags, &header, agreed, piece.len(), fill);
+                wire::put_data(
+                    &mut out,
+                    kind::H2C_DATA,
+                    flags,
+                    &header,
+                    agreed,
+                    piece.len(),
+                    fill,
+                );
             }
             tag += 1;
         }

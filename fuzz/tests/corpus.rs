@@ -16,9 +16,19 @@ const MUTANTS: u64 = 3_000;
 fn files(kind: &str) -> Vec<(String, Vec<u8>)> {
     let folder = corpus::folder().join(kind);
     let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("{}: {error}; UPDATE_CORPUS=1 writes the corpus", folder.display()))
+        .unwrap_or_else(|error| {
+            panic!(
+                "{}: {error}; UPDATE_CORPUS=1 writes the corpus",
+                folder.display()
+            )
+        })
         .map(|entry| entry.expect("a readable folder").path())
-        .map(|path| (path.display().to_string(), std::fs::read(&path).expect("a readable file")))
+        .map(|path| {
+            (
+                path.display().to_string(),
+                std::fs::read(&path).expect("a readable file"),
+            )
+        })
         .collect();
     files.sort();
     assert!(!files.is_empty());
@@ -27,14 +37,18 @@ fn files(kind: &str) -> Vec<(String, Vec<u8>)> {
 
 /// A number from the environment.
 fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
+    })
 }
 
 /// Feeds mutants of `seeds` to a target; every distinct panic is reported once.
 fn hunt(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
     let seed = setting("FUZZ_SEED").unwrap_or(1);
     let first = seed << 32;
-    let until = setting("FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let until =
+        setting("FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut found: Vec<(String, u64)> = Vec::new();
     let begin = setting("FUZZ_FIRST").unwrap_or(0);
     let mut number = begin;
@@ -51,8 +65,16 @@ fn hunt(name: &str, seeds: &[Vec<u8>], target: fn(&[u8])) {
         number += 1;
     }
     println!("{name}: {} mutants", number - begin);
-    let lines: Vec<String> = found.iter().map(|(text, number)| format!("mutant {number}: {text}")).collect();
-    assert!(found.is_empty(), "{name}: {} findings\n{}", found.len(), lines.join("\n"));
+    let lines: Vec<String> = found
+        .iter()
+        .map(|(text, number)| format!("mutant {number}: {text}"))
+        .collect();
+    assert!(
+        found.is_empty(),
+        "{name}: {} findings\n{}",
+        found.len(),
+        lines.join("\n")
+    );
 }
 
 /// Where and why it panicked.
@@ -72,7 +94,9 @@ fn quietly(act: impl FnOnce()) -> Result<(), String> {
     });
     catch_unwind(AssertUnwindSafe(act)).map_err(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+        let text = text
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic");
         // Numbers differ from mutant to mutant; the place and the words do not.
         let words: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
         format!("{}: {words}", WHERE.with(|at| at.borrow().clone()))
@@ -88,19 +112,26 @@ fn keep(name: &str, number: u64, bytes: &[u8]) {
 
 #[test]
 fn a_finding_that_was_kept_runs_again() {
-    let Ok(path) = std::env::var("FUZZ_REPLAY") else { return };
+    let Ok(path) = std::env::var("FUZZ_REPLAY") else {
+        return;
+    };
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     run(&path, &bytes);
 }
 
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    files("found").iter().for_each(|(path, bytes)| run(path, bytes));
+    files("found")
+        .iter()
+        .for_each(|(path, bytes)| run(path, bytes));
 }
 
 /// Feeds bytes to the target that their file is named after.
 fn run(path: &str, bytes: &[u8]) {
-    let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = Path::new(path)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     match name.split('-').next() {
         Some("file") => file(bytes),
         Some("recover") => recover(bytes),
@@ -118,14 +149,21 @@ fn the_corpus_is_small_and_complete() {
     if std::env::var_os("UPDATE_CORPUS").is_some() {
         for (name, bytes) in &made {
             let path = corpus::folder().join(name);
-            std::fs::create_dir_all(path.parent().expect("below the corpus")).expect("a folder can be made");
+            std::fs::create_dir_all(path.parent().expect("below the corpus"))
+                .expect("a folder can be made");
             std::fs::write(path, bytes).expect("a file can be written");
         }
     }
-    assert!(made.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 250_000, "the corpus stays small");
+    assert!(
+        made.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 250_000,
+        "the corpus stays small"
+    );
     // Which bytes a device holds changes with the firmware; old ones are as good, as long as they can be read.
     for (name, _) in &made {
-        assert!(corpus::folder().join(name).exists(), "{name} is missing: run the tests with UPDATE_CORPUS=1");
+        assert!(
+            corpus::folder().join(name).exists(),
+            "{name} is missing: run the tests with UPDATE_CORPUS=1"
+        );
     }
 }
 
@@ -134,8 +172,12 @@ fn the_corpus_is_read_without_a_panic() {
     files("file").iter().for_each(|(_, bytes)| file(bytes));
     files("trace").iter().for_each(|(_, bytes)| trace(bytes));
     files("pdu").iter().for_each(|(_, bytes)| nvme::pdu(bytes));
-    files("command").iter().for_each(|(_, bytes)| nvme::command(bytes));
-    files("session").iter().for_each(|(_, bytes)| nvme::session(bytes));
+    files("command")
+        .iter()
+        .for_each(|(_, bytes)| nvme::command(bytes));
+    files("session")
+        .iter()
+        .for_each(|(_, bytes)| nvme::session(bytes));
 }
 
 #[test]
@@ -146,10 +188,11 @@ fn the_whole_images_recover_and_the_damaged_ones_do_not() {
         assert_eq!(read.is_err(), is_damaged, "{name}");
         let Ok((image, config)) = read else { continue };
         let config =
-            remap_ssd_device::DeviceConfig::from_toml(std::str::from_utf8(&config).expect("text")).expect(&name);
+            remap_ssd_device::DeviceConfig::from_toml(std::str::from_utf8(&config).expect("text"))
+                .expect(&name);
         let media = remap_ssd_media::Media::from_image(&image);
-        let (ftl, report) =
-            remap_ssd_ftl::Ftl::recover(media, config.firmware).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (ftl, report) = remap_ssd_ftl::Ftl::recover(media, config.firmware)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         ftl.check().expect(&name);
         assert!(report.mapped > 30, "{name}: {report:?}");
     }
@@ -160,7 +203,10 @@ fn an_opened_image_seals_again() {
     for (name, bytes) in files("file") {
         if remap_ssd_media::image_file::read(&bytes[..], remap_ssd_fuzz::LIMIT).is_ok() {
             let sealed = seal::seal(&seal::open(&bytes).expect("unpacks")).expect("long enough");
-            assert!(remap_ssd_media::image_file::read(&sealed[..], remap_ssd_fuzz::LIMIT).is_ok(), "{name}");
+            assert!(
+                remap_ssd_media::image_file::read(&sealed[..], remap_ssd_fuzz::LIMIT).is_ok(),
+                "{name}"
+            );
         }
     }
 }
@@ -173,7 +219,10 @@ fn damaged_image_files_are_refused() {
 
 #[test]
 fn hostile_media_are_recovered_or_refused() {
-    let seeds: Vec<Vec<u8>> = files("file").iter().filter_map(|(_, bytes)| seal::open(bytes)).collect();
+    let seeds: Vec<Vec<u8>> = files("file")
+        .iter()
+        .filter_map(|(_, bytes)| seal::open(bytes))
+        .collect();
     hunt("recover", &seeds, recover);
 }
 
@@ -188,7 +237,10 @@ fn sessions_that_are_not_damaged_are_served() {
     for (name, bytes) in files("session") {
         let [admin, one, two] = nvme::converse(&bytes);
         // The second queue's file commands come after the first one has forgotten the files; all else is done twice.
-        assert!(admin >= 25 && one >= 14 && two >= 14, "{name}: {admin}, {one}, {two}");
+        assert!(
+            admin >= 25 && one >= 14 && two >= 14,
+            "{name}: {admin}, {one}, {two}"
+        );
     }
 }
 
@@ -200,12 +252,18 @@ fn streams_that_are_damaged_are_cut_or_refused() {
 
 #[test]
 fn whatever_is_asked_is_done_or_refused() {
-    let seeds: Vec<Vec<u8>> = files("command").into_iter().map(|(_, bytes)| bytes).collect();
+    let seeds: Vec<Vec<u8>> = files("command")
+        .into_iter()
+        .map(|(_, bytes)| bytes)
+        .collect();
     hunt("command", &seeds, nvme::command);
 }
 
 #[test]
 fn hosts_that_break_the_protocol_break_nothing_else() {
-    let seeds: Vec<Vec<u8>> = files("session").into_iter().map(|(_, bytes)| bytes).collect();
+    let seeds: Vec<Vec<u8>> = files("session")
+        .into_iter()
+        .map(|(_, bytes)| bytes)
+        .collect();
     hunt("session", &seeds, nvme::session);
 }

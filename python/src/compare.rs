@@ -28,12 +28,20 @@ struct Line {
 ///
 /// `progress`, if any, is called every 50 ms with a list of (job, what it does, share of the run done).
 #[pyfunction]
-pub fn compare(py: Python<'_>, words: Vec<String>, progress: Option<Bound<'_, PyAny>>) -> PyResult<String> {
+pub fn compare(
+    py: Python<'_>,
+    words: Vec<String>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
     let args = read(&words)?;
     let comparison = py.detach(|| Comparison::new(&args)).map_err(failed)?;
 
     let stop = AtomicBool::new(false);
-    let watched: Vec<Watched<'_>> = comparison.names().into_iter().map(|name| Watched::new(name, &stop)).collect();
+    let watched: Vec<Watched<'_>> = comparison
+        .names()
+        .into_iter()
+        .map(|name| Watched::new(name, &stop))
+        .collect();
     let tell = |py: Python<'_>, watched: &[Watched<'_>]| -> PyResult<()> {
         py.check_signals()?;
         if let Some(progress) = &progress {
@@ -46,12 +54,18 @@ pub fn compare(py: Python<'_>, words: Vec<String>, progress: Option<Bound<'_, Py
         let (done, wait) = channel();
         let (comparison, watched) = (&comparison, &watched);
         let worker = scope.spawn(move || {
-            let result = comparison.run(watched).map(|measured| comparison.json(&measured).to_string());
+            let result = comparison
+                .run(watched)
+                .map(|measured| comparison.json(&measured).to_string());
             let _ = done.send(result); // The receiver waits until it has it, or this thread has ended.
         });
         let wait = Mutex::new(wait);
         loop {
-            let next = py.detach(|| wait.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK_EVERY));
+            let next = py.detach(|| {
+                wait.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .recv_timeout(LOOK_EVERY)
+            });
             match next {
                 Ok(result) => {
                     tell(py, watched)?;
@@ -86,7 +100,11 @@ pub fn compare_options() -> Vec<(String, bool, String)> {
     let command = Line::command();
     let described = |arg: &clap::Arg| {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        (arg.get_long().unwrap_or_default().to_owned(), arg.get_action().takes_values(), help)
+        (
+            arg.get_long().unwrap_or_default().to_owned(),
+            arg.get_action().takes_values(),
+            help,
+        )
     };
     command.get_arguments().map(described).collect()
 }
@@ -96,7 +114,12 @@ fn read(words: &[String]) -> PyResult<Args> {
         let text = error.render().to_string();
         // What follows is about a shell: usage and `--help`.
         let sentence = text.split("\n\n").next().unwrap_or_default().trim_end();
-        PyValueError::new_err(sentence.strip_prefix("error: ").unwrap_or(sentence).to_owned())
+        PyValueError::new_err(
+            sentence
+                .strip_prefix("error: ")
+                .unwrap_or(sentence)
+                .to_owned(),
+        )
     })?;
     Ok(line.args)
 }
@@ -111,12 +134,21 @@ struct Watched<'a> {
 
 impl<'a> Watched<'a> {
     fn new(name: String, stop: &'a AtomicBool) -> Self {
-        Self { name, message: Mutex::new("waiting"), position: AtomicU64::new(0), stop }
+        Self {
+            name,
+            message: Mutex::new("waiting"),
+            position: AtomicU64::new(0),
+            stop,
+        }
     }
 
     fn read(&self) -> (String, &'static str, f64) {
         let message = *self.message.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.name.clone(), message, self.position.load(Ordering::Relaxed) as f64 / 1000.0)
+        (
+            self.name.clone(),
+            message,
+            self.position.load(Ordering::Relaxed) as f64 / 1000.0,
+        )
     }
 }
 

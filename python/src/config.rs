@@ -26,5 +26,9 @@ pub fn config_of_json(text: &str) -> PyResult<(String, String)> {
 #[pyfunction]
 pub fn presets() -> String {
     let one = |preset: &remap_ssd_device::Preset| json!({ "name": preset.name, "about": preset.about, "assumed": preset.assumed, "device": preset.config() });
-    PRESETS.iter().map(one).collect::<serde_json::Value>().to_string()
+    PRESETS
+        .iter()
+        .map(one)
+        .collect::<serde_json::Value>()
+        .to_string()
 }

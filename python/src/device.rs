@@ -65,14 +65,16 @@ impl Device {
     #[new]
     fn new(py: Python<'_>, toml: &str, power_cuts: bool) -> PyResult<Self> {
         let config = DeviceConfig::from_toml(toml).map_err(mistake)?;
-        py.detach(|| device::Device::format(config).map(|device| Self::powered(device, power_cuts))).map_err(mistake)
+        py.detach(|| device::Device::format(config).map(|device| Self::powered(device, power_cuts)))
+            .map_err(mistake)
     }
 
     /// The device in an image, and what recovery found.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf, power_cuts: bool) -> PyResult<(Self, String)> {
         let loaded = py.detach(|| device::Device::load(&path));
-        let (device, report) = loaded.map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))?;
+        let (device, report) =
+            loaded.map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))?;
         Ok((Self::powered(device, power_cuts), json!(report).to_string()))
     }
 
@@ -92,7 +94,10 @@ impl Device {
                     return Err("this device was made with power_cuts=False".to_owned());
                 }
                 let mut cutter = Cutter::new(seed, media.pending());
-                (media.cut_by(|kind| cutter.outcome(kind)), powered.device.config().clone())
+                (
+                    media.cut_by(|kind| cutter.outcome(kind)),
+                    powered.device.config().clone(),
+                )
             };
             let recovered = device::Device::recover(Media::from_image(&image), config);
             let (mut device, report) = recovered.map_err(|error| error.to_string())?;
@@ -103,14 +108,25 @@ impl Device {
     }
 
     /// Writes pages of one request.
-    fn write(&self, lpn: u32, contents: Vec<Content>, home: Option<u32>, wait: bool) -> PyResult<Times> {
+    fn write(
+        &self,
+        lpn: u32,
+        contents: Vec<Content>,
+        home: Option<u32>,
+        wait: bool,
+    ) -> PyResult<Times> {
         let mode = self.lock().device.config().content;
-        let payloads = contents.iter().map(|content| payload(mode, content)).collect::<PyResult<Vec<_>>>()?;
+        let payloads = contents
+            .iter()
+            .map(|content| payload(mode, content))
+            .collect::<PyResult<Vec<_>>>()?;
         if payloads.is_empty() {
             return Err(PyValueError::new_err("a write of 0 pages is none"));
         }
         if home.is_some() && payloads.len() > 1 {
-            return Err(PyValueError::new_err("pages that name their home are written one by one"));
+            return Err(PyValueError::new_err(
+                "pages that name their home are written one by one",
+            ));
         }
         let write = |device: &mut device::Device, now: u64| {
             let (mut end, mut result) = (now, Ok(()));
@@ -151,24 +167,45 @@ impl Device {
             }
             (end, found)
         })?;
-        let held = found.iter().map(|page| Ok(held(py, page).into_pyobject(py)?.into_any()));
+        let held = found
+            .iter()
+            .map(|page| Ok(held(py, page).into_pyobject(py)?.into_any()));
         Ok((times, held.collect::<PyResult<_>>()?))
     }
 
     /// Deallocates pages.
     fn trim(&self, lpn: u32, pages: u32, wait: bool) -> PyResult<Times> {
-        self.submit(wait, |device, now| ended(device.deallocate(now, lpn, pages))).map(|(times, ())| times)
+        self.submit(wait, |device, now| {
+            ended(device.deallocate(now, lpn, pages))
+        })
+        .map(|(times, ())| times)
     }
 
     /// Remaps pages.
-    fn remap(&self, target: u32, source: u32, pages: u32, relocate: bool, atomic: bool, wait: bool) -> PyResult<Times> {
-        let remap = Remap { target, source, len: pages, relocate, atomic };
-        self.submit(wait, |device, now| ended(device.remap(now, &remap))).map(|(times, ())| times)
+    fn remap(
+        &self,
+        target: u32,
+        source: u32,
+        pages: u32,
+        relocate: bool,
+        atomic: bool,
+        wait: bool,
+    ) -> PyResult<Times> {
+        let remap = Remap {
+            target,
+            source,
+            len: pages,
+            relocate,
+            atomic,
+        };
+        self.submit(wait, |device, now| ended(device.remap(now, &remap)))
+            .map(|(times, ())| times)
     }
 
     /// Makes everything acknowledged durable.
     fn flush(&self, wait: bool) -> PyResult<Times> {
-        self.submit(wait, |device, now| ended(device.flush(now))).map(|(times, ())| times)
+        self.submit(wait, |device, now| ended(device.flush(now)))
+            .map(|(times, ())| times)
     }
 
     /// Lets virtual time pass, in which the firmware may work for itself; no farther than to 2^62 ns.
@@ -184,7 +221,10 @@ impl Device {
     /// Waits for everything in flight.
     fn wait(&self) {
         let mut powered = self.lock();
-        let last = powered.in_flight.last_key_value().map_or(0, |((end, _), _)| *end);
+        let last = powered
+            .in_flight
+            .last_key_value()
+            .map_or(0, |((end, _), _)| *end);
         powered.advance(last);
     }
 
@@ -197,7 +237,10 @@ impl Device {
     /// Commands in flight, and operations that a cut may undo.
     fn pending(&self) -> (usize, usize) {
         let powered = self.lock();
-        (powered.in_flight.len(), powered.device.ftl().media().pending())
+        (
+            powered.in_flight.len(),
+            powered.device.ftl().media().pending(),
+        )
     }
 
     /// The device file that it was made from.
@@ -246,7 +289,10 @@ impl Device {
     /// Superblock, offset in it and flash page of a logical page, if it is mapped.
     fn place(&self, lpn: u32) -> Option<(u32, u32, u32)> {
         let powered = self.lock();
-        let (geometry, ppn) = (powered.device.config().geometry, powered.device.ftl().place(lpn)?);
+        let (geometry, ppn) = (
+            powered.device.config().geometry,
+            powered.device.ftl().place(lpn)?,
+        );
         Some((geometry.superblock(ppn).0, geometry.offset(ppn), ppn.0))
     }
 
@@ -257,7 +303,8 @@ impl Device {
 
     /// Holds every table against every other.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.lock().device.ftl().check()).map_err(Failed::new_err)
+        py.detach(|| self.lock().device.ftl().check())
+            .map_err(Failed::new_err)
     }
 }
 
@@ -266,7 +313,12 @@ impl Device {
         if power_cuts {
             device.untimed(|ftl| ftl.media_mut().attach_rail());
         }
-        Self(Mutex::new(Powered { device, now: 0, in_flight: BTreeMap::new(), submitted: 0 }))
+        Self(Mutex::new(Powered {
+            device,
+            now: 0,
+            in_flight: BTreeMap::new(),
+            submitted: 0,
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Powered> {
@@ -281,7 +333,9 @@ impl Device {
     ) -> PyResult<(Times, T)> {
         let mut powered = self.lock();
         let start = powered.now;
-        powered.device.untimed(|ftl| ftl.media_mut().begin_command());
+        powered
+            .device
+            .untimed(|ftl| ftl.media_mut().begin_command());
         let (end, result) = work(&mut powered.device, start);
         let ack = powered.device.untimed(|ftl| ftl.media_mut().take_ack());
 
@@ -289,7 +343,9 @@ impl Device {
         powered.submitted += 1;
         powered.in_flight.insert((end, order), ack);
         powered.advance(if wait { end } else { start });
-        result.map(|value| ((start, end), value)).map_err(|refusal| Refused::new_err(refusal.to_string()))
+        result
+            .map(|value| ((start, end), value))
+            .map_err(|refusal| Refused::new_err(refusal.to_string()))
     }
 }
 
@@ -297,7 +353,11 @@ impl Powered {
     /// Virtual time goes on to `until`: what has ended is acknowledged, and so durable.
     fn advance(&mut self, until: u64) {
         self.now = self.now.max(until);
-        while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
+        while let Some(entry) = self
+            .in_flight
+            .first_entry()
+            .filter(|entry| entry.key().0 <= self.now)
+        {
             let ack = entry.remove();
             self.device.untimed(|ftl| ftl.media_mut().settle(&ack));
         }
@@ -325,19 +385,24 @@ fn held<'py>(py: Python<'py>, page: &Page) -> Held<'py> {
 
 fn payload(mode: ContentMode, content: &Content) -> PyResult<Payload<'_>> {
     match (mode, content) {
-        (ContentMode::Identity | ContentMode::None, Content::Identity(0)) => {
-            Err(PyValueError::new_err("the identity of a content is 1 or more"))
+        (ContentMode::Identity | ContentMode::None, Content::Identity(0)) => Err(
+            PyValueError::new_err("the identity of a content is 1 or more"),
+        ),
+        (ContentMode::Identity | ContentMode::None, Content::Identity(identity)) => {
+            Ok(Payload::Identity(*identity))
         }
-        (ContentMode::Identity | ContentMode::None, Content::Identity(identity)) => Ok(Payload::Identity(*identity)),
         (ContentMode::Bytes, Content::Bytes(bytes)) => {
             let page = bytes.as_slice().try_into().map_err(|_| {
-                PyValueError::new_err(format!("a page has {PAGE_BYTES} bytes, and not {}", bytes.len()))
+                PyValueError::new_err(format!(
+                    "a page has {PAGE_BYTES} bytes, and not {}",
+                    bytes.len()
+                ))
             })?;
             Ok(Payload::Bytes(page))
         }
-        (ContentMode::Bytes, Content::Identity(_)) => {
-            Err(PyValueError::new_err("this device stores bytes (content = \"bytes\"): write 4096 bytes a page"))
-        }
+        (ContentMode::Bytes, Content::Identity(_)) => Err(PyValueError::new_err(
+            "this device stores bytes (content = \"bytes\"): write 4096 bytes a page",
+        )),
         (_, Content::Bytes(_)) => Err(PyValueError::new_err(
             "this device stores numbers that stand for contents: write integers, or use content=\"bytes\"",
         )),

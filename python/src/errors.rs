@@ -9,8 +9,18 @@ use pyo3::prelude::*;
 use remap_ssd::failure::Failure;
 use std::fmt::Display;
 
-create_exception!(remap_ssd, Failed, PyRuntimeError, "It could not be done; the message says why.");
-create_exception!(remap_ssd, Refused, Failed, "The device refused a command; the message is its reason.");
+create_exception!(
+    remap_ssd,
+    Failed,
+    PyRuntimeError,
+    "It could not be done; the message says why."
+);
+create_exception!(
+    remap_ssd,
+    Refused,
+    Failed,
+    "The device refused a command; the message is its reason."
+);
 
 /// A failure of the command line's library.
 pub fn failed(failure: Failure) -> PyErr {

@@ -62,16 +62,18 @@ pub fn write_trace(
         fingerprints: fingerprints.map(Numbers),
     };
     columns.check().map_err(mistake)?;
-    py.detach(|| columns.write(&path)).map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
+    py.detach(|| columns.write(&path))
+        .map_err(|error| Failed::new_err(format!("{}: {error}", path.display())))
 }
 
 impl Columns<'_> {
     fn check(&self) -> Result<(), String> {
         let rows = self.verbs.len();
         let same = |name: &str, column: Option<Numbers<'_>>| match column {
-            Some(column) if column.len() != rows => {
-                Err(format!("`{name}` has {} rows and `op` has {rows}: give each the same number", column.len()))
-            }
+            Some(column) if column.len() != rows => Err(format!(
+                "`{name}` has {} rows and `op` has {rows}: give each the same number",
+                column.len()
+            )),
             _ => Ok(()),
         };
         same("lpn", Some(self.pages))?;
@@ -86,10 +88,14 @@ impl Columns<'_> {
                 return Err(format!("row {row}: a request of 0 pages is none"));
             }
             if verb == b'P' && count != 1 {
-                return Err(format!("row {row}: part of a page is written to one page, and not to {count}"));
+                return Err(format!(
+                    "row {row}: part of a page is written to one page, and not to {count}"
+                ));
             }
             if matches!(verb, b'C' | b'M') && self.sources.is_none() {
-                return Err(format!("row {row}: a remap needs the column `source`, its first source page"));
+                return Err(format!(
+                    "row {row}: a remap needs the column `source`, its first source page"
+                ));
             }
             written = written.saturating_add(if verb == b'W' { count } else { 0 });
         }
@@ -110,13 +116,24 @@ impl Columns<'_> {
             let (page, count) = (self.pages.at(row), self.counts.at(row));
             let at_ns = self.times.map_or(0, |times| times.at(row));
             let source = self.sources.map_or(0, |sources| sources.at(row));
-            let remap = |relocate| Entry::Remap { target: page, source, count, relocate, atomic: false };
+            let remap = |relocate| Entry::Remap {
+                target: page,
+                source,
+                count,
+                relocate,
+                atomic: false,
+            };
             let entry = match (self.verbs[row], self.fingerprints) {
                 (b'W', Some(fingerprints)) => {
                     digests.clear();
-                    digests.extend((next..next + count as usize).map(|at| digest(fingerprints.at(at))));
+                    digests.extend(
+                        (next..next + count as usize).map(|at| digest(fingerprints.at(at))),
+                    );
                     next += count as usize;
-                    Entry::Write { page, digests: &digests }
+                    Entry::Write {
+                        page,
+                        digests: &digests,
+                    }
                 }
                 (b'W', None) => {
                     // Contents that were not recorded: this format writes `N` for them, and has no entry for it.

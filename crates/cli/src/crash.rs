@@ -83,7 +83,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     check(args)?;
     let reports = match &args.replay {
         Some(code) => vec![(code.scheme, replay(code))],
-        None => schemes(args).into_iter().map(|scheme| (scheme, campaign(args, scheme))).collect(),
+        None => schemes(args)
+            .into_iter()
+            .map(|scheme| (scheme, campaign(args, scheme)))
+            .collect(),
     };
     if args.json {
         let value = match &reports[..] {
@@ -94,7 +97,10 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     } else {
         output::text(&shown(args, &reports))?;
     }
-    match reports.iter().all(|(scheme, report)| is_as_it_should_be(args, *scheme, report)) {
+    match reports
+        .iter()
+        .all(|(scheme, report)| is_as_it_should_be(args, *scheme, report))
+    {
         true => Ok(()),
         false => Err(Failure::Found),
     }
@@ -104,19 +110,28 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 fn check(args: &Args) -> Result<(), Failure> {
     let (mapping, policy, schemes) = match &args.replay {
         Some(code) => (code.mapping, code.policy, vec![code.scheme]),
-        None => (mapping_of(args.mapping, args.mutant), args.gc, schemes(args)),
+        None => (
+            mapping_of(args.mapping, args.mutant),
+            args.gc,
+            schemes(args),
+        ),
     };
     if mapping == Granularity::Page {
         return Ok(());
     }
 
-    if let Some((scheme, why)) = schemes.iter().find_map(|scheme| Some((scheme, scheme.needs_pages()?))) {
-        return Err(Failure::usage(format_args!("scheme {scheme} {why} and works with --mapping page only")));
+    if let Some((scheme, why)) = schemes
+        .iter()
+        .find_map(|scheme| Some((scheme, scheme.needs_pages()?)))
+    {
+        return Err(Failure::usage(format_args!(
+            "scheme {scheme} {why} and works with --mapping page only"
+        )));
     }
     match policy.filter(|policy| policy.zones() > 1) {
-        Some(policy) => {
-            Err(Failure::usage(format_args!("--gc {policy} sorts pages into zones and works with --mapping page only")))
-        }
+        Some(policy) => Err(Failure::usage(format_args!(
+            "--gc {policy} sorts pages into zones and works with --mapping page only"
+        ))),
         None => Ok(()),
     }
 }
@@ -126,14 +141,22 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
         (false, _) => args.scheme.clone(),
         (true, Some(guard)) => vec![scheme_of(guard)],
         (true, None) => {
-            let works = |scheme: &SchemeKind| args.mapping == Granularity::Page || scheme.needs_pages().is_none();
-            SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()).filter(works).collect()
+            let works = |scheme: &SchemeKind| {
+                args.mapping == Granularity::Page || scheme.needs_pages().is_none()
+            };
+            SchemeKind::ALL
+                .into_iter()
+                .filter(|scheme| scheme.is_durable())
+                .filter(works)
+                .collect()
         }
     }
 }
 
 fn campaign(args: &Args, scheme: SchemeKind) -> Report {
-    let seconds = args.seconds.or(args.cuts.is_none().then_some(SECONDS_DEFAULT));
+    let seconds = args
+        .seconds
+        .or(args.cuts.is_none().then_some(SECONDS_DEFAULT));
     let expected = !scheme.is_durable() || args.mutant.is_some();
     let options = Options {
         seconds,
@@ -167,10 +190,17 @@ fn campaign(args: &Args, scheme: SchemeKind) -> Report {
 }
 
 fn progress_line(args: &Args, scheme: SchemeKind, seconds: Option<f64>) -> ProgressBar {
-    let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let line = ProgressBar::with_draw_target((args.cuts.is_some() || seconds.is_some()).then_some(1000), target);
-    let style =
-        ProgressStyle::with_template("{prefix:9} {bar:30} {percent:>3} %  {msg}").expect("the template is valid");
+    let target = if args.json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    };
+    let line = ProgressBar::with_draw_target(
+        (args.cuts.is_some() || seconds.is_some()).then_some(1000),
+        target,
+    );
+    let style = ProgressStyle::with_template("{prefix:9} {bar:30} {percent:>3} %  {msg}")
+        .expect("the template is valid");
     line.set_style(style);
     line.set_prefix(scheme.name());
     line.enable_steady_tick(Duration::from_millis(250));
@@ -188,7 +218,12 @@ fn is_as_it_should_be(args: &Args, scheme: SchemeKind, report: &Report) -> bool 
 
 fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
     let row = |(scheme, report): &(SchemeKind, Report)| {
-        let numbers = [report.cuts, report.recoveries, report.scripts, report.violations];
+        let numbers = [
+            report.cuts,
+            report.recoveries,
+            report.scripts,
+            report.violations,
+        ];
         let verdict = match (scheme.is_durable(), report.violations) {
             (_, 0) if is_as_it_should_be(args, *scheme, report) => "nothing lost",
             (_, 0) => "should have lost something: not caught",
@@ -196,10 +231,24 @@ fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
             (false, _) => "loses data, as expected: caught",
         };
         let numbers = numbers.map(exact).into_iter();
-        [scheme.to_string()].into_iter().chain(numbers).chain([verdict.into()]).collect()
+        [scheme.to_string()]
+            .into_iter()
+            .chain(numbers)
+            .chain([verdict.into()])
+            .collect()
     };
     let rows: Vec<Vec<String>> = reports.iter().map(row).collect();
-    let mut text = output::table(&["scheme", "cuts", "recoveries", "scripts", "violations", "verdict"], &rows);
+    let mut text = output::table(
+        &[
+            "scheme",
+            "cuts",
+            "recoveries",
+            "scripts",
+            "violations",
+            "verdict",
+        ],
+        &rows,
+    );
     if let Some(guard) = args.mutant {
         text.push_str(&format!(
             "\nThe firmware ran without its guard `{guard}`: a violation is what should be found.\n"
@@ -211,7 +260,10 @@ fn shown(args: &Args, reports: &[(SchemeKind, Report)]) -> String {
     for failed in reports.iter().flat_map(|(_, report)| &report.failures) {
         text.push_str(&format!("\n{}\n", failed.text.trim_end()));
         if args.replay.is_none() {
-            text.push_str(&format!("Run it again: remap-ssd crash --replay {}\n", failed.code));
+            text.push_str(&format!(
+                "Run it again: remap-ssd crash --replay {}\n",
+                failed.code
+            ));
         }
     }
     text

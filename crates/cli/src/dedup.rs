@@ -8,7 +8,8 @@ use crate::output::{self, pairs};
 use crate::place::Place;
 use crate::trace::Patience;
 use remap_ssd_dedup::{
-    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme, Statistics, scheme_on,
+    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,
+    Statistics, scheme_on,
 };
 use remap_ssd_device::Disk;
 use remap_ssd_fuse::{Mounted, Pages};
@@ -118,16 +119,26 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
         DedupError::BadShape(_) => Failure::usage(error),
         _ => Failure::about(args.place.name(), error),
     };
-    let found = scheme_on(&mut below).map_err(about)?.filter(|_| !args.force);
-    let new = NewDedup { hash: args.hash.unwrap_or_default(), force: args.force, ..NewDedup::default() };
+    let found = scheme_on(&mut below)
+        .map_err(about)?
+        .filter(|_| !args.force);
+    let new = NewDedup {
+        hash: args.hash.unwrap_or_default(),
+        force: args.force,
+        ..NewDedup::default()
+    };
     let mut patience = Patience::new("looking at what is there", Some(below.pages()));
     let progress = &mut |pages, _| patience.at(pages);
 
     match args.scheme {
         Scheme::Ccaw => {
             let entries_max = args.table.unwrap_or(u32::MAX);
-            let options =
-                CcawOptions { window: args.window, compare: args.compare, entries_max, ..CcawOptions::default() };
+            let options = CcawOptions {
+                window: args.window,
+                compare: args.compare,
+                entries_max,
+                ..CcawOptions::default()
+            };
             let disk = match found {
                 Some(_) => Ccaw::open(below, options),
                 None => Ccaw::create(below, &new, options, progress),
@@ -136,8 +147,11 @@ fn serve_on<D: Disk + Send + 'static>(mut below: D, args: &Args) -> Result<D, Fa
             serve(disk.map_err(about)?, args)
         }
         Scheme::OrderMerge => {
-            let options =
-                OrderMergeOptions { window: args.window, compare: args.compare, ..OrderMergeOptions::default() };
+            let options = OrderMergeOptions {
+                window: args.window,
+                compare: args.compare,
+                ..OrderMergeOptions::default()
+            };
             let disk = match found {
                 Some(_) => OrderMerge::open(below, options),
                 None => OrderMerge::create(below, &new, options, progress),
@@ -153,16 +167,25 @@ fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
     if args.hash.is_some_and(|hash| hash != disk.hash()) {
         return Err(Failure::about(
             args.place.name(),
-            format_args!("the disk was made with --hash {}; leave --hash out, or make it anew", disk.hash().name()),
+            format_args!(
+                "the disk was made with --hash {}; leave --hash out, or make it anew",
+                disk.hash().name()
+            ),
         ));
     }
     disk.notes().iter().for_each(output::note);
 
-    let file = Pages::new(disk, FILE, |error| output::note(format_args!("error: {error}")));
+    let file = Pages::new(disk, FILE, |error| {
+        output::note(format_args!("error: {error}"))
+    });
     let served = wait(&file, &args.fuse);
-    let disk = file.take().ok_or_else(|| Failure::failed("the disk is gone"))?;
+    let disk = file
+        .take()
+        .ok_or_else(|| Failure::failed("the disk is gone"))?;
     let statistics = disk.statistics();
-    let below = disk.close().map_err(|error| Failure::about(args.place.name(), error));
+    let below = disk
+        .close()
+        .map_err(|error| Failure::about(args.place.name(), error));
     served?;
     let below = below?;
     output::text(&described(&statistics))?;
@@ -172,31 +195,44 @@ fn serve<D: Deduplicating>(disk: D, args: &Args) -> Result<D::Below, Failure> {
 /// Mounts the file and waits for the end.
 fn wait<D: Disk + Send + 'static>(file: &Pages<D>, folder: &Path) -> Result<(), Failure> {
     let (sender, ended) = channel();
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP]).map_err(Failure::failed)?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP])
+        .map_err(Failure::failed)?;
     let handle = signals.handle();
     let by_signal = sender.clone();
-    let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
-        signals.forever().for_each(|_| _ = by_signal.send(()));
-    });
+    let thread = std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            signals.forever().for_each(|_| _ = by_signal.send(()));
+        });
     thread.map_err(Failure::failed)?;
 
     let about = |error: &dyn std::fmt::Display| Failure::about(folder.display(), error);
     let mounted = Mounted::mount_disk(file, folder, move || _ = sender.send(()));
     let mounted = mounted.map_err(|error| about(&error))?;
-    output::note(format_args!("serving {}", mounted.mountpoint().join(FILE).display()));
+    output::note(format_args!(
+        "serving {}",
+        mounted.mountpoint().join(FILE).display()
+    ));
 
     // Whoever sent first: the other one may come later, and finds nobody.
     let _ = ended.recv();
     handle.close();
     if !mounted.unmount().map_err(|error| about(&error))? {
-        output::note(format_args!("{} was in use: what had it open finds it gone", folder.display()));
+        output::note(format_args!(
+            "{} was in use: what had it open finds it gone",
+            folder.display()
+        ));
     }
     Ok(())
 }
 
 fn described(done: &Statistics) -> String {
-    let share = |part: u64| format!("{:.1} %", 100.0 * part as f64 / done.host_pages.max(1) as f64);
+    let share = |part: u64| {
+        format!(
+            "{:.1} %",
+            100.0 * part as f64 / done.host_pages.max(1) as f64
+        )
+    };
     let mut rows = vec![
         ("written by the host", bytes(done.host_pages * PAGE)),
         ("duplicates", share(done.duplicates)),
@@ -210,6 +246,10 @@ fn described(done: &Statistics) -> String {
         ("copies refused by the device", done.copies_refused),
         ("entries given up", done.entries_discarded),
     ];
-    rows.extend(rare.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name, exact(count))));
+    rows.extend(
+        rare.into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| (name, exact(count))),
+    );
     pairs(&rows)
 }

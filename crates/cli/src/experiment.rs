@@ -110,12 +110,24 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
 /// The experiments asked for, each once.
 fn names(args: &Args, shelf: &Shelf, list: bool) -> Result<Vec<String>, Failure> {
-    let all = || shelf.folders.iter().map(|folder| folder.name.clone()).collect();
+    let all = || {
+        shelf
+            .folders
+            .iter()
+            .map(|folder| folder.name.clone())
+            .collect()
+    };
     if list || args.names == ["all"] {
         return Ok(all());
     }
-    if let Some(word) = args.names.iter().find(|name| ["all", "list"].contains(&name.as_str())) {
-        return Err(Failure::usage(format_args!("`{word}` stands alone: leave the other names out")));
+    if let Some(word) = args
+        .names
+        .iter()
+        .find(|name| ["all", "list"].contains(&name.as_str()))
+    {
+        return Err(Failure::usage(format_args!(
+            "`{word}` stands alone: leave the other names out"
+        )));
     }
     let mut names: Vec<String> = Vec::new();
     for name in &args.names {
@@ -128,7 +140,12 @@ fn names(args: &Args, shelf: &Shelf, list: bool) -> Result<Vec<String>, Failure>
 
 fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
     let ids = |planned: &Planned| {
-        let mut ids: Vec<&str> = planned.expectation.claim.iter().map(|claim| claim.id.as_str()).collect();
+        let mut ids: Vec<&str> = planned
+            .expectation
+            .claim
+            .iter()
+            .map(|claim| claim.id.as_str())
+            .collect();
         ids.dedup();
         ids.join(" ")
     };
@@ -145,7 +162,12 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
         return output::json(&json!(study.planned.iter().map(one).collect::<Vec<_>>()));
     }
     let row = |planned: &Planned| {
-        vec![planned.name.clone(), planned.runs.len().to_string(), ids(planned), planned.experiment.title.clone()]
+        vec![
+            planned.name.clone(),
+            planned.runs.len().to_string(),
+            ids(planned),
+            planned.experiment.title.clone(),
+        ]
     };
     let rows: Vec<Vec<String>> = study.planned.iter().map(row).collect();
     output::text(&left_table(&["name", "runs", "claims", "shows"], &rows))
@@ -154,21 +176,38 @@ fn show_list(args: &Args, study: &Study) -> Result<(), Failure> {
 /// A table of words: all columns to the left.
 fn left_table(head: &[&str], rows: &[Vec<String>]) -> String {
     let chars = |text: &str| text.chars().count();
-    let width = |column: usize| rows.iter().map(|row| chars(&row[column])).max().unwrap_or(0).max(chars(head[column]));
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| chars(&row[column]))
+            .max()
+            .unwrap_or(0)
+            .max(chars(head[column]))
+    };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let cells: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = cells
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         cells.join("  ").trim_end().to_owned() + "\n"
     };
     let mut text = line(&mut head.iter().copied());
-    rows.iter().for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
+    rows.iter()
+        .for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
     text
 }
 
 fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let threads = args.threads.unwrap_or_else(cores) as usize;
-    let options = Options { form: study.form, limits: Limits { threads, memory: args.memory }, fresh: args.fresh };
+    let options = Options {
+        form: study.form,
+        limits: Limits {
+            threads,
+            memory: args.memory,
+        },
+        fresh: args.fresh,
+    };
     let store = Store::open(&args.out, &program())?;
     let progress = Progress::new(args.json);
     let done = study.run(&store, &options, &|event| progress.tell(&event));
@@ -179,7 +218,9 @@ fn run(args: &Args, study: &Study) -> Result<Vec<Concluded>, Failure> {
 
 /// Names this build, so that results of another one are noticed.
 fn program() -> String {
-    let digest = std::env::current_exe().and_then(std::fs::read).map(|bytes| remap_ssd_lab::store::digest(&bytes));
+    let digest = std::env::current_exe()
+        .and_then(std::fs::read)
+        .map(|bytes| remap_ssd_lab::store::digest(&bytes));
     digest.unwrap_or_else(|_| env!("CARGO_PKG_VERSION").into())
 }
 
@@ -202,19 +243,37 @@ struct Worked {
 
 impl Progress {
     fn new(hidden: bool) -> Self {
-        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let style =
-            ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}  {msg}").expect("the template is valid");
+        let target = if hidden {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}  {msg}")
+            .expect("the template is valid");
         let bar = ProgressBar::with_draw_target(Some(STEPS), target).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(500));
-        let state = Worked { began: Instant::now(), weight: 0.0, done: 0.0, runs: 0, runs_done: 0 };
-        Self { bar, state: Mutex::new(state) }
+        let state = Worked {
+            began: Instant::now(),
+            weight: 0.0,
+            done: 0.0,
+            runs: 0,
+            runs_done: 0,
+        };
+        Self {
+            bar,
+            state: Mutex::new(state),
+        }
     }
 
     fn tell(&self, event: &Event<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::Begun { missing, runs, others, weight } => {
+            Event::Begun {
+                missing,
+                runs,
+                others,
+                weight,
+            } => {
                 (state.weight, state.runs) = (*weight, *missing);
                 if missing < runs {
                     output::note(format_args!(
@@ -233,13 +292,20 @@ impl Progress {
             Event::Worked(weight) => state.done += weight,
             Event::Done(_) => state.runs_done += 1,
         }
-        let share = if state.weight > 0.0 { (state.done / state.weight).min(1.0) } else { 0.0 };
+        let share = if state.weight > 0.0 {
+            (state.done / state.weight).min(1.0)
+        } else {
+            0.0
+        };
         self.bar.set_position((share * STEPS as f64) as u64);
         let remains = match share > 0.0 {
             true => remaining(state.began.elapsed().mul_f64((1.0 - share) / share)),
             false => "?".into(),
         };
-        self.bar.set_message(format!("{} of {} runs, {remains} remaining", state.runs_done, state.runs));
+        self.bar.set_message(format!(
+            "{} of {} runs, {remains} remaining",
+            state.runs_done, state.runs
+        ));
     }
 }
 
@@ -259,8 +325,16 @@ fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
             text.push('\n');
         }
     }
-    concluded.iter().filter(|one| !one.text.is_empty()).for_each(|one| text.push_str(&format!("{}\n", one.text)));
-    let of = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    concluded
+        .iter()
+        .filter(|one| !one.text.is_empty())
+        .for_each(|one| text.push_str(&format!("{}\n", one.text)));
+    let of = |verdict: Verdict| {
+        claims
+            .iter()
+            .filter(|claim| claim.verdict == verdict)
+            .count()
+    };
     if !claims.is_empty() {
         text.push_str(&format!(
             "{}: {} hold, {} show the same direction, {} differ\n",
@@ -278,8 +352,18 @@ fn text(args: &Args, form: Form, concluded: &[Concluded]) -> String {
 
 fn table(claims: &[&Claim]) -> String {
     let row = |claim: &&Claim| {
-        let part = if claim.part.is_empty() { claim.text.clone() } else { claim.part.clone() };
-        vec![claim.id.clone(), part, claim.paper_text.clone(), claim.ours_text.clone(), claim.verdict.name().to_owned()]
+        let part = if claim.part.is_empty() {
+            claim.text.clone()
+        } else {
+            claim.part.clone()
+        };
+        vec![
+            claim.id.clone(),
+            part,
+            claim.paper_text.clone(),
+            claim.ours_text.clone(),
+            claim.verdict.name().to_owned(),
+        ]
     };
     let rows: Vec<Vec<String>> = claims.iter().map(row).collect();
     left_table(&["claim", "", "paper", "ours", "verdict"], &rows)

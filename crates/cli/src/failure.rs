@@ -40,7 +40,9 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             // The reader has seen enough (`| head`).
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
             Self::Found => {}
             _ => crate::output::note(format_args!("error: {self}")),
         }

@@ -118,7 +118,11 @@ pub fn superblocks(device: &Device) -> serde_json::Value {
 }
 
 fn rows(device: &Device) -> Vec<Row> {
-    device.ftl().superblocks().map(|(id, sb)| row(device, id, sb)).collect()
+    device
+        .ftl()
+        .superblocks()
+        .map(|(id, sb)| row(device, id, sb))
+        .collect()
 }
 
 fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
@@ -146,7 +150,10 @@ fn row(device: &Device, id: SbId, sb: &Superblock) -> Row {
         live: owners.live,
         remapped: owners.remapped,
         capacity: sb.capacity,
-        erases: (0..geometry.dies()).map(|die| media.erase_count(geometry.block(id, die))).max().unwrap_or(0),
+        erases: (0..geometry.dies())
+            .map(|die| media.erase_count(geometry.block(id, die)))
+            .max()
+            .unwrap_or(0),
         bad_blocks: sb.bad.count_ones(),
         segments: group.segments.len(),
         entries: group.entries,
@@ -179,12 +186,21 @@ fn as_json(device: &Device, found: &Findings) -> serde_json::Value {
 }
 
 fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
-    let Findings { rows, wear, usage, recovery, .. } = found;
+    let Findings {
+        rows,
+        wear,
+        usage,
+        recovery,
+        ..
+    } = found;
     let mut text = format!("{}: {}\n\n", args.image.display(), device.config().name);
     text.push_str(&pairs(&values(device.config())));
     let state = |state: &str| rows.iter().filter(|row| row.state == state).count() as u64;
     let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
-    let (segments, entries) = (sum(|row| row.segments as u64), sum(|row| row.entries.into()));
+    let (segments, entries) = (
+        sum(|row| row.segments as u64),
+        sum(|row| row.entries.into()),
+    );
     let entry_pages = sum(|row| row.entry_pages);
     text.push('\n');
     text.push_str(&pairs(&[
@@ -220,7 +236,12 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
         ),
         (
             "erases of a block",
-            format!("mean {}, {} to {}", number(wear.mean), exact(wear.min.into()), exact(wear.max.into())),
+            format!(
+                "mean {}, {} to {}",
+                number(wear.mean),
+                exact(wear.min.into()),
+                exact(wear.max.into())
+            ),
         ),
         ("recovery read", recovery_line(recovery)),
         (
@@ -232,7 +253,13 @@ fn as_text(args: &Args, device: &Device, found: &Findings) -> String {
                 counted(recovery.aborted, "atomic command")
             ),
         ),
-        ("tables", found.contradiction.clone().unwrap_or_else(|| "agree with each other".into())),
+        (
+            "tables",
+            found
+                .contradiction
+                .clone()
+                .unwrap_or_else(|| "agree with each other".into()),
+        ),
         (
             "mapped pages",
             match found.unreadable {
@@ -297,13 +324,25 @@ fn superblock_table(rows: &[Row]) -> String {
         "on flash",
     ];
     let cells = |row: &Row| {
-        let numbers =
-            [row.live, row.remapped, row.capacity, row.erases, row.bad_blocks, row.segments as u32, row.entries]
-                .map(u64::from);
+        let numbers = [
+            row.live,
+            row.remapped,
+            row.capacity,
+            row.erases,
+            row.bad_blocks,
+            row.segments as u32,
+            row.entries,
+        ]
+        .map(u64::from);
         let words = [row.id.to_string(), row.state.into(), row.stream.into()];
         words
             .into_iter()
-            .chain(numbers.into_iter().chain([row.entry_pages, row.flash_pages.into()]).map(exact))
+            .chain(
+                numbers
+                    .into_iter()
+                    .chain([row.entry_pages, row.flash_pages.into()])
+                    .map(exact),
+            )
             .collect()
     };
     output::table(&head, &rows.iter().map(cells).collect::<Vec<_>>())

@@ -22,9 +22,14 @@ pub fn size(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => return Err(format!("`{text}` is not a size such as 40MiB, 80MB or 4096")),
+        _ => {
+            return Err(format!(
+                "`{text}` is not a size such as 40MiB, 80MB or 4096"
+            ));
+        }
     };
-    multiply(number, factor).ok_or_else(|| format!("`{text}` is not a size such as 40MiB, 80MB or 4096"))
+    multiply(number, factor)
+        .ok_or_else(|| format!("`{text}` is not a size such as 40MiB, 80MB or 4096"))
 }
 
 /// A count: `2000000`, `2_000_000`, `2M`, `500k`.
@@ -41,12 +46,16 @@ pub fn count(text: &str) -> Result<u64, String> {
         _ => None,
     };
     let value = factor.and_then(|factor| multiply(number, factor));
-    value.filter(|value| *value > 0).ok_or_else(|| format!("`{text}` is not a count such as 500000, 500k or 2M"))
+    value
+        .filter(|value| *value > 0)
+        .ok_or_else(|| format!("`{text}` is not a count such as 500000, 500k or 2M"))
 }
 
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     (text[..end].trim_end(), &text[end..])
 }
 
@@ -109,9 +118,17 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_and_decimal_units() {
-        let known =
-            [("40MiB", 40 << 20), ("40M", 40 << 20), ("80 MB", 80_000_000), ("1.5k", 1536), ("7", 7), ("7B", 7)];
-        known.iter().for_each(|(text, bytes)| assert_eq!(size(text), Ok(*bytes), "{text}"));
+        let known = [
+            ("40MiB", 40 << 20),
+            ("40M", 40 << 20),
+            ("80 MB", 80_000_000),
+            ("1.5k", 1536),
+            ("7", 7),
+            ("7B", 7),
+        ];
+        known
+            .iter()
+            .for_each(|(text, bytes)| assert_eq!(size(text), Ok(*bytes), "{text}"));
         ["", "MiB", "-1", "1 parsec", "99999999999T", "nan", "1..2"]
             .iter()
             .for_each(|text| assert!(size(text).is_err(), "{text}"));
@@ -119,11 +136,26 @@ mod tests {
 
     #[test]
     fn counts_and_shares_say_what_they_would_be() {
-        assert_eq!((count("2M"), count("1_000"), count("1.5k")), (Ok(2_000_000), Ok(1_000), Ok(1_500)));
-        assert!(["0", "", "1x", "-3", "1e400"].iter().all(|text| count(text).is_err()));
+        assert_eq!(
+            (count("2M"), count("1_000"), count("1.5k")),
+            (Ok(2_000_000), Ok(1_000), Ok(1_500))
+        );
+        assert!(
+            ["0", "", "1x", "-3", "1e400"]
+                .iter()
+                .all(|text| count(text).is_err())
+        );
         assert_eq!((share("30%"), share("0.3")), (Ok(0.3), Ok(0.3)));
-        assert!(["1.1", "-0.1", "nan", "", "101%"].iter().all(|text| share(text).is_err()));
-        assert!(["0", "-1", "inf", "1h"].iter().all(|text| seconds(text).is_err()));
+        assert!(
+            ["1.1", "-0.1", "nan", "", "101%"]
+                .iter()
+                .all(|text| share(text).is_err())
+        );
+        assert!(
+            ["0", "-1", "inf", "1h"]
+                .iter()
+                .all(|text| seconds(text).is_err())
+        );
     }
 
     #[test]

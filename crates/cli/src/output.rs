@@ -42,15 +42,24 @@ pub fn file(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Lines of a label and a text each, the texts below each other.
 pub fn pairs<L: AsRef<str>, T: AsRef<str>>(rows: &[(L, T)]) -> String {
-    let width = rows.iter().map(|(label, _)| label.as_ref().chars().count()).max().unwrap_or(0);
-    rows.iter().map(|(label, text)| format!("{:width$}  {}\n", label.as_ref(), text.as_ref())).collect()
+    let width = rows
+        .iter()
+        .map(|(label, _)| label.as_ref().chars().count())
+        .max()
+        .unwrap_or(0);
+    rows.iter()
+        .map(|(label, text)| format!("{:width$}  {}\n", label.as_ref(), text.as_ref()))
+        .collect()
 }
 
 /// A table: a heading, then rows; the first column to the left, all others to the right.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let chars = |text: &str| text.chars().count();
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| chars(cell));
+        let cells = rows
+            .iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| chars(cell));
         cells.max().unwrap_or(0).max(chars(head[column]))
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
@@ -69,13 +78,18 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut text = line(&mut head.iter().copied());
     text.push_str(&"─".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1)));
     text.push('\n');
-    rows.iter().for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
+    rows.iter()
+        .for_each(|row| text.push_str(&line(&mut row.iter().map(String::as_str))));
     text
 }
 
 /// `1 page`, `2,000 pages`.
 pub fn counted(count: u64, one: &str) -> String {
-    format!("{} {one}{}", exact(count), if count == 1 { "" } else { "s" })
+    format!(
+        "{} {one}{}",
+        exact(count),
+        if count == 1 { "" } else { "s" }
+    )
 }
 
 #[cfg(test)]
@@ -84,7 +98,13 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_numbers_end_below_each_other() {
-        let rows = [vec!["a".to_owned(), "1".to_owned()], vec!["long".to_owned(), "1,000".to_owned()]];
-        assert_eq!(table(&["x", "n"], &rows), "x         n\n───────────\na         1\nlong  1,000\n");
+        let rows = [
+            vec!["a".to_owned(), "1".to_owned()],
+            vec!["long".to_owned(), "1,000".to_owned()],
+        ];
+        assert_eq!(
+            table(&["x", "n"], &rows),
+            "x         n\n───────────\na         1\nlong  1,000\n"
+        );
     }
 }

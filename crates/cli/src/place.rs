@@ -10,7 +10,12 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Place {
     /// Where the device is served.
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "image", conflicts_with = "image")]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        required_unless_present = "image",
+        conflicts_with = "image"
+    )]
     pub connect: Option<String>,
     /// The folder of a device that is not served.
     #[arg(long, value_name = "FOLDER")]
@@ -41,8 +46,13 @@ impl Place {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn connect(&self) -> Result<Client, Failure> {
-        let mut options = Options { subnqn: self.nqn.clone(), nsid: self.nsid, ..Options::default() };
+        let mut options = Options {
+            subnqn: self.nqn.clone(),
+            nsid: self.nsid,
+            ..Options::default()
+        };
         options.hostnqn = self.hostnqn.clone().unwrap_or(options.hostnqn);
-        Client::connect(self.name().as_str(), options).map_err(|error| Failure::about(self.name(), error))
+        Client::connect(self.name().as_str(), options)
+            .map_err(|error| Failure::about(self.name(), error))
     }
 }

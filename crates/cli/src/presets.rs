@@ -50,21 +50,48 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 fn describe(preset: &Preset) -> String {
     let mut text = format!("{}\n  {}\n", preset.name, preset.about);
     let rows = values(&preset.config());
-    pairs(&rows).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+    pairs(&rows)
+        .lines()
+        .for_each(|line| text.push_str(&format!("  {line}\n")));
     text.push_str("  assumed\n");
-    preset.assumed.iter().for_each(|what| text.push_str(&format!("    - {what}\n")));
+    preset
+        .assumed
+        .iter()
+        .for_each(|what| text.push_str(&format!("    - {what}\n")));
     text
 }
 
 /// A device in a few lines.
 pub fn values(config: &DeviceConfig) -> Vec<(&'static str, String)> {
-    let DeviceConfig { geometry, firmware, flash, nvram, hash, link, .. } = config;
+    let DeviceConfig {
+        geometry,
+        firmware,
+        flash,
+        nvram,
+        hash,
+        link,
+        ..
+    } = config;
     let pages = |count: u32| bytes(u64::from(count) * PAGE_BYTES as u64);
     let time = |ns: u64| seconds(ns as f64 / 1e9);
     let on = |on: bool| if on { "on" } else { "off" };
     vec![
-        ("logical", format!("{}, {} pages", pages(firmware.lpns), exact(firmware.lpns.into()))),
-        ("flash", format!("{}, {} pages", pages(geometry.pages()), exact(geometry.pages().into()))),
+        (
+            "logical",
+            format!(
+                "{}, {} pages",
+                pages(firmware.lpns),
+                exact(firmware.lpns.into())
+            ),
+        ),
+        (
+            "flash",
+            format!(
+                "{}, {} pages",
+                pages(geometry.pages()),
+                exact(geometry.pages().into())
+            ),
+        ),
         (
             "array",
             format!(
@@ -96,8 +123,22 @@ pub fn values(config: &DeviceConfig) -> Vec<(&'static str, String)> {
                 exact(nvram.endurance)
             ),
         ),
-        ("hash", format!("{}, a page every {}", time(hash.latency_ns), time(hash.interval_ns))),
-        ("link", format!("{} MiB/s each way, {} a command", exact(link.mib_s), time(link.command_ns))),
+        (
+            "hash",
+            format!(
+                "{}, a page every {}",
+                time(hash.latency_ns),
+                time(hash.interval_ns)
+            ),
+        ),
+        (
+            "link",
+            format!(
+                "{} MiB/s each way, {} a command",
+                exact(link.mib_s),
+                time(link.command_ns)
+            ),
+        ),
         (
             "firmware",
             format!(

@@ -79,11 +79,29 @@ impl<'a> Campaign<'a> {
     pub fn new(setup: &'a Setup, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let depth = match setup.deep {
-            false => Depth { commands: random.random_range(1..=8), operations: 400, ends: 40, early: true },
-            true => Depth { commands: random.random_range(40..=300), operations: 5000, ends: 300, early: false },
+            false => Depth {
+                commands: random.random_range(1..=8),
+                operations: 400,
+                ends: 40,
+                early: true,
+            },
+            true => Depth {
+                commands: random.random_range(40..=300),
+                operations: 5000,
+                ends: 300,
+                early: false,
+            },
         };
         let trail = Trail::default();
-        Self { setup, random, seed, trail, end: ScriptEnd::default(), read: Vec::new(), depth }
+        Self {
+            setup,
+            random,
+            seed,
+            trail,
+            end: ScriptEnd::default(),
+            read: Vec::new(),
+            depth,
+        }
     }
 
     /// Runs it to its end or to its first failure.
@@ -94,7 +112,12 @@ impl<'a> Campaign<'a> {
             Err(panic) => Some(Failure::new(format!("the firmware panicked: {panic}"))),
         };
         if let Some(failure) = failure {
-            let explained = format!("{}\n  {}\n{}", failure.text, self.device(), self.trail.explain(failure.lpn));
+            let explained = format!(
+                "{}\n  {}\n{}",
+                failure.text,
+                self.device(),
+                self.trail.explain(failure.lpn)
+            );
             self.end.failure = Some(explained);
         } else {
             self.end.image = None;
@@ -118,7 +141,10 @@ impl<'a> Campaign<'a> {
             config.segment_bytes,
             config.count_max,
             config.dealloc_slots,
-            self.setup.mutant.map(|guard| format!(", without {guard}")).unwrap_or_default(),
+            self.setup
+                .mutant
+                .map(|guard| format!(", without {guard}"))
+                .unwrap_or_default(),
         )
     }
 
@@ -153,8 +179,23 @@ impl<'a> Campaign<'a> {
         let image = self.cut(&line.ftl);
         self.end.marks.collect(&line.ftl);
         let faults = line.ftl.media().faults().clone();
-        let Line { oracle, doubts, files, generator, faults_left, .. } = line;
-        match self.power_on(Survivor { image, faults, oracle, doubts, files, generator, faults_left }) {
+        let Line {
+            oracle,
+            doubts,
+            files,
+            generator,
+            faults_left,
+            ..
+        } = line;
+        match self.power_on(Survivor {
+            image,
+            faults,
+            oracle,
+            doubts,
+            files,
+            generator,
+            faults_left,
+        }) {
             Ok(line) => self.end.marks.collect(&line.ftl),
             Err(failure) if failure.is_refusal => {}
             Err(failure) => return Err(failure),
@@ -171,7 +212,9 @@ impl<'a> Campaign<'a> {
             _ => lpns,
         };
         for at in 0..share {
-            let Some(write) = line.generator.fill() else { break };
+            let Some(write) = line.generator.fill() else {
+                break;
+            };
             line.submit(write, &mut self.trail)?;
             if line.read_only {
                 break;
@@ -217,7 +260,11 @@ impl<'a> Campaign<'a> {
             line.acknowledge(at as usize, &mut self.trail);
         }
         if self.chance(self.depth.ends) || line.ftl.media().pending() > self.depth.operations {
-            if self.chance(2) { self.catch_up(line) } else { line.settle_all(&mut self.trail) }
+            if self.chance(2) {
+                self.catch_up(line)
+            } else {
+                line.settle_all(&mut self.trail)
+            }
         }
         Ok(())
     }
@@ -230,9 +277,17 @@ impl<'a> Campaign<'a> {
         self.catch_up(line);
         let media = line.ftl.media();
         let page = damage::page(media, &self.setup.config, &mut self.random);
-        let word = self.random.random_ratio(1, 4).then(|| damage::word(media, &mut self.random)).flatten();
-        let held = page.filter(|_| self.setup.config.dedup).and_then(|page| damage::held(media, page));
-        line.ftl.media_mut().plant(|faults| self.add_damage(faults, page, word));
+        let word = self
+            .random
+            .random_ratio(1, 4)
+            .then(|| damage::word(media, &mut self.random))
+            .flatten();
+        let held = page
+            .filter(|_| self.setup.config.dedup)
+            .and_then(|page| damage::held(media, page));
+        line.ftl
+            .media_mut()
+            .plant(|faults| self.add_damage(faults, page, word));
         line.doubts.damaged(held, word.is_some());
     }
 
@@ -244,16 +299,23 @@ impl<'a> Campaign<'a> {
         let mut media = Media::from_image(&survivor.image);
         media.plant(|faults| *faults = survivor.faults.clone());
         let page = damage::page(&media, &self.setup.config, &mut self.random);
-        let word = self.random.random_ratio(1, 2).then(|| damage::word(&media, &mut self.random)).flatten();
-        let held = page.filter(|_| self.setup.config.dedup).and_then(|page| damage::held(&media, page));
+        let word = self
+            .random
+            .random_ratio(1, 2)
+            .then(|| damage::word(&media, &mut self.random))
+            .flatten();
+        let held = page
+            .filter(|_| self.setup.config.dedup)
+            .and_then(|page| damage::held(&media, page));
         self.add_damage(&mut survivor.faults, page, word);
         survivor.doubts.damaged(held, word.is_some());
     }
 
     fn add_damage(&mut self, faults: &mut Faults, page: Option<Ppn>, word: Option<(usize, u64)>) {
         // A page and a life record drawn together could belong to one superblock.
-        let is_apart =
-            |page: &Ppn| word.is_none_or(|(word, _)| word as u32 / 3 != self.setup.geometry.superblock(*page).0);
+        let is_apart = |page: &Ppn| {
+            word.is_none_or(|(word, _)| word as u32 / 3 != self.setup.geometry.superblock(*page).0)
+        };
         if let Some(page) = page.filter(is_apart) {
             self.end.marks.pages_damaged += 1;
             self.trail.push(Event::PageDamaged(page.0));
@@ -278,7 +340,8 @@ impl<'a> Campaign<'a> {
             let block = remap_ssd_media::BlockId(self.random.random_range(0..geometry.blocks()));
             let row = self.random.random_range(0..geometry.pages_per_block());
             let erase = self.random.random_ratio(1, 3);
-            self.trail.push(Event::Planted(block.0, (!erase).then_some(row)));
+            self.trail
+                .push(Event::Planted(block.0, (!erase).then_some(row)));
             line.ftl.media_mut().plant(|faults| {
                 if erase {
                     faults.erase.insert(block);
@@ -352,7 +415,11 @@ impl<'a> Campaign<'a> {
         });
         self.end.marks.partial_cuts += u64::from((whole as usize) < pending);
         self.end.digests.push(image.digest());
-        self.trail.push(Event::Cut { pending: pending as u32, whole, torn });
+        self.trail.push(Event::Cut {
+            pending: pending as u32,
+            whole,
+            torn,
+        });
         image
     }
 
@@ -387,8 +454,23 @@ impl<'a> Campaign<'a> {
             let image = self.cut(&fork.ftl);
             self.end.marks.collect(&fork.ftl);
             let faults = fork.ftl.media().faults().clone();
-            let Line { oracle, doubts, files, generator, faults_left, .. } = fork;
-            fork = self.power_on(Survivor { image, faults, oracle, doubts, files, generator, faults_left })?;
+            let Line {
+                oracle,
+                doubts,
+                files,
+                generator,
+                faults_left,
+                ..
+            } = fork;
+            fork = self.power_on(Survivor {
+                image,
+                faults,
+                oracle,
+                doubts,
+                files,
+                generator,
+                faults_left,
+            })?;
         }
         Ok(fork)
     }
@@ -396,8 +478,20 @@ impl<'a> Campaign<'a> {
     /// Recovers, perhaps with cuts on the way, looks at everything, and lets the oracle judge.
     fn power_on(&mut self, mut survivor: Survivor) -> Result<Line, Failure> {
         self.damage_left(&mut survivor);
-        let Survivor { mut image, mut faults, oracle, doubts, files, generator, faults_left } = survivor;
-        let mut cuts_left = if self.chance(4) { self.random.random_range(1..=3) } else { 0 };
+        let Survivor {
+            mut image,
+            mut faults,
+            oracle,
+            doubts,
+            files,
+            generator,
+            faults_left,
+        } = survivor;
+        let mut cuts_left = if self.chance(4) {
+            self.random.random_range(1..=3)
+        } else {
+            0
+        };
 
         let mut ftl = self.recover(&image, faults.clone())?;
         while cuts_left > 0 && ftl.media().pending() > 0 {
@@ -412,7 +506,16 @@ impl<'a> Campaign<'a> {
         // The host is served once recovery's own operations have ended: what it sees then is there to stay.
         ftl.media_mut().settle_all();
         let in_flight = Vec::new();
-        let mut line = Line { ftl, oracle, doubts, files, generator, in_flight, faults_left, read_only: false };
+        let mut line = Line {
+            ftl,
+            oracle,
+            doubts,
+            files,
+            generator,
+            in_flight,
+            faults_left,
+            read_only: false,
+        };
         line.check_tables()?;
         line.observe(&mut self.read)?;
 
@@ -434,7 +537,8 @@ impl<'a> Campaign<'a> {
         self.end.marks.atomic_aborted += verdict.aborted;
 
         self.trail.push(Event::Seen);
-        self.end.marks.lost_pages_read += self.read.iter().filter(|read| **read == LOST).count() as u64;
+        self.end.marks.lost_pages_read +=
+            self.read.iter().filter(|read| **read == LOST).count() as u64;
         line.oracle.adopt(&self.read);
         line.doubts.adopt();
         Ok(line)
@@ -447,10 +551,11 @@ impl<'a> Campaign<'a> {
         let mut media = Media::from_image(image);
         media.plant(|planted| *planted = faults.clone());
         media.attach_rail();
-        let (mut ftl, _) = Ftl::recover(media, self.setup.config.clone()).map_err(|error| Failure {
-            is_refusal: self.setup.media_faults && damage::is_documented(&error, &faults),
-            ..Failure::new(format!("recovery fails: {error}"))
-        })?;
+        let (mut ftl, _) =
+            Ftl::recover(media, self.setup.config.clone()).map_err(|error| Failure {
+                is_refusal: self.setup.media_faults && damage::is_documented(&error, &faults),
+                ..Failure::new(format!("recovery fails: {error}"))
+            })?;
         self.end.recoveries += 1;
         ftl.media_mut().ops.clear();
         Ok(ftl)

@@ -33,7 +33,8 @@ impl fmt::Display for Code {
         if self.mapping != Granularity::Page {
             write!(f, "+{}", self.mapping)?;
         }
-        self.policy.map_or(Ok(()), |policy| write!(f, "/{policy}"))?;
+        self.policy
+            .map_or(Ok(()), |policy| write!(f, "/{policy}"))?;
         write!(f, ":{}:{:x}", self.setup, self.seed)?;
         self.mutant.map_or(Ok(()), |guard| write!(f, ":{guard}"))
     }
@@ -43,21 +44,42 @@ impl FromStr for Code {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':');
-        let (Some(scheme), Some(setup), Some(seed)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(format!("'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"));
+        let (Some(scheme), Some(setup), Some(seed)) = (parts.next(), parts.next(), parts.next())
+        else {
+            return Err(format!(
+                "'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"
+            ));
         };
-        let (scheme, policy) = scheme.split_once('/').map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));
-        let (scheme, mapping) = scheme.split_once('+').unwrap_or((scheme, Granularity::Page.name()));
+        let (scheme, policy) = scheme
+            .split_once('/')
+            .map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));
+        let (scheme, mapping) = scheme
+            .split_once('+')
+            .unwrap_or((scheme, Granularity::Page.name()));
         let mapping = mapping.parse()?;
-        let scheme = scheme.parse().map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
+        let scheme = scheme
+            .parse()
+            .map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
         let policy = policy.map(str::parse).transpose()?;
-        let setup = setup.parse().map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
-        let seed = u32::from_str_radix(seed, 16)
-            .map_err(|_| format!("'{text}': the seed '{seed}' is not a hexadecimal number of 32 bits"))?;
+        let setup = setup
+            .parse()
+            .map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
+        let seed = u32::from_str_radix(seed, 16).map_err(|_| {
+            format!("'{text}': the seed '{seed}' is not a hexadecimal number of 32 bits")
+        })?;
         let mutant = parts.next().map(str::parse).transpose()?;
         match parts.next() {
-            Some(more) => Err(format!("'{text}': nothing can follow the guard, but there is '{more}'")),
-            None => Ok(Self { scheme, mapping, policy, setup, seed, mutant }),
+            Some(more) => Err(format!(
+                "'{text}': nothing can follow the guard, but there is '{more}'"
+            )),
+            None => Ok(Self {
+                scheme,
+                mapping,
+                policy,
+                setup,
+                seed,
+                mutant,
+            }),
         }
     }
 }

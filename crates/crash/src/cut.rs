@@ -56,14 +56,27 @@ impl Cutter {
             5..7 => Character::Mixed { whole: 2, torn: 1 },
             7..9 => Character::Mixed { whole: 8, torn: 2 },
             9..11 => Character::Mixed { whole: 6, torn: 9 },
-            11..14 => {
-                Character::Prefix { len: random.random_range(0..=pending), whole: random.random_range(0..12), torn: 2 }
-            }
-            14..18 => Character::But { at: random.random_range(0..=pending), torn: random.random_ratio(1, 3) },
-            18..20 => Character::OneMedium { flash: random.random_ratio(1, 3) },
-            _ => Character::Stretches { landing: random.random() },
+            11..14 => Character::Prefix {
+                len: random.random_range(0..=pending),
+                whole: random.random_range(0..12),
+                torn: 2,
+            },
+            14..18 => Character::But {
+                at: random.random_range(0..=pending),
+                torn: random.random_ratio(1, 3),
+            },
+            18..20 => Character::OneMedium {
+                flash: random.random_ratio(1, 3),
+            },
+            _ => Character::Stretches {
+                landing: random.random(),
+            },
         };
-        Self { random, character, asked: 0 }
+        Self {
+            random,
+            character,
+            asked: 0,
+        }
     }
 
     /// What becomes of the next operation.
@@ -84,11 +97,19 @@ impl Cutter {
             Character::But { .. } => Outcome::Whole,
             Character::OneMedium { flash } => {
                 let lands = matches!(kind, OpKind::Program | OpKind::Erase) == *flash;
-                if lands { Outcome::Whole } else { Outcome::Absent }
+                if lands {
+                    Outcome::Whole
+                } else {
+                    Outcome::Absent
+                }
             }
             Character::Stretches { landing } => {
                 *landing ^= self.random.random_ratio(1, 6);
-                if *landing { Outcome::Whole } else { Outcome::Absent }
+                if *landing {
+                    Outcome::Whole
+                } else {
+                    Outcome::Absent
+                }
             }
         }
     }

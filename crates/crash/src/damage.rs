@@ -64,7 +64,9 @@ impl Doubts {
         self.shared.extend(held);
         self.has_word |= has_word;
         self.of.fill(true);
-        self.pending.iter_mut().for_each(|pending| pending.is_sound = false);
+        self.pending
+            .iter_mut()
+            .for_each(|pending| pending.is_sound = false);
     }
 
     /// A command was submitted.
@@ -82,12 +84,21 @@ impl Doubts {
                 [lpn..lpn + len, 0..0]
             }
             Command::Deallocate { lpn, len } => [lpn..lpn + len, 0..0],
-            Command::Remap { target, source, len, relocate, .. } if target != source => {
+            Command::Remap {
+                target,
+                source,
+                len,
+                relocate,
+                ..
+            } if target != source => {
                 is_sound = (source..source + len).all(|lpn| !self.of[lpn as usize]);
                 let sources = if relocate { source..source + len } else { 0..0 };
                 [target..target + len, sources]
             }
-            Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => return,
+            Command::Remap { .. }
+            | Command::Flush
+            | Command::FileReset
+            | Command::Background { .. } => return,
         };
 
         if !is_sound {
@@ -101,11 +112,15 @@ impl Doubts {
 
     /// The host saw the acknowledgement of a command.
     pub fn acknowledge(&mut self, id: CommandId) {
-        let Some(at) = self.pending.iter().position(|pending| pending.id == id) else { return };
+        let Some(at) = self.pending.iter().position(|pending| pending.id == id) else {
+            return;
+        };
         let done = self.pending.remove(at);
         let is_sound = done.is_sound && !self.has_word;
         for lpn in done.lpns.into_iter().flatten().filter(|_| is_sound) {
-            let is_touched = |later: &Pending| later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn));
+            let is_touched = |later: &Pending| {
+                later.id > id && later.lpns.iter().any(|lpns| lpns.contains(&lpn))
+            };
             let is_doubted_later = self.unsound[lpn as usize].is_some_and(|other| other > id);
             if !is_doubted_later && !self.pending.iter().any(is_touched) {
                 self.of[lpn as usize] = false;
@@ -125,16 +140,33 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
     let geometry = media.geometry();
     let tail_pages = config.tail_pages(&geometry) as usize;
     let is_told = |sb: &SbId| {
-        let pages = || (0..geometry.pages_per_superblock()).map(|offset| geometry.page(*sb, offset));
+        let pages =
+            || (0..geometry.pages_per_superblock()).map(|offset| geometry.page(*sb, offset));
         let is_readable = |page: &Ppn| media.is_readable(*page);
-        let oobs: Vec<Oob> = pages().filter(is_readable).map(|page| media.oob(page)).collect();
-        let Some(head) = oobs.iter().find(|oob| oob.lpn() == Oob::HEAD) else { return false };
+        let oobs: Vec<Oob> = pages()
+            .filter(is_readable)
+            .map(|page| media.oob(page))
+            .collect();
+        let Some(head) = oobs.iter().find(|oob| oob.lpn() == Oob::HEAD) else {
+            return false;
+        };
         let mine = |oob: &&Oob| oob.incarnation() == head.incarnation();
-        let tails = oobs.iter().filter(mine).filter(|oob| oob.lpn() == Oob::TAIL).count();
-        let logs = oobs.iter().filter(mine).filter(|oob| oob.lpn() == Oob::LOG).count();
+        let tails = oobs
+            .iter()
+            .filter(mine)
+            .filter(|oob| oob.lpn() == Oob::TAIL)
+            .count();
+        let logs = oobs
+            .iter()
+            .filter(mine)
+            .filter(|oob| oob.lpn() == Oob::LOG)
+            .count();
         tails == tail_pages || (logs > 0 && logs + 1 == geometry.pages_per_superblock() as usize)
     };
-    (0..geometry.superblocks()).map(SbId).filter(is_told).collect()
+    (0..geometry.superblocks())
+        .map(SbId)
+        .filter(is_told)
+        .collect()
 }
 
 /// Words of a superblock's life, with which NVRAM begins.
@@ -145,7 +177,13 @@ fn taken(media: &Media) -> BTreeSet<SbId> {
     let geometry = media.geometry();
     let of_word = |word: usize| SbId((word / LIFE_WORDS) as u32);
     let words = media.faults().flips.keys().map(|word| of_word(*word));
-    media.faults().read.iter().map(|page| geometry.superblock(*page)).chain(words).collect()
+    media
+        .faults()
+        .read
+        .iter()
+        .map(|page| geometry.superblock(*page))
+        .chain(words)
+        .collect()
 }
 
 /// A page that can be damaged, if there is one.
@@ -166,7 +204,9 @@ pub fn page(media: &Media, config: &Config, random: &mut impl Rng) -> Option<Ppn
 pub fn held(media: &Media, page: Ppn) -> Option<Content> {
     match media.view(page) {
         PageView::Identity(content) => Some(content),
-        PageView::Bytes(bytes) => Some(Content::from_le_bytes(*bytes.first_chunk().expect("a page has 8 bytes"))),
+        PageView::Bytes(bytes) => Some(Content::from_le_bytes(
+            *bytes.first_chunk().expect("a page has 8 bytes"),
+        )),
         PageView::Zeroes | PageView::Unknown => None,
     }
 }
@@ -175,7 +215,9 @@ pub fn held(media: &Media, page: Ppn) -> Option<Content> {
 pub fn word(media: &Media, random: &mut impl Rng) -> Option<(usize, u64)> {
     let (words, taken) = (media.nvram_words() as u32, taken(media));
     let mut draws = (0..40).map(|_| random.random_range(0..words) as usize);
-    let word = draws.find(|word| media.peek(*word) != 0 && !taken.contains(&SbId((word / LIFE_WORDS) as u32)))?;
+    let word = draws.find(|word| {
+        media.peek(*word) != 0 && !taken.contains(&SbId((word / LIFE_WORDS) as u32))
+    })?;
     let (one, other) = (random.random_range(0..64u32), random.random_range(1..64u32));
     Some((word, 1 << one | 1 << ((one + other) % 64)))
 }
@@ -183,10 +225,15 @@ pub fn word(media: &Media, random: &mut impl Rng) -> Option<(usize, u64)> {
 /// What is damaged after a cut: also what was, and what was written over it the cut has undone.
 pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Faults {
     let (before, after) = (Media::from_image(before), Media::from_image(after));
-    let is_same_page = |page: &Ppn| after.is_readable(*page) && after.oob(*page) == before.oob(*page);
+    let is_same_page =
+        |page: &Ppn| after.is_readable(*page) && after.oob(*page) == before.oob(*page);
     let mut left = now.clone();
-    left.read.extend(damaged.read.iter().filter(|page| is_same_page(page)));
-    let words = damaged.flips.iter().filter(|(word, _)| before.peek(**word) == after.peek(**word));
+    left.read
+        .extend(damaged.read.iter().filter(|page| is_same_page(page)));
+    let words = damaged
+        .flips
+        .iter()
+        .filter(|(word, _)| before.peek(**word) == after.peek(**word));
     for (word, bits) in words {
         left.flips.entry(*word).or_insert(*bits);
     }
@@ -195,7 +242,12 @@ pub fn left(before: &Image, damaged: &Faults, after: &Image, now: &Faults) -> Fa
 
 /// May recovery refuse for this reason, given these faults? Errors that are not about damage are never allowed.
 pub fn is_documented(error: &RecoveryError, faults: &Faults) -> bool {
-    let is_damaged = |word: &usize| faults.flips.get(word).is_some_and(|flips| flips.count_ones() > 1);
+    let is_damaged = |word: &usize| {
+        faults
+            .flips
+            .get(word)
+            .is_some_and(|flips| flips.count_ones() > 1)
+    };
     match error {
         RecoveryError::Config(_) | RecoveryError::Foreign(_) | RecoveryError::NoSpace => false,
         // The address may be the record's or its second word's.

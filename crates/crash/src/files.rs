@@ -70,28 +70,46 @@ impl FileModel {
             FileStatus::MapDamaged => false,
         };
         if !right {
-            return Err(format!("{page:?} ends with {status:?}, with {} files and {blocks} pages listed", live.len()));
+            return Err(format!(
+                "{page:?} ends with {status:?}, with {} files and {blocks} pages listed",
+                live.len()
+            ));
         }
         if status == FileStatus::Recorded {
-            self.events.push(Event { id, what: What::Page { page, lpn }, acknowledged: false });
+            self.events.push(Event {
+                id,
+                what: What::Page { page, lpn },
+                acknowledged: false,
+            });
         }
         Ok(())
     }
 
     /// The map was reset.
     pub fn reset(&mut self, id: CommandId) {
-        self.events.push(Event { id, what: What::Reset, acknowledged: false });
+        self.events.push(Event {
+            id,
+            what: What::Reset,
+            acknowledged: false,
+        });
         self.leaky = false;
     }
 
     /// The host saw the acknowledgement of a command.
     pub fn acknowledge(&mut self, id: CommandId) {
-        self.events.iter_mut().filter(|event| event.id == id).for_each(|event| event.acknowledged = true);
+        self.events
+            .iter_mut()
+            .filter(|event| event.id == id)
+            .for_each(|event| event.acknowledged = true);
     }
 
     /// What is listed while power is on.
     pub fn live(&self) -> Listing {
-        let start = self.events.iter().rposition(|event| matches!(event.what, What::Reset)).map_or(0, |at| at + 1);
+        let start = self
+            .events
+            .iter()
+            .rposition(|event| matches!(event.what, What::Reset))
+            .map_or(0, |at| at + 1);
         listing(&self.events[start..])
     }
 
@@ -101,20 +119,32 @@ impl FileModel {
     /// What cannot be.
     pub fn judge(&self, found: &Listing, oracle: &Oracle, read: &[u64]) -> Result<Verdict, String> {
         let is_reset = |event: &Event| matches!(event.what, What::Reset);
-        let resets: Vec<usize> = (0..self.events.len()).filter(|at| is_reset(&self.events[*at])).collect();
+        let resets: Vec<usize> = (0..self.events.len())
+            .filter(|at| is_reset(&self.events[*at]))
+            .collect();
         let certain = |at: &&usize| {
-            self.events[**at].acknowledged || self.events[**at..].iter().any(|e| e.acknowledged && !is_reset(e))
+            self.events[**at].acknowledged
+                || self.events[**at..]
+                    .iter()
+                    .any(|e| e.acknowledged && !is_reset(e))
         };
         let earliest = resets.iter().rfind(certain).map_or(0, |at| at + 1);
-        let starts = std::iter::once(0).chain(resets.iter().map(|at| at + 1)).filter(|start| *start >= earliest);
+        let starts = std::iter::once(0)
+            .chain(resets.iter().map(|at| at + 1))
+            .filter(|start| *start >= earliest);
         let mut why = String::new();
         for start in starts {
-            let end = resets.iter().copied().find(|at| *at >= start).unwrap_or(self.events.len());
+            let end = resets
+                .iter()
+                .copied()
+                .find(|at| *at >= start)
+                .unwrap_or(self.events.len());
             match explain(&self.events[start..end], found) {
                 Ok((kept, dropped)) => {
                     self.has_data(&kept, oracle, read)?;
                     let open = |at: &&usize| !self.events[**at].acknowledged;
-                    let happened = resets.iter().filter(open).filter(|at| **at < start).count() as u64;
+                    let happened =
+                        resets.iter().filter(open).filter(|at| **at < start).count() as u64;
                     let all = resets.iter().filter(open).count() as u64;
                     return Ok(Verdict {
                         kept: kept.len() as u64,
@@ -129,9 +159,19 @@ impl FileModel {
         Err(why)
     }
 
-    fn has_data(&self, kept: &[(CommandId, FilePage, u32)], oracle: &Oracle, read: &[u64]) -> Result<(), String> {
-        match kept.iter().find(|(id, _, lpn)| !oracle.shows_since(*lpn, *id, read[*lpn as usize])) {
-            Some((id, page, lpn)) => Err(format!("#{id}: {page:?} is listed at LPN {lpn}, and its data is not there")),
+    fn has_data(
+        &self,
+        kept: &[(CommandId, FilePage, u32)],
+        oracle: &Oracle,
+        read: &[u64],
+    ) -> Result<(), String> {
+        match kept
+            .iter()
+            .find(|(id, _, lpn)| !oracle.shows_since(*lpn, *id, read[*lpn as usize]))
+        {
+            Some((id, page, lpn)) => Err(format!(
+                "#{id}: {page:?} is listed at LPN {lpn}, and its data is not there"
+            )),
             None => Ok(()),
         }
     }
@@ -142,8 +182,18 @@ impl FileModel {
         self.leaky = true;
         for (inode, blocks) in found {
             self.events.extend(blocks.iter().map(|block| {
-                let page = FilePage { inode: *inode, offset: block.offset };
-                Event { id: 0, what: What::Page { page, lpn: block.lpn }, acknowledged: true }
+                let page = FilePage {
+                    inode: *inode,
+                    offset: block.offset,
+                };
+                Event {
+                    id: 0,
+                    what: What::Page {
+                        page,
+                        lpn: block.lpn,
+                    },
+                    acknowledged: true,
+                }
             }));
         }
     }
@@ -153,7 +203,10 @@ fn listing(events: &[Event]) -> Listing {
     let mut listing = Listing::new();
     for event in events {
         if let What::Page { page, lpn } = event.what {
-            listing.entry(page.inode).or_default().push(FileBlock { offset: page.offset, lpn });
+            listing.entry(page.inode).or_default().push(FileBlock {
+                offset: page.offset,
+                lpn,
+            });
         }
     }
     listing
@@ -164,30 +217,49 @@ type Kept = (CommandId, FilePage, u32);
 
 /// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how many are not?
 fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String> {
-    let inodes: BTreeSet<u32> = listing(pages).into_keys().chain(found.keys().copied()).collect();
+    let inodes: BTreeSet<u32> = listing(pages)
+        .into_keys()
+        .chain(found.keys().copied())
+        .collect();
     let (mut kept, mut dropped) = (Vec::new(), 0);
     for inode in inodes {
-        let mut listed = found.get(&inode).map_or(&[][..], |blocks| blocks).iter().copied().peekable();
+        let mut listed = found
+            .get(&inode)
+            .map_or(&[][..], |blocks| blocks)
+            .iter()
+            .copied()
+            .peekable();
         for event in pages {
-            let What::Page { page, lpn } = event.what else { continue };
+            let What::Page { page, lpn } = event.what else {
+                continue;
+            };
             if page.inode != inode {
                 continue;
             }
-            let is_next = listed.peek() == Some(&FileBlock { offset: page.offset, lpn });
+            let is_next = listed.peek()
+                == Some(&FileBlock {
+                    offset: page.offset,
+                    lpn,
+                });
             if is_next {
                 listed.next();
             }
             match (is_next, event.acknowledged) {
                 (true, false) => kept.push((event.id, page, lpn)),
                 (false, true) => {
-                    return Err(format!("#{}: {page:?}, acknowledged, is not listed in its place", event.id));
+                    return Err(format!(
+                        "#{}: {page:?}, acknowledged, is not listed in its place",
+                        event.id
+                    ));
                 }
                 (false, false) => dropped += 1,
                 (true, true) => {}
             }
         }
         if let Some(block) = listed.next() {
-            return Err(format!("file {inode} lists {block:?}, which nobody wrote, or not there"));
+            return Err(format!(
+                "file {inode} lists {block:?}, which nobody wrote, or not there"
+            ));
         }
     }
     Ok((kept, dropped))

@@ -27,12 +27,19 @@ pub struct Failure {
 impl Failure {
     /// About the whole device.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), lpn: None, is_refusal: false }
+        Self {
+            text: text.into(),
+            lpn: None,
+            is_refusal: false,
+        }
     }
 
     /// About one LPN.
     pub fn of_lpn(text: impl Into<String>, lpn: u32) -> Self {
-        Self { lpn: Some(lpn), ..Self::new(text) }
+        Self {
+            lpn: Some(lpn),
+            ..Self::new(text)
+        }
     }
 }
 
@@ -66,11 +73,16 @@ impl Line {
         let words = setup.config.nvram_words(&setup.geometry);
         let mut media = Media::blank(setup.geometry, setup.mode, words);
         media.attach_rail();
-        let mut ftl = Ftl::format(media, setup.config.clone()).map_err(|error| Failure::new(error.to_string()))?;
+        let mut ftl = Ftl::format(media, setup.config.clone())
+            .map_err(|error| Failure::new(error.to_string()))?;
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
 
-        let atomic_pages = if setup.atomic() { ftl.atomic_pages_max() } else { 0 };
+        let atomic_pages = if setup.atomic() {
+            ftl.atomic_pages_max()
+        } else {
+            0
+        };
         Ok(Self {
             ftl,
             oracle: Oracle::new(setup.config.lpns),
@@ -102,7 +114,9 @@ impl Line {
 
         self.read_only = result == Err(Refusal::ReadOnly) && self.ftl.config().pe_limit > 0;
         let result = if self.read_only { Ok(None) } else { result };
-        let status = result.map_err(|refusal| Failure::new(format!("the firmware refuses '{command}': {refusal}")))?;
+        let status = result.map_err(|refusal| {
+            Failure::new(format!("the firmware refuses '{command}': {refusal}"))
+        })?;
 
         if !matches!(command, Command::Background { .. }) {
             let id = self.oracle.submit(&command);
@@ -110,7 +124,9 @@ impl Line {
             trail.push(Event::Submitted(id, command));
             match (command, status) {
                 (Command::FileWrite { lpn, page, .. }, Some(status)) => {
-                    self.files.submit(id, (page, lpn), status, self.ftl.config()).map_err(Failure::new)?;
+                    self.files
+                        .submit(id, (page, lpn), status, self.ftl.config())
+                        .map_err(Failure::new)?;
                 }
                 (Command::FileReset, _) => self.files.reset(id),
                 _ => {}
@@ -131,7 +147,9 @@ impl Line {
     pub fn submit_refused(&mut self, (command, reason): (Command, Refusal)) -> Result<(), Failure> {
         match self.execute(&command) {
             Err(refusal) if refusal == reason => Ok(()),
-            other => Err(Failure::new(format!("'{command}' must be refused ({reason}) and ends with {other:?}"))),
+            other => Err(Failure::new(format!(
+                "'{command}' must be refused ({reason}) and ends with {other:?}"
+            ))),
         }
     }
 
@@ -140,31 +158,55 @@ impl Line {
             Command::FileWrite { lpn, content, page } => {
                 return self
                     .ftl
-                    .fs_write(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]), page)
+                    .fs_write(
+                        lpn,
+                        &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]),
+                        page,
+                    )
                     .map(Some);
             }
             Command::FileReset => self.ftl.fs_reset(),
-            Command::Write { lpn, content } => {
-                self.ftl.write(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]))
-            }
-            Command::WriteMany { lpn, len, source, fresh } => {
+            Command::Write { lpn, content } => self.ftl.write(
+                lpn,
+                &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]),
+            ),
+            Command::WriteMany {
+                lpn,
+                len,
+                source,
+                fresh,
+            } => {
                 let mode = self.ftl.media().mode();
                 (0..len).try_for_each(|at| {
                     let content = content_of_many(self.oracle.live(), source, fresh, at);
                     let mut page = [0; PAGE_BYTES];
                     match at + 1 < len {
-                        true => self.ftl.write_more(lpn + at, &payload(mode, content, &mut page)),
+                        true => self
+                            .ftl
+                            .write_more(lpn + at, &payload(mode, content, &mut page)),
                         false => self.ftl.write(lpn + at, &payload(mode, content, &mut page)),
                     }
                 })
             }
-            Command::WriteFor { lpn, content, home } => {
-                self.ftl.write_for(lpn, &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]), home)
-            }
+            Command::WriteFor { lpn, content, home } => self.ftl.write_for(
+                lpn,
+                &payload(self.ftl.media().mode(), content, &mut [0; PAGE_BYTES]),
+                home,
+            ),
             Command::Deallocate { lpn, len } => self.ftl.deallocate(lpn, len),
-            Command::Remap { target, source, len, relocate, atomic } => {
-                self.ftl.remap(&Remap { target, source, len, relocate, atomic })
-            }
+            Command::Remap {
+                target,
+                source,
+                len,
+                relocate,
+                atomic,
+            } => self.ftl.remap(&Remap {
+                target,
+                source,
+                len,
+                relocate,
+                atomic,
+            }),
             Command::Flush => self.ftl.flush(),
             Command::Background { steps } => {
                 for _ in 0..steps {
@@ -202,11 +244,16 @@ impl Line {
         read.clear();
         for lpn in 0..self.oracle.live().len() as u32 {
             let content = match self.ftl.read(lpn) {
-                Ok(page) => {
-                    content(&page).ok_or_else(|| Failure::of_lpn(format!("LPN {lpn} reads what nobody wrote"), lpn))?
-                }
+                Ok(page) => content(&page).ok_or_else(|| {
+                    Failure::of_lpn(format!("LPN {lpn} reads what nobody wrote"), lpn)
+                })?,
                 Err(Refusal::MediaError) if self.doubts.may_be_lost(lpn) => LOST,
-                Err(refusal) => return Err(Failure::of_lpn(format!("LPN {lpn} cannot be read: {refusal}"), lpn)),
+                Err(refusal) => {
+                    return Err(Failure::of_lpn(
+                        format!("LPN {lpn} cannot be read: {refusal}"),
+                        lpn,
+                    ));
+                }
             };
             read.push(content);
         }
@@ -220,24 +267,38 @@ impl Line {
     /// What does not.
     pub fn verify_live(&mut self, read: &mut Vec<Content>) -> Result<(), Failure> {
         self.check_tables()?;
-        let (listed, live) = (files::observe(&mut self.ftl).map_err(Failure::new)?, self.files.live());
+        let (listed, live) = (
+            files::observe(&mut self.ftl).map_err(Failure::new)?,
+            self.files.live(),
+        );
         if listed != live {
-            return Err(Failure::new(format!("power is on, the file map lists {listed:?} and not {live:?}")));
+            return Err(Failure::new(format!(
+                "power is on, the file map lists {listed:?} and not {live:?}"
+            )));
         }
         self.observe(read)?;
-        let wrong =
-            self.oracle.live().iter().zip(read.iter()).position(|(live, read)| !self.oracle.reads(*live, *read));
+        let wrong = self
+            .oracle
+            .live()
+            .iter()
+            .zip(read.iter())
+            .position(|(live, read)| !self.oracle.reads(*live, *read));
         wrong.map_or(Ok(()), |lpn| {
             let (live, read) = (self.oracle.live()[lpn], read[lpn]);
             let (read, live) = (crate::oracle::name(read), crate::oracle::name(live));
-            Err(Failure::of_lpn(format!("power is on, LPN {lpn} reads {read} and not {live}"), lpn as u32))
+            Err(Failure::of_lpn(
+                format!("power is on, LPN {lpn} reads {read} and not {live}"),
+                lpn as u32,
+            ))
         })
     }
 
     /// # Errors
     /// What the firmware's own check says.
     pub fn check_tables(&self) -> Result<(), Failure> {
-        self.ftl.check().map_err(|text| Failure::new(format!("the firmware's tables disagree: {text}")))
+        self.ftl
+            .check()
+            .map_err(|text| Failure::new(format!("the firmware's tables disagree: {text}")))
     }
 }
 
@@ -258,7 +319,9 @@ fn content(page: &Page) -> Option<Content> {
         Page::Unknown => None,
         Page::Identity(identity) => Some(*identity),
         Page::Bytes(bytes) => {
-            let mut words = bytes.chunks_exact(8).map(|word| Content::from_le_bytes(word.try_into().expect("8 bytes")));
+            let mut words = bytes
+                .chunks_exact(8)
+                .map(|word| Content::from_le_bytes(word.try_into().expect("8 bytes")));
             let first = words.next()?;
             words.all(|word| word == first).then_some(first)
         }

@@ -102,29 +102,54 @@ impl Oracle {
     pub fn submit(&mut self, command: &Command) -> CommandId {
         let id = self.next_id;
         self.next_id += 1;
-        let mut effects = Effects { id, ..Effects::default() };
+        let mut effects = Effects {
+            id,
+            ..Effects::default()
+        };
         match *command {
             Command::Write { lpn, content }
             | Command::WriteFor { lpn, content, .. }
             | Command::FileWrite { lpn, content, .. } => {
                 effects.pages.push((lpn, content));
             }
-            Command::WriteMany { lpn, len, source, fresh } => {
+            Command::WriteMany {
+                lpn,
+                len,
+                source,
+                fresh,
+            } => {
                 let content = |at| content_of_many(&self.live, source, fresh, at);
-                effects.pages.extend((0..len).map(|at| (lpn + at, content(at))));
+                effects
+                    .pages
+                    .extend((0..len).map(|at| (lpn + at, content(at))));
             }
-            Command::Deallocate { lpn, len } => effects.pages.extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),
-            Command::Remap { target, source, len, relocate, atomic } if target != source => {
+            Command::Deallocate { lpn, len } => effects
+                .pages
+                .extend((lpn..lpn + len).map(|lpn| (lpn, ZEROES))),
+            Command::Remap {
+                target,
+                source,
+                len,
+                relocate,
+                atomic,
+            } if target != source => {
                 effects.atomic = atomic;
                 for at in 0..len {
-                    effects.pages.push((target + at, self.live[(source + at) as usize]));
+                    effects
+                        .pages
+                        .push((target + at, self.live[(source + at) as usize]));
                 }
-                for at in (0..len).filter(|at| relocate && !(target..target + len).contains(&(source + at))) {
+                for at in (0..len)
+                    .filter(|at| relocate && !(target..target + len).contains(&(source + at)))
+                {
                     effects.pages.push((source + at, ZEROES));
                     effects.moved.push((source + at, target + at));
                 }
             }
-            Command::Remap { .. } | Command::Flush | Command::FileReset | Command::Background { .. } => {}
+            Command::Remap { .. }
+            | Command::Flush
+            | Command::FileReset
+            | Command::Background { .. } => {}
         }
         for (lpn, content) in &effects.pages {
             self.live[*lpn as usize] = *content;
@@ -135,7 +160,9 @@ impl Oracle {
 
     /// The host saw the acknowledgement of a command.
     pub fn acknowledge(&mut self, id: CommandId) {
-        let Some(at) = self.pending.iter().position(|effects| effects.id == id) else { return };
+        let Some(at) = self.pending.iter().position(|effects| effects.id == id) else {
+            return;
+        };
         let effects = self.pending.remove(at);
         for (lpn, content) in &effects.pages {
             let lpn = *lpn as usize;
@@ -150,18 +177,25 @@ impl Oracle {
     pub fn shows_since(&self, lpn: u32, id: CommandId, content: Content) -> bool {
         let at = lpn as usize;
         let shows = |effects: &Effects| effects.id >= id && effects.pages.contains(&(lpn, content));
-        (self.base_id[at] >= id && self.base[at] == content) || self.pending.iter().any(|effects| shows(effects))
+        (self.base_id[at] >= id && self.base[at] == content)
+            || self.pending.iter().any(|effects| shows(effects))
     }
 
     /// Does a page with this content read like this? A lost page may become readable again, with its old content.
     pub fn reads(&self, held: Content, read: Content) -> bool {
-        held == read || read == LOST || held >= UNKNOWN && self.unknown[(held - UNKNOWN) as usize].contains(&read)
+        held == read
+            || read == LOST
+            || held >= UNKNOWN && self.unknown[(held - UNKNOWN) as usize].contains(&read)
     }
 
     /// What was read after a recovery becomes the truth.
     pub fn adopt(&mut self, read: &[Content]) {
         let mut truth = read.to_vec();
-        for lpn in (0..).zip(read).filter(|(_, read)| **read == LOST).map(|(lpn, _)| lpn) {
+        for lpn in (0..)
+            .zip(read)
+            .filter(|(_, read)| **read == LOST)
+            .map(|(lpn, _)| lpn)
+        {
             truth[lpn as usize] = self.lost(lpn);
         }
         self.live.copy_from_slice(&truth);
@@ -173,8 +207,14 @@ impl Oracle {
 
     /// The content of a lost page: any that the LPN may have now.
     fn lost(&mut self, lpn: u32) -> Content {
-        let of_lpn =
-            |effects: &Arc<Effects>| effects.pages.iter().filter(|page| page.0 == lpn).map(|page| page.1).next_back();
+        let of_lpn = |effects: &Arc<Effects>| {
+            effects
+                .pages
+                .iter()
+                .filter(|page| page.0 == lpn)
+                .map(|page| page.1)
+                .next_back()
+        };
         let mut all: Vec<Content> = self.pending.iter().filter_map(of_lpn).collect();
         all.push(self.base[lpn as usize]);
         let known = |content: Content| match content.checked_sub(UNKNOWN) {
@@ -197,13 +237,27 @@ impl Oracle {
         let mut choice = choices.iter().peekable();
         for (lpn, read) in read.iter().enumerate() {
             let open = choice.next_if(|choice| choice.lpn as usize == lpn);
-            let allowed = open.map_or(self.reads(self.base[lpn], *read), |choice| !choice.shown.is_empty());
+            let allowed = open.map_or(self.reads(self.base[lpn], *read), |choice| {
+                !choice.shown.is_empty()
+            });
             if !allowed {
-                let values = open.map_or_else(|| vec![(self.base_id[lpn], self.base[lpn])], |open| open.values.clone());
-                return Err(Misread { lpn: lpn as u32, read: *read, rule: None, allowed: values });
+                let values = open.map_or_else(
+                    || vec![(self.base_id[lpn], self.base[lpn])],
+                    |open| open.values.clone(),
+                );
+                return Err(Misread {
+                    lpn: lpn as u32,
+                    read: *read,
+                    rule: None,
+                    allowed: values,
+                });
             }
         }
-        if !self.pending.iter().any(|effects| effects.atomic || !effects.moved.is_empty()) {
+        if !self
+            .pending
+            .iter()
+            .any(|effects| effects.atomic || !effects.moved.is_empty())
+        {
             return Ok(Verdict::default());
         }
         self.judge_rules(&choices, read)
@@ -213,7 +267,10 @@ impl Oracle {
     fn choices(&self, read: &[Content]) -> Vec<Choices> {
         let mut touched: Vec<(u32, CommandId, Content)> = Vec::new();
         for effects in &self.pending {
-            let open = effects.pages.iter().filter(|(lpn, _)| self.base_id[*lpn as usize] < effects.id);
+            let open = effects
+                .pages
+                .iter()
+                .filter(|(lpn, _)| self.base_id[*lpn as usize] < effects.id);
             touched.extend(open.map(|(lpn, content)| (*lpn, effects.id, *content)));
         }
         touched.sort_unstable_by_key(|(lpn, id, _)| (*lpn, *id));
@@ -235,8 +292,12 @@ impl Oracle {
     /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands that may
     /// as well have happened as not, every combination is tried: few are under way at a time.
     fn judge_rules(&self, choices: &[Choices], read: &[Content]) -> Result<Verdict, Misread> {
-        let atomics: Vec<&Effects> =
-            self.pending.iter().filter(|effects| effects.atomic).map(|effects| &**effects).collect();
+        let atomics: Vec<&Effects> = self
+            .pending
+            .iter()
+            .filter(|effects| effects.atomic)
+            .map(|effects| &**effects)
+            .collect();
         let mut fixed: Vec<(CommandId, bool)> = Vec::new();
         let mut open: Vec<CommandId> = Vec::new();
         let mut verdict = Verdict::default();
@@ -261,7 +322,11 @@ impl Oracle {
         let mut without_moves = false;
         for bits in 0..combinations {
             let mut ends = fixed.clone();
-            ends.extend(open.iter().enumerate().map(|(at, id)| (*id, bits >> at & 1 == 1)));
+            ends.extend(
+                open.iter()
+                    .enumerate()
+                    .map(|(at, id)| (*id, bits >> at & 1 == 1)),
+            );
             if explain(choices, &ends, &relocations) {
                 return Ok(verdict);
             }
@@ -273,28 +338,44 @@ impl Oracle {
     fn broken_atomic(&self, atomic: &Effects, choices: &[Choices], read: &[Content]) -> Misread {
         let mut rule = format!("atomic command #{} happened in part:", atomic.id);
         let mut first = None;
-        for choice in choices.iter().filter(|choice| choice.values.iter().any(|(id, _)| *id == atomic.id)) {
+        for choice in choices
+            .iter()
+            .filter(|choice| choice.values.iter().any(|(id, _)| *id == atomic.id))
+        {
             let earlier = choice.shown.iter().all(|id| *id < atomic.id);
             let only_it = choice.shown.iter().all(|id| *id == atomic.id);
             if earlier || only_it {
                 first = first.or(Some(choice));
-                let _ = write!(rule, " LPN {} shows {}", choice.lpn, if earlier { "it did not" } else { "it did" });
+                let _ = write!(
+                    rule,
+                    " LPN {} shows {}",
+                    choice.lpn,
+                    if earlier { "it did not" } else { "it did" }
+                );
             }
         }
         self.misread(first, rule, read)
     }
 
-    fn broken_together(&self, without_moves: bool, choices: &[Choices], read: &[Content]) -> Misread {
+    fn broken_together(
+        &self,
+        without_moves: bool,
+        choices: &[Choices],
+        read: &[Content],
+    ) -> Misread {
         let mut first = None;
         let mut rule = if without_moves {
-            "a relocation under way deallocated its source and its target does not show the page:".to_owned()
+            "a relocation under way deallocated its source and its target does not show the page:"
+                .to_owned()
         } else {
             "no combination of the atomic commands under way explains all LPNs:".to_owned()
         };
         for effects in &self.pending {
             for (source, target) in &effects.moved {
                 let find = |lpn: u32| choices.iter().find(|choice| choice.lpn == lpn);
-                let (Some(from), to) = (find(*source), find(*target)) else { continue };
+                let (Some(from), to) = (find(*source), find(*target)) else {
+                    continue;
+                };
                 let gone = from.shown.iter().all(|id| *id == effects.id);
                 if gone && to.is_some_and(|to| to.shown.iter().all(|id| *id < effects.id)) {
                     first = first.or(Some(from));
@@ -308,7 +389,12 @@ impl Oracle {
     fn misread(&self, choice: Option<&Choices>, rule: String, read: &[Content]) -> Misread {
         let lpn = choice.map_or(0, |choice| choice.lpn);
         let allowed = choice.map_or_else(Vec::new, |choice| choice.values.clone());
-        Misread { lpn, read: read[lpn as usize], rule: Some(rule), allowed }
+        Misread {
+            lpn,
+            read: read[lpn as usize],
+            rule: Some(rule),
+            allowed,
+        }
     }
 }
 
@@ -319,7 +405,9 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
     for choice in choices {
         let touched = |id: CommandId| choice.values.iter().skip(1).any(|(value, _)| *value == id);
         let fits = |shows: &CommandId| {
-            ends.iter().filter(|(id, _)| touched(*id)).all(|(id, done)| if *done { shows >= id } else { shows != id })
+            ends.iter()
+                .filter(|(id, _)| touched(*id))
+                .all(|(id, done)| if *done { shows >= id } else { shows != id })
         };
         let left: Vec<CommandId> = choice.shown.iter().copied().filter(|id| fits(id)).collect();
         if left.is_empty() {
@@ -335,8 +423,14 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
         for effects in relocations {
             for (source, target) in &effects.moved {
                 // An LPN that is not open shows something later than everything under way.
-                let (Some(from), Some(to)) = (find(*source), find(*target)) else { continue };
-                let target_touched = choices[to].values.iter().skip(1).any(|(id, _)| *id == effects.id);
+                let (Some(from), Some(to)) = (find(*source), find(*target)) else {
+                    continue;
+                };
+                let target_touched = choices[to]
+                    .values
+                    .iter()
+                    .skip(1)
+                    .any(|(id, _)| *id == effects.id);
                 if target_touched
                     && shown[from].contains(&effects.id)
                     && shown[to].last().is_none_or(|newest| *newest < effects.id)
@@ -384,8 +478,17 @@ impl std::fmt::Display for Misread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LPN {} reads {}; allowed:", self.lpn, name(self.read))?;
         for (at, (id, content)) in self.allowed.iter().enumerate() {
-            let what = if at == 0 { "acknowledged or seen" } else { "under way" };
-            write!(f, "{} {} (#{id}, {what})", if at == 0 { "" } else { "," }, name(*content))?;
+            let what = if at == 0 {
+                "acknowledged or seen"
+            } else {
+                "under way"
+            };
+            write!(
+                f,
+                "{} {} (#{id}, {what})",
+                if at == 0 { "" } else { "," },
+                name(*content)
+            )?;
         }
         if let Some(rule) = &self.rule {
             write!(f, "; {rule}")?;

@@ -32,7 +32,10 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
                 .map(|text| (*text).to_owned())
                 .or_else(|| payload.downcast_ref::<String>().cloned())
                 .unwrap_or_else(|| "without a message".to_owned());
-            let place = info.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
+            let place = info
+                .location()
+                .map(|at| format!(" ({}:{})", at.file(), at.line()))
+                .unwrap_or_default();
             MESSAGE.set(format!("{text}{place}"));
         }));
     });

@@ -119,21 +119,39 @@ struct Scripts {
 
 impl Scripts {
     fn new(options: &Options) -> Self {
-        let useful =
-            |at: &u32| options.mutant.is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard));
+        let useful = |at: &u32| {
+            options
+                .mutant
+                .is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard))
+        };
         let setups = match options.setup {
             Some(setup) => vec![setup],
             None if options.media_faults => Setup::FAILING.collect(),
             None => (0..Setup::COUNT).filter(useful).collect(),
         };
         let mapping = mapping_of(options.mapping, options.mutant);
-        let Options { scheme, policy, seed, mutant, .. } = *options;
-        Self { scheme, mapping, policy, seed, mutant, setups }
+        let Options {
+            scheme,
+            policy,
+            seed,
+            mutant,
+            ..
+        } = *options;
+        Self {
+            scheme,
+            mapping,
+            policy,
+            seed,
+            mutant,
+            setups,
+        }
     }
 
     fn code(&self, number: u64) -> Code {
         // One round of a 64-bit finalizer: neighbouring numbers get unrelated seeds.
-        let mut seed = self.seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut seed = self
+            .seed
+            .wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let setup = self.setups[(number % self.setups.len() as u64) as usize];
@@ -149,14 +167,22 @@ impl Scripts {
 }
 
 fn run_script(code: &Code) -> ScriptEnd {
-    let setup = Setup::mapped(code.mapping, code.scheme, code.policy, code.setup, code.mutant);
+    let setup = Setup::mapped(
+        code.mapping,
+        code.scheme,
+        code.policy,
+        code.setup,
+        code.mutant,
+    );
     Campaign::new(&setup, u64::from(code.seed)).run()
 }
 
 /// Runs a campaign; `progress` is called about four times a second.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
     let start = Instant::now();
-    let deadline = options.seconds.map(|seconds| start + Duration::from_secs_f64(seconds));
+    let deadline = options
+        .seconds
+        .map(|seconds| start + Duration::from_secs_f64(seconds));
     let threads = match options.threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         threads => threads,
@@ -169,7 +195,9 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
         for _ in 0..threads {
             let (sender, next, stop, scripts) = (sender.clone(), &next, &stop, &scripts);
             scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+                while !stop.load(Ordering::Relaxed)
+                    && deadline.is_none_or(|deadline| Instant::now() < deadline)
+                {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let code = scripts.code(number);
                     if sender.send((number, code, run_script(&code))).is_err() {
@@ -220,11 +248,17 @@ impl<'a> Tally<'a> {
             failures: Vec::new(),
             marks: Marks::default(),
         };
-        Self { options, report, seen: HashSet::new() }
+        Self {
+            options,
+            report,
+            seen: HashSet::new(),
+        }
     }
 
     fn done(&self) -> bool {
-        self.options.cuts.is_some_and(|cuts| self.report.cuts >= cuts)
+        self.options
+            .cuts
+            .is_some_and(|cuts| self.report.cuts >= cuts)
             || self.report.violations >= u64::from(self.options.failures)
     }
 
@@ -236,7 +270,10 @@ impl<'a> Tally<'a> {
         self.report.marks.add(&end.marks);
         if let Some(text) = end.failure {
             self.report.violations += 1;
-            self.report.failures.push(Failed { code: code.to_string(), text });
+            self.report.failures.push(Failed {
+                code: code.to_string(),
+                text,
+            });
         }
     }
 
@@ -280,7 +317,10 @@ pub struct Budget {
 
 /// Looks for a script that fails once `guard` is off: the proof that the guard is needed and tested.
 pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Option<Failed> {
-    let options = Options { mutant: Some(guard), ..Options::new(scheme, seed) };
+    let options = Options {
+        mutant: Some(guard),
+        ..Options::new(scheme, seed)
+    };
     let scripts = Scripts::new(&options);
     let start = Instant::now();
     for number in 0..budget.scripts {
@@ -289,7 +329,10 @@ pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Opti
         }
         let code = scripts.code(number);
         if let Some(text) = run_script(&code).failure {
-            return Some(Failed { code: code.to_string(), text });
+            return Some(Failed {
+                code: code.to_string(),
+                text,
+            });
         }
     }
     None

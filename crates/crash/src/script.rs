@@ -86,29 +86,68 @@ pub enum Command {
 /// What page `at` of `WriteMany` is to hold.
 pub fn content_of_many(live: &[Content], source: Option<u32>, fresh: Content, at: u32) -> Content {
     let repeated = source.map_or(ZEROES, |source| live[(source + at) as usize]);
-    if is_known(repeated) { repeated } else { fresh + Content::from(at) }
+    if is_known(repeated) {
+        repeated
+    } else {
+        fresh + Content::from(at)
+    }
 }
 
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pages = |lpn: u32, len: u32| if len == 1 { format!("{lpn}") } else { format!("{lpn}..{}", lpn + len) };
+        let pages = |lpn: u32, len: u32| {
+            if len == 1 {
+                format!("{lpn}")
+            } else {
+                format!("{lpn}..{}", lpn + len)
+            }
+        };
         match *self {
             Self::Write { lpn, content } => write!(f, "write {lpn}: content {content}"),
-            Self::WriteMany { lpn, len, source, fresh } => {
+            Self::WriteMany {
+                lpn,
+                len,
+                source,
+                fresh,
+            } => {
                 write!(f, "write {}: ", pages(lpn, len))?;
                 match source {
-                    Some(source) => write!(f, "what {} is, or content {fresh} and on", pages(source, len)),
+                    Some(source) => write!(
+                        f,
+                        "what {} is, or content {fresh} and on",
+                        pages(source, len)
+                    ),
                     None => write!(f, "content {fresh} and on"),
                 }
             }
-            Self::FileWrite { lpn, content, page: FilePage { inode, offset } } => {
-                write!(f, "write {lpn}: content {content}, page {offset} of file {inode}")
+            Self::FileWrite {
+                lpn,
+                content,
+                page: FilePage { inode, offset },
+            } => {
+                write!(
+                    f,
+                    "write {lpn}: content {content}, page {offset} of file {inode}"
+                )
             }
             Self::FileReset => f.write_str("reset the file map"),
-            Self::WriteFor { lpn, content, home } => write!(f, "write {lpn}, for {home}: content {content}"),
+            Self::WriteFor { lpn, content, home } => {
+                write!(f, "write {lpn}, for {home}: content {content}")
+            }
             Self::Deallocate { lpn, len } => write!(f, "deallocate {}", pages(lpn, len)),
-            Self::Remap { target, source, len, relocate, atomic } => {
-                write!(f, "remap {} to what {} is", pages(target, len), pages(source, len))?;
+            Self::Remap {
+                target,
+                source,
+                len,
+                relocate,
+                atomic,
+            } => {
+                write!(
+                    f,
+                    "remap {} to what {} is",
+                    pages(target, len),
+                    pages(source, len)
+                )?;
                 f.write_str(if relocate { ", relocate" } else { "" })?;
                 f.write_str(if atomic { ", atomic" } else { "" })
             }
@@ -168,8 +207,17 @@ impl Mix {
         files: 0,
     };
     /// Most garbage collection.
-    pub const WRITES: Self =
-        Self { write: 74, rewrite: 4, copy: 8, relocate: 5, deallocate: 4, flush: 1, background: 10, run: 0, files: 0 };
+    pub const WRITES: Self = Self {
+        write: 74,
+        rewrite: 4,
+        copy: 8,
+        relocate: 5,
+        deallocate: 4,
+        flush: 1,
+        background: 10,
+        run: 0,
+        files: 0,
+    };
     /// Most deallocations.
     pub const TRIMS: Self = Self {
         write: 40,
@@ -183,8 +231,17 @@ impl Mix {
         files: 0,
     };
     /// A journal: written once, then moved home.
-    pub const MOVES: Self =
-        Self { write: 30, rewrite: 2, copy: 6, relocate: 48, deallocate: 8, flush: 1, background: 6, run: 0, files: 0 };
+    pub const MOVES: Self = Self {
+        write: 30,
+        rewrite: 2,
+        copy: 6,
+        relocate: 48,
+        deallocate: 8,
+        flush: 1,
+        background: 6,
+        run: 0,
+        files: 0,
+    };
 
     /// Files: written and copied in runs.
     pub const RUNS: Self = Self {
@@ -200,12 +257,28 @@ impl Mix {
     };
 
     /// A log-structured file system.
-    pub const FILES: Self =
-        Self { write: 16, rewrite: 2, copy: 8, relocate: 8, deallocate: 4, flush: 1, background: 6, run: 0, files: 48 };
+    pub const FILES: Self = Self {
+        write: 16,
+        rewrite: 2,
+        copy: 8,
+        relocate: 8,
+        deallocate: 4,
+        flush: 1,
+        background: 6,
+        run: 0,
+        files: 48,
+    };
 
     fn total(&self) -> u32 {
         let remaps = self.copy + self.relocate;
-        self.write + self.rewrite + remaps + self.deallocate + self.flush + self.background + self.run + self.files
+        self.write
+            + self.rewrite
+            + remaps
+            + self.deallocate
+            + self.flush
+            + self.background
+            + self.run
+            + self.files
     }
 }
 
@@ -295,7 +368,10 @@ impl Generator {
         }
         let lpn = self.filled;
         self.filled += 1;
-        Some(Command::Write { lpn, content: self.content() })
+        Some(Command::Write {
+            lpn,
+            content: self.content(),
+        })
     }
 
     /// The next command, on a device that reads like `live`.
@@ -324,7 +400,10 @@ impl Generator {
             if self.homes && self.random.random_ratio(2, 3) {
                 return self.write_for();
             }
-            Command::Write { lpn: self.lpn(), content: self.content() }
+            Command::Write {
+                lpn: self.lpn(),
+                content: self.content(),
+            }
         } else if drawn(mix.rewrite) {
             let lpn = self.lpn();
             match live[lpn as usize] {
@@ -345,21 +424,44 @@ impl Generator {
         } else if drawn(mix.files) {
             self.file()
         } else {
-            Command::Background { steps: self.random.random_range(1..6) }
+            Command::Background {
+                steps: self.random.random_range(1..6),
+            }
         }
     }
 
     /// A command that must be refused, and why.
     pub fn refused(&mut self) -> (Command, Refusal) {
         let lpns = self.lpns;
-        let remap = |target, source, len, relocate, atomic| Command::Remap { target, source, len, relocate, atomic };
+        let remap = |target, source, len, relocate, atomic| Command::Remap {
+            target,
+            source,
+            len,
+            relocate,
+            atomic,
+        };
         match self.random.random_range(0..5) {
-            0 => (Command::Write { lpn: lpns, content: 1 }, Refusal::OutOfRange),
-            1 => (Command::Deallocate { lpn: lpns - 1, len: 2 }, Refusal::OutOfRange),
+            0 => (
+                Command::Write {
+                    lpn: lpns,
+                    content: 1,
+                },
+                Refusal::OutOfRange,
+            ),
+            1 => (
+                Command::Deallocate {
+                    lpn: lpns - 1,
+                    len: 2,
+                },
+                Refusal::OutOfRange,
+            ),
             2 => (remap(lpns - 1, 0, 2, false, false), Refusal::OutOfRange),
             3 => (remap(0, lpns - 1, 2, true, false), Refusal::OutOfRange),
             _ if self.atomic_pages == 0 => (remap(0, 1, 1, true, true), Refusal::AtomicUnsupported),
-            _ => (remap(0, 1, self.atomic_pages + 1, true, true), Refusal::AtomicTooLarge),
+            _ => (
+                remap(0, 1, self.atomic_pages + 1, true, true),
+                Refusal::AtomicTooLarge,
+            ),
         }
     }
 
@@ -375,25 +477,52 @@ impl Generator {
         if source.is_none() {
             self.fresh = target;
         }
-        self.stream = Stream { target, source, left: len };
+        self.stream = Stream {
+            target,
+            source,
+            left: len,
+        };
     }
 
     fn stream_on(&mut self, live: &[Content]) -> Command {
-        let Stream { target: lpn, source, left } = self.stream;
+        let Stream {
+            target: lpn,
+            source,
+            left,
+        } = self.stream;
         if left > 1 && self.random.random_ratio(1, 3) {
             let len = self.random.random_range(2..=left);
             let fresh = self.next_unique + 1;
             self.next_unique += u64::from(len);
-            self.stream = Stream { target: lpn + len, source: source.map(|source| source + len), left: left - len };
-            return Command::WriteMany { lpn, len, source, fresh };
+            self.stream = Stream {
+                target: lpn + len,
+                source: source.map(|source| source + len),
+                left: left - len,
+            };
+            return Command::WriteMany {
+                lpn,
+                len,
+                source,
+                fresh,
+            };
         }
-        self.stream = Stream { target: lpn + 1, source: source.map(|source| source + 1), left: left - 1 };
+        self.stream = Stream {
+            target: lpn + 1,
+            source: source.map(|source| source + 1),
+            left: left - 1,
+        };
         let repeated = source.map_or(ZEROES, |source| live[source as usize]);
         if !is_known(repeated) {
             self.next_unique += 1;
-            return Command::Write { lpn, content: self.next_unique };
+            return Command::Write {
+                lpn,
+                content: self.next_unique,
+            };
         }
-        Command::Write { lpn, content: repeated }
+        Command::Write {
+            lpn,
+            content: repeated,
+        }
     }
 
     fn file(&mut self) -> Command {
@@ -401,8 +530,15 @@ impl Generator {
             return Command::FileReset;
         }
         self.file_page += 1;
-        let page = FilePage { inode: self.random.random_range(0..6), offset: self.file_page };
-        Command::FileWrite { lpn: self.lpn(), content: self.content(), page }
+        let page = FilePage {
+            inode: self.random.random_range(0..6),
+            offset: self.file_page,
+        };
+        Command::FileWrite {
+            lpn: self.lpn(),
+            content: self.content(),
+            page,
+        }
     }
 
     /// The next page of a journal: often the neighbour of the last one with a neighbouring home, or one of before again.
@@ -414,14 +550,23 @@ impl Generator {
             None => (self.lpn(), self.lpn()),
         };
         if !self.journal.is_empty() && self.random.random_ratio(1, 5) {
-            let (lpn, home) = self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
-            return Command::WriteFor { lpn, content: self.content(), home };
+            let (lpn, home) =
+                self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
+            return Command::WriteFor {
+                lpn,
+                content: self.content(),
+                home,
+            };
         }
         self.journal.push_back((lpn, home));
         if self.journal.len() > JOURNAL_PAGES {
             self.journal.pop_front();
         }
-        Command::WriteFor { lpn, content: self.content(), home }
+        Command::WriteFor {
+            lpn,
+            content: self.content(),
+            home,
+        }
     }
 
     /// Remaps homes to journal pages that follow each other, often with pages after them that have other homes: the
@@ -429,8 +574,16 @@ impl Generator {
     fn checkpoint(&mut self, relocate: bool, atomic: bool) -> Command {
         let at = self.random.random_range(0..self.journal.len() as u32) as usize;
         let (mut source, mut target) = self.journal[at];
-        let follows = |(next, page): (usize, &(u32, u32))| *page == (source + next as u32, target + next as u32);
-        let mut len = self.journal.iter().skip(at).enumerate().take_while(|next| follows(*next)).count() as u32;
+        let follows = |(next, page): (usize, &(u32, u32))| {
+            *page == (source + next as u32, target + next as u32)
+        };
+        let mut len = self
+            .journal
+            .iter()
+            .skip(at)
+            .enumerate()
+            .take_while(|next| follows(*next))
+            .count() as u32;
         if self.random.random_ratio(1, 2) {
             let more = self.random.random_range(0..24);
             len += more;
@@ -444,7 +597,13 @@ impl Generator {
             len = len.min(self.atomic_pages);
         }
         let len = len.min(self.lpns - source.max(target));
-        Command::Remap { target, source, len, relocate, atomic }
+        Command::Remap {
+            target,
+            source,
+            len,
+            relocate,
+            atomic,
+        }
     }
 
     fn content(&mut self) -> Content {
@@ -481,10 +640,16 @@ impl Generator {
     fn deallocation(&mut self) -> Command {
         if self.random.random_ratio(1, 64) {
             self.filled = 0;
-            return Command::Deallocate { lpn: 0, len: self.lpns };
+            return Command::Deallocate {
+                lpn: 0,
+                len: self.lpns,
+            };
         }
         let len = self.len();
-        Command::Deallocate { lpn: self.lpn().min(self.lpns - len), len }
+        Command::Deallocate {
+            lpn: self.lpn().min(self.lpns - len),
+            len,
+        }
     }
 
     fn remap(&mut self, relocate: bool) -> Command {
@@ -492,13 +657,23 @@ impl Generator {
         if !self.journal.is_empty() && self.random.random_ratio(3, 4) {
             return self.checkpoint(relocate, atomic);
         }
-        let len = if atomic { self.len().min(self.atomic_pages) } else { self.len() };
+        let len = if atomic {
+            self.len().min(self.atomic_pages)
+        } else {
+            self.len()
+        };
         let last = self.lpns - len;
         let start = self.lpn().min(last);
         let (target, source) = match self.random.random_range(0..16) {
             // Overlapping, to the right and to the left.
-            0..3 if len > 1 => (start, start.saturating_sub(self.random.random_range(1..len))),
-            3..6 if len > 1 => (start.saturating_sub(self.random.random_range(1..len)), start),
+            0..3 if len > 1 => (
+                start,
+                start.saturating_sub(self.random.random_range(1..len)),
+            ),
+            3..6 if len > 1 => (
+                start.saturating_sub(self.random.random_range(1..len)),
+                start,
+            ),
             // One source, many targets, until the counter of its page is full.
             6..9 => {
                 if self.random.random_ratio(1, 8) {
@@ -509,6 +684,12 @@ impl Generator {
             9 => (start, start),
             _ => (start, self.lpn().min(last)),
         };
-        Command::Remap { target, source, len, relocate, atomic }
+        Command::Remap {
+            target,
+            source,
+            len,
+            relocate,
+            atomic,
+        }
     }
 }

@@ -7,7 +7,9 @@
 //! Absent: what happens on the device (the script's).
 
 use crate::script::Mix;
-use remap_ssd_ftl::{Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, SchemeKind};
+use remap_ssd_ftl::{
+    Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, SchemeKind,
+};
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
 use std::ops::Range;
@@ -98,15 +100,45 @@ const COMMON: Profile = Profile {
 const PROFILES: &[Profile] = &[
     COMMON,
     // Hardly any NVRAM: active collection, and remaps become copies.
-    Profile { segment_bytes: 64, segments: 8, count_max: 15, mix: Mix::REMAPS, ..COMMON },
+    Profile {
+        segment_bytes: 64,
+        segments: 8,
+        count_max: 15,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Atomic commands.
-    Profile { entry: EntrySize::Bytes24, segments: 24, count_max: 6, dealloc_slots: 14, mix: Mix::REMAPS, ..COMMON },
+    Profile {
+        entry: EntrySize::Bytes24,
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 14,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Deallocations, flushed often.
-    Profile { dealloc_slots: 4, mix: Mix::TRIMS, spare_pages: 2, ..COMMON },
+    Profile {
+        dealloc_slots: 4,
+        mix: Mix::TRIMS,
+        spare_pages: 2,
+        ..COMMON
+    },
     // Blocks that fail.
-    Profile { shape: (2, 20, 8), bad_blocks: 3, count_max: 4, ..COMMON },
+    Profile {
+        shape: (2, 20, 8),
+        bad_blocks: 3,
+        count_max: 4,
+        ..COMMON
+    },
     // The watermark is low.
-    Profile { watermark: 0.12, segments: 20, count_max: 15, mix: Mix::REMAPS, spare_pages: 1, ..COMMON },
+    Profile {
+        watermark: 0.12,
+        segments: 20,
+        count_max: 15,
+        mix: Mix::REMAPS,
+        spare_pages: 1,
+        ..COMMON
+    },
     // Moves, with 24-byte entries.
     Profile {
         entry: EntrySize::Bytes24,
@@ -117,19 +149,61 @@ const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Moves, with 16-byte entries, four dies.
-    Profile { shape: (4, 14, 8), mix: Mix::MOVES, count_max: 2, dealloc_slots: 8, ..COMMON },
+    Profile {
+        shape: (4, 14, 8),
+        mix: Mix::MOVES,
+        count_max: 2,
+        dealloc_slots: 8,
+        ..COMMON
+    },
     // No deduplication, much collection, wear levelling.
-    Profile { dedup: false, wear_gap: 3, mix: Mix::WRITES, ..COMMON },
+    Profile {
+        dedup: false,
+        wear_gap: 3,
+        mix: Mix::WRITES,
+        ..COMMON
+    },
     // Real bytes.
-    Profile { mode: ContentMode::Bytes, steps: 120, spare_pages: 1, ..COMMON },
+    Profile {
+        mode: ContentMode::Bytes,
+        steps: 120,
+        spare_pages: 1,
+        ..COMMON
+    },
     // Three dies: nothing is a power of two.
-    Profile { shape: (3, 16, 9), segment_bytes: 192, segments: 14, count_max: 5, ..COMMON },
+    Profile {
+        shape: (3, 16, 9),
+        segment_bytes: 192,
+        segments: 14,
+        count_max: 5,
+        ..COMMON
+    },
     // Many counts a page, much NVRAM: long groups.
-    Profile { shape: (2, 18, 8), segment_bytes: 64, segments: 64, count_max: 15, mix: Mix::REMAPS, ..COMMON },
+    Profile {
+        shape: (2, 18, 8),
+        segment_bytes: 64,
+        segments: 64,
+        count_max: 15,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Blocks that fail under whole commands.
-    Profile { shape: (4, 15, 8), entry: EntrySize::Bytes24, segments: 24, bad_blocks: 2, dealloc_slots: 8, ..COMMON },
+    Profile {
+        shape: (4, 15, 8),
+        entry: EntrySize::Bytes24,
+        segments: 24,
+        bad_blocks: 2,
+        dealloc_slots: 8,
+        ..COMMON
+    },
     // One die, long blocks.
-    Profile { shape: (1, 24, 16), mix: Mix::WRITES, dealloc_slots: 5, bad_blocks: 1, ..COMMON },
+    Profile {
+        shape: (1, 24, 16),
+        mix: Mix::WRITES,
+        dealloc_slots: 5,
+        bad_blocks: 1,
+        ..COMMON
+    },
     // Hardly any NVRAM and few entries in a page: logs on flash are filled, rewritten and emptied.
     Profile {
         shape: (2, 24, 8),
@@ -142,9 +216,22 @@ const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Superblocks of a few pages: collection within nearly every command.
-    Profile { shape: (1, 40, 7), segments: 48, mix: Mix::REMAPS, dealloc_slots: 8, ..COMMON },
+    Profile {
+        shape: (1, 40, 7),
+        segments: 48,
+        mix: Mix::REMAPS,
+        dealloc_slots: 8,
+        ..COMMON
+    },
     // Superblocks whose tail needs two pages.
-    Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
+    Profile {
+        shape: (4, 8, 104),
+        segments: 48,
+        segment_bytes: 256,
+        steps: 60,
+        dealloc_slots: 8,
+        ..COMMON
+    },
     // Shared pages in a zone of their own, on the most worn blocks, while wear is levelled.
     Profile {
         policy: GcPolicy::Coldmap,
@@ -168,9 +255,21 @@ const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Victims that are old rather than empty.
-    Profile { policy: GcPolicy::CostBenefit, mix: Mix::WRITES, spare_pages: 6, ..COMMON },
+    Profile {
+        policy: GcPolicy::CostBenefit,
+        mix: Mix::WRITES,
+        spare_pages: 6,
+        ..COMMON
+    },
     // Runs: written, repeated, copied and moved.
-    Profile { shape: (2, 18, 16), segments: 24, count_max: 6, dealloc_slots: 64, mix: Mix::RUNS, ..COMMON },
+    Profile {
+        shape: (2, 18, 16),
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 64,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
     // Runs under whole commands, hardly any NVRAM, three dies.
     Profile {
         shape: (3, 16, 10),
@@ -183,13 +282,40 @@ const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Runs, and blocks that fail.
-    Profile { shape: (4, 15, 8), segment_bytes: 192, bad_blocks: 2, dealloc_slots: 40, mix: Mix::RUNS, ..COMMON },
+    Profile {
+        shape: (4, 15, 8),
+        segment_bytes: 192,
+        bad_blocks: 2,
+        dealloc_slots: 40,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
     // A file system that notes its pages, until table or lists are full.
-    Profile { files: (4, 24), mix: Mix::FILES, spare_pages: 2, count_max: 4, ..COMMON },
+    Profile {
+        files: (4, 24),
+        mix: Mix::FILES,
+        spare_pages: 2,
+        count_max: 4,
+        ..COMMON
+    },
     // Blocks that wear out, until the device is read-only.
-    Profile { pe_limit: 2, shape: (2, 18, 8), mix: Mix::WRITES, spare_pages: 12, steps: 400, ..COMMON },
+    Profile {
+        pe_limit: 2,
+        shape: (2, 18, 8),
+        mix: Mix::WRITES,
+        spare_pages: 12,
+        steps: 400,
+        ..COMMON
+    },
     // Superblocks of one block each, four open per stream.
-    Profile { shape: (4, 24, 12), superblock_dies: 1, segments: 64, count_max: 6, mix: Mix::REMAPS, ..COMMON },
+    Profile {
+        shape: (4, 24, 12),
+        superblock_dies: 1,
+        segments: 64,
+        count_max: 6,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Superblocks of two dies, whole commands, blocks that fail, three zones.
     Profile {
         shape: (4, 24, 8),
@@ -205,7 +331,14 @@ const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // What collection moves goes among what the host writes.
-    Profile { joins_host: true, segments: 32, count_max: 6, mix: Mix::WRITES, dealloc_slots: 8, ..COMMON },
+    Profile {
+        joins_host: true,
+        segments: 32,
+        count_max: 6,
+        mix: Mix::WRITES,
+        dealloc_slots: 8,
+        ..COMMON
+    },
     // But for shared pages, under whole commands and with blocks that fail.
     Profile {
         joins_host: true,
@@ -220,34 +353,109 @@ const PROFILES: &[Profile] = &[
         ..COMMON
     },
     // Real bytes whose fingerprints prove nothing.
-    Profile { fingerprint: FingerprintKind::Murmur3, mode: ContentMode::Bytes, steps: 100, spare_pages: 1, ..COMMON },
+    Profile {
+        fingerprint: FingerprintKind::Murmur3,
+        mode: ContentMode::Bytes,
+        steps: 100,
+        spare_pages: 1,
+        ..COMMON
+    },
     // A deep queue: superblocks are opened and collected long before anything is known to have ended.
-    Profile { deep: true, shape: (2, 18, 8), count_max: 6, mix: Mix::WRITES, steps: 400, ..COMMON },
+    Profile {
+        deep: true,
+        shape: (2, 18, 8),
+        count_max: 6,
+        mix: Mix::WRITES,
+        steps: 400,
+        ..COMMON
+    },
     // Another, of superblocks of a few pages.
-    Profile { deep: true, shape: (1, 40, 7), segments: 48, mix: Mix::REMAPS, dealloc_slots: 32, steps: 400, ..COMMON },
+    Profile {
+        deep: true,
+        shape: (1, 40, 7),
+        segments: 48,
+        mix: Mix::REMAPS,
+        dealloc_slots: 32,
+        steps: 400,
+        ..COMMON
+    },
 ];
 
 /// Devices whose media fail: pages and words become unreadable.
 const FAILING: &[Profile] = &[
     COMMON,
     // NVRAM is full of entries, which move often.
-    Profile { segment_bytes: 64, segments: 16, count_max: 9, mix: Mix::REMAPS, ..COMMON },
+    Profile {
+        segment_bytes: 64,
+        segments: 16,
+        count_max: 9,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Atomic commands.
-    Profile { entry: EntrySize::Bytes24, segments: 32, count_max: 6, dealloc_slots: 14, mix: Mix::REMAPS, ..COMMON },
+    Profile {
+        entry: EntrySize::Bytes24,
+        segments: 32,
+        count_max: 6,
+        dealloc_slots: 14,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Bitmaps, written again and again.
-    Profile { dealloc_slots: 4, mix: Mix::TRIMS, spare_pages: 4, ..COMMON },
+    Profile {
+        dealloc_slots: 4,
+        mix: Mix::TRIMS,
+        spare_pages: 4,
+        ..COMMON
+    },
     // Blocks that fail as well.
-    Profile { shape: (3, 20, 8), bad_blocks: 2, count_max: 4, ..COMMON },
+    Profile {
+        shape: (3, 20, 8),
+        bad_blocks: 2,
+        count_max: 4,
+        ..COMMON
+    },
     // Much collection, no deduplication.
-    Profile { dedup: false, mix: Mix::WRITES, spare_pages: 4, ..COMMON },
+    Profile {
+        dedup: false,
+        mix: Mix::WRITES,
+        spare_pages: 4,
+        ..COMMON
+    },
     // Real bytes.
-    Profile { mode: ContentMode::Bytes, steps: 120, spare_pages: 2, ..COMMON },
+    Profile {
+        mode: ContentMode::Bytes,
+        steps: 120,
+        spare_pages: 2,
+        ..COMMON
+    },
     // Logs on flash are filled, rewritten and emptied.
-    Profile { shape: (2, 24, 8), segment_bytes: 48, segments: 8, count_max: 4, mix: Mix::REMAPS, ..COMMON },
+    Profile {
+        shape: (2, 24, 8),
+        segment_bytes: 48,
+        segments: 8,
+        count_max: 4,
+        mix: Mix::REMAPS,
+        ..COMMON
+    },
     // Extents.
-    Profile { shape: (2, 18, 16), segments: 24, count_max: 6, dealloc_slots: 64, mix: Mix::RUNS, ..COMMON },
+    Profile {
+        shape: (2, 18, 16),
+        segments: 24,
+        count_max: 6,
+        dealloc_slots: 64,
+        mix: Mix::RUNS,
+        ..COMMON
+    },
     // Tails of two pages.
-    Profile { shape: (4, 8, 104), segments: 48, segment_bytes: 256, steps: 60, dealloc_slots: 8, ..COMMON },
+    Profile {
+        shape: (4, 8, 104),
+        segments: 48,
+        segment_bytes: 256,
+        steps: 60,
+        dealloc_slots: 8,
+        ..COMMON
+    },
 ];
 
 impl Setup {
@@ -258,7 +466,12 @@ impl Setup {
 
     /// Setup `index` (counted round) of a scheme, with its own policy of garbage collection or the one given, whole or
     /// with a guard switched off.
-    pub fn new(scheme: SchemeKind, policy: Option<GcPolicy>, index: u32, mutant: Option<Guard>) -> Self {
+    pub fn new(
+        scheme: SchemeKind,
+        policy: Option<GcPolicy>,
+        index: u32,
+        mutant: Option<Guard>,
+    ) -> Self {
         Self::mapped(Granularity::Page, scheme, policy, index, mutant)
     }
 
@@ -272,11 +485,19 @@ impl Setup {
     ) -> Self {
         let index = index % Self::FAILING.end;
         let media_faults = Self::FAILING.contains(&index);
-        let mut profile = *PROFILES.iter().chain(FAILING).nth(index as usize).expect("there are as many");
+        let mut profile = *PROFILES
+            .iter()
+            .chain(FAILING)
+            .nth(index as usize)
+            .expect("there are as many");
         if mapping == Granularity::Hybrid {
             // Blocks are in order in one superblock at a time, and there are no zones.
             profile.superblock_dies = 0;
-            profile.policy = if profile.policy.zones() > 1 { GcPolicy::Greedy } else { profile.policy };
+            profile.policy = if profile.policy.zones() > 1 {
+                GcPolicy::Greedy
+            } else {
+                profile.policy
+            };
         }
         let pages_per_block = profile.shape.2;
 
@@ -291,7 +512,9 @@ impl Setup {
             entry: profile.entry,
             mapping,
             // Two blocks in the smallest superblock.
-            block_pages: (2 + index % 3).min((profile.shape.0 * profile.shape.2 - 3) / 2).max(2),
+            block_pages: (2 + index % 3)
+                .min((profile.shape.0 * profile.shape.2 - 3) / 2)
+                .max(2),
             extension: [0.1, 0.0, 0.25, 0.5][index as usize % 4],
             degree: u32::from(profile.count_max).clamp(2, 4) - 1,
             dedup: profile.dedup,
@@ -338,12 +561,18 @@ impl Setup {
     pub fn exercises(&self, guard: Guard) -> bool {
         match guard {
             Guard::Commit | Guard::AbortedStay => self.atomic(),
-            Guard::RelocatedSources => self.mix == Mix::MOVES || self.mix == Mix::TRIMS || self.mix == Mix::REMAPS,
+            Guard::RelocatedSources => {
+                self.mix == Mix::MOVES || self.mix == Mix::TRIMS || self.mix == Mix::REMAPS
+            }
             Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 8,
             // What an erased superblock's slots say is mostly older than what is known otherwise.
-            Guard::StaleSegments if self.config.scheme == SchemeKind::Pebble => self.config.dealloc_slots <= 4,
+            Guard::StaleSegments if self.config.scheme == SchemeKind::Pebble => {
+                self.config.dealloc_slots <= 4
+            }
             guard if scheme_of(guard) == SchemeKind::RemapSsdX => self.mix == Mix::RUNS,
-            Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => self.mix != Mix::WRITES,
+            Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => {
+                self.mix != Mix::WRITES
+            }
             Guard::FsAfterData | Guard::FsGenerations | Guard::FsWhole | Guard::FsTornPlaces => {
                 self.config.fs_files > 0
             }
@@ -363,24 +592,36 @@ pub fn scheme_of(guard: Guard) -> SchemeKind {
         | Guard::ExtensionAfterEntry
         | Guard::ExtensionInTime
         | Guard::GatheredFirst => SchemeKind::RemapSsdX,
-        Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => SchemeKind::LocalFlash,
+        Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => {
+            SchemeKind::LocalFlash
+        }
         Guard::CapacitorEnergy | Guard::ArmedLast => SchemeKind::ShadowOob,
         // Of remaps that stay in force, some were made to pages that are older than what their LPNs had before.
         Guard::UnsharedRenewed => SchemeKind::ShadowOob,
-        Guard::HomesRenewed | Guard::RecordBeforeReclaim | Guard::RecordNewest => SchemeKind::WalSsd,
+        Guard::HomesRenewed | Guard::RecordBeforeReclaim | Guard::RecordNewest => {
+            SchemeKind::WalSsd
+        }
         _ => SchemeKind::RemapSsd,
     }
 }
 
 /// The mapping of a campaign: the one asked for, unless the absence of a guard shows under hybrid mapping alone.
 pub fn mapping_of(asked: Granularity, mutant: Option<Guard>) -> Granularity {
-    if mutant == Some(Guard::UnsharedRenewed) { Granularity::Hybrid } else { asked }
+    if mutant == Some(Guard::UnsharedRenewed) {
+        Granularity::Hybrid
+    } else {
+        asked
+    }
 }
 
 /// One record of a command is worth many entries of a page: a log that is to be full must be smaller.
 fn log_bytes(scheme: SchemeKind, profile: &Profile) -> u64 {
     let bytes = u64::from(profile.segments * profile.segment_bytes);
-    if scheme.uses_hints() { (bytes / 12).max(128) } else { bytes }
+    if scheme.uses_hints() {
+        (bytes / 12).max(128)
+    } else {
+        bytes
+    }
 }
 
 /// The shape asked for, with more superblocks or a larger log where the scheme cannot work with so few.
@@ -388,13 +629,21 @@ fn enough(config: &mut Config, profile: &Profile) -> Geometry {
     let (dies, superblocks, pages_per_block) = profile.shape;
     for _ in 0..40 {
         for more in 0..64 {
-            let shape = Shape { channels: 1, dies, superblocks: superblocks + more, pages_per_block };
+            let shape = Shape {
+                channels: 1,
+                dies,
+                superblocks: superblocks + more,
+                pages_per_block,
+            };
             let mut geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
             if profile.superblock_dies > 0 && !config.scheme.keeps_entries_on_flash() {
-                geometry = geometry.with_superblock_dies(profile.superblock_dies).expect("it divides the dies");
+                geometry = geometry
+                    .with_superblock_dies(profile.superblock_dies)
+                    .expect("it divides the dies");
             }
             // A device of one data superblock's LPNs leaves nothing to test, nor does one that is mostly log.
-            config.lpns = config.data_pages(&geometry) * (superblocks * geometry.groups() / 3).max(2);
+            config.lpns =
+                config.data_pages(&geometry) * (superblocks * geometry.groups() / 3).max(2);
             config.log_bytes = config.log_bytes.max(tables_bytes(config, &geometry));
             if config.check(&geometry).is_ok() {
                 return geometry;
@@ -402,17 +651,31 @@ fn enough(config: &mut Config, profile: &Profile) -> Geometry {
         }
         config.log_bytes += config.log_bytes / 4;
     }
-    panic!("{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages", config.scheme);
+    panic!(
+        "{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages",
+        config.scheme
+    );
 }
 
 /// NVRAM for the scheme's tables, however many LPNs there will be.
 fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
-    Config { lpns: geometry.pages(), ..config.clone() }.tables_bytes(geometry)
+    Config {
+        lpns: geometry.pages(),
+        ..config.clone()
+    }
+    .tables_bytes(geometry)
 }
 
 /// The most LPNs that the firmware accepts.
 fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
-    let fits = |lpns: u32| Config { lpns, ..config.clone() }.check(geometry).is_ok();
+    let fits = |lpns: u32| {
+        Config {
+            lpns,
+            ..config.clone()
+        }
+        .check(geometry)
+        .is_ok()
+    };
     let (mut low, mut high) = (config.lpns, geometry.pages());
     while high - low > 1 {
         let middle = low + (high - low) / 2;

@@ -56,7 +56,9 @@ const SHOWN_OF_LPN: usize = 16;
 impl Trail {
     /// Adds an event.
     pub fn push(&mut self, event: Event) {
-        if let (Event::Submitted(..) | Event::Idled, Some(Event::Submitting(_))) = (event, self.0.last()) {
+        if let (Event::Submitted(..) | Event::Idled, Some(Event::Submitting(_))) =
+            (event, self.0.last())
+        {
             self.0.pop();
         }
         self.0.push(event);
@@ -99,16 +101,26 @@ impl Trail {
 }
 
 fn is_damage(event: &&Event) -> bool {
-    matches!(event, Event::Planted(..) | Event::PageDamaged(_) | Event::WordDamaged(_))
+    matches!(
+        event,
+        Event::Planted(..) | Event::PageDamaged(_) | Event::WordDamaged(_)
+    )
 }
 
 fn touches(command: &Command, at: u32) -> bool {
     match *command {
-        Command::Write { lpn, .. } | Command::WriteFor { lpn, .. } | Command::FileWrite { lpn, .. } => lpn == at,
-        Command::Deallocate { lpn, len } | Command::WriteMany { lpn, len, .. } => (lpn..lpn + len).contains(&at),
-        Command::Remap { target, source, len, .. } => {
-            (target..target + len).contains(&at) || (source..source + len).contains(&at)
+        Command::Write { lpn, .. }
+        | Command::WriteFor { lpn, .. }
+        | Command::FileWrite { lpn, .. } => lpn == at,
+        Command::Deallocate { lpn, len } | Command::WriteMany { lpn, len, .. } => {
+            (lpn..lpn + len).contains(&at)
         }
+        Command::Remap {
+            target,
+            source,
+            len,
+            ..
+        } => (target..target + len).contains(&at) || (source..source + len).contains(&at),
         Command::Flush | Command::FileReset | Command::Background { .. } => false,
     }
 }
@@ -121,11 +133,17 @@ fn line(event: &Event) -> String {
         Event::Acknowledged(id) => format!("acknowledged #{id}"),
         Event::Settled => "everything under way ended".to_owned(),
         Event::CaughtUp => "everything under way ended and was acknowledged".to_owned(),
-        Event::Planted(block, Some(row)) => format!("programs of block {block} fail from row {row} on"),
+        Event::Planted(block, Some(row)) => {
+            format!("programs of block {block} fail from row {row} on")
+        }
         Event::Planted(block, None) => format!("erases of block {block} fail"),
         Event::PageDamaged(page) => format!("flash page {page} cannot be read"),
         Event::WordDamaged(word) => format!("word {word} of NVRAM cannot be read"),
-        Event::Cut { pending, whole, torn } => {
+        Event::Cut {
+            pending,
+            whole,
+            torn,
+        } => {
             format!("power cut: of {pending} operations under way {whole} whole, {torn} torn")
         }
         Event::Recovering => "recovery".to_owned(),

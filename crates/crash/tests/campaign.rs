@@ -5,10 +5,20 @@ use remap_ssd_crash::{Code, Marks, Options, Report, replay, run};
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 
 /// Distinct cuts of each campaign here; the long ones run from the command line.
-const CUTS: u64 = if cfg!(debug_assertions) { 5_000 } else { 10_000 };
+const CUTS: u64 = if cfg!(debug_assertions) {
+    5_000
+} else {
+    10_000
+};
 
 fn campaign(scheme: SchemeKind, seed: u64, cuts: u64) -> Report {
-    run(&Options { cuts: Some(cuts), ..Options::new(scheme, seed) }, &mut |_| ())
+    run(
+        &Options {
+            cuts: Some(cuts),
+            ..Options::new(scheme, seed)
+        },
+        &mut |_| (),
+    )
 }
 
 fn keeps_its_promise(scheme: SchemeKind) -> Marks {
@@ -17,8 +27,11 @@ fn keeps_its_promise(scheme: SchemeKind) -> Marks {
 
 fn keeps_its_promise_over(scheme: SchemeKind, seed: u64, cuts: u64) -> Marks {
     let report = campaign(scheme, seed, cuts);
-    let failures: Vec<String> =
-        report.failures.iter().map(|failed| format!("{}\n{}", failed.code, failed.text)).collect();
+    let failures: Vec<String> = report
+        .failures
+        .iter()
+        .map(|failed| format!("{}\n{}", failed.code, failed.text))
+        .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(report.cuts >= cuts);
     report.marks
@@ -27,7 +40,10 @@ fn keeps_its_promise_over(scheme: SchemeKind, seed: u64, cuts: u64) -> Marks {
 /// Every mark named was made.
 fn happened(marks: &Marks, names: &[&str]) {
     let by_name = marks.by_name();
-    let never: Vec<_> = names.iter().filter(|name| by_name.get(**name).is_none_or(|count| *count == 0)).collect();
+    let never: Vec<_> = names
+        .iter()
+        .filter(|name| by_name.get(**name).is_none_or(|count| *count == 0))
+        .collect();
     assert!(never.is_empty(), "never happened: {never:?} in {by_name:?}");
 }
 
@@ -72,7 +88,10 @@ fn remap_ssd_x_survives_every_cut() {
     let marks = keeps_its_promise(SchemeKind::RemapSsdX);
     happened(&marks, ALWAYS);
     happened(&marks, REMAPPING);
-    happened(&marks, &["extents", "extensions", "extents_split", "extents_joined"]);
+    happened(
+        &marks,
+        &["extents", "extensions", "extents_split", "extents_joined"],
+    );
 }
 
 #[test]
@@ -90,8 +109,13 @@ fn flog_survives_every_cut() {
 }
 
 /// What a log of pages owned by superblocks must have gone through.
-const GROUP_LOG: &[&str] =
-    &["destages", "groups_rewritten", "log_superblocks_erased", "group_entries_found", "group_pages_stale"];
+const GROUP_LOG: &[&str] = &[
+    "destages",
+    "groups_rewritten",
+    "log_superblocks_erased",
+    "group_entries_found",
+    "group_pages_stale",
+];
 
 #[test]
 fn local_logs_on_flash_survive_every_cut() {
@@ -107,7 +131,16 @@ fn local_logs_that_leave_nvram_for_flash_survive_every_cut_and_demote_nothing_fo
     // A log large enough for every LPN takes a while to fill.
     let marks = keeps_its_promise_over(SchemeKind::RemapSsdLh, 1, 3 * CUTS);
     happened(&marks, ALWAYS);
-    happened(&marks, &["remaps", "dedup_hits", "demoted_counter_full", "atomic_committed", "atomic_aborted"]);
+    happened(
+        &marks,
+        &[
+            "remaps",
+            "dedup_hits",
+            "demoted_counter_full",
+            "atomic_committed",
+            "atomic_aborted",
+        ],
+    );
     happened(&marks, GROUP_LOG);
     assert_eq!((marks.demoted_nvram_full, marks.demoted_watermark), (0, 0));
 }
@@ -123,26 +156,55 @@ fn shadows_saved_by_a_capacitor_survive_every_cut() {
 /// Hybrid mapping: blocks are put in order by copies that a cut may leave or not, under every scheme that works with it.
 #[test]
 fn blocks_in_order_survive_every_cut() {
-    const MERGES: &[&str] = &["merges_switch", "merges_partial", "merges_full", "merge_pads", "merge_unshared"];
-    let durable = SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable());
+    const MERGES: &[&str] = &[
+        "merges_switch",
+        "merges_partial",
+        "merges_full",
+        "merge_pads",
+        "merge_unshared",
+    ];
+    let durable = SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable());
     for scheme in durable.filter(|scheme| scheme.needs_pages().is_none()) {
-        let cuts = if scheme == SchemeKind::ShadowOob { CUTS } else { CUTS / 5 };
-        let options = Options { mapping: Granularity::Hybrid, cuts: Some(cuts), ..Options::new(scheme, 1) };
+        let cuts = if scheme == SchemeKind::ShadowOob {
+            CUTS
+        } else {
+            CUTS / 5
+        };
+        let options = Options {
+            mapping: Granularity::Hybrid,
+            cuts: Some(cuts),
+            ..Options::new(scheme, 1)
+        };
         let report = run(&options, &mut |_| ());
-        let failures: Vec<_> =
-            report.failures.iter().map(|failed| format!("{}\n{}", failed.code, failed.text)).collect();
+        let failures: Vec<_> = report
+            .failures
+            .iter()
+            .map(|failed| format!("{}\n{}", failed.code, failed.text))
+            .collect();
         assert!(failures.is_empty(), "{}", failures.join("\n"));
-        happened(&report.marks, &MERGES[..if scheme == SchemeKind::None { 4 } else { 5 }]);
+        happened(
+            &report.marks,
+            &MERGES[..if scheme == SchemeKind::None { 4 } else { 5 }],
+        );
     }
 }
 
 #[test]
 fn a_capacitor_with_too_little_energy_is_caught() {
-    let options =
-        Options { mutant: Some(Guard::CapacitorEnergy), failures: 1, ..Options::new(SchemeKind::ShadowOob, 1) };
+    let options = Options {
+        mutant: Some(Guard::CapacitorEnergy),
+        failures: 1,
+        ..Options::new(SchemeKind::ShadowOob, 1)
+    };
     let report = run(&options, &mut |_| ());
     assert_eq!(report.violations, 1);
-    assert!(report.failures[0].text.contains("after a cut, LPN"), "data is lost: {}", report.failures[0].text);
+    assert!(
+        report.failures[0].text.contains("after a cut, LPN"),
+        "data is lost: {}",
+        report.failures[0].text
+    );
 }
 
 /// Dedup hits, full counters and the watermark are not for it: a page has two owners at most, and no home by accident.
@@ -150,9 +212,17 @@ fn a_capacitor_with_too_little_energy_is_caught() {
 fn wal_ssd_survives_every_cut() {
     let marks = keeps_its_promise(SchemeKind::WalSsd);
     happened(&marks, ALWAYS);
-    let own = ["remaps", "demoted_unhinted", "demoted_nvram_full", "metadata_gc_runs"];
+    let own = [
+        "remaps",
+        "demoted_unhinted",
+        "demoted_nvram_full",
+        "metadata_gc_runs",
+    ];
     happened(&marks, &own);
-    happened(&marks, &["atomic_commands", "atomic_committed", "atomic_aborted"]);
+    happened(
+        &marks,
+        &["atomic_commands", "atomic_committed", "atomic_aborted"],
+    );
 }
 
 #[test]
@@ -160,8 +230,16 @@ fn pebble_survives_every_cut() {
     let marks = keeps_its_promise_over(SchemeKind::Pebble, 4, CUTS);
     happened(&marks, ALWAYS);
     // Its tables have a place for everything: NVRAM is never full, and nothing is collected there.
-    let other = ["demoted_nvram_full", "demoted_watermark", "metadata_gc_runs"];
-    let mut names: Vec<&str> = REMAPPING.iter().copied().filter(|name| !other.contains(name)).collect();
+    let other = [
+        "demoted_nvram_full",
+        "demoted_watermark",
+        "metadata_gc_runs",
+    ];
+    let mut names: Vec<&str> = REMAPPING
+        .iter()
+        .copied()
+        .filter(|name| !other.contains(name))
+        .collect();
     names.extend(["demoted_degree_full", "slot_clears", "slots_reused"]);
     happened(&marks, &names);
 }
@@ -169,17 +247,52 @@ fn pebble_survives_every_cut() {
 /// Every mark that a script on the file map can make, under schemes that differ in how a write becomes durable.
 #[test]
 fn the_file_map_survives_every_cut() {
-    let setup =
-        (0..Setup::COUNT).find(|at| Setup::new(SchemeKind::None, None, *at, None).config.fs_files > 0).expect("one");
+    let setup = (0..Setup::COUNT)
+        .find(|at| {
+            Setup::new(SchemeKind::None, None, *at, None)
+                .config
+                .fs_files
+                > 0
+        })
+        .expect("one");
     for scheme in [SchemeKind::RemapSsd, SchemeKind::Pebble, SchemeKind::None] {
         let mut marks = Marks::default();
         for seed in 0..20 {
-            let report = replay(&Code { scheme, mapping: Granularity::Page, policy: None, setup, seed, mutant: None });
-            assert!(report.failures.is_empty(), "{}\n{}", report.failures[0].code, report.failures[0].text);
+            let report = replay(&Code {
+                scheme,
+                mapping: Granularity::Page,
+                policy: None,
+                setup,
+                seed,
+                mutant: None,
+            });
+            assert!(
+                report.failures.is_empty(),
+                "{}\n{}",
+                report.failures[0].code,
+                report.failures[0].text
+            );
             marks.add(&report.marks);
         }
-        happened(&marks, &["fs_recorded", "fs_files_full", "fs_blocks_full", "fs_resets", "gc_runs"]);
-        happened(&marks, &["file_pages_kept", "file_pages_dropped", "file_resets_kept", "file_resets_dropped"]);
+        happened(
+            &marks,
+            &[
+                "fs_recorded",
+                "fs_files_full",
+                "fs_blocks_full",
+                "fs_resets",
+                "gc_runs",
+            ],
+        );
+        happened(
+            &marks,
+            &[
+                "file_pages_kept",
+                "file_pages_dropped",
+                "file_resets_kept",
+                "file_resets_dropped",
+            ],
+        );
     }
 }
 
@@ -193,11 +306,19 @@ fn a_device_without_remapping_survives_every_cut() {
 /// Every policy under every durable scheme; the campaigns above have each policy on a few devices only.
 #[test]
 fn any_policy_with_any_scheme_survives_every_cut() {
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable())
+    {
         for policy in GcPolicy::ALL {
-            let options = Options { policy: Some(policy), cuts: Some(CUTS / 5), ..Options::new(scheme, 2) };
+            let options = Options {
+                policy: Some(policy),
+                cuts: Some(CUTS / 5),
+                ..Options::new(scheme, 2)
+            };
             let report = run(&options, &mut |_| ());
-            let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
+            let failures: Vec<&String> =
+                report.failures.iter().map(|failed| &failed.text).collect();
             assert!(failures.is_empty(), "{scheme} with {policy}: {failures:?}");
             let zoned = scheme != SchemeKind::None && policy.zones() > 1;
             assert_eq!(report.marks.gc_zoned > 0, zoned, "{scheme} with {policy}");
@@ -208,10 +329,22 @@ fn any_policy_with_any_scheme_survives_every_cut() {
 /// Devices whose blocks wear out, one after the other, until nothing can be written any more.
 #[test]
 fn a_worn_out_device_survives_every_cut() {
-    let wears_out = |index: &u32| Setup::new(SchemeKind::None, None, *index, None).config.pe_limit > 0;
+    let wears_out = |index: &u32| {
+        Setup::new(SchemeKind::None, None, *index, None)
+            .config
+            .pe_limit
+            > 0
+    };
     let setup = (0..Setup::COUNT).find(wears_out).expect("one of them does");
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
-        let options = Options { setup: Some(setup), cuts: Some(CUTS / 5), ..Options::new(scheme, 3) };
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable())
+    {
+        let options = Options {
+            setup: Some(setup),
+            cuts: Some(CUTS / 5),
+            ..Options::new(scheme, 3)
+        };
         let report = run(&options, &mut |_| ());
         let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
         assert!(failures.is_empty(), "{scheme}: {failures:?}");
@@ -222,15 +355,31 @@ fn a_worn_out_device_survives_every_cut() {
 /// Superblocks of one and of two dies of four, under every scheme that has no superblocks of its own.
 #[test]
 fn superblocks_of_fewer_dies_survive_every_cut() {
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable() && !scheme.keeps_entries_on_flash()) {
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable() && !scheme.keeps_entries_on_flash())
+    {
         let groups = |index: u32| Setup::new(scheme, None, index, None).geometry.groups();
-        let setups: Vec<u32> = (0..Setup::COUNT).filter(|index| groups(*index) > 1).collect();
-        assert_eq!(setups.iter().map(|index| groups(*index)).collect::<Vec<_>>(), [4, 2]);
+        let setups: Vec<u32> = (0..Setup::COUNT)
+            .filter(|index| groups(*index) > 1)
+            .collect();
+        assert_eq!(
+            setups
+                .iter()
+                .map(|index| groups(*index))
+                .collect::<Vec<_>>(),
+            [4, 2]
+        );
         let mut all = Marks::default();
         for setup in setups {
-            let options = Options { setup: Some(setup), cuts: Some(CUTS / 5), ..Options::new(scheme, 5) };
+            let options = Options {
+                setup: Some(setup),
+                cuts: Some(CUTS / 5),
+                ..Options::new(scheme, 5)
+            };
             let report = run(&options, &mut |_| ());
-            let failures: Vec<&String> = report.failures.iter().map(|failed| &failed.text).collect();
+            let failures: Vec<&String> =
+                report.failures.iter().map(|failed| &failed.text).collect();
             assert!(failures.is_empty(), "{scheme}: {failures:?}");
             happened(&report.marks, &["gc_runs", "partial_cuts", "recovery_cuts"]);
             all.add(&report.marks);
@@ -243,31 +392,59 @@ fn superblocks_of_fewer_dies_survive_every_cut() {
 #[test]
 fn schemes_that_keep_their_remaps_in_dram_are_caught() {
     for scheme in [SchemeKind::Opt, SchemeKind::Unsafe] {
-        let report = run(&Options { failures: 1, ..Options::new(scheme, 1) }, &mut |_| ());
+        let report = run(
+            &Options {
+                failures: 1,
+                ..Options::new(scheme, 1)
+            },
+            &mut |_| (),
+        );
         assert_eq!(report.violations, 1);
         let failed = &report.failures[0];
         let code: Code = failed.code.parse().expect("a printed code can be parsed");
-        assert_eq!(replay(&code).failures, report.failures, "the code runs the same script again");
+        assert_eq!(
+            replay(&code).failures,
+            report.failures,
+            "the code runs the same script again"
+        );
     }
 }
 
 #[test]
 fn a_campaign_bounded_by_cuts_reports_the_same_on_any_number_of_threads() {
     let run_with = |threads: u32| {
-        run(&Options { cuts: Some(1_000), threads, ..Options::new(SchemeKind::RemapSsd, 7) }, &mut |_| ())
+        run(
+            &Options {
+                cuts: Some(1_000),
+                threads,
+                ..Options::new(SchemeKind::RemapSsd, 7)
+            },
+            &mut |_| (),
+        )
     };
     assert_eq!(run_with(1), run_with(3));
 }
 
 #[test]
 fn a_replay_code_names_its_script() {
-    for text in ["remap-ssd:3:9f2c41d0", "nlog:11:0:commit", "flog:0:ffffffff", "nlog/cost-benefit:1:a"] {
+    for text in [
+        "remap-ssd:3:9f2c41d0",
+        "nlog:11:0:commit",
+        "flog:0:ffffffff",
+        "nlog/cost-benefit:1:a",
+    ] {
         let code: Code = text.parse().expect(text);
         assert_eq!(code.to_string(), text);
     }
-    for text in
-        ["", "remap-ssd:3", "remap-ssd:x:1", "remap-ssd:1:xyz", "nothing:1:1", "nlog:1:1:commit:more", "nlog/lazy:1:1"]
-    {
+    for text in [
+        "",
+        "remap-ssd:3",
+        "remap-ssd:x:1",
+        "remap-ssd:1:xyz",
+        "nothing:1:1",
+        "nlog:1:1:commit:more",
+        "nlog/lazy:1:1",
+    ] {
         assert!(text.parse::<Code>().is_err(), "{text}");
     }
 }

@@ -10,18 +10,40 @@ fn write(lpn: u32, content: Content) -> Command {
 }
 
 fn remap(target: u32, source: u32, len: u32) -> Command {
-    Command::Remap { target, source, len, relocate: false, atomic: false }
+    Command::Remap {
+        target,
+        source,
+        len,
+        relocate: false,
+        atomic: false,
+    }
 }
 
 fn relocate(target: u32, source: u32, len: u32) -> Command {
-    Command::Remap { target, source, len, relocate: true, atomic: false }
+    Command::Remap {
+        target,
+        source,
+        len,
+        relocate: true,
+        atomic: false,
+    }
 }
 
 fn atomic(command: Command) -> Command {
     match command {
-        Command::Remap { target, source, len, relocate, .. } => {
-            Command::Remap { target, source, len, relocate, atomic: true }
-        }
+        Command::Remap {
+            target,
+            source,
+            len,
+            relocate,
+            ..
+        } => Command::Remap {
+            target,
+            source,
+            len,
+            relocate,
+            atomic: true,
+        },
         other => other,
     }
 }
@@ -67,10 +89,16 @@ fn an_acknowledged_write_forbids_what_was_before_it() {
     let newer = oracle.submit(&write(3, 91));
     oracle.acknowledge(newer);
     assert!(allowed(&oracle, &[(3, 91)]));
-    assert!(!allowed(&oracle, &[(3, 90)]), "older and never acknowledged");
+    assert!(
+        !allowed(&oracle, &[(3, 90)]),
+        "older and never acknowledged"
+    );
     assert!(!allowed(&oracle, &[]), "overwritten");
     oracle.acknowledge(older);
-    assert!(allowed(&oracle, &[(3, 91)]), "an acknowledgement that comes late changes nothing");
+    assert!(
+        allowed(&oracle, &[(3, 91)]),
+        "an acknowledgement that comes late changes nothing"
+    );
     assert!(!allowed(&oracle, &[(3, 90)]));
 }
 
@@ -139,9 +167,15 @@ fn a_relocation_under_way_never_loses_the_page() {
     let mut oracle = numbered();
     oracle.submit(&relocate(6, 1, 1));
     assert!(allowed(&oracle, &[]));
-    assert!(allowed(&oracle, &[(6, 2)]), "copied, the source not yet deallocated");
+    assert!(
+        allowed(&oracle, &[(6, 2)]),
+        "copied, the source not yet deallocated"
+    );
     assert!(allowed(&oracle, &[(6, 2), (1, 0)]));
-    assert!(!allowed(&oracle, &[(1, 0)]), "gone at its source and not at its target");
+    assert!(
+        !allowed(&oracle, &[(1, 0)]),
+        "gone at its source and not at its target"
+    );
 }
 
 #[test]
@@ -170,7 +204,10 @@ fn a_chain_of_relocations_keeps_the_page_somewhere() {
     oracle.submit(&relocate(7, 6, 1));
     assert!(allowed(&oracle, &[(1, 0), (6, 2)]));
     assert!(allowed(&oracle, &[(1, 0), (6, 0), (7, 2)]));
-    assert!(!allowed(&oracle, &[(1, 0), (6, 0)]), "moved on from LPN 6 and never arrived at LPN 7");
+    assert!(
+        !allowed(&oracle, &[(1, 0), (6, 0)]),
+        "moved on from LPN 6 and never arrived at LPN 7"
+    );
     assert!(!allowed(&oracle, &[(1, 0)]));
 }
 
@@ -178,9 +215,21 @@ fn a_chain_of_relocations_keeps_the_page_somewhere() {
 fn an_atomic_remap_happened_on_all_its_pages_or_on_none() {
     let mut oracle = numbered();
     oracle.submit(&atomic(relocate(4, 0, 2)));
-    assert_eq!(oracle.judge(&reads(&[])), Ok(Verdict { committed: 0, aborted: 1 }));
+    assert_eq!(
+        oracle.judge(&reads(&[])),
+        Ok(Verdict {
+            committed: 0,
+            aborted: 1
+        })
+    );
     let whole = reads(&[(4, 1), (5, 2), (0, 0), (1, 0)]);
-    assert_eq!(oracle.judge(&whole), Ok(Verdict { committed: 1, aborted: 0 }));
+    assert_eq!(
+        oracle.judge(&whole),
+        Ok(Verdict {
+            committed: 1,
+            aborted: 0
+        })
+    );
     assert!(!allowed(&oracle, &[(4, 1)]));
     assert!(!allowed(&oracle, &[(4, 1), (5, 2), (0, 0)]));
 }
@@ -192,12 +241,18 @@ fn a_later_write_hides_one_page_of_an_atomic_remap() {
     let over = oracle.submit(&write(4, 90));
     assert!(allowed(&oracle, &[(4, 90)]), "it did not happen");
     assert!(allowed(&oracle, &[(4, 90), (5, 2)]), "it happened");
-    assert!(allowed(&oracle, &[(4, 1), (5, 2)]), "it happened and the write did not");
+    assert!(
+        allowed(&oracle, &[(4, 1), (5, 2)]),
+        "it happened and the write did not"
+    );
     assert!(!allowed(&oracle, &[(4, 1)]));
     assert!(!allowed(&oracle, &[(5, 2)]));
     oracle.acknowledge(over);
     assert!(allowed(&oracle, &[(4, 90), (5, 2)]));
-    assert!(!allowed(&oracle, &[(4, 1), (5, 2)]), "the write is acknowledged");
+    assert!(
+        !allowed(&oracle, &[(4, 1), (5, 2)]),
+        "the write is acknowledged"
+    );
 }
 
 #[test]
@@ -217,7 +272,10 @@ fn equal_contents_explain_a_read_in_more_than_one_way() {
     let mut oracle = numbered();
     oracle.submit(&write(0, 2));
     oracle.submit(&atomic(remap(1, 0, 2)));
-    assert!(allowed(&oracle, &[]), "LPN 1 reads 2 either way; LPN 2 says that the remap did not happen");
+    assert!(
+        allowed(&oracle, &[]),
+        "LPN 1 reads 2 either way; LPN 2 says that the remap did not happen"
+    );
     assert!(allowed(&oracle, &[(2, 2)]), "it happened");
 }
 
@@ -228,8 +286,14 @@ fn what_was_read_after_a_recovery_is_the_truth() {
     oracle.submit(&write(4, 91));
     oracle.adopt(&reads(&[(3, 90)]));
     assert!(allowed(&oracle, &[(3, 90)]));
-    assert!(!allowed(&oracle, &[]), "it cannot be lost after it was seen");
-    assert!(!allowed(&oracle, &[(3, 90), (4, 91)]), "it cannot come back after it was seen missing");
+    assert!(
+        !allowed(&oracle, &[]),
+        "it cannot be lost after it was seen"
+    );
+    assert!(
+        !allowed(&oracle, &[(3, 90), (4, 91)]),
+        "it cannot come back after it was seen missing"
+    );
 }
 
 #[test]
@@ -238,6 +302,12 @@ fn a_failure_says_what_was_read_and_what_was_allowed() {
     let id = oracle.submit(&write(3, 90));
     oracle.acknowledge(id);
     oracle.submit(&Command::Deallocate { lpn: 3, len: 1 });
-    let text = oracle.judge(&reads(&[])).expect_err("an overwritten page came back").to_string();
-    assert_eq!(text, "LPN 3 reads content 4; allowed: content 90 (#9, acknowledged or seen), zeroes (#10, under way)");
+    let text = oracle
+        .judge(&reads(&[]))
+        .expect_err("an overwritten page came back")
+        .to_string();
+    assert_eq!(
+        text,
+        "LPN 3 reads content 4; allowed: content 90 (#9, acknowledged or seen), zeroes (#10, under way)"
+    );
 }

@@ -47,7 +47,11 @@ impl Device {
     pub fn check_folder(dir: &Path) -> Result<FolderCheck, OpenError> {
         let mut check = FolderCheck::default();
         match Self::check_into(dir, &mut check) {
-            Err(error @ OpenError::Image(ImageError::InUse | ImageError::NotAnImage | ImageError::Io(_))) => Err(error),
+            Err(
+                error @ OpenError::Image(
+                    ImageError::InUse | ImageError::NotAnImage | ImageError::Io(_),
+                ),
+            ) => Err(error),
             Err(error) => {
                 check.beyond = Some(error.to_string());
                 Ok(check)
@@ -66,7 +70,9 @@ impl Device {
         let suspects = found.suspects().to_vec();
         let (mut device, _) = Self::recover(found.into_copy(), config)?;
         device.ftl().check().map_err(OpenError::Contradiction)?;
-        check.damage.extend(live(device.ftl(), &suspects).map(metadata));
+        check
+            .damage
+            .extend(live(device.ftl(), &suspects).map(metadata));
         device.untimed(|ftl| read_all(ftl, check));
         Ok(())
     }
@@ -91,7 +97,9 @@ impl Device {
         let (media, _) = Media::find_folder(dir, true)?.begin()?;
         let (mut device, _) = Self::recover(media, config)?;
         for lpn in &check.unreadable {
-            device.untimed(|ftl| ftl.give_up(*lpn)).map_err(|error| OpenError::Contradiction(error.to_string()))?;
+            device
+                .untimed(|ftl| ftl.give_up(*lpn))
+                .map_err(|error| OpenError::Contradiction(error.to_string()))?;
         }
         if file.damage().is_some() {
             write_config(dir, device.config()).map_err(ImageError::from)?;
@@ -119,12 +127,20 @@ fn live(ftl: &Ftl, suspects: &[Ppn]) -> impl Iterator<Item = Ppn> {
     let (media, geometry) = (ftl.media(), ftl.media().geometry());
     let needed = |ppn: &&Ppn| {
         let sb = geometry.superblock(**ppn);
-        let state = ftl.superblocks().find(|(id, _)| *id == sb).map(|(_, entry)| entry.state);
+        let state = ftl
+            .superblocks()
+            .find(|(id, _)| *id == sb)
+            .map(|(_, entry)| entry.state);
         media.is_programmed(**ppn)
             && !media.is_readable(**ppn)
             && !matches!(state, Some(State::Free | State::Retired) | None)
     };
-    suspects.iter().filter(needed).copied().collect::<Vec<_>>().into_iter()
+    suspects
+        .iter()
+        .filter(needed)
+        .copied()
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 fn metadata(ppn: Ppn) -> Damage {
@@ -160,14 +176,28 @@ fn read_all(ftl: &mut Ftl, check: &mut FolderCheck) {
 /// Copies all files but the contents into a new folder within `dir`.
 fn keep_copies(dir: &Path) -> io::Result<PathBuf> {
     let name = |number: u32| dir.join(format!("before-repair-{number}"));
-    let free = (1..).map(name).find(|path| !path.exists()).expect("some number is free");
+    let free = (1..)
+        .map(name)
+        .find(|path| !path.exists())
+        .expect("some number is free");
     std::fs::create_dir(&free)?;
-    for file in [CONFIG, "service.json", "health.json", "state.0", "state.1", "journal.0", "journal.1"] {
+    for file in [
+        CONFIG,
+        "service.json",
+        "health.json",
+        "state.0",
+        "state.1",
+        "journal.0",
+        "journal.1",
+    ] {
         match std::fs::copy(dir.join(file), free.join(file)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&free);
-                return Err(io::Error::new(error.kind(), format!("{file}: a copy of it cannot be kept: {error}")));
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("{file}: a copy of it cannot be kept: {error}"),
+                ));
             }
             Ok(_) => {}
         }

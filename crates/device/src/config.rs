@@ -152,7 +152,8 @@ impl DeviceConfig {
     /// One sentence: what cannot be read or cannot work.
     pub fn from_toml(text: &str) -> Result<Self, DeviceConfigError> {
         let mut said: Table = text.parse().map_err(|error| sentence(&error, text))?;
-        let wrong_type = |key: &str, want: &str| DeviceConfigError(format!("`{key}` must be {want}"));
+        let wrong_type =
+            |key: &str, want: &str| DeviceConfigError(format!("`{key}` must be {want}"));
         let base = match said.remove("preset") {
             None => None,
             Some(Value::String(name)) => Some(Self::preset(&name)?),
@@ -163,7 +164,12 @@ impl DeviceConfig {
             Some(Value::String(text)) => parse_scale(&text)?,
             Some(Value::Float(factor)) => factor,
             Some(Value::Integer(factor)) => factor as f64,
-            Some(_) => return Err(wrong_type("scale", "a number or a fraction such as \"1/16\"")),
+            Some(_) => {
+                return Err(wrong_type(
+                    "scale",
+                    "a number or a fraction such as \"1/16\"",
+                ));
+            }
         };
         let config: Self = match base {
             // Where nothing is merged, an error can name its line.
@@ -192,39 +198,77 @@ impl DeviceConfig {
     pub fn check(&self) -> Result<(), DeviceConfigError> {
         let fail = |text: String| Err(DeviceConfigError(text));
         if !(self.addressable > 0.0 && self.addressable <= 1.0) {
-            return fail(format!("addressable = {} must be above 0 and at most 1", self.addressable));
+            return fail(format!(
+                "addressable = {} must be above 0 and at most 1",
+                self.addressable
+            ));
         }
         if !(1..=65_535).contains(&self.queue_depth) {
-            return fail(format!("queue_depth = {} must be 1 to 65535", self.queue_depth));
+            return fail(format!(
+                "queue_depth = {} must be 1 to 65535",
+                self.queue_depth
+            ));
         }
-        let Flash { read_ns, program_ns, erase_ns, transfer_ns, endurance } = self.flash;
-        let times = [read_ns, program_ns, erase_ns, transfer_ns, self.nvram.read_ns, self.nvram.write_ns];
-        let more_times =
-            [self.hash.latency_ns, self.hash.interval_ns, self.link.command_ns, self.background.idle_after_ns];
+        let Flash {
+            read_ns,
+            program_ns,
+            erase_ns,
+            transfer_ns,
+            endurance,
+        } = self.flash;
+        let times = [
+            read_ns,
+            program_ns,
+            erase_ns,
+            transfer_ns,
+            self.nvram.read_ns,
+            self.nvram.write_ns,
+        ];
+        let more_times = [
+            self.hash.latency_ns,
+            self.hash.interval_ns,
+            self.link.command_ns,
+            self.background.idle_after_ns,
+        ];
         if read_ns == 0 || program_ns == 0 || erase_ns == 0 {
             return fail("flash.read_ns, program_ns and erase_ns must be above 0".into());
         }
-        if times.iter().chain(&more_times).any(|time| *time > LATENCY_MAX_NS) {
-            return fail(format!("a latency is above {LATENCY_MAX_NS} ns (1000 seconds)"));
+        if times
+            .iter()
+            .chain(&more_times)
+            .any(|time| *time > LATENCY_MAX_NS)
+        {
+            return fail(format!(
+                "a latency is above {LATENCY_MAX_NS} ns (1000 seconds)"
+            ));
         }
         if endurance == 0 || self.nvram.endurance == 0 {
             return fail("flash.endurance and nvram.endurance must be above 0".into());
         }
         if self.firmware.dedup && self.content == ContentMode::None {
-            return fail("firmware.dedup compares contents: content must be \"identity\" or \"bytes\"".into());
+            return fail(
+                "firmware.dedup compares contents: content must be \"identity\" or \"bytes\""
+                    .into(),
+            );
         }
-        self.firmware.check(&self.geometry).map_err(|error| DeviceConfigError(error.to_string()))
+        self.firmware
+            .check(&self.geometry)
+            .map_err(|error| DeviceConfigError(error.to_string()))
     }
 
     /// The firmware's parameters, with what it knows of the chips: a block is used no more at its last cycle.
     pub fn firmware_of_chips(&self) -> Config {
         // An erase count has 21 bits.
-        Config { pe_limit: self.flash.endurance.min((1 << 21) - 1) as u32, ..self.firmware.clone() }
+        Config {
+            pe_limit: self.flash.endurance.min((1 << 21) - 1) as u32,
+            ..self.firmware.clone()
+        }
     }
 
     /// Logical pages that workloads address.
     pub fn addressable_lpns(&self) -> u32 {
-        ((f64::from(self.firmware.lpns) * self.addressable) as u32).clamp(1, self.firmware.lpns.max(1))
+        ((f64::from(self.firmware.lpns) * self.addressable) as u32)
+            .clamp(1, self.firmware.lpns.max(1))
     }
 
     /// What the timing model needs.

@@ -64,7 +64,10 @@ impl PageKind {
     /// Does it bring a content along?
     #[inline]
     pub fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::WriteFor { .. } | Self::ReadModifyWrite)
+        matches!(
+            self,
+            Self::Write | Self::WriteFor { .. } | Self::ReadModifyWrite
+        )
     }
 }
 
@@ -142,7 +145,8 @@ impl Device {
         let words = config.firmware.nvram_words(&config.geometry);
         let error = |error: &dyn std::fmt::Display| DeviceConfigError(error.to_string());
         let media = Media::in_memory(config.geometry, words).map_err(|reason| error(&reason))?;
-        let ftl = Ftl::format(media, config.firmware_of_chips()).map_err(|reason| error(&reason))?;
+        let ftl =
+            Ftl::format(media, config.firmware_of_chips()).map_err(|reason| error(&reason))?;
         Ok(Self::assemble(ftl, config))
     }
 
@@ -150,7 +154,10 @@ impl Device {
     ///
     /// # Errors
     /// The configuration cannot work, or the media do not belong to it or cannot be recovered.
-    pub fn recover(media: Media, config: DeviceConfig) -> Result<(Self, RecoveryReport), OpenError> {
+    pub fn recover(
+        media: Media,
+        config: DeviceConfig,
+    ) -> Result<(Self, RecoveryReport), OpenError> {
         config.check()?;
         if media.geometry() != config.geometry {
             let text = "the media have another geometry than the configuration";
@@ -164,7 +171,15 @@ impl Device {
         ftl.media_mut().ops.clear();
         let timing = Timing::new(config.geometry, config.latencies());
         let hashes = ftl.deduplicates();
-        Self { ftl, timing, config, hashes, timed: true, dir: None, fingerprints: Fingerprints::NotSaved }
+        Self {
+            ftl,
+            timing,
+            config,
+            hashes,
+            timed: true,
+            dir: None,
+            fingerprints: Fingerprints::NotSaved,
+        }
     }
 
     /// Whether to say when commands are done, which is the default; if not, no time is modelled, and times mean nothing.
@@ -215,7 +230,10 @@ impl Device {
         if !index.is_multiple_of(TOGETHER) {
             return;
         }
-        let ahead = |by: usize| list.get(index + by..index + by + TOGETHER).unwrap_or_default();
+        let ahead = |by: usize| {
+            list.get(index + by..index + by + TOGETHER)
+                .unwrap_or_default()
+        };
         for far in ahead(LOOK_AHEAD_FAR) {
             self.look_ahead_far(&command(far));
         }
@@ -244,17 +262,34 @@ impl Device {
     pub fn submit(&mut self, now: u64, command: &PageCommand) -> Completion {
         match command.kind {
             PageKind::Write => self.write(now, command.lpn, &Payload::Identity(command.content)),
-            PageKind::WriteFor { home } => self.write_for(now, command.lpn, &Payload::Identity(command.content), home),
+            PageKind::WriteFor { home } => {
+                self.write_for(now, command.lpn, &Payload::Identity(command.content), home)
+            }
             PageKind::Read => {
                 let (done_at, result) = self.read(now, command.lpn);
-                Completion { done_at, result: result.map(drop) }
+                Completion {
+                    done_at,
+                    result: result.map(drop),
+                }
             }
             PageKind::ReadModifyWrite => self.read_modify_write(now, command),
             PageKind::Trim => self.deallocate(now, command.lpn, 1),
             PageKind::Flush => self.flush(now),
-            PageKind::Remap { source, len, relocate, atomic } => {
-                self.remap(now, &Remap { target: command.lpn, source, len: len.into(), relocate, atomic })
-            }
+            PageKind::Remap {
+                source,
+                len,
+                relocate,
+                atomic,
+            } => self.remap(
+                now,
+                &Remap {
+                    target: command.lpn,
+                    source,
+                    len: len.into(),
+                    relocate,
+                    atomic,
+                },
+            ),
         }
     }
 
@@ -262,18 +297,30 @@ impl Device {
     #[inline]
     pub fn submit_more(&mut self, now: u64, command: &PageCommand) -> Completion {
         match command.kind {
-            PageKind::Write => self.write_more(now, command.lpn, &Payload::Identity(command.content)),
+            PageKind::Write => {
+                self.write_more(now, command.lpn, &Payload::Identity(command.content))
+            }
             _ => self.submit(now, command),
         }
     }
 
     /// Submits all pages of a request; it is done with the last of them and reports the first refusal.
     pub fn submit_request(&mut self, now: u64, pages: &[PageCommand]) -> Completion {
-        let mut whole = Completion { done_at: now, result: Ok(()) };
+        let mut whole = Completion {
+            done_at: now,
+            result: Ok(()),
+        };
         for (index, page) in pages.iter().enumerate() {
             self.look_ahead(pages, index, |page| *page);
-            let one = if index + 1 < pages.len() { self.submit_more(now, page) } else { self.submit(now, page) };
-            whole = Completion { done_at: whole.done_at.max(one.done_at), result: whole.result.and(one.result) };
+            let one = if index + 1 < pages.len() {
+                self.submit_more(now, page)
+            } else {
+                self.submit(now, page)
+            };
+            whole = Completion {
+                done_at: whole.done_at.max(one.done_at),
+                result: whole.result.and(one.result),
+            };
         }
         whole
     }
@@ -289,11 +336,19 @@ impl Device {
 
     /// Reads a page and shows it where it is: when it is with the host, and what was made of it.
     #[inline]
-    pub fn view<R>(&mut self, now: u64, lpn: u32, show: impl FnOnce(PageView<'_>) -> R) -> (u64, Result<R, Refusal>) {
+    pub fn view<R>(
+        &mut self,
+        now: u64,
+        lpn: u32,
+        show: impl FnOnce(PageView<'_>) -> R,
+    ) -> (u64, Result<R, Refusal>) {
         let found = self.ftl.find(lpn);
         let ready = self.timing.arrive(now);
         let done = self.settle(now, ready);
-        (self.timing.send_page(now, done), found.map(|found| show(self.ftl.view(found))))
+        (
+            self.timing.send_page(now, done),
+            found.map(|found| show(self.ftl.view(found))),
+        )
     }
 
     /// Writes a page.
@@ -308,8 +363,15 @@ impl Device {
     pub fn write_more(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
         let received = self.timing.receive_page(now);
         let result = self.ftl.write_more(lpn, payload);
-        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
-        Completion { done_at: self.settle(now, ready), result }
+        let ready = if self.hashes {
+            self.timing.hash_page(now, received)
+        } else {
+            received
+        };
+        Completion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
     /// Ends a request that was to go on, and cannot.
@@ -319,17 +381,43 @@ impl Device {
     }
 
     /// Writes a page that is meant to be remapped to `home` one day.
-    pub fn write_for(&mut self, now: u64, lpn: u32, payload: &Payload<'_>, home: u32) -> Completion {
+    pub fn write_for(
+        &mut self,
+        now: u64,
+        lpn: u32,
+        payload: &Payload<'_>,
+        home: u32,
+    ) -> Completion {
         let received = self.timing.receive_page(now);
         let result = self.ftl.write_for(lpn, payload, home);
-        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
-        Completion { done_at: self.settle(now, ready), result }
+        let ready = if self.hashes {
+            self.timing.hash_page(now, received)
+        } else {
+            received
+        };
+        Completion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
-    fn write_received(&mut self, now: u64, received: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
+    fn write_received(
+        &mut self,
+        now: u64,
+        received: u64,
+        lpn: u32,
+        payload: &Payload<'_>,
+    ) -> Completion {
         let result = self.ftl.write(lpn, payload);
-        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
-        Completion { done_at: self.settle(now, ready), result }
+        let ready = if self.hashes {
+            self.timing.hash_page(now, received)
+        } else {
+            received
+        };
+        Completion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
     fn read_modify_write(&mut self, now: u64, command: &PageCommand) -> Completion {
@@ -337,8 +425,16 @@ impl Device {
         let read = self.ftl.read(command.lpn);
         let merged = self.settle(now, received);
         match read {
-            Ok(_) => self.write_received(now, merged, command.lpn, &Payload::Identity(command.content)),
-            Err(refusal) => Completion { done_at: merged, result: Err(refusal) },
+            Ok(_) => self.write_received(
+                now,
+                merged,
+                command.lpn,
+                &Payload::Identity(command.content),
+            ),
+            Err(refusal) => Completion {
+                done_at: merged,
+                result: Err(refusal),
+            },
         }
     }
 
@@ -347,21 +443,30 @@ impl Device {
     pub fn deallocate(&mut self, now: u64, lpn: u32, len: u32) -> Completion {
         let result = self.ftl.deallocate(lpn, len);
         let ready = self.timing.arrive(now);
-        Completion { done_at: self.settle(now, ready), result }
+        Completion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
     /// Remaps.
     pub fn remap(&mut self, now: u64, remap: &Remap) -> Completion {
         let result = self.ftl.remap(remap);
         let ready = self.timing.arrive(now);
-        Completion { done_at: self.settle(now, ready), result }
+        Completion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
     /// Makes everything acknowledged durable.
     pub fn flush(&mut self, now: u64) -> Completion {
         let result = self.ftl.flush();
         let ready = self.timing.arrive(now);
-        Completion { done_at: self.settle(now, ready), result }
+        Completion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
     /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware works for
@@ -379,11 +484,24 @@ impl Device {
     }
 
     /// Writes a page of a file, and notes in the file map which one it is.
-    pub fn fs_write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>, page: FilePage) -> FileCompletion {
+    pub fn fs_write(
+        &mut self,
+        now: u64,
+        lpn: u32,
+        payload: &Payload<'_>,
+        page: FilePage,
+    ) -> FileCompletion {
         let received = self.timing.receive_page(now);
         let result = self.ftl.fs_write(lpn, payload, page);
-        let ready = if self.hashes { self.timing.hash_page(now, received) } else { received };
-        FileCompletion { done_at: self.settle(now, ready), result }
+        let ready = if self.hashes {
+            self.timing.hash_page(now, received)
+        } else {
+            received
+        };
+        FileCompletion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
     /// Pages of a file noted since the last reset, in order, and when they are with the host.
@@ -404,21 +522,29 @@ impl Device {
     pub fn fs_reset(&mut self, now: u64) -> Completion {
         let result = self.ftl.fs_reset();
         let ready = self.timing.arrive(now);
-        Completion { done_at: self.settle(now, ready), result }
+        Completion {
+            done_at: self.settle(now, ready),
+            result,
+        }
     }
 
     /// Charges what the firmware just did, and the transfer of its answer in whole pages.
     fn send(&mut self, now: u64, bytes: usize) -> u64 {
         let ready = self.timing.arrive(now);
         let done = self.settle(now, ready);
-        (0..bytes.div_ceil(PAGE_BYTES)).fold(done, |end, _| end.max(self.timing.send_page(now, done)))
+        (0..bytes.div_ceil(PAGE_BYTES))
+            .fold(done, |end, _| end.max(self.timing.send_page(now, done)))
     }
 
     /// Charges what the firmware just did.
     #[inline]
     fn settle(&mut self, now: u64, ready: u64) -> u64 {
         let ops = &mut self.ftl.media_mut().ops;
-        let done = if self.timed { self.timing.charge(ops, Command { now, ready }) } else { now };
+        let done = if self.timed {
+            self.timing.charge(ops, Command { now, ready })
+        } else {
+            now
+        };
         ops.clear();
         done
     }

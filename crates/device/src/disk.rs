@@ -98,7 +98,9 @@ pub trait Disk {
     /// # Errors
     /// As `write`. After a failure any of the writes may have been done.
     fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), Self::Error> {
-        writes.iter().try_for_each(|write| self.write(write.page, write.data))
+        writes
+            .iter()
+            .try_for_each(|write| self.write(write.page, write.data))
     }
 
     /// Deallocates pages.
@@ -126,7 +128,10 @@ pub trait Disk {
     /// As `remap`, and which one. After a failure any of the others may have been done.
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<Self::Error>> {
         let mut remaps = remaps.iter().enumerate();
-        remaps.try_for_each(|(index, remap)| self.remap(remap).map_err(|error| RemapAllError { index, error }))
+        remaps.try_for_each(|(index, remap)| {
+            self.remap(remap)
+                .map_err(|error| RemapAllError { index, error })
+        })
     }
 
     /// Writes one page and lists it as page `offset` of the file `inode` in the device's file map. The page is written
@@ -268,10 +273,24 @@ impl Disk for LocalDisk {
     }
 
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), LocalDiskError> {
-        let DiskRemap { relocate, atomic, .. } = *remap;
+        let DiskRemap {
+            relocate, atomic, ..
+        } = *remap;
         let (target, len) = self.range(remap.target, remap.pages.into())?;
         let (source, _) = self.range(remap.source, remap.pages.into())?;
-        Ok(self.0.remap(0, &Remap { target, source, len, relocate, atomic }).result?)
+        Ok(self
+            .0
+            .remap(
+                0,
+                &Remap {
+                    target,
+                    source,
+                    len,
+                    relocate,
+                    atomic,
+                },
+            )
+            .result?)
     }
 
     fn fs_write(
@@ -281,12 +300,21 @@ impl Disk for LocalDisk {
         file: FilePage,
     ) -> Result<FileStatus, FileMapError<LocalDiskError>> {
         let (lpn, _) = self.range(page, 1).map_err(file_map)?;
-        self.0.fs_write(0, lpn, &Payload::Bytes(data), file).result.map_err(file_map)
+        self.0
+            .fs_write(0, lpn, &Payload::Bytes(data), file)
+            .result
+            .map_err(file_map)
     }
 
     fn fs_list(&mut self, inode: u32) -> Result<Vec<DiskFileBlock>, FileMapError<LocalDiskError>> {
         let blocks = self.0.fs_map(0, inode).1.map_err(file_map)?;
-        Ok(blocks.iter().map(|block| DiskFileBlock { offset: block.offset, page: block.lpn.into() }).collect())
+        Ok(blocks
+            .iter()
+            .map(|block| DiskFileBlock {
+                offset: block.offset,
+                page: block.lpn.into(),
+            })
+            .collect())
     }
 
     fn fs_files(&mut self) -> Result<Vec<u32>, FileMapError<LocalDiskError>> {

@@ -43,7 +43,13 @@ impl ProgramEnds {
         Self {
             geometry,
             last: vec![0; geometry.superblocks() as usize],
-            slots: vec![Slot { end: 0, ppn: Ppn(u32::MAX) }; len],
+            slots: vec![
+                Slot {
+                    end: 0,
+                    ppn: Ppn(u32::MAX)
+                };
+                len
+            ],
             mask: len - 1,
             displaced: 0,
         }
@@ -57,7 +63,13 @@ impl ProgramEnds {
 
     /// Notes programs of consecutive pages of one superblock, which `end_of` says one by one; the latest end.
     #[inline(always)]
-    pub(crate) fn note_row(&mut self, first: Ppn, len: u32, now: u64, mut end_of: impl FnMut(u32) -> u64) -> u64 {
+    pub(crate) fn note_row(
+        &mut self,
+        first: Ppn,
+        len: u32,
+        now: u64,
+        mut end_of: impl FnMut(u32) -> u64,
+    ) -> u64 {
         let mut latest = 0;
         for index in 0..len {
             let (ppn, end) = (Ppn(first.0 + index), end_of(index));
@@ -70,7 +82,9 @@ impl ProgramEnds {
         }
         // Pages are programmed in order: what comes next is known.
         let next = (first.0 + len + PAGES_AHEAD) as usize;
-        (next..next + len as usize).step_by(SLOTS_PER_LINE).for_each(|slot| prefetch(&self.slots, slot & self.mask));
+        (next..next + len as usize)
+            .step_by(SLOTS_PER_LINE)
+            .for_each(|slot| prefetch(&self.slots, slot & self.mask));
         let last = &mut self.last[self.geometry.superblock(first).0 as usize];
         *last = (*last).max(latest);
         latest
@@ -90,7 +104,11 @@ impl ProgramEnds {
         }
         let last = self.last[self.geometry.superblock(ppn).0 as usize];
         let slot = &self.slots[ppn.0 as usize & self.mask];
-        if slot.ppn == ppn { slot.end } else { last.min(self.displaced) }
+        if slot.ppn == ppn {
+            slot.end
+        } else {
+            last.min(self.displaced)
+        }
     }
 
     /// When the last programs of `count` pages of one superblock have ended; any time up to `now` if they have.
@@ -148,7 +166,9 @@ impl ClearEnds {
         if !self.is_pending(id, now) {
             return now;
         }
-        self.ends.get((id.0 - self.first) as usize).map_or(now, |end| now.max(*end))
+        self.ends
+            .get((id.0 - self.first) as usize)
+            .map_or(now, |end| now.max(*end))
     }
 }
 
@@ -158,7 +178,12 @@ mod tests {
     use remap_ssd_media::geometry::Shape;
 
     fn ends() -> ProgramEnds {
-        let shape = Shape { channels: 1, dies: 4, superblocks: 64, pages_per_block: 4 };
+        let shape = Shape {
+            channels: 1,
+            dies: 4,
+            superblocks: 64,
+            pages_per_block: 4,
+        };
         ProgramEnds::new(Geometry::new(shape).unwrap())
     }
 
@@ -168,8 +193,16 @@ mod tests {
         ends.note(Ppn(17), 500, 0);
         ends.note(Ppn(18), 900, 0);
         assert_eq!(ends.of(Ppn(17), 100), 500);
-        assert_eq!(ends.of(Ppn(17), 1000), 1000, "the whole superblock has ended");
-        assert_eq!(ends.of(Ppn(99), 100), 100, "a superblock without programs waits for nothing");
+        assert_eq!(
+            ends.of(Ppn(17), 1000),
+            1000,
+            "the whole superblock has ended"
+        );
+        assert_eq!(
+            ends.of(Ppn(99), 100),
+            100,
+            "a superblock without programs waits for nothing"
+        );
     }
 
     #[test]
@@ -178,7 +211,10 @@ mod tests {
         ends.note(Ppn(17), 500, 0);
         ends.note(Ppn(18), 900, 0);
         ends.note(Ppn(19), 700, 0);
-        assert_eq!((ends.of_all(Ppn(16), 2, 100), ends.of_all(Ppn(16), 4, 100)), (500, 900));
+        assert_eq!(
+            (ends.of_all(Ppn(16), 2, 100), ends.of_all(Ppn(16), 4, 100)),
+            (500, 900)
+        );
         assert_eq!(ends.of_all(Ppn(16), 4, 1000), 1000);
     }
 
@@ -189,7 +225,11 @@ mod tests {
         ends.note(Ppn(3), 700, 0);
         ends.note(Ppn(4), 9000, 0);
         ends.note(Ppn(3 + 128), 800, 100);
-        assert_eq!(ends.of(Ppn(3), 100), 700, "the bound is the latest displaced end, not the superblock's");
+        assert_eq!(
+            ends.of(Ppn(3), 100),
+            700,
+            "the bound is the latest displaced end, not the superblock's"
+        );
         assert_eq!(ends.of(Ppn(3 + 128), 100), 800);
     }
 
@@ -207,10 +247,16 @@ mod tests {
         let mut ends = ClearEnds::default();
         ends.note(ClearId(1), 100, 0);
         ends.note(ClearId(5), 200, 0);
-        assert_eq!((ends.of(ClearId(1), 50), ends.of(ClearId(5), 50)), (100, 200));
+        assert_eq!(
+            (ends.of(ClearId(1), 50), ends.of(ClearId(5), 50)),
+            (100, 200)
+        );
         assert_eq!(ends.of(ClearId(3), 50), 50, "one that was never charged");
         ends.note(ClearId(6), 300, 150);
-        assert_eq!((ends.of(ClearId(1), 150), ends.of(ClearId(6), 150)), (150, 300));
+        assert_eq!(
+            (ends.of(ClearId(1), 150), ends.of(ClearId(6), 150)),
+            (150, 300)
+        );
     }
 
     #[test]

@@ -135,7 +135,8 @@ impl Device {
         let mut recalled = 0;
         for _ in 0..header.records.get() {
             let record: Record = read(&mut source).map_err(|error| error.to_string())?;
-            recalled += u64::from(self.untimed(|ftl| ftl.recall(Ppn(record.page.get()), record.digest)));
+            recalled +=
+                u64::from(self.untimed(|ftl| ftl.recall(Ppn(record.page.get()), record.digest)));
         }
         Ok(recalled)
     }
@@ -178,11 +179,20 @@ impl Device {
 
         put(&mut sink, header.as_bytes())?;
         for (ppn, digest) in self.ftl().known_digests() {
-            put(&mut sink, Record { page: ppn.0.into(), digest: *digest }.as_bytes())?;
+            put(
+                &mut sink,
+                Record {
+                    page: ppn.0.into(),
+                    digest: *digest,
+                }
+                .as_bytes(),
+            )?;
         }
 
         sink.write_all(hash.finalize().as_bytes())?;
-        sink.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        sink.into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            .sync_all()?;
 
         // The rename comes last, so that a file of this name is whole.
         std::fs::rename(aside, dir.join(NAME))?;
@@ -205,7 +215,9 @@ fn read<T: FromBytes + IntoBytes>(source: &mut impl Read) -> io::Result<T> {
 fn is_whole(source: &mut impl Read, header: &Header) -> io::Result<bool> {
     let mut hash = blake3::Hasher::new();
     hash.update(header.as_bytes());
-    let Some(bytes) = header.records.get().checked_mul(size_of::<Record>() as u64) else { return Ok(false) };
+    let Some(bytes) = header.records.get().checked_mul(size_of::<Record>() as u64) else {
+        return Ok(false);
+    };
     io::copy(&mut source.take(bytes), &mut hash)?;
     let mut kept = [0; 32];
     source.read_exact(&mut kept)?;
@@ -229,8 +241,18 @@ impl Relearner {
     /// # Errors
     /// The system's reason.
     pub fn new(dir: &Path, device: &Device) -> io::Result<Self> {
-        let (contents, kind) = (Device::contents_file(dir)?, device.config().firmware.fingerprint);
-        Ok(Self { contents, kind, from: Ppn(0), passes: 0, entered_in_pass: 0, entered: 0 })
+        let (contents, kind) = (
+            Device::contents_file(dir)?,
+            device.config().firmware.fingerprint,
+        );
+        Ok(Self {
+            contents,
+            kind,
+            from: Ppn(0),
+            passes: 0,
+            entered_in_pass: 0,
+            entered: 0,
+        })
     }
 
     /// Pages entered so far.
@@ -246,7 +268,11 @@ impl Relearner {
         let (pages, next) = device.ftl().unknown_pages(self.from, SLICE);
         self.from = next.unwrap_or(Ppn(0));
         if next.is_none() {
-            self.passes = if self.entered_in_pass == 0 && pages.is_empty() { PASSES } else { self.passes + 1 };
+            self.passes = if self.entered_in_pass == 0 && pages.is_empty() {
+                PASSES
+            } else {
+                self.passes + 1
+            };
             self.entered_in_pass = 0;
         }
         Some(pages)
@@ -259,7 +285,8 @@ impl Relearner {
     pub fn read(&self, pages: &[UnknownPage]) -> io::Result<Vec<(UnknownPage, [u8; 32])>> {
         let mut bytes = [0; PAGE_BYTES];
         let digest = |page: &UnknownPage| {
-            self.contents.read_exact_at(&mut bytes, u64::from(page.ppn.0) * PAGE_BYTES as u64)?;
+            self.contents
+                .read_exact_at(&mut bytes, u64::from(page.ppn.0) * PAGE_BYTES as u64)?;
             Ok((*page, self.kind.digest(&bytes)))
         };
         pages.iter().map(digest).collect()
@@ -268,7 +295,8 @@ impl Relearner {
     /// Enters the digests of a slice.
     pub fn enter(&mut self, device: &mut Device, digests: Vec<(UnknownPage, [u8; 32])>) {
         let entered = device.untimed(|ftl| {
-            let enter = |(page, digest): (UnknownPage, [u8; 32])| u64::from(ftl.learn_page(page, digest));
+            let enter =
+                |(page, digest): (UnknownPage, [u8; 32])| u64::from(ftl.learn_page(page, digest));
             digests.into_iter().map(enter).sum::<u64>()
         });
         self.entered_in_pass += entered;

@@ -29,7 +29,11 @@ impl Device {
     /// # Errors
     /// The configuration cannot work, the folder holds something, or the system's reason, a full disk among them;
     /// nothing is left behind then.
-    pub fn create_in_folder(dir: &Path, config: DeviceConfig, journal_bytes: Option<u64>) -> Result<Self, OpenError> {
+    pub fn create_in_folder(
+        dir: &Path,
+        config: DeviceConfig,
+        journal_bytes: Option<u64>,
+    ) -> Result<Self, OpenError> {
         config.check()?;
         let firmware = &config.firmware;
         if !firmware.scheme.is_durable() {
@@ -44,13 +48,19 @@ impl Device {
 
         let existed = dir.exists();
         std::fs::create_dir_all(dir).map_err(ImageError::from)?;
-        if std::fs::read_dir(dir).map_err(ImageError::from)?.next().is_some() {
+        if std::fs::read_dir(dir)
+            .map_err(ImageError::from)?
+            .next()
+            .is_some()
+        {
             return Err(OpenError::NotEmpty);
         }
 
         let made = Self::fill_folder(dir, config, journal_bytes);
         if made.is_err() {
-            Self::folder_files(dir).into_iter().for_each(|file| drop(std::fs::remove_file(file)));
+            Self::folder_files(dir)
+                .into_iter()
+                .for_each(|file| drop(std::fs::remove_file(file)));
             if !existed {
                 let _ = std::fs::remove_dir(dir);
             }
@@ -60,10 +70,17 @@ impl Device {
 
     /// All files that `create_in_folder` makes.
     pub fn folder_files(dir: &Path) -> Vec<PathBuf> {
-        Media::folder_files(dir).into_iter().chain([dir.join(CONFIG), dir.join(CONFIG_ASIDE)]).collect()
+        Media::folder_files(dir)
+            .into_iter()
+            .chain([dir.join(CONFIG), dir.join(CONFIG_ASIDE)])
+            .collect()
     }
 
-    fn fill_folder(dir: &Path, config: DeviceConfig, journal_bytes: Option<u64>) -> Result<Self, OpenError> {
+    fn fill_folder(
+        dir: &Path,
+        config: DeviceConfig,
+        journal_bytes: Option<u64>,
+    ) -> Result<Self, OpenError> {
         let words = config.firmware.nvram_words(&config.geometry);
         let media = Media::create_folder(dir, config.geometry, words, journal_bytes)?;
         let ftl = Ftl::format(media, config.firmware.clone())
@@ -186,7 +203,9 @@ impl ConfigFile {
     pub(crate) fn read(dir: &Path) -> Result<Self, OpenError> {
         let text = match std::fs::read_to_string(dir.join(CONFIG)) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ImageError::NotAnImage.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ImageError::NotAnImage.into());
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let text = format!("{CONFIG}, byte 0: it is not text");
                 return Err(ImageError::Damaged(text).into());

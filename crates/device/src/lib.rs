@@ -24,8 +24,13 @@ pub mod timing;
 
 pub use check::FolderCheck;
 pub use config::{DeviceConfig, DeviceConfigError};
-pub use device::{Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
-pub use disk::{Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, LocalDisk, LocalDiskError, RemapAllError};
+pub use device::{
+    Completion, Device, FileCompletion, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind,
+};
+pub use disk::{
+    Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, LocalDisk, LocalDiskError,
+    RemapAllError,
+};
 pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;

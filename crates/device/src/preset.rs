@@ -23,7 +23,10 @@ pub struct Preset {
 impl Preset {
     /// The device.
     pub fn config(&self) -> DeviceConfig {
-        DeviceConfig { name: self.name.into(), ..(self.build)() }
+        DeviceConfig {
+            name: self.name.into(),
+            ..(self.build)()
+        }
     }
 }
 
@@ -90,10 +93,17 @@ pub const PRESETS: &[Preset] = &[
 /// # Errors
 /// Lists the names there are.
 pub fn preset(name: &str) -> Result<&'static Preset, DeviceConfigError> {
-    PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
-        let names = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
-        DeviceConfigError(format!("no preset is named `{name}`; there are {names}"))
-    })
+    PRESETS
+        .iter()
+        .find(|preset| preset.name == name)
+        .ok_or_else(|| {
+            let names = PRESETS
+                .iter()
+                .map(|preset| preset.name)
+                .collect::<Vec<_>>()
+                .join(", ");
+            DeviceConfigError(format!("no preset is named `{name}`; there are {names}"))
+        })
 }
 
 const FAST21_ASSUMED: &[&str] = &[
@@ -109,10 +119,19 @@ const FAST21_ASSUMED: &[&str] = &[
 
 const GIB_PAGES: u32 = 1 << 18;
 
-const ASSUMED_LINK: Link = Link { mib_s: 3200, command_ns: 1000 };
+const ASSUMED_LINK: Link = Link {
+    mib_s: 3200,
+    command_ns: 1000,
+};
 
 fn geometry(channels: u32, dies: u32, superblocks: u32, pages_per_block: u32) -> Geometry {
-    Geometry::new(Shape { channels, dies, superblocks, pages_per_block }).expect("a preset's geometry is valid")
+    Geometry::new(Shape {
+        channels,
+        dies,
+        superblocks,
+        pages_per_block,
+    })
+    .expect("a preset's geometry is valid")
 }
 
 fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
@@ -123,13 +142,33 @@ fn fast21(dies: u32, superblocks: u32, log_bytes: u64) -> DeviceConfig {
         queue_depth: 32,
         content: ContentMode::Identity,
         geometry,
-        flash: Flash { read_ns: 50_000, program_ns: 500_000, erase_ns: 5_000_000, transfer_ns: 0, endurance: 3000 },
-        nvram: Nvram { read_ns: 50, write_ns: 500, endurance: 3_000_000 },
-        hash: Hash { latency_ns: 32_000, interval_ns: 1000 },
+        flash: Flash {
+            read_ns: 50_000,
+            program_ns: 500_000,
+            erase_ns: 5_000_000,
+            transfer_ns: 0,
+            endurance: 3000,
+        },
+        nvram: Nvram {
+            read_ns: 50,
+            write_ns: 500,
+            endurance: 3_000_000,
+        },
+        hash: Hash {
+            latency_ns: 32_000,
+            interval_ns: 1000,
+        },
         link: ASSUMED_LINK,
-        background: Background { lookup_stalls_dies: true, idle_after_ns: 1_000_000 },
+        background: Background {
+            lookup_stalls_dies: true,
+            idle_after_ns: 1_000_000,
+        },
         // 8/9 of the flash is logical in both of the paper's devices.
-        firmware: Config { lpns: geometry.pages() / 9 * 8, log_bytes, ..Config::default() },
+        firmware: Config {
+            lpns: geometry.pages() / 9 * 8,
+            log_bytes,
+            ..Config::default()
+        },
     }
 }
 
@@ -147,11 +186,27 @@ fn coldmap() -> DeviceConfig {
         queue_depth: 32,
         content: ContentMode::Identity,
         geometry: geometry(8, 64, 256, 256),
-        flash: Flash { read_ns: 40_000, program_ns: 200_000, erase_ns: 2_000_000, transfer_ns: 0, endurance: 1000 },
-        nvram: Nvram { read_ns: 50, write_ns: 500, endurance: 1_000_000 },
-        hash: Hash { latency_ns: 1000, interval_ns: 1000 },
+        flash: Flash {
+            read_ns: 40_000,
+            program_ns: 200_000,
+            erase_ns: 2_000_000,
+            transfer_ns: 0,
+            endurance: 1000,
+        },
+        nvram: Nvram {
+            read_ns: 50,
+            write_ns: 500,
+            endurance: 1_000_000,
+        },
+        hash: Hash {
+            latency_ns: 1000,
+            interval_ns: 1000,
+        },
         link: ASSUMED_LINK,
-        background: Background { lookup_stalls_dies: true, idle_after_ns: 1_000_000 },
+        background: Background {
+            lookup_stalls_dies: true,
+            idle_after_ns: 1_000_000,
+        },
         firmware: Config {
             lpns: 12 * GIB_PAGES,
             log_bytes: 40 << 20,
@@ -181,10 +236,20 @@ fn pebble() -> DeviceConfig {
             transfer_ns: 10_000,
             endurance: 100_000,
         },
-        nvram: Nvram { read_ns: 50, write_ns: 50, endurance: 1_000_000_000_000_000 },
-        hash: Hash { latency_ns: 0, interval_ns: 0 },
+        nvram: Nvram {
+            read_ns: 50,
+            write_ns: 50,
+            endurance: 1_000_000_000_000_000,
+        },
+        hash: Hash {
+            latency_ns: 0,
+            interval_ns: 0,
+        },
         link: ASSUMED_LINK,
-        background: Background { lookup_stalls_dies: false, idle_after_ns: 1_000_000 },
+        background: Background {
+            lookup_stalls_dies: false,
+            idle_after_ns: 1_000_000,
+        },
         firmware: Config {
             lpns,
             log_bytes: 2 << 30,

@@ -14,7 +14,12 @@ pub struct PageRanges {
 impl PageRanges {
     /// Whether a page of `first..end` is in the set.
     pub fn meets(&self, first: u64, end: u64) -> bool {
-        first < end && self.ends.range(..end).next_back().is_some_and(|(_, known_end)| *known_end > first)
+        first < end
+            && self
+                .ends
+                .range(..end)
+                .next_back()
+                .is_some_and(|(_, known_end)| *known_end > first)
     }
 
     /// Adds `first..end`.
@@ -22,7 +27,12 @@ impl PageRanges {
         if first >= end {
             return;
         }
-        while let Some((known, known_end)) = self.ends.range(..=end).next_back().map(|(first, end)| (*first, *end)) {
+        while let Some((known, known_end)) = self
+            .ends
+            .range(..=end)
+            .next_back()
+            .map(|(first, end)| (*first, *end))
+        {
             if known_end < first {
                 break;
             }

@@ -30,7 +30,9 @@ pub enum OpenError {
     #[error("the image holds no readable configuration")]
     NotText,
     /// The files of a folder hold OOBs without the extension.
-    #[error("scheme `{0}` names second owners in OOBs, for which a device's folder has no room: use an image")]
+    #[error(
+        "scheme `{0}` names second owners in OOBs, for which a device's folder has no room: use an image"
+    )]
     NoSecondOwners(&'static str),
     /// The scheme's remaps do not outlive power.
     #[error("scheme `{0}` keeps its remaps in DRAM: an image would lose them")]
@@ -54,7 +56,11 @@ impl Device {
             return Err(OpenError::NotDurable(scheme.name()));
         }
         let image = self.ftl().media().to_image();
-        Ok(image_file::save(path, &image, self.config().to_toml().as_bytes())?)
+        Ok(image_file::save(
+            path,
+            &image,
+            self.config().to_toml().as_bytes(),
+        )?)
     }
 
     /// Powers on the device in a file.

@@ -23,7 +23,11 @@ impl DeviceConfig {
     ///
     /// # Errors
     /// A size or a scheme that cannot be, in one sentence.
-    pub fn for_service(bytes: u64, scheme: SchemeKind, dedup: bool) -> Result<Self, DeviceConfigError> {
+    pub fn for_service(
+        bytes: u64,
+        scheme: SchemeKind,
+        dedup: bool,
+    ) -> Result<Self, DeviceConfigError> {
         Self::for_service_with_log(bytes, scheme, dedup, None)
     }
 
@@ -39,11 +43,15 @@ impl DeviceConfig {
     ) -> Result<Self, DeviceConfigError> {
         if !(SERVICE_BYTES_MIN..=SERVICE_BYTES_MAX).contains(&bytes) {
             let (min, max) = (SERVICE_BYTES_MIN >> 20, SERVICE_BYTES_MAX >> 40);
-            return Err(DeviceConfigError(format!("a device of {bytes} bytes: {min} MiB to {max} TiB are possible")));
+            return Err(DeviceConfigError(format!(
+                "a device of {bytes} bytes: {min} MiB to {max} TiB are possible"
+            )));
         }
         let lpns = bytes.div_ceil(PAGE_BYTES as u64);
         let (channels, dies) = if lpns >= 1 << 18 { (4, 16) } else { (2, 4) };
-        let pages_per_block = (lpns / SUPERBLOCKS / u64::from(dies)).next_power_of_two().clamp(16, 1024) as u32;
+        let pages_per_block = (lpns / SUPERBLOCKS / u64::from(dies))
+            .next_power_of_two()
+            .clamp(16, 1024) as u32;
         let mut config = Self::preset("fast21-32g")?;
         config.name = "service".into();
         config.addressable = 1.0;
@@ -59,8 +67,14 @@ impl DeviceConfig {
         };
         let fits = |superblocks| {
             let mut config = config.clone();
-            let shape = Shape { channels, dies, superblocks, pages_per_block };
-            config.geometry = Geometry::new(shape).map_err(|error| DeviceConfigError(error.to_string()))?;
+            let shape = Shape {
+                channels,
+                dies,
+                superblocks,
+                pages_per_block,
+            };
+            config.geometry =
+                Geometry::new(shape).map_err(|error| DeviceConfigError(error.to_string()))?;
             if log_bytes.is_none() {
                 // Some schemes keep whole tables in NVRAM.
                 let tables = config.firmware.tables_bytes(&config.geometry);

@@ -161,7 +161,10 @@ impl Timing {
     /// A page that is there at `ready` has its fingerprint.
     #[inline]
     pub fn hash_page(&mut self, now: u64, ready: u64) -> u64 {
-        self.hash.turn(now, self.latencies.hash_interval_ns).max(ready) + self.latencies.hash_ns
+        self.hash
+            .turn(now, self.latencies.hash_interval_ns)
+            .max(ready)
+            + self.latencies.hash_ns
     }
 
     /// Charges what one command did; returns when the command is done.
@@ -191,11 +194,19 @@ impl Timing {
             || op.after_fence
             || op.after_page != NO_PAGE && self.programs.is_pending(op.after_page, now)
             || op.clear_id != ClearId(0) && self.clears.is_pending(op.clear_id, now);
-        let ready = if waits { asked.max(self.waited_for(op, now)) } else { asked };
+        let ready = if waits {
+            asked.max(self.waited_for(op, now))
+        } else {
+            asked
+        };
         let end = match op.kind {
             OpKind::CopyRow => self.copy_row(op, asked, ready, now),
             OpKind::Program => {
-                let ready = if op.purpose == Purpose::Host { ready.max(*copied) } else { ready };
+                let ready = if op.purpose == Purpose::Host {
+                    ready.max(*copied)
+                } else {
+                    ready
+                };
                 let end = self.program(op, ready, now);
                 self.programs.note(op.page, end, now);
                 end
@@ -247,7 +258,11 @@ impl Timing {
 
     #[inline]
     fn read(&mut self, die: u32, purpose: Purpose, ready: u64, now: u64) -> u64 {
-        let Latencies { flash_read_ns, transfer_ns, .. } = self.latencies;
+        let Latencies {
+            flash_read_ns,
+            transfer_ns,
+            ..
+        } = self.latencies;
         if let Some(lookup) = &mut self.lookup {
             lookup.cursor = lookup.cursor.max(ready) + flash_read_ns + transfer_ns;
             return lookup.cursor;
@@ -255,37 +270,65 @@ impl Timing {
         let die = &mut self.dies[die as usize % DIES];
         // The read begins late enough for its transfer to meet the channel's turn.
         let turn = self.channels[die.channel].turn(now, transfer_ns);
-        die.hold(purpose, ready.max(turn.saturating_sub(flash_read_ns)), now, flash_read_ns + transfer_ns)
+        die.hold(
+            purpose,
+            ready.max(turn.saturating_sub(flash_read_ns)),
+            now,
+            flash_read_ns + transfer_ns,
+        )
     }
 
     #[inline]
     fn program(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
-        let Latencies { flash_program_ns, transfer_ns, .. } = self.latencies;
+        let Latencies {
+            flash_program_ns,
+            transfer_ns,
+            ..
+        } = self.latencies;
         let die = &mut self.dies[op.die as usize % DIES];
         let turn = self.channels[die.channel].turn(now, transfer_ns);
-        die.hold(op.purpose, ready.max(turn), now, transfer_ns + flash_program_ns)
+        die.hold(
+            op.purpose,
+            ready.max(turn),
+            now,
+            transfer_ns + flash_program_ns,
+        )
     }
 
     /// Reads and programs in turn. What the row waits for holds up its programs alone.
     #[inline]
     fn copy_row(&mut self, op: &Op, asked: u64, ready: u64, now: u64) -> u64 {
-        let Latencies { flash_read_ns, flash_program_ns, transfer_ns, .. } = self.latencies;
+        let Latencies {
+            flash_read_ns,
+            flash_program_ns,
+            transfer_ns,
+            ..
+        } = self.latencies;
         let geometry = self.geometry;
         let first = geometry.slot(Ppn(op.amount));
         let base = geometry.die_of(geometry.superblock(first.ppn), 0);
         let (mut sources, mut read_end) = (op.sources, 0);
         let (dies, channels) = (&mut self.dies, &mut self.channels);
-        let programmed = self.programs.note_row(op.page, op.sources.count_ones(), now, |index| {
-            let from = geometry.die_of_offset(first.die + sources.trailing_zeros());
-            sources &= sources - 1;
-            let die = &mut dies[(base + from) as usize % DIES];
-            let turn = channels[die.channel].turn(now, transfer_ns);
-            let begin = asked.max(turn.saturating_sub(flash_read_ns));
-            read_end = die.hold(Purpose::Gc, begin, now, flash_read_ns + transfer_ns).max(read_end);
-            let die = &mut dies[(u32::from(op.die) + index) as usize % DIES];
-            let turn = channels[die.channel].turn(now, transfer_ns);
-            die.hold(Purpose::Gc, ready.max(turn), now, transfer_ns + flash_program_ns)
-        });
+        let programmed = self
+            .programs
+            .note_row(op.page, op.sources.count_ones(), now, |index| {
+                let from = geometry.die_of_offset(first.die + sources.trailing_zeros());
+                sources &= sources - 1;
+                let die = &mut dies[(base + from) as usize % DIES];
+                let turn = channels[die.channel].turn(now, transfer_ns);
+                let begin = asked.max(turn.saturating_sub(flash_read_ns));
+                read_end = die
+                    .hold(Purpose::Gc, begin, now, flash_read_ns + transfer_ns)
+                    .max(read_end);
+                let die = &mut dies[(u32::from(op.die) + index) as usize % DIES];
+                let turn = channels[die.channel].turn(now, transfer_ns);
+                die.hold(
+                    Purpose::Gc,
+                    ready.max(turn),
+                    now,
+                    transfer_ns + flash_program_ns,
+                )
+            });
         programmed.max(read_end)
     }
 
@@ -308,13 +351,23 @@ impl Timing {
                 self.advance_lookup(end)
             }
             OpKind::NvClear => {
-                let end = self.clearing.pass(ready, per_64_bytes(op.amount, self.latencies.nvram_write_ns), ready);
+                let end = self.clearing.pass(
+                    ready,
+                    per_64_bytes(op.amount, self.latencies.nvram_write_ns),
+                    ready,
+                );
                 self.clears.note(op.clear_id, end, now);
                 end
             }
             OpKind::LookupBegin => {
-                assert!(self.lookup.is_none(), "a lookup ends before the next begins");
-                self.lookup = Some(Lookup { begin: ready, cursor: ready });
+                assert!(
+                    self.lookup.is_none(),
+                    "a lookup ends before the next begins"
+                );
+                self.lookup = Some(Lookup {
+                    begin: ready,
+                    cursor: ready,
+                });
                 ready
             }
             OpKind::LookupEnd => self.end_lookup(),
@@ -337,9 +390,17 @@ impl Timing {
 
     /// Reads pages spread evenly over the dies.
     fn scan_flash(&mut self, op: &Op, ready: u64, now: u64) -> u64 {
-        let Latencies { flash_read_ns, transfer_ns, lookup_stalls_dies, .. } = self.latencies;
+        let Latencies {
+            flash_read_ns,
+            transfer_ns,
+            lookup_stalls_dies,
+            ..
+        } = self.latencies;
         let each = flash_read_ns + transfer_ns;
-        let (share, rest) = (op.amount as usize / self.dies_len, op.amount as usize % self.dies_len);
+        let (share, rest) = (
+            op.amount as usize / self.dies_len,
+            op.amount as usize % self.dies_len,
+        );
         if self.lookup.is_some() && lookup_stalls_dies {
             return ready + (share + usize::from(rest > 0)) as u64 * each;
         }

@@ -14,12 +14,18 @@ fn every_preset_works_at_every_scale_under_every_scheme() {
                 config.firmware.scheme = scheme;
                 let tables = config.firmware.tables_bytes(&config.geometry);
                 if config.firmware.log_bytes < tables {
-                    let error = config.clone().scale(parse_scale(scale).unwrap()).unwrap_err().to_string();
+                    let error = config
+                        .clone()
+                        .scale(parse_scale(scale).unwrap())
+                        .unwrap_err()
+                        .to_string();
                     assert!(error.contains("both mapping tables in NVRAM"), "{error}");
                     config.firmware.log_bytes = tables;
                 }
                 let scaled = config.scale(parse_scale(scale).unwrap());
-                scaled.unwrap_or_else(|error| panic!("{} at {scale} with {scheme}: {error}", preset.name));
+                scaled.unwrap_or_else(|error| {
+                    panic!("{} at {scale} with {scheme}: {error}", preset.name)
+                });
             }
         }
     }
@@ -30,18 +36,29 @@ fn a_scaled_device_keeps_its_proportions() {
     for preset in PRESETS {
         let full = preset.config();
         let share = |config: &DeviceConfig| {
-            let data =
-                f64::from(Config::default().data_pages(&config.geometry)) * f64::from(config.geometry.superblocks());
+            let data = f64::from(Config::default().data_pages(&config.geometry))
+                * f64::from(config.geometry.superblocks());
             let per_page = |value: f64| value / f64::from(config.geometry.pages());
-            (f64::from(config.firmware.lpns) / data, per_page(config.firmware.log_bytes as f64))
+            (
+                f64::from(config.firmware.lpns) / data,
+                per_page(config.firmware.log_bytes as f64),
+            )
         };
         for scale in SCALES {
             let scaled = full.clone().scale(parse_scale(scale).unwrap()).unwrap();
             assert_eq!(scaled.geometry.superblocks(), full.geometry.superblocks());
             assert_eq!(scaled.geometry.dies(), full.geometry.dies());
             let ((lpns, log), (lpns_full, log_full)) = (share(&scaled), share(&full));
-            assert!((lpns / lpns_full - 1.0).abs() < 1e-4, "{} at {scale}: logical {lpns}", preset.name);
-            assert!((log / log_full - 1.0).abs() < 1e-2, "{} at {scale}: log {log}", preset.name);
+            assert!(
+                (lpns / lpns_full - 1.0).abs() < 1e-4,
+                "{} at {scale}: logical {lpns}",
+                preset.name
+            );
+            assert!(
+                (log / log_full - 1.0).abs() < 1e-2,
+                "{} at {scale}: log {log}",
+                preset.name
+            );
         }
         assert_eq!(full.clone().scale(1.0).unwrap(), full);
     }
@@ -51,18 +68,46 @@ fn a_scaled_device_keeps_its_proportions() {
 fn the_presets_are_the_papers_devices() {
     let gib = |pages: u32| f64::from(pages) / f64::from(1 << 18);
     let fast = DeviceConfig::preset("fast21-32g").unwrap();
-    assert_eq!((gib(fast.firmware.lpns), gib(fast.geometry.pages())), (32.0, 36.0));
-    assert_eq!((fast.geometry.superblocks(), fast.geometry.pages_per_superblock()), (576, 16 * 1024));
+    assert_eq!(
+        (gib(fast.firmware.lpns), gib(fast.geometry.pages())),
+        (32.0, 36.0)
+    );
+    assert_eq!(
+        (
+            fast.geometry.superblocks(),
+            fast.geometry.pages_per_superblock()
+        ),
+        (576, 16 * 1024)
+    );
     let large = DeviceConfig::preset("fast21-256g").unwrap();
-    assert_eq!((gib(large.firmware.lpns), gib(large.geometry.pages())), (256.0, 288.0));
+    assert_eq!(
+        (gib(large.firmware.lpns), gib(large.geometry.pages())),
+        (256.0, 288.0)
+    );
     let cold = DeviceConfig::preset("coldmap-16g").unwrap();
-    assert_eq!((gib(cold.firmware.lpns), gib(cold.geometry.pages())), (12.0, 16.0));
+    assert_eq!(
+        (gib(cold.firmware.lpns), gib(cold.geometry.pages())),
+        (12.0, 16.0)
+    );
     let pebble = DeviceConfig::preset("pebble-375g").unwrap();
-    assert_eq!((u64::from(pebble.firmware.lpns) * 4096).div_ceil(1_000_000_000), 375);
+    assert_eq!(
+        (u64::from(pebble.firmware.lpns) * 4096).div_ceil(1_000_000_000),
+        375
+    );
     assert!(PRESETS.iter().all(|preset| !preset.assumed.is_empty()));
     // The one without contents is filled whole, and Coldmap's ("12 GB of sequential writes").
-    let addressable = |name: &str| if ["fast21-4t", "coldmap-16g"].contains(&name) { 1.0 } else { 0.9 };
-    assert!(PRESETS.iter().all(|preset| preset.config().addressable == addressable(preset.name)));
+    let addressable = |name: &str| {
+        if ["fast21-4t", "coldmap-16g"].contains(&name) {
+            1.0
+        } else {
+            0.9
+        }
+    };
+    assert!(
+        PRESETS
+            .iter()
+            .all(|preset| preset.config().addressable == addressable(preset.name))
+    );
 }
 
 #[test]
@@ -92,21 +137,57 @@ fn refused(text: &str, part: &str) {
 
 #[test]
 fn what_a_file_gets_wrong_is_said_in_one_sentence() {
-    refused("preset = \"fast21-33g\"", "no preset is named `fast21-33g`; there are fast21-32g, ");
+    refused(
+        "preset = \"fast21-33g\"",
+        "no preset is named `fast21-33g`; there are fast21-32g, ",
+    );
     refused("preset = 5", "`preset` must be");
-    refused("preset = \"fast21-32g\"\nqueue_dept = 5", "unknown field `queue_dept`");
-    refused("preset = \"fast21-32g\"\n[firmware]\nlogbytes = 5", "unknown field `logbytes`");
-    refused("preset = \"fast21-32g\"\n[flash]\nread_ns = \"fast\"", "invalid type");
+    refused(
+        "preset = \"fast21-32g\"\nqueue_dept = 5",
+        "unknown field `queue_dept`",
+    );
+    refused(
+        "preset = \"fast21-32g\"\n[firmware]\nlogbytes = 5",
+        "unknown field `logbytes`",
+    );
+    refused(
+        "preset = \"fast21-32g\"\n[flash]\nread_ns = \"fast\"",
+        "invalid type",
+    );
     refused("preset = \"fast21-32g\"\n[flash]\nread_ns = -1", "-1");
-    refused("preset = \"fast21-32g\"\n[flash]\nread_ns = 0", "must be above 0");
-    refused("preset = \"fast21-32g\"\naddressable = 1.5", "addressable = 1.5");
-    refused("preset = \"fast21-32g\"\nscale = 2", "scale 2 must be above 0 and at most 1");
+    refused(
+        "preset = \"fast21-32g\"\n[flash]\nread_ns = 0",
+        "must be above 0",
+    );
+    refused(
+        "preset = \"fast21-32g\"\naddressable = 1.5",
+        "addressable = 1.5",
+    );
+    refused(
+        "preset = \"fast21-32g\"\nscale = 2",
+        "scale 2 must be above 0 and at most 1",
+    );
     refused("preset = \"fast21-32g\"\nscale = \"1/0\"", "scale 1/0");
-    refused("preset = \"fast21-32g\"\nscale = 1e-6\n[geometry]\ndies = 2\nchannels = 1", "dies x pages_per_block");
-    refused("preset = \"fast21-32g\"\n[geometry]\ndies = 65", "dies = 65 must be 1 to 64");
-    refused("preset = \"fast21-32g\"\n[firmware]\nlpns = 9437184", "over-provisioning is too small");
-    refused("preset = \"fast21-32g\"\n[firmware]\nscheme = \"slog\"", "slog");
-    refused("preset = \"fast21-32g\"\ncontent = \"none\"", "firmware.dedup");
+    refused(
+        "preset = \"fast21-32g\"\nscale = 1e-6\n[geometry]\ndies = 2\nchannels = 1",
+        "dies x pages_per_block",
+    );
+    refused(
+        "preset = \"fast21-32g\"\n[geometry]\ndies = 65",
+        "dies = 65 must be 1 to 64",
+    );
+    refused(
+        "preset = \"fast21-32g\"\n[firmware]\nlpns = 9437184",
+        "over-provisioning is too small",
+    );
+    refused(
+        "preset = \"fast21-32g\"\n[firmware]\nscheme = \"slog\"",
+        "slog",
+    );
+    refused(
+        "preset = \"fast21-32g\"\ncontent = \"none\"",
+        "firmware.dedup",
+    );
     refused("", "missing field");
     let full = DeviceConfig::preset("fast21-32g").unwrap().to_toml();
     refused(&full.replace("queue_depth", "queue_deep"), "line ");

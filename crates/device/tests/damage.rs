@@ -10,7 +10,14 @@ use remap_ssd_media::geometry::PAGE_BYTES;
 use std::path::{Path, PathBuf};
 
 const LPNS: u32 = 90;
-const FILES: [&str; 6] = ["contents", "state.0", "state.1", "journal.0", "journal.1", "device.toml"];
+const FILES: [&str; 6] = [
+    "contents",
+    "state.0",
+    "state.1",
+    "journal.0",
+    "journal.1",
+    "device.toml",
+];
 
 /// A folder whose device was written, remapped, trimmed and flushed, and then not closed.
 struct Rig {
@@ -23,7 +30,8 @@ impl Rig {
     fn new(scheme: SchemeKind) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let config = kit::tiny(scheme, false, LPNS, 20);
-        let mut device = Device::create_in_folder(dir.path(), config, Some(64 << 10)).expect("room for it");
+        let mut device =
+            Device::create_in_folder(dir.path(), config, Some(64 << 10)).expect("room for it");
 
         let mut held = vec![0u64; LPNS as usize];
         for n in 0..600u64 {
@@ -47,7 +55,11 @@ impl Rig {
         device.sync().expect("the disk works");
         drop(device);
 
-        let mut rig = Self { dir, held, good: Vec::new() };
+        let mut rig = Self {
+            dir,
+            held,
+            good: Vec::new(),
+        };
         rig.good = rig.files();
         rig
     }
@@ -56,10 +68,14 @@ impl Rig {
         self.dir.path().join(FILES[file])
     }
     fn files(&self) -> Vec<Vec<u8>> {
-        (0..FILES.len()).map(|file| std::fs::read(self.path(file)).expect("there")).collect()
+        (0..FILES.len())
+            .map(|file| std::fs::read(self.path(file)).expect("there"))
+            .collect()
     }
     fn restore(&self) {
-        (0..FILES.len()).for_each(|file| std::fs::write(self.path(file), &self.good[file]).expect("room for it"));
+        (0..FILES.len()).for_each(|file| {
+            std::fs::write(self.path(file), &self.good[file]).expect("room for it")
+        });
     }
     fn flip(&self, file: usize, at: usize) {
         let mut bytes = std::fs::read(self.path(file)).expect("there");
@@ -96,9 +112,16 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
 
         for (file, name) in FILES.iter().enumerate() {
             let len = rig.good[file].len();
-            let used = rig.good[file].iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+            let used = rig.good[file]
+                .iter()
+                .rposition(|byte| *byte != 0)
+                .map_or(0, |at| at + 1);
             // Of contents one byte a page.
-            let step = if file == 0 { PAGE_BYTES } else { (used / 150).max(1) | 1 };
+            let step = if file == 0 {
+                PAGE_BYTES
+            } else {
+                (used / 150).max(1) | 1
+            };
             // Metadata are shorter than their pages.
             let first = if file == 0 { 3 } else { step / 3 };
 
@@ -113,7 +136,10 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
                     }
                     Err(error) => {
                         let error = error.to_string();
-                        assert!(error.contains(name) || error.contains("state."), "{what}: {error}");
+                        assert!(
+                            error.contains(name) || error.contains("state."),
+                            "{what}: {error}"
+                        );
                         refused[file] += 1;
                     }
                 }
@@ -121,10 +147,16 @@ fn no_flipped_bit_makes_a_flushed_page_older() {
             }
         }
 
-        assert!(refused[state] > 100 && refused[state + 2] > 100, "{scheme}: {refused:?} refused");
+        assert!(
+            refused[state] > 100 && refused[state + 2] > 100,
+            "{scheme}: {refused:?} refused"
+        );
         // Pages of metadata that live.
         assert!(refused[0] > 5, "{scheme}: {refused:?} refused");
-        assert!(refused[5] > 100 && errors > 50, "{scheme}: {refused:?} refused, {errors} media errors");
+        assert!(
+            refused[5] > 100 && errors > 50,
+            "{scheme}: {refused:?} refused, {errors} media errors"
+        );
     }
 }
 
@@ -151,7 +183,11 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
         rig.restore();
     }
     let check = found.expect("some page is mapped once");
-    assert!(check.damage[0].to_string().starts_with("contents, byte "), "{}", check.damage[0]);
+    assert!(
+        check.damage[0].to_string().starts_with("contents, byte "),
+        "{}",
+        check.damage[0]
+    );
 
     rig.flip(5, 20);
     let before = rig.files();
@@ -170,7 +206,14 @@ fn checking_says_what_is_damaged_and_changes_nothing_and_repairing_gives_up_no_m
 
     let (mut device, _) = Device::open_in_folder(dir).expect("it opens");
     let errors = rig.errors(&mut device, "repaired");
-    assert_eq!(errors.len(), check.damage.iter().filter(|damage| damage.file == "contents").count());
+    assert_eq!(
+        errors.len(),
+        check
+            .damage
+            .iter()
+            .filter(|damage| damage.file == "contents")
+            .count()
+    );
 
     // It is a media error until it is written again.
     for lpn in &errors {
@@ -187,11 +230,20 @@ fn a_damaged_record_is_repaired_to_the_newest_moment_of_which_all_is_known() {
     let dir = rig.dir.path();
     let journal = 3 + newest(dir);
     rig.flip(journal, 16 + 40);
-    let refused = Device::open_in_folder(dir).err().expect("refused").to_string();
-    assert!(refused.contains(FILES[journal]) && refused.contains(", byte "), "{refused}");
+    let refused = Device::open_in_folder(dir)
+        .err()
+        .expect("refused")
+        .to_string();
+    assert!(
+        refused.contains(FILES[journal]) && refused.contains(", byte "),
+        "{refused}"
+    );
     let before = rig.files();
     let check = Device::check_folder(dir).expect("a device");
-    assert!(check.damage[0].lost.contains("flushes") && check.beyond.is_none(), "{check:?}");
+    assert!(
+        check.damage[0].lost.contains("flushes") && check.beyond.is_none(),
+        "{check:?}"
+    );
     assert!(before == rig.files(), "checking changes nothing");
     Device::repair_folder(dir).expect("it can be repaired");
     let check = Device::check_folder(dir).expect("a device");

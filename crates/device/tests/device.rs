@@ -7,7 +7,10 @@ use remap_ssd_media::{Page, Payload};
 fn small(scheme: SchemeKind) -> DeviceConfig {
     let mut config = DeviceConfig::preset("fast21-32g").unwrap();
     config.firmware.scheme = scheme;
-    config.firmware.log_bytes = config.firmware.log_bytes.max(config.firmware.tables_bytes(&config.geometry));
+    config.firmware.log_bytes = config
+        .firmware
+        .log_bytes
+        .max(config.firmware.tables_bytes(&config.geometry));
     config.scale(1.0 / 64.0).unwrap()
 }
 
@@ -23,7 +26,9 @@ fn write(device: &mut Device, now: u64, lpn: u32, content: u64) -> u64 {
 
 /// A little noise, the same every time.
 fn noise(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
@@ -36,10 +41,17 @@ const PROGRAM_NS: u64 = 500_000;
 fn a_write_takes_link_hash_and_program() {
     let mut device = device(SchemeKind::RemapSsd);
     let start = 10 * write(&mut device, 0, 0, 1);
-    assert_eq!(write(&mut device, start, 1, 2) - start, LINK_NS + HASH_NS + PROGRAM_NS);
+    assert_eq!(
+        write(&mut device, start, 1, 2) - start,
+        LINK_NS + HASH_NS + PROGRAM_NS
+    );
     let mut plain = self::device(SchemeKind::None);
     let start = 10 * write(&mut plain, 0, 0, 1);
-    assert_eq!(write(&mut plain, start, 1, 2) - start, LINK_NS + PROGRAM_NS, "nothing is hashed without remapping");
+    assert_eq!(
+        write(&mut plain, start, 1, 2) - start,
+        LINK_NS + PROGRAM_NS,
+        "nothing is hashed without remapping"
+    );
 }
 
 #[test]
@@ -57,38 +69,67 @@ fn a_duplicate_of_a_page_in_flight_is_done_after_that_page() {
 fn a_remap_costs_a_command_and_an_entry() {
     let mut device = device(SchemeKind::RemapSsd);
     let now = 10 * write(&mut device, 0, 0, 1);
-    let remap = Remap { target: 9, source: 0, len: 1, relocate: false, atomic: false };
+    let remap = Remap {
+        target: 9,
+        source: 0,
+        len: 1,
+        relocate: false,
+        atomic: false,
+    };
     let first = device.remap(now, &remap);
     assert_eq!(first.result, Ok(()));
     let now = first.done_at + 1_000_000;
-    let second = device.remap(now, &Remap { target: 10, ..remap });
-    assert!((1100..1200).contains(&(second.done_at - now)), "{}", second.done_at - now);
+    let second = device.remap(
+        now,
+        &Remap {
+            target: 10,
+            ..remap
+        },
+    );
+    assert!(
+        (1100..1200).contains(&(second.done_at - now)),
+        "{}",
+        second.done_at - now
+    );
     assert_eq!(device.read(now, 10).1, Ok(Page::Identity(1)));
 }
 
 #[test]
 fn a_refused_command_is_done_at_once() {
     let mut device = device(SchemeKind::None);
-    let outside = PageCommand { content: 1, lpn: device.config().firmware.lpns, kind: PageKind::Write };
+    let outside = PageCommand {
+        content: 1,
+        lpn: device.config().firmware.lpns,
+        kind: PageKind::Write,
+    };
     let completion = device.submit(5000, &outside);
     assert_eq!(completion.result, Err(Refusal::OutOfRange));
     assert!(completion.done_at < 10_000);
     let whole = device.submit_request(5000, &[PageCommand { lpn: 0, ..outside }, outside]);
     assert_eq!(whole.result, Err(Refusal::OutOfRange));
-    assert!(whole.done_at >= PROGRAM_NS, "the page that was not refused counts as well");
+    assert!(
+        whole.done_at >= PROGRAM_NS,
+        "the page that was not refused counts as well"
+    );
 }
 
 #[test]
 fn idle_time_is_used_only_after_a_while_and_only_if_there_is_garbage() {
     let mut device = device(SchemeKind::None);
     device.idle(0, 1_000_000_000);
-    assert_eq!(device.timing().busy_until(), 0, "a new device has nothing to collect");
+    assert_eq!(
+        device.timing().busy_until(),
+        0,
+        "a new device has nothing to collect"
+    );
     let (mut state, mut content) = (1, 1);
     let lpns = u64::from(device.config().addressable_lpns());
     while device.ftl().free_superblocks() > device.ftl().gc_start() {
         let lpn = (noise(&mut state) % lpns) as u32;
         content += 1;
-        device.untimed(|ftl| ftl.write(lpn, &Payload::Identity(content))).unwrap();
+        device
+            .untimed(|ftl| ftl.write(lpn, &Payload::Identity(content)))
+            .unwrap();
     }
     let wait = device.config().background.idle_after_ns;
     device.idle(0, wait);
@@ -151,7 +192,11 @@ fn a_saved_device_reads_the_same_and_goes_on() {
         let (mut again, _) = Device::load(&path).unwrap();
         assert_eq!(again.config(), device.config());
         for lpn in 0..40_000.min(lpns) {
-            assert_eq!(again.read(0, lpn).1, device.read(0, lpn).1, "{scheme} {lpn}");
+            assert_eq!(
+                again.read(0, lpn).1,
+                device.read(0, lpn).1,
+                "{scheme} {lpn}"
+            );
         }
         write(&mut again, 0, 3, 12_345);
     }

@@ -19,8 +19,19 @@ static TURN: Mutex<()> = Mutex::new(());
 
 fn limit(bytes: Option<u64>) {
     // The signal that comes with it would end the process.
-    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false))).expect("a signal");
-    setrlimit(Resource::Fsize, Rlimit { current: bytes, maximum: None }).expect("a limit may be set");
+    signal_hook::flag::register(
+        signal_hook::consts::SIGXFSZ,
+        Arc::new(AtomicBool::new(false)),
+    )
+    .expect("a signal");
+    setrlimit(
+        Resource::Fsize,
+        Rlimit {
+            current: bytes,
+            maximum: None,
+        },
+    )
+    .expect("a limit may be set");
 }
 
 /// Erases all, and programs all.
@@ -28,19 +39,39 @@ fn scribble(media: &mut Media) {
     let geometry = media.geometry();
     for block in (0..geometry.blocks()).map(BlockId) {
         let id = media.name_next();
-        media.erase(block, id, After::NOTHING).expect("no fault is planted");
+        media
+            .erase(block, id, After::NOTHING)
+            .expect("no fault is planted");
     }
     for ppn in (0..geometry.pages()).map(Ppn) {
         let stored = Stored::Bytes(Arc::new([0xee; PAGE_BYTES]));
-        media.program(ppn, Oob::new(1, 1, 1), stored, Purpose::Host, After::NOTHING).expect("no fault is planted");
+        media
+            .program(
+                ppn,
+                Oob::new(1, 1, 1),
+                stored,
+                Purpose::Host,
+                After::NOTHING,
+            )
+            .expect("no fault is planted");
     }
 }
 
 /// A device that was filled, overwritten and flushed, on a disk that takes no bytes from `limit_at` on of any file.
-fn keeps_what_was_flushed(dir: &Path, journal_bytes: Option<u64>, limit_at: impl FnOnce(u64) -> u64) {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut device = Device::create_in_folder(dir, kit::tiny(SchemeKind::RemapSsd, false, LPNS, 24), journal_bytes)
-        .expect("room for it");
+fn keeps_what_was_flushed(
+    dir: &Path,
+    journal_bytes: Option<u64>,
+    limit_at: impl FnOnce(u64) -> u64,
+) {
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut device = Device::create_in_folder(
+        dir,
+        kit::tiny(SchemeKind::RemapSsd, false, LPNS, 24),
+        journal_bytes,
+    )
+    .expect("room for it");
     let mut held = vec![Vec::new(); LPNS as usize];
     let write = |device: &mut Device, held: &mut Vec<Vec<u64>>, lpn: u32, content: u64| {
         held[lpn as usize].push(content);
@@ -54,44 +85,69 @@ fn keeps_what_was_flushed(dir: &Path, journal_bytes: Option<u64>, limit_at: impl
         write(&mut device, &mut held, n * 7 % 50, u64::from(n) + 2000).expect("there is room");
     }
     device.sync().expect("the disk works");
-    held.iter_mut().for_each(|held| *held = vec![*held.last().expect("written")]);
+    held.iter_mut()
+        .for_each(|held| *held = vec![*held.last().expect("written")]);
 
     // The disk fails somewhere in the middle of what follows.
     let contents = u64::from(device.ftl().media().geometry().pages()) * PAGE_BYTES as u64;
     limit(Some(limit_at(contents)));
     let mut written = 0u32;
     while device.ftl().media().broken().is_none() {
-        let _ = write(&mut device, &mut held, 50 + written * 13 % 100, 100_000 + u64::from(written));
+        let _ = write(
+            &mut device,
+            &mut held,
+            50 + written * 13 % 100,
+            100_000 + u64::from(written),
+        );
         written += 1;
         assert!(written < 5000, "the disk never failed");
     }
 
     let then = files(dir);
     for n in 0..LPNS {
-        assert_eq!(write(&mut device, &mut held, n, 200_000 + u64::from(n)), Err(Refusal::DiskFailed));
+        assert_eq!(
+            write(&mut device, &mut held, n, 200_000 + u64::from(n)),
+            Err(Refusal::DiskFailed)
+        );
         held[n as usize].pop();
-        assert_eq!(remap(&mut device, n, (n + 1) % LPNS), Err(Refusal::DiskFailed));
+        assert_eq!(
+            remap(&mut device, n, (n + 1) % LPNS),
+            Err(Refusal::DiskFailed)
+        );
         assert_eq!(device.deallocate(0, n, 1).result, Err(Refusal::DiskFailed));
         device.flush(0);
         device.idle(0, 1 << 40);
         assert!(device.sync().is_err());
         // What can be read is right: the new content, or the one before.
         if let Ok(content) = try_read(&mut device, n) {
-            assert!(held[n as usize].contains(&content), "LPN {n} reads {content} after the failure");
+            assert!(
+                held[n as usize].contains(&content),
+                "LPN {n} reads {content} after the failure"
+            );
         }
     }
-    assert!(then == files(dir), "files have changed after the first failure");
+    assert!(
+        then == files(dir),
+        "files have changed after the first failure"
+    );
 
     // Even a firmware that went on would overwrite nothing.
     limit(None);
     device.untimed(|ftl| scribble(ftl.media_mut()));
     assert!(device.close().is_err());
-    assert!(then == files(dir), "files have changed after the first failure");
+    assert!(
+        then == files(dir),
+        "files have changed after the first failure"
+    );
 
     let (mut device, _) = Device::open_in_folder(dir).expect("it opens");
     for lpn in 0..LPNS {
         let content = try_read(&mut device, lpn).expect("it was flushed");
-        assert!(held[lpn as usize].contains(&content), "LPN {lpn} reads {content}, not of {:?}", held[lpn as usize]);
+        assert!(
+            held[lpn as usize].contains(&content),
+            "LPN {lpn} reads {content}, not of {:?}",
+            held[lpn as usize]
+        );
     }
 }
 
@@ -105,6 +161,10 @@ fn after_a_page_that_could_not_be_written_nothing_flushed_is_lost() {
 fn after_a_state_that_could_not_be_written_nothing_flushed_is_lost() {
     // In memory pages are stored where they are mapped, so that the state is the first that cannot be written.
     let memory = Path::new("/dev/shm");
-    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let dir = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    };
     keeps_what_was_flushed(dir.expect("a folder").path(), Some(16 << 10), |_| 1000);
 }

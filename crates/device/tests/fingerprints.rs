@@ -16,7 +16,10 @@ fn page(content: u64) -> [u8; PAGE_BYTES] {
 }
 
 fn write(device: &mut Device, lpn: u32, content: u64) {
-    device.write(0, lpn, &Payload::Bytes(&page(content))).result.expect("there is room");
+    device
+        .write(0, lpn, &Payload::Bytes(&page(content)))
+        .result
+        .expect("there is room");
 }
 
 fn reads(device: &mut Device, lpn: u32, content: u64) -> bool {
@@ -40,7 +43,10 @@ fn close(device: Device) -> u64 {
 
 fn open(dir: &Path) -> Device {
     let (device, _) = Device::open_in_folder(dir).expect("recoverable");
-    assert!(!dir.join(FILE).exists(), "it is removed before anything changes");
+    assert!(
+        !dir.join(FILE).exists(),
+        "it is removed before anything changes"
+    );
     device
 }
 
@@ -83,9 +89,16 @@ fn after_a_shutdown_in_good_order_all_duplicates_are_found() {
     assert_eq!(close(made(dir.path())), u64::from(PAGES));
     let mut device = open(dir.path());
     assert_eq!(device.fingerprints(), &Fingerprints::Recalled(PAGES.into()));
-    assert_eq!(relearn(dir.path(), &mut device), 0, "nothing is left to read");
+    assert_eq!(
+        relearn(dir.path(), &mut device),
+        0,
+        "nothing is left to read"
+    );
     all_are_found(&mut device);
-    assert!(device.ftl().stats().verified >= u64::from(PAGES) * 98 / 100, "each was compared with its page");
+    assert!(
+        device.ftl().stats().verified >= u64::from(PAGES) * 98 / 100,
+        "each was compared with its page"
+    );
     // Known and compared: what a second shutdown saves is no worse.
     assert!(close(device) >= u64::from(PAGES));
     let mut device = open(dir.path());
@@ -143,9 +156,14 @@ fn a_damaged_file_is_ignored_and_one_with_a_good_hash_is_not_believed_unseen() {
     // All digests moved on by one page, as if the file described another copy of the device.
     let mut bad = std::fs::read(&path).expect("saved");
     let end = bad.len() - 32;
-    let digests: Vec<[u8; 32]> =
-        bad[32..end].chunks(36).map(|record| record[4..].try_into().expect("32 bytes")).collect();
-    for (record, digest) in bad[32..end].chunks_mut(36).zip(digests.iter().cycle().skip(1)) {
+    let digests: Vec<[u8; 32]> = bad[32..end]
+        .chunks(36)
+        .map(|record| record[4..].try_into().expect("32 bytes"))
+        .collect();
+    for (record, digest) in bad[32..end]
+        .chunks_mut(36)
+        .zip(digests.iter().cycle().skip(1))
+    {
         record[4..].copy_from_slice(digest);
     }
     let hash = *blake3::hash(&bad[..end]).as_bytes();
@@ -160,10 +178,14 @@ fn a_damaged_file_is_ignored_and_one_with_a_good_hash_is_not_believed_unseen() {
 #[test]
 fn a_device_that_does_not_deduplicate_has_no_such_file() {
     let dir = tempfile::tempdir().expect("a folder");
-    let config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let config =
+        DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let mut device = Device::create_in_folder(dir.path(), config, None).expect("room for it");
     write(&mut device, 1, 1);
-    assert!(matches!(device.close().expect("the disk works"), SavedFingerprints::None));
+    assert!(matches!(
+        device.close().expect("the disk works"),
+        SavedFingerprints::None
+    ));
     let device = open(dir.path());
     assert_eq!(device.fingerprints(), &Fingerprints::NotSaved);
 }
@@ -174,7 +196,10 @@ fn a_shutdown_that_cannot_save_them_is_in_good_order_all_the_same() {
     let dir = tempfile::tempdir().expect("a folder");
     let device = made(dir.path());
     std::fs::create_dir(dir.path().join("fingerprints.part")).expect("room for it");
-    assert!(matches!(device.close().expect("the disk works"), SavedFingerprints::Failed(_)));
+    assert!(matches!(
+        device.close().expect("the disk works"),
+        SavedFingerprints::Failed(_)
+    ));
     let mut device = open(dir.path());
     ignored(&device, "has not saved them");
     assert!((0..PAGES).all(|lpn| reads(&mut device, lpn, lpn.into())));

@@ -17,7 +17,10 @@ fn tiny(scheme: SchemeKind, dedup: bool) -> DeviceConfig {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
 }
 
 /// The files as they were after each command since the last sync: a machine that dies leaves a mixture of them.
@@ -57,9 +60,17 @@ impl Versions {
 }
 
 fn survives(scheme: SchemeKind, dedup: bool) {
-    let (live, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let mut device = Device::create_in_folder(live.path(), tiny(scheme, dedup), Some(16 << 10)).expect("room for it");
-    std::fs::copy(live.path().join("device.toml"), copy.path().join("device.toml")).expect("room for it");
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let mut device = Device::create_in_folder(live.path(), tiny(scheme, dedup), Some(16 << 10))
+        .expect("room for it");
+    std::fs::copy(
+        live.path().join("device.toml"),
+        copy.path().join("device.toml"),
+    )
+    .expect("room for it");
 
     let mut oracle = Oracle::new(LPNS);
     let mut numbers = Numbers(number("FOLDER_SEED").unwrap_or(0) + scheme.name().len() as u64);
@@ -86,16 +97,26 @@ fn survives(scheme: SchemeKind, dedup: bool) {
         for lpn in 0..LPNS {
             let content = read(&mut found, lpn);
             let history = &oracle.0[lpn as usize];
-            assert!(history.contains(&content), "{scheme}, step {step}: LPN {lpn} reads {content}, not of {history:?}");
+            assert!(
+                history.contains(&content),
+                "{scheme}, step {step}: LPN {lpn} reads {content}, not of {history:?}"
+            );
             lost += u32::from(content != oracle.now(lpn));
         }
     }
-    let what = format!("{lost} pages older than the last write, {inner_syncs} syncs inside commands");
+    let what =
+        format!("{lost} pages older than the last write, {inner_syncs} syncs inside commands");
     assert!(lost > 10 && inner_syncs > 2, "{scheme}: {what}");
 
     drop(device);
     let (mut again, _) = Device::open_in_folder(live.path()).expect("recoverable");
-    (0..LPNS).for_each(|lpn| assert_eq!(read(&mut again, lpn), oracle.now(lpn), "the process died, not the machine"));
+    (0..LPNS).for_each(|lpn| {
+        assert_eq!(
+            read(&mut again, lpn),
+            oracle.now(lpn),
+            "the process died, not the machine"
+        )
+    });
     again.close().expect("the disk works");
 
     let before = files(live.path());
@@ -119,14 +140,25 @@ fn what_was_synced_survives_the_machine_and_the_rest_the_process() {
 #[test]
 fn a_folder_that_is_no_device_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().expect("a folder");
-    assert!(matches!(Device::open_in_folder(dir.path()), Err(OpenError::Image(ImageError::NotAnImage))));
+    assert!(matches!(
+        Device::open_in_folder(dir.path()),
+        Err(OpenError::Image(ImageError::NotAnImage))
+    ));
     std::fs::write(dir.path().join("mine"), "text").expect("room for it");
     let made = Device::create_in_folder(dir.path(), tiny(SchemeKind::RemapSsd, false), None);
     assert!(matches!(made, Err(OpenError::NotEmpty)));
-    assert_eq!(std::fs::read_dir(dir.path()).expect("still there").count(), 1);
-    let made = Device::create_in_folder(&dir.path().join("new"), tiny(SchemeKind::Opt, false), None);
+    assert_eq!(
+        std::fs::read_dir(dir.path()).expect("still there").count(),
+        1
+    );
+    let made =
+        Device::create_in_folder(&dir.path().join("new"), tiny(SchemeKind::Opt, false), None);
     assert!(matches!(made, Err(OpenError::NotDurable("opt"))));
-    let made = Device::create_in_folder(&dir.path().join("new"), tiny(SchemeKind::WalSsd, false), None);
+    let made = Device::create_in_folder(
+        &dir.path().join("new"),
+        tiny(SchemeKind::WalSsd, false),
+        None,
+    );
     assert!(matches!(made, Err(OpenError::NoSecondOwners("wal-ssd"))));
     assert!(!dir.path().join("new").exists());
 }
@@ -134,17 +166,23 @@ fn a_folder_that_is_no_device_is_refused_and_left_alone() {
 #[test]
 fn devices_for_service_of_any_size_can_be_filled_and_overwritten() {
     for bytes in [16 << 20, 100_000_000, 1 << 30] {
-        let config = DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, false).expect("possible");
+        let config =
+            DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, false).expect("possible");
         assert_eq!(u64::from(config.firmware.lpns), bytes.div_ceil(4096));
         let spare = f64::from(config.geometry.pages()) / f64::from(config.firmware.lpns);
         assert!((1.12..1.35).contains(&spare), "{bytes}: {spare}");
     }
-    let config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let config =
+        DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let lpns = config.firmware.lpns;
     let mut device = Device::format(config).expect("possible");
     let mut numbers = Numbers(1);
     for step in 0..3 * u64::from(lpns) {
-        let lpn = if step < u64::from(lpns) { step as u32 } else { numbers.below(u64::from(lpns)) as u32 };
+        let lpn = if step < u64::from(lpns) {
+            step as u32
+        } else {
+            numbers.below(u64::from(lpns)) as u32
+        };
         assert_eq!(write(&mut device, lpn, step), Ok(()));
     }
     assert_eq!(write(&mut device, lpns, 1), Err(Refusal::OutOfRange));

@@ -41,7 +41,11 @@ fn a_new_device_is_there_once_it_is_made() {
         let parent = tempfile::tempdir().expect("a folder");
         disk::attach(parent.path());
         // As `Device` makes it: in a folder that is there and empty.
-        let device = Device::create_in_folder(parent.path(), tiny(SchemeKind::RemapSsd), Some(JOURNAL_BYTES));
+        let device = Device::create_in_folder(
+            parent.path(),
+            tiny(SchemeKind::RemapSsd),
+            Some(JOURNAL_BYTES),
+        );
         let device = device.expect("room for it");
         let mut found = open(crash(&mut Numbers(seed)).path());
         assert!((0..LPNS).all(|lpn| read(&mut found, lpn) == 0));
@@ -53,7 +57,12 @@ fn a_new_device_is_there_once_it_is_made() {
 #[test]
 fn a_host_may_go_on_after_a_crash_and_crash_again() {
     let (mut older, mut opened_twice) = (0, 0);
-    let schemes = [SchemeKind::RemapSsd, SchemeKind::None, SchemeKind::NLog, SchemeKind::RemapSsdX];
+    let schemes = [
+        SchemeKind::RemapSsd,
+        SchemeKind::None,
+        SchemeKind::NLog,
+        SchemeKind::RemapSsdX,
+    ];
     for (nth, scheme) in schemes.into_iter().enumerate() {
         for seed in 0..3 {
             let mut numbers = Numbers(seed * 100 + nth as u64);
@@ -78,7 +87,9 @@ fn a_host_may_go_on_after_a_crash_and_crash_again() {
                 for lpn in 0..LPNS {
                     let content = read(&mut device, lpn);
                     let held: BTreeSet<u64> = oracle.0[lpn as usize].iter().copied().collect();
-                    let at = || format!("{scheme}, seed {seed}, crash {crashes}: LPN {lpn} reads {content}");
+                    let at = || {
+                        format!("{scheme}, seed {seed}, crash {crashes}: LPN {lpn} reads {content}")
+                    };
                     assert!(held.contains(&content), "{}, and may read {held:?}", at());
                     older += u32::from(content != oracle.now(lpn));
                     oracle.0[lpn as usize] = vec![content];
@@ -86,7 +97,10 @@ fn a_host_may_go_on_after_a_crash_and_crash_again() {
             }
         }
     }
-    assert!(older > 40 && opened_twice > 10, "{older} pages older than the last write, {opened_twice} opened twice");
+    assert!(
+        older > 40 && opened_twice > 10,
+        "{older} pages older than the last write, {opened_twice} opened twice"
+    );
 }
 
 /// Some commands, with a sync now and then.

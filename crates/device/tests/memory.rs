@@ -13,7 +13,9 @@ fn churn(mut device: Device, what: &str) {
     let mut model = vec![0u64; lpns as usize];
     let mut state = 7u64;
     let mut below = |end: u32| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         ((state >> 33) % u64::from(end)) as u32
     };
     let mut now = 0;
@@ -22,7 +24,16 @@ fn churn(mut device: Device, what: &str) {
         let done = if step % 5 == 0 {
             let source = below(lpns);
             model[lpn as usize] = model[source as usize];
-            device.remap(now, &Remap { target: lpn, source, len: 1, relocate: false, atomic: false })
+            device.remap(
+                now,
+                &Remap {
+                    target: lpn,
+                    source,
+                    len: 1,
+                    relocate: false,
+                    atomic: false,
+                },
+            )
         } else {
             model[lpn as usize] = step;
             device.write(now, lpn, &Payload::Bytes(&page(step)))
@@ -30,11 +41,16 @@ fn churn(mut device: Device, what: &str) {
         assert_eq!(done.result, Ok(()), "{what}");
         now = now.max(done.done_at);
     }
-    assert!(device.ftl().stats().gc_programs > 100, "{what}: nothing was moved");
+    assert!(
+        device.ftl().stats().gc_programs > 100,
+        "{what}: nothing was moved"
+    );
     for (lpn, content) in model.iter().enumerate() {
         let (_, seen) = device.view(now, lpn as u32, |view| match view {
             PageView::Zeroes => 0,
-            PageView::Bytes(bytes) if *bytes == page(u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes"))) => {
+            PageView::Bytes(bytes)
+                if *bytes == page(u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes"))) =>
+            {
                 u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes"))
             }
             other => panic!("{what}: page {lpn} is {other:?}"),
@@ -48,10 +64,14 @@ fn churn(mut device: Device, what: &str) {
 fn collected_pages_keep_their_contents() {
     for entry in [EntrySize::Bytes16, EntrySize::Bytes24] {
         for timed in [false, true] {
-            let mut config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+            let mut config =
+                DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
             config.firmware.entry = entry;
             for (mut device, how) in [
-                (Device::in_memory(config.clone()).expect("possible"), "mapped"),
+                (
+                    Device::in_memory(config.clone()).expect("possible"),
+                    "mapped",
+                ),
                 (Device::format(config.clone()).expect("possible"), "shared"),
             ] {
                 device.keep_time(timed);
@@ -66,10 +86,26 @@ fn nothing_is_recorded_where_nobody_keeps_time() {
     let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, true).expect("possible");
     let mut device = Device::in_memory(config).expect("possible");
     device.keep_time(false);
-    (0..4000).for_each(|lpn| assert_eq!(device.write(5, lpn, &Payload::Bytes(&page(lpn.into()))).result, Ok(())));
-    let remap = Remap { target: 8000, source: 0, len: 4000, relocate: false, atomic: false };
+    (0..4000).for_each(|lpn| {
+        assert_eq!(
+            device
+                .write(5, lpn, &Payload::Bytes(&page(lpn.into())))
+                .result,
+            Ok(())
+        )
+    });
+    let remap = Remap {
+        target: 8000,
+        source: 0,
+        len: 4000,
+        relocate: false,
+        atomic: false,
+    };
     device.untimed(|ftl| {
         assert_eq!(ftl.remap(&remap), Ok(()));
-        assert!(ftl.media().ops.is_empty(), "a long command holds no record of itself");
+        assert!(
+            ftl.media().ops.is_empty(),
+            "a long command holds no record of itself"
+        );
     });
 }

@@ -26,7 +26,13 @@ fn latencies() -> Latencies {
 
 /// 4 dies on 2 channels, 16 superblocks of 64 pages.
 fn geometry() -> Geometry {
-    Geometry::new(Shape { channels: 2, dies: 4, superblocks: 16, pages_per_block: 16 }).unwrap()
+    Geometry::new(Shape {
+        channels: 2,
+        dies: 4,
+        superblocks: 16,
+        pages_per_block: 16,
+    })
+    .unwrap()
 }
 
 struct Bench {
@@ -39,7 +45,10 @@ impl Bench {
         Self::with(latencies())
     }
     fn with(latencies: Latencies) -> Self {
-        Self { timing: Timing::new(geometry(), latencies), geometry: geometry() }
+        Self {
+            timing: Timing::new(geometry(), latencies),
+            geometry: geometry(),
+        }
     }
     fn at(&mut self, now: u64, ops: &[Op]) -> u64 {
         self.timing.charge(ops, Command { now, ready: now })
@@ -48,7 +57,9 @@ impl Bench {
         let mut op = Op::new(kind, purpose, after);
         op.page = Ppn(page);
         let slot = self.geometry.slot(Ppn(page));
-        op.die = self.geometry.die_of(self.geometry.superblock(slot.ppn), slot.die) as u16;
+        op.die = self
+            .geometry
+            .die_of(self.geometry.superblock(slot.ppn), slot.die) as u16;
         op
     }
     fn program(&self, purpose: Purpose, page: u32) -> Op {
@@ -72,7 +83,11 @@ impl Bench {
     }
     fn scan(kind: OpKind, amount: u32) -> [Op; 3] {
         let mark = |kind| Op::new(kind, Purpose::Gc, After::NOTHING);
-        [mark(OpKind::LookupBegin), Self::bytes(kind, Purpose::Gc, amount, After::NOTHING), mark(OpKind::LookupEnd)]
+        [
+            mark(OpKind::LookupBegin),
+            Self::bytes(kind, Purpose::Gc, amount, After::NOTHING),
+            mark(OpKind::LookupEnd),
+        ]
     }
 }
 
@@ -89,7 +104,10 @@ fn programs_on_different_dies_overlap_and_on_one_die_queue() {
 #[test]
 fn a_read_queues_behind_a_program_of_its_die() {
     let mut bench = Bench::new();
-    let (program, read) = (bench.program(Purpose::Host, 0), bench.read(Purpose::Host, 4));
+    let (program, read) = (
+        bench.program(Purpose::Host, 0),
+        bench.read(Purpose::Host, 4),
+    );
     bench.at(0, &[program]);
     assert_eq!(bench.at(10, &[read]), PROGRAM + READ);
     let elsewhere = bench.read(Purpose::Host, 1);
@@ -99,8 +117,16 @@ fn a_read_queues_behind_a_program_of_its_die() {
 #[test]
 fn garbage_collection_delays_what_queues_behind_it_but_not_its_own_command() {
     let mut bench = Bench::new();
-    let ops = [bench.read(Purpose::Gc, 0), bench.program(Purpose::Gc, 1), bench.program(Purpose::Host, 2)];
-    assert_eq!(bench.at(0, &ops), PROGRAM, "the command's own program is on an idle die");
+    let ops = [
+        bench.read(Purpose::Gc, 0),
+        bench.program(Purpose::Gc, 1),
+        bench.program(Purpose::Host, 2),
+    ];
+    assert_eq!(
+        bench.at(0, &ops),
+        PROGRAM,
+        "the command's own program is on an idle die"
+    );
     let behind = bench.program(Purpose::Host, 5);
     assert_eq!(bench.at(0, &[behind]), 2 * PROGRAM);
     assert_eq!(bench.timing.busy_until(), 2 * PROGRAM);
@@ -109,16 +135,45 @@ fn garbage_collection_delays_what_queues_behind_it_but_not_its_own_command() {
 #[test]
 fn a_command_that_copies_programs_after_its_read() {
     let mut bench = Bench::new();
-    let ops = [bench.read(Purpose::Host, 0), bench.program(Purpose::Host, 1)];
+    let ops = [
+        bench.read(Purpose::Host, 0),
+        bench.program(Purpose::Host, 1),
+    ];
     assert_eq!(bench.at(0, &ops), READ + PROGRAM);
 }
 
 #[test]
 fn the_nvram_port_is_paid_by_the_byte() {
     let mut bench = Bench::new();
-    assert_eq!(bench.at(0, &[Bench::store(Purpose::Host, After::NOTHING)]), 125);
-    assert_eq!(bench.at(0, &[Bench::bytes(OpKind::NvWrite, Purpose::Host, 64, After::NOTHING)]), 625);
-    assert_eq!(bench.at(0, &[Bench::bytes(OpKind::NvWrite, Purpose::Host, 8, After::NOTHING)]), 688, "rounded up");
+    assert_eq!(
+        bench.at(0, &[Bench::store(Purpose::Host, After::NOTHING)]),
+        125
+    );
+    assert_eq!(
+        bench.at(
+            0,
+            &[Bench::bytes(
+                OpKind::NvWrite,
+                Purpose::Host,
+                64,
+                After::NOTHING
+            )]
+        ),
+        625
+    );
+    assert_eq!(
+        bench.at(
+            0,
+            &[Bench::bytes(
+                OpKind::NvWrite,
+                Purpose::Host,
+                8,
+                After::NOTHING
+            )]
+        ),
+        688,
+        "rounded up"
+    );
 }
 
 #[test]
@@ -126,9 +181,18 @@ fn an_entry_waits_for_the_page_it_names_without_blocking_the_port() {
     let mut bench = Bench::new();
     let program = bench.program(Purpose::Host, 7);
     bench.at(0, &[program]);
-    assert_eq!(bench.at(1000, &[Bench::store(Purpose::Host, After::page(Ppn(7)))]), PROGRAM + 125);
-    assert_eq!(bench.at(1000, &[Bench::store(Purpose::Host, After::page(Ppn(8)))]), 1000 + 250);
-    assert_eq!(bench.at(PROGRAM, &[Bench::store(Purpose::Host, After::page(Ppn(7)))]), PROGRAM + 125);
+    assert_eq!(
+        bench.at(1000, &[Bench::store(Purpose::Host, After::page(Ppn(7)))]),
+        PROGRAM + 125
+    );
+    assert_eq!(
+        bench.at(1000, &[Bench::store(Purpose::Host, After::page(Ppn(8)))]),
+        1000 + 250
+    );
+    assert_eq!(
+        bench.at(PROGRAM, &[Bench::store(Purpose::Host, After::page(Ppn(7)))]),
+        PROGRAM + 125
+    );
 }
 
 #[test]
@@ -148,8 +212,14 @@ fn a_wait_takes_no_time_itself() {
 fn a_fence_waits_for_stores_that_wait() {
     let mut bench = Bench::new();
     let program = bench.program(Purpose::Host, 7);
-    bench.at(0, &[program, Bench::store(Purpose::Host, After::page(Ppn(7)))]);
-    assert_eq!(bench.at(10, &[Bench::store(Purpose::Host, After::FENCE)]), PROGRAM + 125 + 125);
+    bench.at(
+        0,
+        &[program, Bench::store(Purpose::Host, After::page(Ppn(7)))],
+    );
+    assert_eq!(
+        bench.at(10, &[Bench::store(Purpose::Host, After::FENCE)]),
+        PROGRAM + 125 + 125
+    );
 }
 
 #[test]
@@ -176,13 +246,26 @@ fn host_operations_use_the_time_an_erase_waits() {
         let program = bench.program(Purpose::Host, page);
         bench.at(0, &[program])
     });
-    assert_eq!(ends, [PROGRAM, 2 * PROGRAM, 3 * PROGRAM, 4 * PROGRAM, 4 * PROGRAM + ERASE + PROGRAM]);
+    assert_eq!(
+        ends,
+        [
+            PROGRAM,
+            2 * PROGRAM,
+            3 * PROGRAM,
+            4 * PROGRAM,
+            4 * PROGRAM + ERASE + PROGRAM
+        ]
+    );
 }
 
 #[test]
 fn other_operations_do_not_overtake_a_waiting_erase() {
     let mut bench = Bench::new();
-    let ops = [bench.program(Purpose::Gc, 0), bench.program(Purpose::Gc, 4), bench.erase(1, 1, After::ALL)];
+    let ops = [
+        bench.program(Purpose::Gc, 0),
+        bench.program(Purpose::Gc, 4),
+        bench.erase(1, 1, After::ALL),
+    ];
     bench.at(0, &ops);
     let copy = bench.program(Purpose::Gc, 1);
     bench.at(0, &[copy]);
@@ -195,9 +278,25 @@ fn a_store_waits_for_the_clearing_it_names() {
     let mut clear = Bench::bytes(OpKind::NvClear, Purpose::Gc, 1024, After::NOTHING);
     clear.clear_id = ClearId(9);
     bench.at(0, &[clear]);
-    assert_eq!(bench.at(100, &[Bench::store(Purpose::Host, After::NOTHING)]), 225, "clearings run beside the stores");
-    assert_eq!(bench.at(100, &[Bench::store(Purpose::Host, After::clear(ClearId(9)))]), 8000 + 125);
-    assert_eq!(bench.at(100, &[Bench::store(Purpose::Host, After::clear(ClearId(8)))]), 100 + 375);
+    assert_eq!(
+        bench.at(100, &[Bench::store(Purpose::Host, After::NOTHING)]),
+        225,
+        "clearings run beside the stores"
+    );
+    assert_eq!(
+        bench.at(
+            100,
+            &[Bench::store(Purpose::Host, After::clear(ClearId(9)))]
+        ),
+        8000 + 125
+    );
+    assert_eq!(
+        bench.at(
+            100,
+            &[Bench::store(Purpose::Host, After::clear(ClearId(8)))]
+        ),
+        100 + 375
+    );
 }
 
 #[test]
@@ -211,9 +310,15 @@ fn a_lookup_stalls_every_die_where_the_model_says_so() {
 
 #[test]
 fn without_stalls_a_lookup_delays_garbage_collection_only() {
-    let mut bench = Bench::with(Latencies { lookup_stalls_dies: false, ..latencies() });
+    let mut bench = Bench::with(Latencies {
+        lookup_stalls_dies: false,
+        ..latencies()
+    });
     bench.at(0, &Bench::scan(OpKind::NvRead, 64_000));
-    let (host, copy) = (bench.program(Purpose::Host, 3), bench.program(Purpose::Gc, 0));
+    let (host, copy) = (
+        bench.program(Purpose::Host, 3),
+        bench.program(Purpose::Gc, 0),
+    );
     assert_eq!(bench.at(0, &[host]), PROGRAM);
     bench.at(0, &[copy]);
     assert_eq!(bench.timing.busy_until(), 50_000 + PROGRAM);
@@ -222,11 +327,21 @@ fn without_stalls_a_lookup_delays_garbage_collection_only() {
 #[test]
 fn a_scan_of_flash_is_shared_by_the_dies() {
     for stalls in [true, false] {
-        let mut bench = Bench::with(Latencies { lookup_stalls_dies: stalls, ..latencies() });
+        let mut bench = Bench::with(Latencies {
+            lookup_stalls_dies: stalls,
+            ..latencies()
+        });
         bench.at(0, &Bench::scan(OpKind::ScanFlash, 9));
-        assert_eq!(bench.timing.lookup_total_ns(), 3 * READ, "9 pages on 4 dies: one of them reads 3");
+        assert_eq!(
+            bench.timing.lookup_total_ns(),
+            3 * READ,
+            "9 pages on 4 dies: one of them reads 3"
+        );
         let program = bench.program(Purpose::Host, 3);
-        assert_eq!(bench.at(0, &[program]), PROGRAM + READ * if stalls { 3 } else { 2 });
+        assert_eq!(
+            bench.at(0, &[program]),
+            PROGRAM + READ * if stalls { 3 } else { 2 }
+        );
     }
 }
 
@@ -241,7 +356,10 @@ fn scans_of_one_lookup_run_one_after_another() {
 
 #[test]
 fn a_channel_carries_one_page_at_a_time() {
-    let mut bench = Bench::with(Latencies { transfer_ns: 10_000, ..latencies() });
+    let mut bench = Bench::with(Latencies {
+        transfer_ns: 10_000,
+        ..latencies()
+    });
     // Pages 0 and 2 are on channel 0, page 1 on channel 1.
     let pages = [0, 2, 1].map(|page| bench.program(Purpose::Host, page));
     assert_eq!(bench.at(0, &[pages[0]]), 10_000 + PROGRAM);
@@ -254,17 +372,31 @@ fn the_hash_unit_is_pipelined() {
     let mut bench = Bench::new();
     assert_eq!(bench.timing.hash_page(0, 0), 32_000);
     assert_eq!(bench.timing.hash_page(0, 0), 33_000);
-    assert_eq!(bench.timing.hash_page(0, 50_000), 82_000, "a page that comes late waits for nobody");
-    assert_eq!(bench.timing.hash_page(0, 0), 35_000, "nor does anybody wait for it");
+    assert_eq!(
+        bench.timing.hash_page(0, 50_000),
+        82_000,
+        "a page that comes late waits for nobody"
+    );
+    assert_eq!(
+        bench.timing.hash_page(0, 0),
+        35_000,
+        "nor does anybody wait for it"
+    );
 }
 
 #[test]
 fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
     for (transfer_ns, superblock_dies) in [(0, 4), (10_000, 4), (10_000, 2)] {
         let with = || {
-            let latencies = Latencies { transfer_ns, ..latencies() };
+            let latencies = Latencies {
+                transfer_ns,
+                ..latencies()
+            };
             let geometry = geometry().with_superblock_dies(superblock_dies).unwrap();
-            Bench { timing: Timing::new(geometry, latencies), geometry }
+            Bench {
+                timing: Timing::new(geometry, latencies),
+                geometry,
+            }
         };
         let (mut one, mut two) = (with(), with());
         let (mut now, mut random) = (0, 1u32);
@@ -279,7 +411,11 @@ fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
             // Up to a row of pages of superblock 5, programmed to row `row` of another one.
             let (first, begin) = (one.geometry.page(SbId(5), draw(8)).0, draw(superblock_dies));
             let to = row % 256 * superblock_dies + begin;
-            let after = [After::NOTHING, After::page(Ppn(to / 2)), After::clear(ClearId(1))][draw(3) as usize];
+            let after = [
+                After::NOTHING,
+                After::page(Ppn(to / 2)),
+                After::clear(ClearId(1)),
+            ][draw(3) as usize];
             let mut copies = one.op(OpKind::CopyRow, Purpose::Gc, to, after);
             (copies.amount, copies.sources) = (first, 1);
             let mut apart = Vec::new();
@@ -292,7 +428,11 @@ fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
             }
             one.at(now, &[copies]);
             two.at(now, &apart);
-            assert_eq!(one.timing.busy_until(), two.timing.busy_until(), "row {row}");
+            assert_eq!(
+                one.timing.busy_until(),
+                two.timing.busy_until(),
+                "row {row}"
+            );
             let next = one.op(OpKind::Program, Purpose::Host, 1000, After::page(Ppn(to)));
             assert_eq!(one.at(now, &[next]), two.at(now, &[next]), "row {row}");
         }
@@ -301,7 +441,11 @@ fn a_row_of_copies_takes_what_its_reads_and_programs_take() {
 
 #[test]
 fn the_link_has_two_directions() {
-    let mut bench = Bench::with(Latencies { link_page_ns: 1200, link_command_ns: 1000, ..latencies() });
+    let mut bench = Bench::with(Latencies {
+        link_page_ns: 1200,
+        link_command_ns: 1000,
+        ..latencies()
+    });
     assert_eq!(bench.timing.receive_page(0), 2200);
     assert_eq!(bench.timing.receive_page(0), 3400);
     assert_eq!(bench.timing.send_page(0, 700), 1900);

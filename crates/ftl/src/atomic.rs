@@ -39,7 +39,8 @@ pub fn begin(core: &mut Core, wsn: u64) {
         return;
     }
     core.media.fence();
-    core.media.store(core.layout.atomic, wsn, Purpose::Host, After::FENCE);
+    core.media
+        .store(core.layout.atomic, wsn, Purpose::Host, After::FENCE);
     core.media.fence();
 }
 
@@ -48,20 +49,33 @@ pub fn commit(core: &mut Core) {
     if !core.config.guards.has(Guard::Commit) {
         return;
     }
-    core.media.store(core.layout.atomic, idle_word(&core.aborted), Purpose::Host, After::ALL);
+    core.media.store(
+        core.layout.atomic,
+        idle_word(&core.aborted),
+        Purpose::Host,
+        After::ALL,
+    );
     core.media.fence();
 }
 
 /// A new device: no command is under way, and none has been aborted.
 pub fn format(core: &mut Core) {
     if core.config.entry == EntrySize::Bytes24 {
-        core.media.store(core.layout.atomic, idle_word(&[]), Purpose::Meta, After::NOTHING);
+        core.media.store(
+            core.layout.atomic,
+            idle_word(&[]),
+            Purpose::Meta,
+            After::NOTHING,
+        );
     }
 }
 
 /// The idle slot holds the XOR of the numbers in the list, so that one damaged word of the list can be rebuilt.
 fn idle_word(aborted: &[u64]) -> u64 {
-    SlotWord::new().with_is_idle(true).with_number(aborted.iter().fold(0, |sum, number| sum ^ number)).into_bits()
+    SlotWord::new()
+        .with_is_idle(true)
+        .with_number(aborted.iter().fold(0, |sum, number| sum ^ number))
+        .into_bits()
 }
 
 /// The numbers of aborted commands; or the address of a damaged word that cannot be rebuilt. That is the slot, since a
@@ -72,7 +86,11 @@ pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
     if core.config.entry != EntrySize::Bytes24 {
         return Ok(Vec::new());
     }
-    let slot = core.media.load(layout.atomic).map(SlotWord::from_bits).map_err(|_| layout.atomic)?;
+    let slot = core
+        .media
+        .load(layout.atomic)
+        .map(SlotWord::from_bits)
+        .map_err(|_| layout.atomic)?;
     let mut numbers = Vec::new();
     if !slot.is_idle() && slot.number() != 0 {
         numbers.push(slot.number());
@@ -91,7 +109,9 @@ pub fn read_back(core: &mut Core) -> Result<Vec<u64>, usize> {
         if !slot.is_idle() {
             return Err(word);
         }
-        let number = numbers.iter().fold(slot.number(), |sum, number| sum ^ number);
+        let number = numbers
+            .iter()
+            .fold(slot.number(), |sum, number| sum ^ number);
         numbers.extend((number != 0).then_some(number));
     }
     Ok(numbers)
@@ -126,7 +146,11 @@ fn remember(core: &mut Core) {
         return;
     }
     let at = core.layout.atomic;
-    let idle = if core.config.entry == EntrySize::Bytes24 { idle_word(&core.aborted) } else { 0 };
+    let idle = if core.config.entry == EntrySize::Bytes24 {
+        idle_word(&core.aborted)
+    } else {
+        0
+    };
     let slot = core.media.load(at);
     if slot != Ok(idle) && slot.is_ok_and(|slot| SlotWord::from_bits(slot).is_idle()) {
         core.media.store(at, 0, Purpose::Meta, After::NOTHING);

@@ -43,13 +43,18 @@ impl Order {
     fn offset(self, rank: u32, dies: u32) -> u32 {
         let good = self.good(dies);
         // The head takes the place of one page of the first row.
-        let head = (0..self.head).filter(|die| self.skipped >> die & 1 == 0).count() as u32;
+        let head = (0..self.head)
+            .filter(|die| self.skipped >> die & 1 == 0)
+            .count() as u32;
         let rank = rank + u32::from(rank >= head);
         if self.skipped == 0 {
             return rank;
         }
         let (row, nth) = (rank / good, rank % good);
-        let die = (0..dies).filter(|die| self.skipped >> die & 1 == 0).nth(nth as usize).expect("a good die");
+        let die = (0..dies)
+            .filter(|die| self.skipped >> die & 1 == 0)
+            .nth(nth as usize)
+            .expect("a good die");
         row * dies + die
     }
 }
@@ -110,7 +115,13 @@ impl BlockMap {
             geometry: *geometry,
             block_pages,
             lpns,
-            blocks: (0..blocks).map(|_| Block { base: NOWHERE, in_place: 0, extension: Vec::new() }).collect(),
+            blocks: (0..blocks)
+                .map(|_| Block {
+                    base: NOWHERE,
+                    in_place: 0,
+                    extension: Vec::new(),
+                })
+                .collect(),
             internal: vec![NOWHERE; internal as usize],
             here: vec![0; words],
             remapped: vec![0; words],
@@ -156,7 +167,10 @@ impl BlockMap {
     /// Pages of a block up to its last mapped one.
     pub fn mapped_len(&self, block: u32) -> u32 {
         let first = self.first_lpn(block);
-        (0..self.pages_of(block)).rev().find(|index| self.get(first + index).is_some()).map_or(0, |last| last + 1)
+        (0..self.pages_of(block))
+            .rev()
+            .find(|index| self.get(first + index).is_some())
+            .map_or(0, |last| last + 1)
     }
     /// The block other than `but` with the most entries, and how many.
     pub fn fullest(&self, but: Option<u32>) -> Option<(u32, u32)> {
@@ -164,7 +178,9 @@ impl BlockMap {
     }
     /// Blocks whose base is in a superblock, in the order of their places.
     pub fn based_in(&self, sb: SbId) -> Vec<u32> {
-        let is_in = |block: &&Block| block.base != NOWHERE && self.geometry.superblock(Ppn(block.base)) == sb;
+        let is_in = |block: &&Block| {
+            block.base != NOWHERE && self.geometry.superblock(Ppn(block.base)) == sb
+        };
         let found = (0..).zip(&self.blocks).filter(|(_, block)| is_in(block));
         let mut found: Vec<(u32, u32)> = found.map(|(at, block)| (block.base, at)).collect();
         found.sort_unstable();
@@ -189,21 +205,29 @@ impl BlockMap {
     pub fn base_for(&self, index: u32, ppn: Ppn) -> Option<Ppn> {
         let (sb, dies) = (self.geometry.superblock(ppn), self.geometry.dies());
         let order = self.superblocks[sb.0 as usize].order;
-        let rank = order.rank(self.geometry.offset(ppn), dies).checked_sub(index)?;
+        let rank = order
+            .rank(self.geometry.offset(ppn), dies)
+            .checked_sub(index)?;
         Some(self.geometry.page(sb, order.offset(rank, dies)))
     }
 
     /// In which order a superblock's pages are handed out. It must have no block.
     pub fn set_order(&mut self, sb: SbId, order: Order) {
         let used = &mut self.superblocks[sb.0 as usize];
-        assert!(used.order == order || used.based == 0, "the order of {sb:?} changes under a block");
+        assert!(
+            used.order == order || used.based == 0,
+            "the order of {sb:?} changes under a block"
+        );
         used.order = order;
     }
 
     /// Where is it?
     pub fn get(&self, lpn: u32) -> Option<Mapping> {
         let ppn = self.ppn(lpn)?;
-        Some(Mapping { ppn, remapped: bit(&self.remapped, lpn) })
+        Some(Mapping {
+            ppn,
+            remapped: bit(&self.remapped, lpn),
+        })
     }
 
     fn ppn(&self, lpn: u32) -> Option<Ppn> {
@@ -216,28 +240,40 @@ impl BlockMap {
         if bit(&self.here, lpn) {
             return self.place(Ppn(block.base), index);
         }
-        let found = block.extension.binary_search_by_key(&(index as u16), |entry| entry.index);
+        let found = block
+            .extension
+            .binary_search_by_key(&(index as u16), |entry| entry.index);
         found.ok().map(|at| Ppn(block.extension[at].ppn))
     }
 
     /// Sets where it is; where it was.
     pub fn set(&mut self, lpn: u32, mapping: Option<Mapping>) -> Option<Mapping> {
         let old = self.get(lpn);
-        set_bit(&mut self.remapped, lpn, mapping.is_some_and(|mapping| mapping.remapped));
+        set_bit(
+            &mut self.remapped,
+            lpn,
+            mapping.is_some_and(|mapping| mapping.remapped),
+        );
         if lpn >= self.lpns {
-            self.internal[(lpn - self.lpns) as usize] = mapping.map_or(NOWHERE, |mapping| mapping.ppn.0);
+            self.internal[(lpn - self.lpns) as usize] =
+                mapping.map_or(NOWHERE, |mapping| mapping.ppn.0);
             return old;
         }
 
         let (block, index) = self.split(lpn);
         let base = self.base(block);
-        let in_place =
-            mapping.is_some_and(|mapping| base.and_then(|base| self.place(base, index)) == Some(mapping.ppn));
+        let in_place = mapping.is_some_and(|mapping| {
+            base.and_then(|base| self.place(base, index)) == Some(mapping.ppn)
+        });
         if bit(&self.here, lpn) != in_place {
             self.count_in_place(block, in_place);
             set_bit(&mut self.here, lpn, in_place);
         }
-        self.extend(block, index as u16, mapping.filter(|_| !in_place).map(|mapping| mapping.ppn));
+        self.extend(
+            block,
+            index as u16,
+            mapping.filter(|_| !in_place).map(|mapping| mapping.ppn),
+        );
         if self.blocks[block as usize].in_place == 0 {
             self.set_base(block, None);
         }
@@ -258,7 +294,10 @@ impl BlockMap {
     fn extend(&mut self, block: u32, index: u16, ppn: Option<Ppn>) {
         let extension = &mut self.blocks[block as usize].extension;
         let before = extension.len() as u32;
-        match (extension.binary_search_by_key(&index, |entry| entry.index), ppn) {
+        match (
+            extension.binary_search_by_key(&index, |entry| entry.index),
+            ppn,
+        ) {
             (Ok(at), Some(ppn)) => extension[at].ppn = ppn.0,
             (Ok(at), None) => drop(extension.remove(at)),
             (Err(at), Some(ppn)) => extension.insert(at, Entry { index, ppn: ppn.0 }),
@@ -287,8 +326,9 @@ impl BlockMap {
     /// From now on the pages of a block are in place from `base` on; those that are not, are in the extension.
     pub fn settle(&mut self, block: u32, base: Ppn) {
         let first = self.first_lpn(block);
-        let mapped: Vec<(u32, Mapping)> =
-            (first..first + self.pages_of(block)).filter_map(|lpn| Some((lpn, self.get(lpn)?))).collect();
+        let mapped: Vec<(u32, Mapping)> = (first..first + self.pages_of(block))
+            .filter_map(|lpn| Some((lpn, self.get(lpn)?)))
+            .collect();
         for (lpn, _) in &mapped {
             self.set(*lpn, None);
         }
@@ -327,14 +367,21 @@ impl BlockMap {
             let listed = block.extension.len() as u32;
             entries += listed;
             if in_place != u32::from(block.in_place) || (in_place > 0) != (block.base != NOWHERE) {
-                return Err(format!("block {at} has {in_place} pages in place and counts {}", block.in_place));
+                return Err(format!(
+                    "block {at} has {in_place} pages in place and counts {}",
+                    block.in_place
+                ));
             }
-            if !block.extension.is_sorted_by(|a, b| a.index < b.index) || self.fullest.entries(at) != listed {
+            if !block.extension.is_sorted_by(|a, b| a.index < b.index)
+                || self.fullest.entries(at) != listed
+            {
                 return Err(format!("the extension of block {at} is not in order"));
             }
             let both = |entry: &Entry| bit(&self.here, self.first_lpn(at) + u32::from(entry.index));
             if block.extension.iter().any(both) {
-                return Err(format!("a page of block {at} is in place and in the extension"));
+                return Err(format!(
+                    "a page of block {at} is in place and in the extension"
+                ));
             }
             if let Some(base) = self.base(at) {
                 let (based, here) = &mut counted[self.geometry.superblock(base).0 as usize];
@@ -343,7 +390,10 @@ impl BlockMap {
         }
         let kept = self.superblocks.iter().map(|used| (used.based, used.here));
         if entries != self.entries || !kept.eq(counted) {
-            return Err(format!("{entries} entries of extensions, counted {}", self.entries));
+            return Err(format!(
+                "{entries} entries of extensions, counted {}",
+                self.entries
+            ));
         }
         Ok(())
     }

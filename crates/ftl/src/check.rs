@@ -18,32 +18,51 @@ impl Ftl {
         let mut counts = vec![0u32; geometry.pages() as usize];
         let mut remapped = vec![0u32; geometry.superblocks() as usize];
         for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn) else { continue };
+            let Some(mapping) = core.map.get(lpn) else {
+                continue;
+            };
             if mapping.ppn.0 >= geometry.pages() {
-                return Err(format!("LPN {lpn} is mapped to {:?}, past the last page", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is mapped to {:?}, past the last page",
+                    mapping.ppn
+                ));
             }
             counts[mapping.ppn.0 as usize] += 1;
             let sb = geometry.superblock(mapping.ppn);
             remapped[sb.0 as usize] += u32::from(mapping.remapped);
             if !core.media.is_programmed(mapping.ppn) {
-                return Err(format!("LPN {lpn} is mapped to {:?}, which is not programmed", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is mapped to {:?}, which is not programmed",
+                    mapping.ppn
+                ));
             }
             if !matches!(core.blocks.get(sb).state, State::Open | State::Closed) {
-                return Err(format!("LPN {lpn} is mapped into {sb:?}, which is {:?}", core.blocks.get(sb).state));
+                return Err(format!(
+                    "LPN {lpn} is mapped into {sb:?}, which is {:?}",
+                    core.blocks.get(sb).state
+                ));
             }
             if core.blocks.get(sb).stream == Stream::Log {
-                return Err(format!("LPN {lpn} is mapped into {sb:?}, which is part of a log"));
+                return Err(format!(
+                    "LPN {lpn} is mapped into {sb:?}, which is part of a log"
+                ));
             }
             let oob = core.media.oob(mapping.ppn);
             // Of unreadable pages too: garbage collection goes by it.
             if !mapping.remapped && oob.lpn() != lpn {
-                return Err(format!("LPN {lpn} was written to {:?}, whose OOB says LPN {}", mapping.ppn, oob.lpn()));
+                return Err(format!(
+                    "LPN {lpn} was written to {:?}, whose OOB says LPN {}",
+                    mapping.ppn,
+                    oob.lpn()
+                ));
             }
         }
         for (page, count) in counts.iter().enumerate() {
             let kept = core.counts.get(Ppn(page as u32));
             if kept != *count {
-                return Err(format!("page {page} has {count} owners and a reference count of {kept}"));
+                return Err(format!(
+                    "page {page} has {count} owners and a reference count of {kept}"
+                ));
             }
         }
         let mut total = 0;
@@ -54,11 +73,17 @@ impl Ftl {
             let live = pages.iter().filter(|count| **count > 0).count() as u32;
             let kept = core.blocks.owners(id);
             if live != kept.live {
-                return Err(format!("{id:?} has {live} pages with owners and counts {}", kept.live));
+                return Err(format!(
+                    "{id:?} has {live} pages with owners and counts {}",
+                    kept.live
+                ));
             }
             if remapped[id.0 as usize] != kept.remapped {
                 let have = remapped[id.0 as usize];
-                return Err(format!("{id:?} has {have} remapped LPNs and counts {}", kept.remapped));
+                return Err(format!(
+                    "{id:?} has {have} remapped LPNs and counts {}",
+                    kept.remapped
+                ));
             }
             total += u64::from(kept.remapped);
             free += u32::from(sb.state == State::Free);

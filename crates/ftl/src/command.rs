@@ -99,7 +99,11 @@ impl Ftl {
 
     fn range(&self, lpn: u32, len: u32) -> Result<Range<u32>, Refusal> {
         let end = lpn.checked_add(len).ok_or(Refusal::OutOfRange)?;
-        if end > self.core.config.lpns { Err(Refusal::OutOfRange) } else { Ok(lpn..end) }
+        if end > self.core.config.lpns {
+            Err(Refusal::OutOfRange)
+        } else {
+            Ok(lpn..end)
+        }
     }
 
     /// Reads a page; an unmapped one is zeroes.
@@ -122,12 +126,23 @@ impl Ftl {
         if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
             return Err(Refusal::MediaError);
         }
-        let Some(mapping) = self.core.map.get(lpn) else { return Ok(None) };
-        if self.core.media.begin_read(mapping.ppn, Purpose::Host).is_err() {
+        let Some(mapping) = self.core.map.get(lpn) else {
+            return Ok(None);
+        };
+        if self
+            .core
+            .media
+            .begin_read(mapping.ppn, Purpose::Host)
+            .is_err()
+        {
             self.forget_content(mapping.ppn);
             return Err(Refusal::MediaError);
         }
-        if self.core.media.is_meta(mapping.ppn) { Err(Refusal::MediaError) } else { Ok(Some(mapping.ppn)) }
+        if self.core.media.is_meta(mapping.ppn) {
+            Err(Refusal::MediaError)
+        } else {
+            Ok(Some(mapping.ppn))
+        }
     }
 
     /// A page cannot be read: the fingerprint store must forget it.
@@ -165,11 +180,15 @@ impl Ftl {
         }
         self.core.stats.host_writes += 1;
         if self.dedup.is_none() {
-            return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
+            return self
+                .program(lpn, Origin::Payload(payload), None, None)
+                .map(drop);
         }
         if self.is_apart(lpn) {
             self.end_write();
-            return self.program(lpn, Origin::Payload(payload), None, None).map(drop);
+            return self
+                .program(lpn, Origin::Payload(payload), None, None)
+                .map(drop);
         }
 
         let kind = self.core.config.fingerprint;
@@ -177,7 +196,12 @@ impl Ftl {
         if let Some(ppn) = self.find_content(&fingerprint)
             && ((kind.is_trusted() && !self.is_recalled(ppn)) || self.is_verified(ppn, payload))
         {
-            if self.core.map.get(lpn).is_some_and(|mapping| mapping.ppn == ppn) {
+            if self
+                .core
+                .map
+                .get(lpn)
+                .is_some_and(|mapping| mapping.ppn == ppn)
+            {
                 self.no_effect(ppn);
                 self.core.stats.dedup_hits += 1;
                 return Ok(());
@@ -196,13 +220,17 @@ impl Ftl {
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
             self.end_write();
         }
-        self.program(lpn, Origin::Payload(payload), Some(&fingerprint), None).map(drop)
+        self.program(lpn, Origin::Payload(payload), Some(&fingerprint), None)
+            .map(drop)
     }
 
     /// The page that may have this content, and that others may have.
     #[inline]
     fn find_content(&mut self, fingerprint: &Fingerprint) -> Option<Ppn> {
-        let pages = Pages { media: &self.core.media, counts: &self.core.counts };
+        let pages = Pages {
+            media: &self.core.media,
+            counts: &self.core.counts,
+        };
         let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
         // A store that was filled from what flash holds knows pages of LPNs that are kept apart, too. Their page is named by
         // its OOB: it never has another owner.
@@ -211,7 +239,9 @@ impl Ftl {
     }
 
     fn is_recalled(&self, ppn: Ppn) -> bool {
-        self.dedup.as_ref().is_some_and(|dedup| dedup.is_recalled(ppn))
+        self.dedup
+            .as_ref()
+            .is_some_and(|dedup| dedup.is_recalled(ppn))
     }
 
     /// A write command of several pages has ended, or another command begins: what the scheme has gathered is stored.
@@ -256,7 +286,8 @@ impl Ftl {
         }
         self.writable(lpn, 1)?;
         self.core.stats.host_writes += 1;
-        self.program(lpn, Origin::For(payload, home), None, None).map(drop)
+        self.program(lpn, Origin::For(payload, home), None, None)
+            .map(drop)
     }
 
     /// Deallocates a range (trim, write zeroes): it reads as zeroes from now on.
@@ -270,7 +301,8 @@ impl Ftl {
         self.make_dealloc_room(1)?;
         let wsn = self.core.tick();
         // 1. the record  2. the tables. Whatever is reclaimed because of 2 waits for 1.
-        self.dealloc.append(&mut self.core, lpn, len, wsn, Purpose::Host, After::NOTHING);
+        self.dealloc
+            .append(&mut self.core, lpn, len, wsn, Purpose::Host, After::NOTHING);
         for lpn in range {
             self.core.unlink(lpn);
         }
@@ -292,7 +324,12 @@ impl Ftl {
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`, `AtomicTooLarge`, `AtomicUnsupported`, `AtomicUnavailable`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
-        let Remap { target, source, len, .. } = *command;
+        let Remap {
+            target,
+            source,
+            len,
+            ..
+        } = *command;
         self.end_write();
         self.range(source, len)?;
         self.writable(target, len)?;
@@ -344,7 +381,11 @@ impl Ftl {
     /// Pages of a remap between two chances to reclaim.
     fn piece(&self) -> u32 {
         let piece = PIECE.min(self.core.layout.dealloc_slots / 2) as u32;
-        if self.hybrid { piece.min(self.core.config.extension_entries() / 2) } else { piece }
+        if self.hybrid {
+            piece.min(self.core.config.extension_entries() / 2)
+        } else {
+            piece
+        }
     }
 
     /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses of the pages that
@@ -357,7 +398,8 @@ impl Ftl {
         losses: &mut Losses,
     ) -> Result<(), Refusal> {
         let (target, source) = (command.target + index, command.source + index);
-        let leaves = command.relocate && !(command.target..command.target + command.len).contains(&source);
+        let leaves =
+            command.relocate && !(command.target..command.target + command.len).contains(&source);
         let Some(mapping) = self.core.map.get(source) else {
             if self.core.map.get(target).is_some() {
                 losses.lpns.push(target);
@@ -369,11 +411,19 @@ impl Ftl {
         };
         let relocated = leaves.then_some(source);
         // A page that leaves one that is kept apart has one owner before and after; others may find one that comes there.
-        let may_share = !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
-        if self.core.map.get(target).is_some_and(|old| old.ppn == mapping.ppn) {
+        let may_share =
+            !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
+        if self
+            .core
+            .map
+            .get(target)
+            .is_some_and(|old| old.ppn == mapping.ppn)
+        {
             self.no_effect(mapping.ppn);
             losses.wait_all = true;
-        } else if !may_share || !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic) {
+        } else if !may_share
+            || !self.remap_or_say_why(command, target, mapping.ppn, relocated, atomic)
+        {
             self.core.stats.copies += u64::from(!may_share);
             losses.wait_all = true;
             if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
@@ -423,10 +473,21 @@ impl Ftl {
     fn lose(&mut self, mut losses: Losses, atomic: Option<u64>) {
         losses.lpns.sort_unstable();
         losses.lpns.dedup();
-        let after = if losses.wait_all { After::ALL } else { After::FENCE };
+        let after = if losses.wait_all {
+            After::ALL
+        } else {
+            After::FENCE
+        };
         for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
             let wsn = atomic.unwrap_or_else(|| self.core.tick());
-            self.dealloc.append(&mut self.core, run[0], run.len() as u32, wsn, Purpose::Host, after);
+            self.dealloc.append(
+                &mut self.core,
+                run[0],
+                run.len() as u32,
+                wsn,
+                Purpose::Host,
+                after,
+            );
         }
         for lpn in losses.lpns {
             self.core.unlink(lpn);
@@ -436,8 +497,15 @@ impl Ftl {
     /// Largest atomic remap: what two superblocks of the reserve can take if every page must be copied.
     pub fn atomic_pages_max(&self) -> u32 {
         let slots = self.core.layout.dealloc_slots as u32;
-        let entries = if self.hybrid { self.core.config.extension_entries() } else { u32::MAX };
-        ATOMIC_PAGES_MAX.min(self.core.config.data_pages(&self.core.geometry) / 2).min(slots / 2).min(entries / 2)
+        let entries = if self.hybrid {
+            self.core.config.extension_entries()
+        } else {
+            u32::MAX
+        };
+        ATOMIC_PAGES_MAX
+            .min(self.core.config.data_pages(&self.core.geometry) / 2)
+            .min(slots / 2)
+            .min(entries / 2)
     }
 
     /// A remap that survives a power cut whole or not at all.
@@ -460,8 +528,15 @@ impl Ftl {
         let mut before = Vec::with_capacity(command.len as usize);
         let ascending = command.target < command.source;
         let result = (0..command.len).try_for_each(|step| {
-            let index = if ascending { step } else { command.len - 1 - step };
-            before.push((command.target + index, self.core.map.get(command.target + index)));
+            let index = if ascending {
+                step
+            } else {
+                command.len - 1 - step
+            };
+            before.push((
+                command.target + index,
+                self.core.map.get(command.target + index),
+            ));
             self.remap_one(command, index, Some(wsn), &mut losses)
         });
 
@@ -500,20 +575,35 @@ impl Ftl {
         atomic: Option<(u64, u32, u32)>,
         may_reclaim: bool,
     ) -> Result<(), Demotion> {
-        if !self.core.counts.has_room(ppn, self.core.config.count_max.into()) {
+        if !self
+            .core
+            .counts
+            .has_room(ppn, self.core.config.count_max.into())
+        {
             return Err(Demotion::CounterFull);
         }
         let command = atomic.map(|(_, start, len)| (start, len));
         let number = |core: &Core| atomic.map_or(core.wsn + 1, |(wsn, ..)| wsn);
-        let next = Remapping { lpn, ppn, wsn: number(&self.core), source, atomic: command };
-        self.scheme.admit_remap(&mut self.core, &next, may_reclaim)?;
-        let remapping = Remapping { wsn: number(&self.core), ..next };
+        let next = Remapping {
+            lpn,
+            ppn,
+            wsn: number(&self.core),
+            source,
+            atomic: command,
+        };
+        self.scheme
+            .admit_remap(&mut self.core, &next, may_reclaim)?;
+        let remapping = Remapping {
+            wsn: number(&self.core),
+            ..next
+        };
         if atomic.is_none() {
             self.core.tick();
         }
         // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece. Acknowledged after 2. The
         // tables are ahead of 2 until then; nothing is reclaimed in between.
-        self.scheme.persist(&mut self.core, &remapping, Purpose::Host);
+        self.scheme
+            .persist(&mut self.core, &remapping, Purpose::Host);
         self.note_remap(&remapping);
         self.core.relink(lpn, ppn, true);
         self.core.stats.remaps += 1;
@@ -525,7 +615,9 @@ impl Ftl {
     fn no_effect(&mut self, ppn: Ppn) {
         self.core.stats.no_effect += 1;
         if self.core.config.guards.has(Guard::NoEffectWaits) {
-            self.core.media.ack_after(After::page(ppn).and(After::FENCE));
+            self.core
+                .media
+                .ack_after(After::page(ppn).and(After::FENCE));
         }
     }
 }

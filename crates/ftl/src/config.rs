@@ -168,13 +168,19 @@ impl Config {
     /// OOB records that fit in one tail page: 4096 / 10, or 4096 / 14 with the extension (FAST'21 §4.5 keeps "P2L
     /// mappings and WSN of all data pages").
     pub fn tail_records(&self) -> u32 {
-        let extension = if self.scheme.uses_hints() { oob::SECOND_BYTES } else { 0 };
+        let extension = if self.scheme.uses_hints() {
+            oob::SECOND_BYTES
+        } else {
+            0
+        };
         (PAGE_BYTES / (oob::OOB_BYTES + extension)) as u32
     }
 
     /// Tail pages of a superblock.
     pub fn tail_pages(&self, geometry: &Geometry) -> u32 {
-        geometry.pages_per_superblock().div_ceil(self.tail_records())
+        geometry
+            .pages_per_superblock()
+            .div_ceil(self.tail_records())
     }
 
     /// Pages of a superblock that can hold data when no block of it is bad.
@@ -191,7 +197,8 @@ impl Config {
     /// one in every zone before the victim is erased, and an atomic command takes two without collecting; each in every group
     /// of dies.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
-        geometry.groups() * (2 + self.gc_opens() as u32) + crate::scheme::flash_need(self, geometry).spare
+        geometry.groups() * (2 + self.gc_opens() as u32)
+            + crate::scheme::flash_need(self, geometry).spare
     }
 
     /// The stream that takes pages moved to a zone.
@@ -242,7 +249,8 @@ impl Config {
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
             let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());
-            let have = (u64::from(geometry.superblocks()).saturating_sub(busy) * data).saturating_sub(beside);
+            let have = (u64::from(geometry.superblocks()).saturating_sub(busy) * data)
+                .saturating_sub(beside);
             return fail(format!(
                 "over-provisioning is too small for garbage collection: {} logical pages need {needed} superblocks and \
                  there are {}; use at most {} logical pages",
@@ -252,16 +260,25 @@ impl Config {
             ));
         }
         if !(2..=15).contains(&self.count_max) {
-            return fail(format!("count_max = {} must be 2 to 15 (4-bit counters)", self.count_max));
+            return fail(format!(
+                "count_max = {} must be 2 to 15 (4-bit counters)",
+                self.count_max
+            ));
         }
         if !(0.0..=1.0).contains(&self.watermark) || !(0.0..0.9).contains(&self.gc_free) {
             return fail("watermark must be 0 to 1 and gc_free 0 to 0.9".into());
         }
         if !(0.0..1.0).contains(&self.gc_garbage) {
-            return fail(format!("gc_garbage = {} must be 0 to below 1", self.gc_garbage));
+            return fail(format!(
+                "gc_garbage = {} must be 0 to below 1",
+                self.gc_garbage
+            ));
         }
         if self.dealloc_slots < 4 {
-            return fail(format!("dealloc_slots = {} must be at least 4", self.dealloc_slots));
+            return fail(format!(
+                "dealloc_slots = {} must be at least 4",
+                self.dealloc_slots
+            ));
         }
         crate::files::check(self)?;
         crate::scheme::check(self, geometry)

@@ -27,7 +27,10 @@ pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
 #[inline]
 pub fn next_number(wsn: &mut u64) -> u64 {
     *wsn += 1;
-    assert!(*wsn < WSN_END, "nothing takes numbers once they are used up");
+    assert!(
+        *wsn < WSN_END,
+        "nothing takes numbers once they are used up"
+    );
     *wsn
 }
 
@@ -72,7 +75,12 @@ impl Core {
             layout: Layout::new(&config, &geometry),
             map: match config.is_hybrid() {
                 false => Map::new(config.lpns + config.chunks()),
-                true => Map::hybrid(BlockMap::new(&geometry, config.block_pages, config.lpns, config.chunks())),
+                true => Map::hybrid(BlockMap::new(
+                    &geometry,
+                    config.block_pages,
+                    config.lpns,
+                    config.chunks(),
+                )),
             },
             counts: Counts::new(geometry.pages()),
             blocks: Superblocks::new(geometry, &config),
@@ -110,7 +118,11 @@ impl Core {
     /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes. Cut between:
     /// recovery finds the same doubt again, or the pages, which are newer.
     pub fn after_doubts(&self) -> After {
-        if self.config.guards.has(Guard::MendingWaits) { After::ALL } else { After::NOTHING }
+        if self.config.guards.has(Guard::MendingWaits) {
+            After::ALL
+        } else {
+            After::NOTHING
+        }
     }
 
     /// Is an entry with this number for this remap to be kept? One of an aborted command may say the same as an older one,
@@ -124,10 +136,12 @@ impl Core {
     /// when one of them cannot be read. Looks through all of L2P.
     #[cold]
     pub fn remapped_in(&self, sb: SbId) -> Vec<(u32, u32)> {
-        let remapped =
-            (0..self.map.len()).filter_map(|lpn| Some((lpn, self.map.get(lpn).filter(|at| at.remapped)?.ppn)));
+        let remapped = (0..self.map.len())
+            .filter_map(|lpn| Some((lpn, self.map.get(lpn).filter(|at| at.remapped)?.ppn)));
         let inside = remapped.filter(|(_, ppn)| self.geometry.superblock(*ppn) == sb);
-        inside.map(|(lpn, ppn)| (lpn, self.geometry.offset(ppn))).collect()
+        inside
+            .map(|(lpn, ppn)| (lpn, self.geometry.offset(ppn)))
+            .collect()
     }
 
     /// Gives a logical page one more reference to a flash page, or its first.
@@ -138,7 +152,8 @@ impl Core {
         if let Some(survival) = &mut self.survival {
             survival.gained(ppn, count, self.wsn);
         }
-        self.blocks.gain(self.geometry.superblock(ppn), count == 1, remapped);
+        self.blocks
+            .gain(self.geometry.superblock(ppn), count == 1, remapped);
         self.map.set(lpn, Some(Mapping { ppn, remapped }));
     }
 
@@ -152,7 +167,12 @@ impl Core {
         {
             survival.died(old.ppn, self.wsn);
         }
-        self.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped, lpn);
+        self.lose(
+            self.geometry.superblock(old.ppn),
+            count == 0,
+            old.remapped,
+            lpn,
+        );
         self.map.set(lpn, None);
         Some(old)
     }
@@ -162,7 +182,12 @@ impl Core {
     pub fn relink(&mut self, lpn: u32, ppn: Ppn, remapped: bool) {
         if let Some(old) = self.map.replace(lpn, Mapping { ppn, remapped }) {
             let count = self.counts.sub(old.ppn);
-            self.lose(self.geometry.superblock(old.ppn), count == 0, old.remapped, lpn);
+            self.lose(
+                self.geometry.superblock(old.ppn),
+                count == 0,
+                old.remapped,
+                lpn,
+            );
             if let Some(survival) = &mut self.survival
                 && count == 0
             {
@@ -173,7 +198,8 @@ impl Core {
         if let Some(survival) = &mut self.survival {
             survival.gained(ppn, count, self.wsn);
         }
-        self.blocks.gain(self.geometry.superblock(ppn), count == 1, remapped);
+        self.blocks
+            .gain(self.geometry.superblock(ppn), count == 1, remapped);
     }
 
     /// A page of `sb` lost this owner: its last, or one of several.
@@ -188,7 +214,13 @@ impl Core {
     /// A page has been copied: all its references go with it, one of them (`lpn`) as written there. The others follow
     /// one by one, by `move_reference` or `split_reference`.
     #[inline(always)]
-    pub fn move_page(&mut self, (from_sb, from): (SbId, Ppn), (to_sb, to): (SbId, Ppn), lpn: u32, was_remapped: bool) {
+    pub fn move_page(
+        &mut self,
+        (from_sb, from): (SbId, Ppn),
+        (to_sb, to): (SbId, Ppn),
+        lpn: u32,
+        was_remapped: bool,
+    ) {
         self.counts.hand_over(from, to);
         if let Some(survival) = &mut self.survival {
             survival.moved(from, to);
@@ -203,7 +235,13 @@ impl Core {
     pub fn move_reference(&mut self, from: Ppn, to: Ppn, lpn: u32) {
         self.lose(self.geometry.superblock(from), false, true, lpn);
         self.blocks.gain(self.geometry.superblock(to), false, true);
-        self.map.set(lpn, Some(Mapping { ppn: to, remapped: true }));
+        self.map.set(
+            lpn,
+            Some(Mapping {
+                ppn: to,
+                remapped: true,
+            }),
+        );
     }
 
     /// Another reference of a moved page got a copy of its own.
@@ -226,12 +264,14 @@ impl Core {
     #[inline]
     pub fn charge_tables(&mut self, ppn: Ppn, bytes: u32, purpose: Purpose) {
         self.media.counts.nv_bytes_written += u64::from(bytes);
-        self.media.charge(OpKind::NvWrite, bytes, purpose, After::page(ppn));
+        self.media
+            .charge(OpKind::NvWrite, bytes, purpose, After::page(ppn));
     }
 
     /// A program of this page failed: its block is used no more.
     pub fn fail_block_of(&mut self, ppn: Ppn) {
         let die = self.geometry.die_of_offset(self.geometry.offset(ppn));
-        self.blocks.fail_block(&mut self.media, self.geometry.superblock(ppn), die);
+        self.blocks
+            .fail_block(&mut self.media, self.geometry.superblock(ppn), die);
     }
 }

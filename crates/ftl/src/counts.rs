@@ -21,7 +21,10 @@ pub struct Counts {
 impl Counts {
     /// All zero.
     pub fn new(pages: u32) -> Self {
-        Self { nibbles: Slab::zeroed((pages as usize).div_ceil(2)), overflow: BTreeMap::new() }
+        Self {
+            nibbles: Slab::zeroed((pages as usize).div_ceil(2)),
+            overflow: BTreeMap::new(),
+        }
     }
 
     #[inline]
@@ -185,19 +188,40 @@ mod tests {
 
     #[test]
     fn ranges_are_what_their_pages_are() {
-        for (first, len) in [(0, 64), (3, 40), (16, 16), (17, 1), (5, 0), (31, 34), (48, 19)] {
+        for (first, len) in [
+            (0, 64),
+            (3, 40),
+            (16, 16),
+            (17, 1),
+            (5, 0),
+            (31, 34),
+            (48, 19),
+        ] {
             let mut counts = Counts::new(67);
             (0..67).for_each(|page| counts.set(Ppn(page), page * 7 % 5));
             let mut found = Vec::new();
-            counts.each_owned(Ppn(first), len, |index, count| found.push((first + index, u32::from(count))));
+            counts.each_owned(Ppn(first), len, |index, count| {
+                found.push((first + index, u32::from(count)))
+            });
             let each = (first..first + len).map(|page| (page, page * 7 % 5));
-            assert_eq!(found, each.filter(|(_, count)| *count > 0).collect::<Vec<_>>());
+            assert_eq!(
+                found,
+                each.filter(|(_, count)| *count > 0).collect::<Vec<_>>()
+            );
             for owned in [true, false] {
                 counts.set_all(Ppn(first), len, owned);
                 for page in 0..67 {
                     let inside = (first..first + len).contains(&page);
-                    let expected = if inside { u32::from(owned) } else { page * 7 % 5 };
-                    assert_eq!(counts.get(Ppn(page)), expected, "page {page} of {first} + {len}");
+                    let expected = if inside {
+                        u32::from(owned)
+                    } else {
+                        page * 7 % 5
+                    };
+                    assert_eq!(
+                        counts.get(Ppn(page)),
+                        expected,
+                        "page {page} of {first} + {len}"
+                    );
                 }
             }
         }

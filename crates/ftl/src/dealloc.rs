@@ -94,7 +94,15 @@ impl DeallocLog {
     }
 
     /// Appends an extent. `after` is what must be durable before.
-    pub fn append(&mut self, core: &mut Core, lpn: u32, len: u32, wsn: u64, purpose: Purpose, after: After) {
+    pub fn append(
+        &mut self,
+        core: &mut Core,
+        lpn: u32,
+        len: u32,
+        wsn: u64,
+        purpose: Purpose,
+        after: After,
+    ) {
         if !core.config.guards.has(Guard::Deallocations) || len == 0 {
             return;
         }
@@ -102,10 +110,15 @@ impl DeallocLog {
         let at = Self::word(core, self.half, self.used);
         let after = after.and(After::clear(self.clears[self.half]));
         let when = DeallocWhen::new().with_torn(true).with_wsn(wsn);
-        let what = DeallocWhat::new().with_torn(true).with_lpn(lpn).with_len(len);
-        core.media.store_record(at, &[when.into(), what.into()], purpose, after);
+        let what = DeallocWhat::new()
+            .with_torn(true)
+            .with_lpn(lpn)
+            .with_len(len);
+        core.media
+            .store_record(at, &[when.into(), what.into()], purpose, after);
         self.used += 1;
-        self.touched.extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
+        self.touched
+            .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
     }
 
     /// Takes the full half's bitmaps to write, and makes the other half the active one.
@@ -123,7 +136,9 @@ impl DeallocLog {
         let waits = core.config.guards.has(Guard::DeallocFlush);
         let after = if waits { After::ALL } else { After::NOTHING };
         let at = Self::word(core, half, 0);
-        self.clears[half] = core.media.clear(at, core.layout.dealloc_slots * DEALLOC_WORDS, after);
+        self.clears[half] = core
+            .media
+            .clear(at, core.layout.dealloc_slots * DEALLOC_WORDS, after);
     }
 
     /// The bitmap of one chunk: a set bit for each LPN without mapping, unless it is in doubt.
@@ -167,9 +182,11 @@ impl DeallocLog {
                 }
 
                 let torn_bits = core.config.guards.has(Guard::TornBits);
-                let is_torn = when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
-                let fits =
-                    |what: &DeallocWhat| u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns);
+                let is_torn =
+                    when.is_ok_and(|when| !when.torn()) || what.is_ok_and(|what| !what.torn());
+                let fits = |what: &DeallocWhat| {
+                    u64::from(what.lpn()) + u64::from(what.len()) <= u64::from(core.config.lpns)
+                };
                 let is_mixed = is_doubt && kinds.contains(&Ok(false));
                 if (is_torn || is_mixed) && torn_bits || what.is_ok_and(|what| !fits(&what)) {
                     continue;
@@ -177,19 +194,37 @@ impl DeallocLog {
 
                 match (when, what) {
                     (when, Ok(what)) if is_doubt => {
-                        found.doubts.push((what.lpn(), what.len(), when.map_or(u64::MAX, |when| when.wsn())));
+                        found.doubts.push((
+                            what.lpn(),
+                            what.len(),
+                            when.map_or(u64::MAX, |when| when.wsn()),
+                        ));
                         continue;
                     }
                     (Ok(when), Ok(what)) => {
                         newest = when.wsn();
-                        found.intact.push(Record { lpn: what.lpn(), len: what.len(), wsn: newest, at });
+                        found.intact.push(Record {
+                            lpn: what.lpn(),
+                            len: what.len(),
+                            wsn: newest,
+                            at,
+                        });
                     }
-                    (Err(_), Ok(what)) => found.between.push((what.lpn(), what.len(), newest, u64::MAX)),
-                    (when, Err(_)) => found.unknown.push((at + 1, when.map_or(u64::MAX, |when| when.wsn()))),
+                    (Err(_), Ok(what)) => {
+                        found
+                            .between
+                            .push((what.lpn(), what.len(), newest, u64::MAX))
+                    }
+                    (when, Err(_)) => found
+                        .unknown
+                        .push((at + 1, when.map_or(u64::MAX, |when| when.wsn()))),
                 }
                 if let Ok(when) = when {
                     let open = |(_, _, _, to): &&mut (u32, u32, u64, u64)| *to == u64::MAX;
-                    found.between[first_of_half..].iter_mut().filter(open).for_each(|record| record.3 = when.wsn());
+                    found.between[first_of_half..]
+                        .iter_mut()
+                        .filter(open)
+                        .for_each(|record| record.3 = when.wsn());
                 }
             }
         }
@@ -200,7 +235,8 @@ impl DeallocLog {
         self.spare = taken[self.half ^ 1];
         self.interrupted = used[self.half ^ 1] > 0;
         for &Record { lpn, len, .. } in found.intact.iter().filter(|record| record.len > 0) {
-            self.touched.extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
+            self.touched
+                .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
         }
         found
     }
@@ -212,13 +248,25 @@ impl DeallocLog {
             return 0;
         }
         let wsn = core.tick();
-        let when = DeallocWhen::new().with_torn(true).with_doubt(true).with_wsn(wsn);
+        let when = DeallocWhen::new()
+            .with_torn(true)
+            .with_doubt(true)
+            .with_wsn(wsn);
         let free = core.layout.dealloc_slots - self.spare;
         let mut recorded = 0;
         for run in lpns.chunk_by(|a, b| a + 1 == *b).take(free) {
             let at = Self::word(core, self.half ^ 1, self.spare);
-            let what = DeallocWhat::new().with_torn(true).with_doubt(true).with_lpn(run[0]).with_len(run.len() as u32);
-            core.media.store_record(at, &[when.into(), what.into()], Purpose::Meta, After::NOTHING);
+            let what = DeallocWhat::new()
+                .with_torn(true)
+                .with_doubt(true)
+                .with_lpn(run[0])
+                .with_len(run.len() as u32);
+            core.media.store_record(
+                at,
+                &[when.into(), what.into()],
+                Purpose::Meta,
+                After::NOTHING,
+            );
             self.spare += 1;
             recorded += run.len();
             self.damaged.push(at);
@@ -231,7 +279,8 @@ impl DeallocLog {
     /// Zeroes the records that recovery could not read, and those of doubts.
     pub fn heal(&mut self, core: &mut Core) {
         for at in std::mem::take(&mut self.damaged) {
-            core.media.store_record(at, &[0; DEALLOC_WORDS], Purpose::Meta, core.after_doubts());
+            core.media
+                .store_record(at, &[0; DEALLOC_WORDS], Purpose::Meta, core.after_doubts());
         }
     }
 

@@ -37,10 +37,17 @@ fn word_of(lpn: u32, words: usize) -> usize {
 impl Ended {
     /// One bit a flash page or more; nothing is known.
     pub fn new(geometry: &Geometry) -> Self {
-        let words = geometry.pages_per_superblock().div_ceil(64).next_power_of_two();
+        let words = geometry
+            .pages_per_superblock()
+            .div_ceil(64)
+            .next_power_of_two();
         let superblocks = geometry.superblocks() as usize;
         let bits = Slab::zeroed(superblocks * words as usize);
-        Self { bits, known: vec![false; superblocks], words: words as usize }
+        Self {
+            bits,
+            known: vec![false; superblocks],
+            words: words as usize,
+        }
     }
 
     #[inline(always)]
@@ -65,7 +72,13 @@ impl Ended {
     /// The filter of one superblock.
     pub fn of(&self, sb: SbId) -> EndedIn<'_> {
         let first = self.word(sb, 0);
-        EndedIn { bits: if self.known[sb.0 as usize] { &self.bits[first..first + self.words] } else { &[u64::MAX] } }
+        EndedIn {
+            bits: if self.known[sb.0 as usize] {
+                &self.bits[first..first + self.words]
+            } else {
+                &[u64::MAX]
+            },
+        }
     }
 
     /// Has `settle` been called for it?

@@ -66,7 +66,12 @@ impl Ftl {
         let dedup = (config.dedup && scheme.remaps() && !config.scheme.uses_hints())
             .then(|| {
                 let is_exact = config.scheme == crate::scheme::SchemeKind::Opt;
-                Dedup::new(geometry.pages(), media.mode(), is_exact, config.count_max.into())
+                Dedup::new(
+                    geometry.pages(),
+                    media.mode(),
+                    is_exact,
+                    config.count_max.into(),
+                )
             })
             .flatten();
 
@@ -75,7 +80,10 @@ impl Ftl {
             reserve: config.reserve(&geometry),
             hybrid: config.is_hybrid(),
             run: None,
-            core: Core { table_bytes: scheme.table_bytes(), ..Core::new(config, media) },
+            core: Core {
+                table_bytes: scheme.table_bytes(),
+                ..Core::new(config, media)
+            },
             scheme,
             dedup,
             dealloc: DeallocLog::default(),
@@ -174,7 +182,10 @@ impl Ftl {
     }
     /// How long pages lived, by their references, if that is watched.
     pub fn survival(&self) -> Option<[SurvivalClass; CLASSES]> {
-        self.core.survival.as_ref().map(|survival| survival.classes(self.core.wsn))
+        self.core
+            .survival
+            .as_ref()
+            .map(|survival| survival.classes(self.core.wsn))
     }
     /// Free superblocks.
     pub fn free_superblocks(&self) -> u32 {
@@ -190,7 +201,11 @@ impl Ftl {
     }
     /// Entries that the extension of a table of blocks has; 0 where the mapping is by page.
     pub fn extension_entries(&self) -> u32 {
-        if self.hybrid { self.core.map.blocks().entries() } else { 0 }
+        if self.hybrid {
+            self.core.map.blocks().entries()
+        } else {
+            0
+        }
     }
     /// Does the scheme remap?
     pub fn remaps(&self) -> bool {
@@ -227,7 +242,10 @@ impl Ftl {
     /// The flash page that an LPN is mapped to.
     pub fn place(&self, lpn: u32) -> Option<Ppn> {
         let known = lpn < self.core.config.lpns;
-        known.then(|| self.core.map.get(lpn)).flatten().map(|mapping| mapping.ppn)
+        known
+            .then(|| self.core.map.get(lpn))
+            .flatten()
+            .map(|mapping| mapping.ppn)
     }
     /// Is the LPN mapped?
     pub fn is_mapped(&self, lpn: u32) -> bool {
@@ -265,7 +283,10 @@ impl Ftl {
                 core.ended.prefetch(core.geometry.superblock(old.ppn), lpn);
             }
         }
-        let pages = Pages { media: &core.media, counts: &core.counts };
+        let pages = Pages {
+            media: &core.media,
+            counts: &core.counts,
+        };
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
             && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), pages)
         {

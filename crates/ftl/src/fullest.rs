@@ -24,8 +24,16 @@ pub struct Fullest {
 impl Fullest {
     /// So many blocks without entries, each with at most so many.
     pub fn new(blocks: u32, entries_max: u32) -> Self {
-        let link = Link { entries: 0, before: NONE, after: NONE };
-        Self { links: vec![link; blocks as usize], ends: vec![(NONE, NONE); entries_max as usize + 1], top: 0 }
+        let link = Link {
+            entries: 0,
+            before: NONE,
+            after: NONE,
+        };
+        Self {
+            links: vec![link; blocks as usize],
+            ends: vec![(NONE, NONE); entries_max as usize + 1],
+            top: 0,
+        }
     }
 
     /// Entries of a block.
@@ -35,7 +43,11 @@ impl Fullest {
 
     /// A block has so many entries now.
     pub fn set(&mut self, block: u32, entries: u32) {
-        let Link { entries: old, before, after } = self.links[block as usize];
+        let Link {
+            entries: old,
+            before,
+            after,
+        } = self.links[block as usize];
         if old > 0 {
             match before {
                 NONE => self.ends[old as usize].0 = after,
@@ -47,8 +59,16 @@ impl Fullest {
             }
         }
 
-        let last = if entries > 0 { self.ends[entries as usize].1 } else { NONE };
-        self.links[block as usize] = Link { entries, before: last, after: NONE };
+        let last = if entries > 0 {
+            self.ends[entries as usize].1
+        } else {
+            NONE
+        };
+        self.links[block as usize] = Link {
+            entries,
+            before: last,
+            after: NONE,
+        };
         if entries > 0 {
             match last {
                 NONE => self.ends[entries as usize].0 = block,
@@ -66,7 +86,11 @@ impl Fullest {
     pub fn first(&self, but: Option<u32>) -> Option<(u32, u32)> {
         (1..=self.top).rev().find_map(|entries| {
             let first = self.ends[entries].0;
-            let second = if first == NONE { NONE } else { self.links[first as usize].after };
+            let second = if first == NONE {
+                NONE
+            } else {
+                self.links[first as usize].after
+            };
             let found = if Some(first) == but { second } else { first };
             (found != NONE).then_some((found, entries as u32))
         })

@@ -85,36 +85,48 @@ impl Ftl {
     /// back: it keeps what it holds.
     fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
         let core = &self.core;
-        let closed = core.blocks.iter().filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
-        closed.filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb)).filter_map(|(id, sb)| {
-            // A reference that must be copied takes a page, like one more page with an owner.
-            let copies = self.scheme.unplaceable(core, id);
-            let live = match self.hybrid {
-                false => core.blocks.owners(id).live + copies,
-                true => core.map.blocks().cost(id, core.blocks.owners(id).live) + copies,
-            };
-            (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid)).then_some(Candidate {
-                sb: id,
-                capacity: sb.capacity,
-                live,
-                erases: sb.life.incarnation(),
-                opened: sb.opened,
+        let closed = core
+            .blocks
+            .iter()
+            .filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
+        closed
+            .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
+            .filter_map(|(id, sb)| {
+                // A reference that must be copied takes a page, like one more page with an owner.
+                let copies = self.scheme.unplaceable(core, id);
+                let live = match self.hybrid {
+                    false => core.blocks.owners(id).live + copies,
+                    true => core.map.blocks().cost(id, core.blocks.owners(id).live) + copies,
+                };
+                (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
+                    .then_some(Candidate {
+                        sb: id,
+                        capacity: sb.capacity,
+                        live,
+                        erases: sb.life.incarnation(),
+                        opened: sb.opened,
+                    })
             })
-        })
     }
 
     /// Those worth collecting before space is needed.
     fn candidates_ahead(&self) -> impl Iterator<Item = Candidate> + '_ {
         let share = self.core.config.gc_garbage;
-        self.candidates()
-            .filter(move |candidate| f64::from(candidate.garbage()) >= share * f64::from(candidate.capacity))
+        self.candidates().filter(move |candidate| {
+            f64::from(candidate.garbage()) >= share * f64::from(candidate.capacity)
+        })
     }
 
     fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
         let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
         if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
             self.gc.runs_at_wear_check = self.core.stats.gc_runs;
-            let total: u64 = self.core.blocks.iter().map(|(_, sb)| u64::from(sb.life.incarnation())).sum();
+            let total: u64 = self
+                .core
+                .blocks
+                .iter()
+                .map(|(_, sb)| u64::from(sb.life.incarnation()))
+                .sum();
             let mean = total as f64 / f64::from(self.core.geometry.superblocks());
             if let Some(worn) = least_worn(self.candidates(), mean, self.core.config.wear_gap) {
                 self.core.stats.wear_runs += 1;
@@ -122,14 +134,20 @@ impl Ftl {
             }
         }
         match host_waits {
-            false => self.core.config.gc_policy.victim(self.candidates_ahead(), self.core.wsn),
+            false => self
+                .core
+                .config
+                .gc_policy
+                .victim(self.candidates_ahead(), self.core.wsn),
             true => GcPolicy::victim_in_need(self.candidates()),
         }
     }
 
     /// Starts a job if there is something to gain; `host_waits` for free superblocks, or they are made ahead of need.
     fn begin_job(&mut self, host_waits: bool) -> bool {
-        let Some(victim) = self.choose_victim(host_waits) else { return false };
+        let Some(victim) = self.choose_victim(host_waits) else {
+            return false;
+        };
         self.begin_job_on(victim.sb, victim.garbage().max(1));
         true
     }
@@ -139,15 +157,27 @@ impl Ftl {
         let stretches = self.core.geometry.pages_per_superblock().div_ceil(STRETCH) as usize;
         let mut scanned = std::mem::take(&mut self.gc.scanned);
         scanned.clear();
-        self.core.media.charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
+        self.core
+            .media
+            .charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
         self.scheme.owners(&mut self.core, sb, &mut scanned);
-        self.core.media.charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
+        self.core
+            .media
+            .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
         let mut refs: Vec<Vec<OwnerRef>> = vec![Vec::new(); stretches];
         for owner in &scanned {
             refs[(owner.offset / STRETCH) as usize].push(*owner);
         }
         self.gc.scanned = scanned;
-        let job = Job { sb, merged: false, next: 0, seen: 0, gain, refs, late: Vec::new() };
+        let job = Job {
+            sb,
+            merged: false,
+            next: 0,
+            seen: 0,
+            gain,
+            refs,
+            late: Vec::new(),
+        };
         self.look_at_stretch(&job);
         self.gc.job = Some(job);
         self.gc.credit = 0;
@@ -182,22 +212,35 @@ impl Ftl {
         if !self.begin_job(false) {
             // Only overwriting makes a superblock worth it; looking at all of them for every page would be the slowest
             // part of a write.
-            self.gc.look_again = self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
+            self.gc.look_again =
+                self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
             return Ok(());
         }
-        if self.core.config.gc_at_once { self.finish_job() } else { Ok(()) }
+        if self.core.config.gc_at_once {
+            self.finish_job()
+        } else {
+            Ok(())
+        }
     }
 
     /// Asks for the mappings of a few more pages of the next stretch: all at once would be more than can be on the way.
     #[inline]
     fn look_at_pages(&mut self) {
-        let (core, Some(job)) = (&self.core, &mut self.gc.job) else { return };
+        let (core, Some(job)) = (&self.core, &mut self.gc.job) else {
+            return;
+        };
         let end = (job.next + STRETCH).min(core.geometry.pages_per_superblock());
         if job.seen >= end {
             return;
         }
-        let (first, len) = (core.geometry.page(job.sb, job.seen), SEEN_AT_ONCE.min(end - job.seen));
-        core.counts.each_owned(first, len, |index, _| core.map.prefetch(core.media.oob(Ppn(first.0 + index)).lpn()));
+        let (first, len) = (
+            core.geometry.page(job.sb, job.seen),
+            SEEN_AT_ONCE.min(end - job.seen),
+        );
+        core.counts.each_owned(first, len, |index, _| {
+            core.map
+                .prefetch(core.media.oob(Ppn(first.0 + index)).lpn())
+        });
         job.seen += len;
     }
 
@@ -235,7 +278,9 @@ impl Ftl {
         if self.is_read_only() || self.core.media.broken().is_some() {
             return false;
         }
-        if self.gc.job.is_none() && (self.core.blocks.free() > self.gc_start || !self.begin_job(false)) {
+        if self.gc.job.is_none()
+            && (self.core.blocks.free() > self.gc_start || !self.begin_job(false))
+        {
             return false;
         }
         self.step_job().is_ok()
@@ -243,14 +288,22 @@ impl Ftl {
 
     /// Moves one stretch of the victim, and erases the victim after the last.
     fn step_job(&mut self) -> Result<(), Refusal> {
-        let Some(mut job) = self.gc.job.take() else { return Ok(()) };
-        let merged = if self.hybrid { self.merge_victim(&mut job) } else { Ok(()) };
+        let Some(mut job) = self.gc.job.take() else {
+            return Ok(());
+        };
+        let merged = if self.hybrid {
+            self.merge_victim(&mut job)
+        } else {
+            Ok(())
+        };
         let result = merged.and_then(|()| self.move_stretch(&mut job));
         if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
             self.gc.job = Some(job);
             return result;
         }
-        self.core.blocks.erase(&mut self.core.media, job.sb, &mut self.core.wsn);
+        self.core
+            .blocks
+            .erase(&mut self.core.media, job.sb, &mut self.core.wsn);
         self.scheme.forget(&mut self.core, job.sb);
         if let Some(dedup) = &mut self.dedup {
             let first = self.core.geometry.page(job.sb, 0).0 as usize;
@@ -272,7 +325,13 @@ impl Ftl {
         while let (Some(page), Ok(())) = (rest.first(), &result) {
             let mut moved = self.move_row(job.sb, rest);
             if moved == 0 {
-                result = self.move_page(job.sb, page, &owners, heads[(page.offset - job.next) as usize], 0);
+                result = self.move_page(
+                    job.sb,
+                    page,
+                    &owners,
+                    heads[(page.offset - job.next) as usize],
+                    0,
+                );
                 moved = 1;
             }
             rest = &rest[moved..];
@@ -281,7 +340,8 @@ impl Ftl {
         (self.gc.live, self.gc.owners, self.gc.heads) = (live, owners, heads);
         if result.is_ok() {
             let start = job.next;
-            job.late.retain(|owner| !(start..end).contains(&owner.offset));
+            job.late
+                .retain(|owner| !(start..end).contains(&owner.offset));
             job.next = end;
             job.seen = job.seen.max(end);
             self.look_at_stretch(job);
@@ -292,7 +352,9 @@ impl Ftl {
     /// Asks for what the next stretch's pages say of themselves, while the host goes on.
     fn look_at_stretch(&self, job: &Job) {
         let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
-        self.core.media.prefetch_run(self.core.geometry.page(job.sb, job.next), pages);
+        self.core
+            .media
+            .prefetch_run(self.core.geometry.page(job.sb, job.next), pages);
     }
 
     /// Passes 1 and 2: pages with owners, and whether the OOB's owner is one of them.
@@ -300,31 +362,48 @@ impl Ftl {
         live.clear();
         let core = &self.core;
         let first = core.geometry.page(job.sb, job.next);
-        core.counts.each_owned(first, end - job.next, |index, count| {
-            let ppn = Ppn(first.0 + index);
-            let oob = core.media.oob(ppn);
-            core.map.prefetch(oob.lpn());
-            live.push(Live { offset: job.next + index, oob, owns: false, alone: count == 1 });
-            if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
-                dedup.prefetch_line(&Fingerprint::Identity(identity));
-            }
-        });
+        core.counts
+            .each_owned(first, end - job.next, |index, count| {
+                let ppn = Ppn(first.0 + index);
+                let oob = core.media.oob(ppn);
+                core.map.prefetch(oob.lpn());
+                live.push(Live {
+                    offset: job.next + index,
+                    oob,
+                    owns: false,
+                    alone: count == 1,
+                });
+                if let (Some(dedup), Some(identity)) = (&self.dedup, core.media.identity(ppn)) {
+                    dedup.prefetch_line(&Fingerprint::Identity(identity));
+                }
+            });
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.map.prefetch(owner.lpn);
         }
         let base = core.geometry.page(job.sb, 0).0;
         for page in live {
-            page.owns = core.map.is_written_at(page.oob.lpn(), Ppn(base + page.offset));
+            page.owns = core
+                .map
+                .is_written_at(page.oob.lpn(), Ppn(base + page.offset));
         }
     }
 
     /// Pass 3: the remapped owners that are still owners, each once, chained by page with the oldest first.
-    fn resolve_remapped(&mut self, job: &Job, end: u32, owners: &mut Vec<(OwnerRef, u32)>, heads: &mut Vec<u32>) {
+    fn resolve_remapped(
+        &mut self,
+        job: &Job,
+        end: u32,
+        owners: &mut Vec<(OwnerRef, u32)>,
+        heads: &mut Vec<u32>,
+    ) {
         owners.clear();
         heads.clear();
         heads.resize((end - job.next) as usize, NONE);
         let core = &mut self.core;
-        let late = job.late.iter().filter(|owner| (job.next..end).contains(&owner.offset));
+        let late = job
+            .late
+            .iter()
+            .filter(|owner| (job.next..end).contains(&owner.offset));
         let known = job.refs[(job.next / STRETCH) as usize].iter();
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
         for owner in known.chain(late).rev() {
@@ -336,7 +415,9 @@ impl Ftl {
                 *head = (owners.len() - 1) as u32;
             }
         }
-        owners.iter().for_each(|(owner, _)| core.map.mark_remapped(owner.lpn));
+        owners
+            .iter()
+            .for_each(|(owner, _)| core.map.mark_remapped(owner.lpn));
     }
 
     /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while nothing can go wrong:
@@ -347,25 +428,36 @@ impl Ftl {
         let first = core.geometry.page(sb, 0);
         let page_at = |page: &Live| Ppn(first.0 + page.offset);
         let end = pages[0].offset + ROW_SPAN;
-        let is_single =
-            |page: &&Live| page.owns & page.alone & (page.offset < end) && !core.media.is_meta(page_at(page));
-        let len = pages.iter().take(core.geometry.dies() as usize).take_while(is_single).count();
-        let unwatched = core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
+        let is_single = |page: &&Live| {
+            page.owns & page.alone & (page.offset < end) && !core.media.is_meta(page_at(page))
+        };
+        let len = pages
+            .iter()
+            .take(core.geometry.dies() as usize)
+            .take_while(is_single)
+            .count();
+        let unwatched =
+            core.table_bytes == 0 && core.survival.is_none() && !core.config.scheme.uses_hints();
         let alike = core.config.entry == EntrySize::Bytes16 && unwatched && core.media.is_plain();
         if len == 0 || !alike {
             return 0;
         }
-        let Some((taken, len)) = core.blocks.take_row(core.config.gc_stream(0), len as u32) else { return 0 };
+        let Some((taken, len)) = core.blocks.take_row(core.config.gc_stream(0), len as u32) else {
+            return 0;
+        };
         let (pages, to) = (&pages[..len as usize], taken.ppn());
         core.stats.gc_programs += u64::from(len);
-        let copies = pages.iter().map(|page| (page_at(page), page.oob.with_incarnation(taken.incarnation)));
+        let copies = pages
+            .iter()
+            .map(|page| (page_at(page), page.oob.with_incarnation(taken.incarnation)));
         core.media.copy_row(taken.slot, copies, taken.after);
         let (begin, end) = (page_at(&pages[0]), page_at(&pages[pages.len() - 1]));
         core.counts.set_all(begin, end.0 - begin.0 + 1, false);
         core.counts.set_all(to, len, true);
         core.blocks.move_owned(sb, taken.sb, len);
         for (index, page) in pages.iter().enumerate() {
-            core.map.set_written(page.oob.lpn(), Ppn(to.0 + index as u32));
+            core.map
+                .set_written(page.oob.lpn(), Ppn(to.0 + index as u32));
         }
         if let Some(dedup) = &mut self.dedup {
             for (index, page) in pages.iter().enumerate() {
@@ -389,13 +481,25 @@ impl Ftl {
         if first != NONE {
             return self.move_shared(sb, page, owners, first, zone);
         }
-        assert!(page.owns && self.core.counts.get(from) == 1, "owners found and counted of {from:?}");
+        assert!(
+            page.owns && self.core.counts.get(from) == 1,
+            "owners found and counted of {from:?}"
+        );
         if page.oob.lpn() >= self.core.config.lpns && !self.core.media.is_readable(from) {
             return self.renew_bitmap(page.oob.lpn());
         }
         // A home that the page is meant for goes with it; whether it had come there once does not matter any more.
-        let to = self.copy_moved((page.oob.lpn(), page.oob.wsn(), page.oob.second().with_owns(false)), from, zone)?;
-        self.core.move_page((sb, from), (to.sb, to.ppn()), page.oob.lpn(), false);
+        let to = self.copy_moved(
+            (
+                page.oob.lpn(),
+                page.oob.wsn(),
+                page.oob.second().with_owns(false),
+            ),
+            from,
+            zone,
+        )?;
+        self.core
+            .move_page((sb, from), (to.sb, to.ppn()), page.oob.lpn(), false);
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to.ppn());
         }
@@ -415,7 +519,18 @@ impl Ftl {
             let oob = taken.oob(lpn, self.core.tick());
             // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than a write it knows of.
             let after = taken.after.and(After::ALL);
-            if self.core.media.program(taken.ppn(), oob, Stored::Meta(bitmap.into()), Purpose::Gc, after).is_ok() {
+            if self
+                .core
+                .media
+                .program(
+                    taken.ppn(),
+                    oob,
+                    Stored::Meta(bitmap.into()),
+                    Purpose::Gc,
+                    after,
+                )
+                .is_ok()
+            {
                 self.core.programmed(taken.ppn(), Purpose::Gc);
                 self.core.relink(lpn, taken.ppn(), false);
                 return Ok(());
@@ -446,20 +561,38 @@ impl Ftl {
         let primary = match page.owns {
             true => (page.oob.lpn(), page.oob.wsn()),
             false => {
-                let oldest = chain.clone().min_by_key(|owner| owner.wsn).expect("the chain has a first");
+                let oldest = chain
+                    .clone()
+                    .min_by_key(|owner| owner.wsn)
+                    .expect("the chain has a first");
                 (oldest.lpn, oldest.wsn)
             }
         };
         let others = chain.filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
-        assert_eq!(found, self.core.counts.get(from), "owners found and counted of {from:?}");
+        assert_eq!(
+            found,
+            self.core.counts.get(from),
+            "owners found and counted of {from:?}"
+        );
         let kept_apart = self.core.config.gc_policy.zone(found);
         self.core.stats.gc_zoned += u64::from(kept_apart > 0);
-        let taken = self.copy_moved((primary.0, primary.1, Second::NONE), from, zone.max(kept_apart))?;
+        let taken = self.copy_moved(
+            (primary.0, primary.1, Second::NONE),
+            from,
+            zone.max(kept_apart),
+        )?;
         let to = taken.ppn();
-        self.core.move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
+        self.core
+            .move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
         for owner in others {
-            let remapping = Remapping { lpn: owner.lpn, ppn: to, wsn: owner.wsn, source: owner.source, atomic: None };
+            let remapping = Remapping {
+                lpn: owner.lpn,
+                ppn: to,
+                wsn: owner.wsn,
+                source: owner.source,
+                atomic: None,
+            };
             if !self.core.config.guards.has(Guard::OtherReferences)
                 || self.scheme.persist_moved(&mut self.core, &remapping)
             {
@@ -482,7 +615,12 @@ impl Ftl {
     /// Cut before the copy is durable: the record speaks for the page where it was. After: the copy does, and the record is
     /// not needed for it. With command atomicity the copy waits for the stores before, so for the command's end.
     #[cold]
-    fn move_pair(&mut self, sb: SbId, page: &Live, mut home: impl Iterator<Item = OwnerRef>) -> Result<(), Refusal> {
+    fn move_pair(
+        &mut self,
+        sb: SbId,
+        page: &Live,
+        mut home: impl Iterator<Item = OwnerRef>,
+    ) -> Result<(), Refusal> {
         let from = self.core.geometry.page(sb, page.offset);
         let owner = home.next().expect("the chain has a first");
         assert!(home.next().is_none(), "a page has one home: {from:?}");
@@ -492,13 +630,19 @@ impl Ftl {
         };
         if !page.owns {
             let taken = self.copy_moved((owner.lpn, wsn, Second::NONE), from, 0)?;
-            self.core.move_page((sb, from), (taken.sb, taken.ppn()), owner.lpn, true);
+            self.core
+                .move_page((sb, from), (taken.sb, taken.ppn()), owner.lpn, true);
             return Ok(());
         }
         let zone = self.core.config.gc_policy.zone(2);
         self.core.stats.gc_zoned += u64::from(zone > 0);
-        let taken = self.copy_moved((page.oob.lpn(), wsn, Second::of(owner.lpn, true)), from, zone)?;
-        self.core.move_page((sb, from), (taken.sb, taken.ppn()), page.oob.lpn(), false);
+        let taken = self.copy_moved(
+            (page.oob.lpn(), wsn, Second::of(owner.lpn, true)),
+            from,
+            zone,
+        )?;
+        self.core
+            .move_page((sb, from), (taken.sb, taken.ppn()), page.oob.lpn(), false);
         self.core.move_reference(from, taken.ppn(), owner.lpn);
         Ok(())
     }
@@ -516,7 +660,11 @@ impl Ftl {
             self.core.unlink(owner.lpn);
             self.core.stats.lost_references += 1;
         }
-        if page.owns { self.move_page(sb, page, &[], NONE, 0) } else { Ok(()) }
+        if page.owns {
+            self.move_page(sb, page, &[], NONE, 0)
+        } else {
+            Ok(())
+        }
     }
 
     /// Copies a page into GC's own superblock of a zone.
@@ -539,7 +687,12 @@ impl Ftl {
                 EntrySize::Bytes16 => taken.after,
                 EntrySize::Bytes24 => taken.after.and(After::FENCE),
             };
-            if self.core.media.copy(from, taken.slot, oob, LOST, Purpose::Gc, after).is_ok() {
+            if self
+                .core
+                .media
+                .copy(from, taken.slot, oob, LOST, Purpose::Gc, after)
+                .is_ok()
+            {
                 self.core.programmed(taken.ppn(), Purpose::Gc);
                 return Ok(taken);
             }
@@ -549,9 +702,16 @@ impl Ftl {
 
     #[cold]
     pub(crate) fn open_for_gc(&mut self, zone: usize) -> Result<(), Refusal> {
-        let (stream, wear) = (self.core.config.gc_stream(zone), self.core.config.gc_policy.wear(zone));
+        let (stream, wear) = (
+            self.core.config.gc_stream(zone),
+            self.core.config.gc_policy.wear(zone),
+        );
         self.close(stream);
-        match self.core.blocks.open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn) {
+        match self
+            .core
+            .blocks
+            .open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn)
+        {
             true => Ok(()),
             false => Err(self.end_of_life()),
         }
@@ -580,8 +740,15 @@ impl Ftl {
             && self.core.geometry.superblock(remapping.ppn) == job.sb
         {
             let offset = self.core.geometry.offset(remapping.ppn);
-            let Remapping { lpn, wsn, source, .. } = *remapping;
-            job.late.push(OwnerRef { offset, lpn, wsn, source });
+            let Remapping {
+                lpn, wsn, source, ..
+            } = *remapping;
+            job.late.push(OwnerRef {
+                offset,
+                lpn,
+                wsn,
+                source,
+            });
         }
     }
 }

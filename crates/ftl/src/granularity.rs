@@ -45,10 +45,13 @@ impl fmt::Display for Granularity {
 impl FromStr for Granularity {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("no mapping is named '{name}'; there are {known}")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::name).join(", ");
+                format!("no mapping is named '{name}'; there are {known}")
+            })
     }
 }
 
@@ -93,7 +96,9 @@ impl Config {
         }
         let blocks = self.lpns.div_ceil(self.block_pages);
         let entries = u64::from(self.extension_entries() + self.block_pages);
-        CELL_BYTES * u64::from(blocks + self.chunks()) + u64::from(self.lpns).div_ceil(4) + ENTRY_BYTES * entries
+        CELL_BYTES * u64::from(blocks + self.chunks())
+            + u64::from(self.lpns).div_ceil(4)
+            + ENTRY_BYTES * entries
     }
 
     /// Superblocks that moving a victim's pages may open: one in each zone, and for blocks that are put in order.
@@ -111,7 +116,10 @@ impl Config {
     /// holds the places of all its pages, whoever has been written elsewhere, and every entry of the extension may hold one
     /// more; what is left of a superblock in which a block has no place is lost.
     pub(crate) fn pages_needed(&self, geometry: &Geometry) -> (u64, u64) {
-        let (pages, data) = (u64::from(self.lpns) + u64::from(self.chunks()), u64::from(self.data_pages(geometry)));
+        let (pages, data) = (
+            u64::from(self.lpns) + u64::from(self.chunks()),
+            u64::from(self.data_pages(geometry)),
+        );
         if !self.is_hybrid() {
             return (pages, data);
         }
@@ -134,7 +142,10 @@ impl Config {
         }
 
         if let Some(why) = self.scheme.needs_pages() {
-            return fail(format!("scheme {} {why} and works with mapping = page only", self.scheme));
+            return fail(format!(
+                "scheme {} {why} and works with mapping = page only",
+                self.scheme
+            ));
         }
         if self.gc_policy.zones() > 1 {
             return fail(format!(

@@ -140,7 +140,13 @@ impl fmt::Display for Guard {
 impl FromStr for Guard {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = || Self::LIST.iter().map(|guard| guard.name()).collect::<Vec<_>>().join(", ");
+        let known = || {
+            Self::LIST
+                .iter()
+                .map(|guard| guard.name())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         Self::LIST
             .iter()
             .copied()

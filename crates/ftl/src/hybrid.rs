@@ -64,7 +64,14 @@ impl Ftl {
             self.end_write();
             self.make_page_room()?;
             let written = self.run.map(|run| run.block);
-            let Some(block) = self.core.map.blocks().fullest(written).map(|(block, _)| block).or(written) else {
+            let Some(block) = self
+                .core
+                .map
+                .blocks()
+                .fullest(written)
+                .map(|(block, _)| block)
+                .or(written)
+            else {
                 break;
             };
             self.merge(block, None, true)?;
@@ -75,7 +82,9 @@ impl Ftl {
     /// Entries of the extension, but for the pages of the block that is being written in order.
     fn entries_taken(&self) -> u32 {
         let blocks = self.core.map.blocks();
-        let written = self.run.map_or(0, |run| run.next.min(blocks.entries_of(run.block)));
+        let written = self
+            .run
+            .map_or(0, |run| run.next.min(blocks.entries_of(run.block)));
         blocks.entries() - written
     }
 
@@ -85,20 +94,31 @@ impl Ftl {
             return self.take_host_page();
         }
         let (block, index) = self.core.map.blocks().split(lpn);
-        if index > 0 && self.run.is_none_or(|run| (run.block, run.next) != (block, index)) {
+        if index > 0
+            && self
+                .run
+                .is_none_or(|run| (run.block, run.next) != (block, index))
+        {
             return self.take_host_page();
         }
 
         // Collecting may end the block that was begun.
         self.pace()?;
-        if self.run.is_none_or(|run| (run.block, run.next) != (block, index)) {
+        if self
+            .run
+            .is_none_or(|run| (run.block, run.next) != (block, index))
+        {
             if index > 0 {
                 return self.take_host_page();
             }
             self.end_run()?;
             let pages = self.core.map.blocks().pages_of(block);
             let start = self.room_in_order(pages, true)?;
-            self.run = Some(Run { block, start, next: 0 });
+            self.run = Some(Run {
+                block,
+                start,
+                next: 0,
+            });
         }
         match self.core.blocks.take(Stream::Gc) {
             Some(taken) => Ok(taken),
@@ -143,7 +163,9 @@ impl Ftl {
 
     /// Copies the rest of the block that is being written in order; `false` if a program failed meanwhile.
     fn complete_run(&mut self, shared: Option<&Shared>) -> Result<bool, Refusal> {
-        let Some(Run { block, start, next }) = self.run.take() else { return Ok(false) };
+        let Some(Run { block, start, next }) = self.run.take() else {
+            return Ok(false);
+        };
         let pages = self.core.map.blocks().mapped_len(block);
         let whole = self.fill(block, start, next, pages, shared)?;
         self.core.stats.merges_partial += 1;
@@ -152,7 +174,12 @@ impl Ftl {
     }
 
     /// Puts a block in order. Garbage collection names the owners of the victim's pages.
-    fn merge(&mut self, block: u32, shared: Option<&Shared>, may_collect: bool) -> Result<(), Refusal> {
+    fn merge(
+        &mut self,
+        block: u32,
+        shared: Option<&Shared>,
+        may_collect: bool,
+    ) -> Result<(), Refusal> {
         if self.run.is_some_and(|run| run.block == block) && self.complete_run(shared)? {
             return Ok(());
         }
@@ -175,7 +202,14 @@ impl Ftl {
     }
 
     /// Moves pages of a block to where they are in order; `false` if a program failed meanwhile.
-    fn fill(&mut self, block: u32, start: Ppn, from: u32, to: u32, shared: Option<&Shared>) -> Result<bool, Refusal> {
+    fn fill(
+        &mut self,
+        block: u32,
+        start: Ppn,
+        from: u32,
+        to: u32,
+        shared: Option<&Shared>,
+    ) -> Result<bool, Refusal> {
         for index in from..to {
             let blocks = self.core.map.blocks();
             let (place, lpn) = (blocks.place(start, index), blocks.first_lpn(block) + index);
@@ -202,18 +236,33 @@ impl Ftl {
     }
 
     /// Moves one page to the next place in order.
-    fn move_in_order(&mut self, lpn: u32, mapping: Mapping, shared: Option<&Shared>) -> Result<(), Refusal> {
+    fn move_in_order(
+        &mut self,
+        lpn: u32,
+        mapping: Mapping,
+        shared: Option<&Shared>,
+    ) -> Result<(), Refusal> {
         let from = mapping.ppn;
-        let (sb, offset) = (self.core.geometry.superblock(from), self.core.geometry.offset(from));
+        let (sb, offset) = (
+            self.core.geometry.superblock(from),
+            self.core.geometry.offset(from),
+        );
         let alone = self.core.counts.get(from) == 1;
         let oob = self.core.media.oob(from);
         // All references go with it if somebody knows them, and it keeps its number, so that their entries stay newer.
         let shared = shared.filter(|shared| shared.sb == sb && !alone && !mapping.remapped);
         if let Some(shared) = shared {
-            let page = Live { offset, oob, owns: true, alone };
+            let page = Live {
+                offset,
+                oob,
+                owns: true,
+                alone,
+            };
             let known = shared.owners.get(&offset).into_iter().flatten();
             let in_force = known.filter(|owner| self.core.is_in_force(owner.lpn, from, owner.wsn));
-            let chain = in_force.zip(0..).map(|(owner, at): (_, u32)| (*owner, at.checked_sub(1).unwrap_or(NONE)));
+            let chain = in_force
+                .zip(0..)
+                .map(|(owner, at): (_, u32)| (*owner, at.checked_sub(1).unwrap_or(NONE)));
             let chain: Vec<(OwnerRef, u32)> = chain.collect();
             return self.move_page(sb, &page, &chain, chain.len() as u32 - 1, ORDERED);
         }
@@ -225,12 +274,21 @@ impl Ftl {
             true => oob.wsn(),
         };
         self.core.stats.merge_unshared += u64::from(!alone);
-        let to = self.copy_moved((lpn, wsn, Second::NONE), from, ORDERED)?.ppn();
+        let to = self
+            .copy_moved((lpn, wsn, Second::NONE), from, ORDERED)?
+            .ppn();
         self.core.relink(lpn, to, false);
         if let Some(dedup) = &mut self.dedup {
             match alone {
                 true => dedup.moved(&self.core.media, from, to),
-                false => dedup.copied(from, to, Pages { media: &self.core.media, counts: &self.core.counts }),
+                false => dedup.copied(
+                    from,
+                    to,
+                    Pages {
+                        media: &self.core.media,
+                        counts: &self.core.counts,
+                    },
+                ),
             }
         }
         Ok(())
@@ -243,7 +301,11 @@ impl Ftl {
         self.core.stats.merge_pads += 1;
         let oob = taken.oob(Oob::PAD, self.core.tick());
         let stored = Stored::Meta(PAD.into());
-        match self.core.media.program(taken.ppn(), oob, stored, Purpose::Gc, taken.after) {
+        match self
+            .core
+            .media
+            .program(taken.ppn(), oob, stored, Purpose::Gc, taken.after)
+        {
             Ok(()) => Some(taken.ppn()),
             Err(_) => {
                 self.core.fail_block_of(taken.ppn());
@@ -255,8 +317,11 @@ impl Ftl {
     /// Makes sure that so many pages can be programmed in order; the first of them.
     fn room_in_order(&mut self, pages: u32, may_collect: bool) -> Result<Ppn, Refusal> {
         loop {
-            let Some((sb, skipped, has_holes)) =
-                self.core.blocks.open(Stream::Gc).map(|open| (open.sb, open.skipped, !open.holes.is_empty()))
+            let Some((sb, skipped, has_holes)) = self
+                .core
+                .blocks
+                .open(Stream::Gc)
+                .map(|open| (open.sb, open.skipped, !open.holes.is_empty()))
             else {
                 if may_collect && !self.paused {
                     self.make_page_room()?;
@@ -302,8 +367,12 @@ impl Ftl {
         }
         let shared = self.shared_in(job);
         for block in self.core.map.blocks().based_in(job.sb) {
-            let is_there =
-                self.core.map.blocks().base(block).is_some_and(|at| self.core.geometry.superblock(at) == job.sb);
+            let is_there = self
+                .core
+                .map
+                .blocks()
+                .base(block)
+                .is_some_and(|at| self.core.geometry.superblock(at) == job.sb);
             if is_there && let Err(refusal) = self.merge(block, Some(&shared), false) {
                 job.merged = false;
                 return Err(refusal);
@@ -318,12 +387,19 @@ impl Ftl {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
         for owner in job.refs.iter().flatten().chain(&job.late).rev() {
-            if core.is_in_force(owner.lpn, core.geometry.page(job.sb, owner.offset), owner.wsn) {
+            if core.is_in_force(
+                owner.lpn,
+                core.geometry.page(job.sb, owner.offset),
+                owner.wsn,
+            ) {
                 core.map.hide_remapped(owner.lpn);
                 owners.entry(owner.offset).or_default().push(*owner);
             }
         }
-        owners.values().flatten().for_each(|owner| core.map.mark_remapped(owner.lpn));
+        owners
+            .values()
+            .flatten()
+            .for_each(|owner| core.map.mark_remapped(owner.lpn));
         Shared { sb: job.sb, owners }
     }
 
@@ -341,9 +417,16 @@ impl Ftl {
             let first = blocks.first_lpn(block);
             let mut votes = BTreeMap::<u32, u32>::new();
             for index in 0..blocks.pages_of(block) {
-                let Some(ppn) = core.map.get(first + index).map(|mapping| mapping.ppn) else { continue };
-                let is_ordered = core.blocks.get(core.geometry.superblock(ppn)).stream == Stream::Gc;
-                let base = if is_ordered { blocks.base_for(index, ppn) } else { None };
+                let Some(ppn) = core.map.get(first + index).map(|mapping| mapping.ppn) else {
+                    continue;
+                };
+                let is_ordered =
+                    core.blocks.get(core.geometry.superblock(ppn)).stream == Stream::Gc;
+                let base = if is_ordered {
+                    blocks.base_for(index, ppn)
+                } else {
+                    None
+                };
                 if let Some(base) = base {
                     *votes.entry(base.0).or_default() += 1;
                 }
@@ -352,7 +435,10 @@ impl Ftl {
                 let lpn = core.media.oob(Ppn(*base)).lpn();
                 core.media.is_programmed(Ppn(*base)) && (lpn == first || lpn == Oob::PAD)
             };
-            let found = votes.into_iter().filter(|(base, _)| begins(base)).max_by_key(|(_, votes)| *votes);
+            let found = votes
+                .into_iter()
+                .filter(|(base, _)| begins(base))
+                .max_by_key(|(_, votes)| *votes);
             if let Some((base, _)) = found {
                 core.map.blocks_mut().settle(block, Ppn(base));
             }

@@ -50,7 +50,15 @@ impl Layout {
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
         let scheme = (files + crate::files::nvram_words(config)).next_multiple_of(8);
         let words = scheme + crate::scheme::nvram_words(config, geometry);
-        Self { atomic, aborted, dealloc, dealloc_slots, files, scheme, words }
+        Self {
+            atomic,
+            aborted,
+            dealloc,
+            dealloc_slots,
+            files,
+            scheme,
+            words,
+        }
     }
 }
 

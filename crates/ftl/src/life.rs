@@ -64,21 +64,40 @@ impl LifeRecord {
     /// Reads the words of a record.
     pub fn load(media: &mut Media, sb: SbId) -> LoadedLife {
         let at = sb.0 as usize * LIFE_WORDS;
-        LoadedLife { life: media.load(at).map(Life::from_bits), bad: media.load(at + 1), failing: media.load(at + 2) }
+        LoadedLife {
+            life: media.load(at).map(Life::from_bits),
+            bad: media.load(at + 1),
+            failing: media.load(at + 2),
+        }
     }
 
     /// Stores the first word.
     pub fn store_life(media: &mut Media, sb: SbId, life: Life, after: After) {
-        media.store(sb.0 as usize * LIFE_WORDS, life.into_bits(), Purpose::Meta, after);
+        media.store(
+            sb.0 as usize * LIFE_WORDS,
+            life.into_bits(),
+            Purpose::Meta,
+            after,
+        );
     }
 
     /// Stores the retired blocks.
     pub fn store_bad(media: &mut Media, sb: SbId, bad: u64) {
-        media.store(sb.0 as usize * LIFE_WORDS + 1, bad, Purpose::Meta, After::NOTHING);
+        media.store(
+            sb.0 as usize * LIFE_WORDS + 1,
+            bad,
+            Purpose::Meta,
+            After::NOTHING,
+        );
     }
 
     /// Stores the failing blocks.
     pub fn store_failing(media: &mut Media, sb: SbId, failing: u64) {
-        media.store(sb.0 as usize * LIFE_WORDS + 2, failing, Purpose::Meta, After::NOTHING);
+        media.store(
+            sb.0 as usize * LIFE_WORDS + 2,
+            failing,
+            Purpose::Meta,
+            After::NOTHING,
+        );
     }
 }

@@ -33,26 +33,38 @@ impl Map {
     pub fn new(len: u32) -> Self {
         let mut cells = Slab::zeroed(len as usize);
         cells.fill(NOWHERE);
-        Self { cells, len, blocks: None }
+        Self {
+            cells,
+            len,
+            blocks: None,
+        }
     }
 
     /// The same by blocks, with so many internal pages behind those of the host.
     pub fn hybrid(blocks: BlockMap) -> Self {
-        Self { cells: Slab::zeroed(0), len: blocks.len(), blocks: Some(Box::new(blocks)) }
+        Self {
+            cells: Slab::zeroed(0),
+            len: blocks.len(),
+            blocks: Some(Box::new(blocks)),
+        }
     }
 
     /// The table of blocks.
     #[cold]
     #[inline(never)]
     pub fn blocks(&self) -> &BlockMap {
-        self.blocks.as_ref().expect("an LPN of the device, or hybrid mapping")
+        self.blocks
+            .as_ref()
+            .expect("an LPN of the device, or hybrid mapping")
     }
 
     /// The table of blocks.
     #[cold]
     #[inline(never)]
     pub fn blocks_mut(&mut self) -> &mut BlockMap {
-        self.blocks.as_mut().expect("an LPN of the device, or hybrid mapping")
+        self.blocks
+            .as_mut()
+            .expect("an LPN of the device, or hybrid mapping")
     }
 
     /// Is the device mapped by blocks?
@@ -93,7 +105,14 @@ impl Map {
     #[inline(always)]
     fn mapping(cell: u32) -> Option<Mapping> {
         let ppn = cell & !REMAPPED;
-        if ppn == NOWHERE { None } else { Some(Mapping { ppn: Ppn(ppn), remapped: cell & REMAPPED != 0 }) }
+        if ppn == NOWHERE {
+            None
+        } else {
+            Some(Mapping {
+                ppn: Ppn(ppn),
+                remapped: cell & REMAPPED != 0,
+            })
+        }
     }
 
     /// Is it exactly there, by a write?
@@ -102,7 +121,16 @@ impl Map {
         // The OOB of a damaged image, or of a page of metadata, may name any LPN.
         match self.cells.get(lpn as usize) {
             Some(cell) => *cell == ppn.0,
-            None => self.blocks.is_some() && self.is_at(lpn, Mapping { ppn, remapped: false }),
+            None => {
+                self.blocks.is_some()
+                    && self.is_at(
+                        lpn,
+                        Mapping {
+                            ppn,
+                            remapped: false,
+                        },
+                    )
+            }
         }
     }
 
@@ -112,7 +140,16 @@ impl Map {
         // An entry of a damaged image may name any LPN.
         match self.cells.get(lpn as usize) {
             Some(cell) => *cell == ppn.0 | REMAPPED,
-            None => self.blocks.is_some() && self.is_at(lpn, Mapping { ppn, remapped: true }),
+            None => {
+                self.blocks.is_some()
+                    && self.is_at(
+                        lpn,
+                        Mapping {
+                            ppn,
+                            remapped: true,
+                        },
+                    )
+            }
         }
     }
 
@@ -139,7 +176,13 @@ impl Map {
     pub fn set_written(&mut self, lpn: u32, ppn: Ppn) {
         match self.cells.get_mut(lpn as usize) {
             Some(cell) => *cell = ppn.0,
-            None => drop(self.blocks_mut().set(lpn, Some(Mapping { ppn, remapped: false }))),
+            None => drop(self.blocks_mut().set(
+                lpn,
+                Some(Mapping {
+                    ppn,
+                    remapped: false,
+                }),
+            )),
         }
     }
 

@@ -12,8 +12,16 @@ pub fn murmur3(bytes: &[u8], seed: u32) -> [u64; 2] {
     let (blocks, tail) = bytes.as_chunks::<16>();
     for block in blocks {
         let [k1, k2] = halves(block);
-        h1 = (h1 ^ mix1(k1)).rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
-        h2 = (h2 ^ mix2(k2)).rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+        h1 = (h1 ^ mix1(k1))
+            .rotate_left(27)
+            .wrapping_add(h2)
+            .wrapping_mul(5)
+            .wrapping_add(0x52dc_e729);
+        h2 = (h2 ^ mix2(k2))
+            .rotate_left(31)
+            .wrapping_add(h1)
+            .wrapping_mul(5)
+            .wrapping_add(0x3849_5ab5);
     }
     if !tail.is_empty() {
         let mut block = [0; 16];
@@ -31,7 +39,9 @@ pub fn murmur3(bytes: &[u8], seed: u32) -> [u64; 2] {
 }
 
 fn halves(block: &[u8; 16]) -> [u64; 2] {
-    let [first, second] = block.as_chunks::<8>().0 else { unreachable!("16 bytes are twice 8") };
+    let [first, second] = block.as_chunks::<8>().0 else {
+        unreachable!("16 bytes are twice 8")
+    };
     [u64::from_le_bytes(*first), u64::from_le_bytes(*second)]
 }
 
@@ -64,9 +74,14 @@ mod tests {
     #[test]
     fn it_is_the_published_function() {
         let key: Vec<u8> = (0..=255).collect();
-        let all: Vec<u8> = (0..256).flat_map(|len| bytes(murmur3(&key[..len], 256 - len as u32))).collect();
+        let all: Vec<u8> = (0..256)
+            .flat_map(|len| bytes(murmur3(&key[..len], 256 - len as u32)))
+            .collect();
         assert_eq!(bytes(murmur3(&all, 0))[..4], 0x6384_ba69_u32.to_le_bytes());
         let fox = b"The quick brown fox jumps over the lazy dog";
-        assert_eq!(murmur3(fox, 0), [0xe34b_bc7b_bc07_1b6c, 0x7a43_3ca9_c49a_9347]);
+        assert_eq!(
+            murmur3(fox, 0),
+            [0xe34b_bc7b_bc07_1b6c, 0x7a43_3ca9_c49a_9347]
+        );
     }
 }

@@ -45,13 +45,20 @@ impl Ftl {
             let media = &mut self.core.media;
             let mut copied = None;
             let programmed = match &origin {
-                Origin::Payload(payload) => media.program_payload(taken.slot, oob, payload, Purpose::Host, after),
+                Origin::Payload(payload) => {
+                    media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
+                }
                 Origin::For(payload, home) => {
                     let oob = oob.with_second(Second::of(*home, false));
                     media.program_payload(taken.slot, oob, payload, Purpose::Host, after)
                 }
                 Origin::Copy(source) => {
-                    let from = self.core.map.get(*source).expect("the source of a copy is mapped").ppn;
+                    let from = self
+                        .core
+                        .map
+                        .get(*source)
+                        .expect("the source of a copy is mapped")
+                        .ppn;
                     copied = Some(from);
                     media.copy(from, taken.slot, oob, LOST, Purpose::Host, after)
                 }
@@ -66,7 +73,10 @@ impl Ftl {
                 self.written_in_order(lpn, ppn);
             }
             if let Some(dedup) = &mut self.dedup {
-                let pages = Pages { media: &self.core.media, counts: &self.core.counts };
+                let pages = Pages {
+                    media: &self.core.media,
+                    counts: &self.core.counts,
+                };
                 match (fingerprint, copied) {
                     (Some(fingerprint), _) => dedup.insert(fingerprint, ppn, pages),
                     (None, Some(from)) => dedup.copied(from, ppn, pages),
@@ -111,7 +121,11 @@ impl Ftl {
 
     /// Makes sure that so many deallocations can be recorded.
     pub(crate) fn make_dealloc_room(&mut self, records: usize) -> Result<(), Refusal> {
-        if self.dealloc.room(&self.core) < records { self.flush_deallocations() } else { Ok(()) }
+        if self.dealloc.room(&self.core) < records {
+            self.flush_deallocations()
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the bitmaps that the full half of the log concerns, then resets it.
@@ -142,7 +156,12 @@ impl Ftl {
             self.core.stats.meta_programs += 1;
             let stored = Stored::Meta(bitmap.into());
             // A bitmap that landed before the writes it knows of would take the place of the deallocations before them.
-            if self.core.media.program(ppn, oob, stored, Purpose::Meta, taken.after.and(After::ALL)).is_err() {
+            if self
+                .core
+                .media
+                .program(ppn, oob, stored, Purpose::Meta, taken.after.and(After::ALL))
+                .is_err()
+            {
                 self.core.fail_block_of(ppn);
                 continue;
             }

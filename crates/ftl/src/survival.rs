@@ -44,8 +44,15 @@ pub struct Survival {
 impl Survival {
     pub(crate) fn new(pages: u32) -> Self {
         let mut classes = [SurvivalClass::default(); CLASSES];
-        classes.iter_mut().enumerate().for_each(|(index, class)| class.references = index as u32 + 1);
-        Self { born: Slab::zeroed(pages as usize), shared: Slab::zeroed(pages as usize), classes }
+        classes
+            .iter_mut()
+            .enumerate()
+            .for_each(|(index, class)| class.references = index as u32 + 1);
+        Self {
+            born: Slab::zeroed(pages as usize),
+            shared: Slab::zeroed(pages as usize),
+            classes,
+        }
     }
 
     /// Bytes of memory a page.
@@ -58,7 +65,8 @@ impl Survival {
             *record = now << MAX_BITS | 1;
         } else if *record != 0 && u64::from(count) > *record & MAX_MASK {
             if *record & MAX_MASK == 1 {
-                self.shared[ppn.0 as usize] = (now - (*record >> MAX_BITS)).min(u32::MAX.into()) as u32;
+                self.shared[ppn.0 as usize] =
+                    (now - (*record >> MAX_BITS)).min(u32::MAX.into()) as u32;
             }
             *record = *record & !MAX_MASK | u64::from(count).min(MAX_MASK);
         }

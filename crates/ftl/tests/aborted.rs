@@ -18,15 +18,25 @@ const SCHEMES: [SchemeKind; 8] = [
 ];
 
 fn copy(target: u32, source: u32, atomic: bool) -> Remap {
-    Remap { target, source, len: 1, relocate: false, atomic }
+    Remap {
+        target,
+        source,
+        len: 1,
+        relocate: false,
+        atomic,
+    }
 }
 
 /// LPNs 0 and 1 share a page; an entry of a command that a cut aborted says the same of LPN 1 once more. Between them
 /// LPN 1 had a page that the cut took away.
 fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     let firmware = small_config(scheme);
-    let config =
-        Config { entry: EntrySize::Bytes24, dedup: false, log_bytes: firmware.log_bytes + (4 << 10), ..firmware };
+    let config = Config {
+        entry: EntrySize::Bytes24,
+        dedup: false,
+        log_bytes: firmware.log_bytes + (4 << 10),
+        ..firmware
+    };
     let mut ftl = device(small_geometry(), &config);
     (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
     ftl.remap(&copy(1, 0, false)).unwrap();
@@ -35,9 +45,19 @@ fn with_an_aborted_entry(scheme: SchemeKind) -> Ftl {
     ftl.write(1, &content(7777)).unwrap();
     ftl.remap(&copy(1, 0, true)).unwrap();
     // The page has not landed, so that the commit, which waits for everything, has not either.
-    let image = ftl.media().cut_by(|kind| if kind == OpKind::Program { Outcome::Absent } else { Outcome::Whole });
+    let image = ftl.media().cut_by(|kind| {
+        if kind == OpKind::Program {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
+    });
     let (mut ftl, _) = Ftl::recover(Media::from_image(&image), config).expect("recovers");
-    assert_eq!(ftl.read(1), Ok(Page::Identity(1)), "{scheme:?}: as before the write");
+    assert_eq!(
+        ftl.read(1),
+        Ok(Page::Identity(1)),
+        "{scheme:?}: as before the write"
+    );
     assert_eq!(ftl.aborted().len(), 1, "{scheme:?}: the entry is there");
     ftl
 }
@@ -51,9 +71,14 @@ fn reclaiming_keeps_the_entry_that_counts() {
         // Everything is collected several times over, on flash and in NVRAM, and power goes now and then.
         for round in 0..60 {
             for step in 0..150 {
-                let (lpn, source) = (2 + random.below(lpns - 2) as u32, 2 + random.below(lpns - 2) as u32);
+                let (lpn, source) = (
+                    2 + random.below(lpns - 2) as u32,
+                    2 + random.below(lpns - 2) as u32,
+                );
                 match step % 3 {
-                    0 => ftl.write(lpn, &content(100_000 + round * 1000 + step)).unwrap(),
+                    0 => ftl
+                        .write(lpn, &content(100_000 + round * 1000 + step))
+                        .unwrap(),
                     _ => ftl.remap(&copy(lpn, source, false)).unwrap(),
                 }
                 ftl.media_mut().ops.clear();
@@ -61,10 +86,18 @@ fn reclaiming_keeps_the_entry_that_counts() {
             if round % 7 == 6 {
                 ftl = recovered(ftl).0;
             }
-            assert_eq!(ftl.read(1), Ok(Page::Identity(1)), "{scheme:?}, round {round}");
+            assert_eq!(
+                ftl.read(1),
+                Ok(Page::Identity(1)),
+                "{scheme:?}, round {round}"
+            );
         }
         let stats = ftl.stats();
         assert!(stats.gc_runs > 0, "{scheme:?}: {stats:?}");
-        assert_eq!(ftl.aborted(), [0; 0], "{scheme:?}: the entry is gone, and so is its number");
+        assert_eq!(
+            ftl.aborted(),
+            [0; 0],
+            "{scheme:?}: the entry is gone, and so is its number"
+        );
     }
 }

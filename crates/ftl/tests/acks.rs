@@ -7,7 +7,13 @@ use remap_ssd_ftl::{Ftl, Remap, SchemeKind};
 use remap_ssd_media::{Media, Outcome, Page};
 
 fn copy(target: u32, source: u32) -> Remap {
-    Remap { target, source, len: 1, relocate: false, atomic: false }
+    Remap {
+        target,
+        source,
+        len: 1,
+        relocate: false,
+        atomic: false,
+    }
 }
 
 /// LPNs 0 to 9 are written and durable; from then on nothing ends but what is acknowledged.
@@ -39,7 +45,11 @@ fn a_flush_makes_all_before_it_durable() {
         ftl.remap(&copy(5, 6)).unwrap();
         let mut ftl = acknowledged(ftl, |ftl| ftl.flush().unwrap());
         let read = [3, 4, 5].map(|lpn| ftl.read(lpn).unwrap());
-        assert_eq!(read, [Page::Identity(77), Page::Zeroes, Page::Identity(7)], "{scheme}");
+        assert_eq!(
+            read,
+            [Page::Identity(77), Page::Zeroes, Page::Identity(7)],
+            "{scheme}"
+        );
     }
 }
 
@@ -79,6 +89,10 @@ fn a_remap_or_duplicate_vouches_for_the_page_it_shares() {
         let mut ftl = watched(scheme);
         put(&mut ftl, 3, 77);
         let mut ftl = acknowledged(ftl, |ftl| put(ftl, 3, 77));
-        assert_eq!(ftl.read(3), Ok(Page::Identity(77)), "{scheme}: the same once more");
+        assert_eq!(
+            ftl.read(3),
+            Ok(Page::Identity(77)),
+            "{scheme}: the same once more"
+        );
     }
 }

@@ -21,7 +21,11 @@ fn a_gigabyte_of_duplicates_is_four_megabytes_of_entries() {
 //= paper: remap-ssd#4.6 segment metadata is 1.6 % of NVRAM at 1 KB segments
 #[test]
 fn segment_heads_take_one_slot_in_sixty_four() {
-    let config = Config { lpns: 1, scheme: SchemeKind::RemapSsd, ..Config::default() };
+    let config = Config {
+        lpns: 1,
+        scheme: SchemeKind::RemapSsd,
+        ..Config::default()
+    };
     let share = size_of::<RmmEntry>() as f64 / f64::from(config.segment_bytes);
     assert_eq!(format!("{:.1}", share * 100.0), "1.6");
 }
@@ -45,6 +49,12 @@ fn a_global_log_grows_with_what_is_remapped() {
 #[test]
 fn nvram_at_five_times_the_price_costs_two_percent() {
     let entry = size_of::<RmmEntry>() as f64;
-    assert_eq!(GIB / size_of::<RmmEntry>() as u64 * PAGE_BYTES as u64, 256 * GIB);
-    assert_eq!(format!("{:.0}", 5.0 * entry / PAGE_BYTES as f64 * 100.0), "2");
+    assert_eq!(
+        GIB / size_of::<RmmEntry>() as u64 * PAGE_BYTES as u64,
+        256 * GIB
+    );
+    assert_eq!(
+        format!("{:.0}", 5.0 * entry / PAGE_BYTES as f64 * 100.0),
+        "2"
+    );
 }

@@ -12,7 +12,13 @@ use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page};
 
 /// Superblocks have five pages of data: what is written soon moves.
 fn tight(scheme: SchemeKind) -> (Geometry, Config) {
-    let geometry = Geometry::new(Shape { channels: 1, dies: 1, superblocks: 60, pages_per_block: 7 }).unwrap();
+    let geometry = Geometry::new(Shape {
+        channels: 1,
+        dies: 1,
+        superblocks: 60,
+        pages_per_block: 7,
+    })
+    .unwrap();
     let config = Config {
         lpns: 40,
         scheme,
@@ -25,8 +31,17 @@ fn tight(scheme: SchemeKind) -> (Geometry, Config) {
         gc_free: 0.3,
         ..Config::default()
     };
-    let config = Config { log_bytes: config.log_bytes.max(config.tables_bytes(&geometry) * 4), ..config };
-    (geometry, Config { lpns: 170, ..config })
+    let config = Config {
+        log_bytes: config.log_bytes.max(config.tables_bytes(&geometry) * 4),
+        ..config
+    };
+    (
+        geometry,
+        Config {
+            lpns: 170,
+            ..config
+        },
+    )
 }
 
 /// All programs land but one, and none of the stores.
@@ -34,9 +49,15 @@ fn programs_but(ftl: &Ftl, missing: u64) -> Option<Ftl> {
     let mut nth = 0;
     let image = ftl.media().cut_by(|kind| {
         nth += u64::from(kind == OpKind::Program);
-        if kind == OpKind::Program && nth != missing { Outcome::Whole } else { Outcome::Absent }
+        if kind == OpKind::Program && nth != missing {
+            Outcome::Whole
+        } else {
+            Outcome::Absent
+        }
     });
-    Ftl::recover(Media::from_image(&image), ftl.config().clone()).ok().map(|(ftl, _)| ftl)
+    Ftl::recover(Media::from_image(&image), ftl.config().clone())
+        .ok()
+        .map(|(ftl, _)| ftl)
 }
 
 /// How many programs are under way.
@@ -51,7 +72,12 @@ fn programs(ftl: &Ftl) -> u64 {
 
 #[test]
 fn a_copy_does_not_land_before_the_command_it_is_part_of() {
-    for scheme in [SchemeKind::RemapSsd, SchemeKind::NLog, SchemeKind::RemapSsdX, SchemeKind::Pebble] {
+    for scheme in [
+        SchemeKind::RemapSsd,
+        SchemeKind::NLog,
+        SchemeKind::RemapSsdX,
+        SchemeKind::Pebble,
+    ] {
         let (geometry, config) = tight(scheme);
         let (mut moved, mut cuts) = (0, 0);
         for seed in 1..=12u64 {
@@ -60,7 +86,11 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
             let lpns = config.lpns;
             (0..lpns).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
             for step in 0..300 {
-                put(&mut ftl, 20 + random.below(u64::from(lpns) - 20) as u32, 1000 + step);
+                put(
+                    &mut ftl,
+                    20 + random.below(u64::from(lpns) - 20) as u32,
+                    1000 + step,
+                );
             }
 
             // Two pages, each alone among what is overwritten next, so that their superblocks are soon worth collecting.
@@ -71,7 +101,14 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
 
             ftl.media_mut().ops.clear();
             ftl.media_mut().attach_rail();
-            ftl.remap(&Remap { target: 10, source: 2, len: 2, relocate: false, atomic: true }).unwrap();
+            ftl.remap(&Remap {
+                target: 10,
+                source: 2,
+                len: 2,
+                relocate: false,
+                atomic: true,
+            })
+            .unwrap();
 
             // Without its first owner the page has the command's entry to tell of it, and its copy the command's number.
             put(&mut ftl, 2, 9002);
@@ -92,17 +129,25 @@ fn a_copy_does_not_land_before_the_command_it_is_part_of() {
                 moved += 1;
                 let programs = programs(&ftl);
                 for missing in programs.saturating_sub(40)..=programs {
-                    let Some(mut found) = programs_but(&ftl, missing) else { continue };
+                    let Some(mut found) = programs_but(&ftl, missing) else {
+                        continue;
+                    };
                     cuts += 1;
                     let read = [10, 11].map(|lpn| found.read(lpn).unwrap());
                     let (old, new) = ([11, 12].map(Page::Identity), [3, 4].map(Page::Identity));
-                    assert!(read == old || read == new, "{scheme}, seed {seed}, step {step}: {read:?}, a part of it");
+                    assert!(
+                        read == old || read == new,
+                        "{scheme}, seed {seed}, step {step}: {read:?}, a part of it"
+                    );
                 }
                 if moved % 4 == 0 {
                     break;
                 }
             }
         }
-        assert!(moved > 20 && cuts > 200, "{scheme}: {moved} moves, {cuts} cuts");
+        assert!(
+            moved > 20 && cuts > 200,
+            "{scheme}: {moved} moves, {cuts} cuts"
+        );
     }
 }

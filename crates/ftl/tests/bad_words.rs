@@ -11,7 +11,13 @@ use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{BlockId, Geometry, Media, OpKind, Outcome, Page};
 
 fn geometry() -> Geometry {
-    Geometry::new(Shape { channels: 1, dies: 3, superblocks: 20, pages_per_block: 5 }).expect("valid")
+    Geometry::new(Shape {
+        channels: 1,
+        dies: 3,
+        superblocks: 20,
+        pages_per_block: 5,
+    })
+    .expect("valid")
 }
 
 /// What becomes of everything that no acknowledgement waited for.
@@ -42,7 +48,11 @@ fn cut(ftl: &Ftl, rest: Rest) -> Media {
             Rest::StoresLandBut(missing) => is_store && nth != missing,
             Rest::LandsBut(missing) => nth != missing,
         };
-        if lands { Outcome::Whole } else { Outcome::Absent }
+        if lands {
+            Outcome::Whole
+        } else {
+            Outcome::Absent
+        }
     });
     let mut media = Media::from_image(&image);
     let faults = ftl.media().faults().clone();
@@ -67,7 +77,11 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
         if failures > 0 && random.below(12) == 0 {
             failures -= 1;
             let sb = remap_ssd_media::SbId(random.below(geometry.superblocks().into()) as u32);
-            let die = if random.below(4) > 0 { sb.0 % 3 } else { random.below(3) as u32 };
+            let die = if random.below(4) > 0 {
+                sb.0 % 3
+            } else {
+                random.below(3) as u32
+            };
             let block: BlockId = geometry.block(sb, die);
             ftl.media_mut().plant(|faults| match random.below(2) {
                 0 => drop(faults.erase.insert(block)),
@@ -85,18 +99,30 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
 
         let judge = |ftl: &Ftl, rest: Rest, acknowledged: bool| {
             let at = || format!("{}, seed {seed}, step {step}, {rest:?}", config.scheme);
-            let (mut found, _) =
-                Ftl::recover(cut(ftl, rest), config.clone()).unwrap_or_else(|error| panic!("{}: {error}", at()));
-            found.check().unwrap_or_else(|what| panic!("{}: {what}", at()));
+            let (mut found, _) = Ftl::recover(cut(ftl, rest), config.clone())
+                .unwrap_or_else(|error| panic!("{}: {error}", at()));
+            found
+                .check()
+                .unwrap_or_else(|what| panic!("{}: {what}", at()));
             for (at_lpn, content) in (0..).zip(&model) {
                 let read = found.read(at_lpn);
                 let is_old = at_lpn == lpn && !acknowledged && read == Ok(Page::Identity(before));
                 let is_right = is_old || read == Ok(Page::Identity(*content));
-                assert!(is_right, "{}: LPN {at_lpn} reads {read:?} and not {content}", at());
+                assert!(
+                    is_right,
+                    "{}: LPN {at_lpn} reads {read:?} and not {content}",
+                    at()
+                );
             }
         };
 
-        let rests = [Rest::StoresLand, Rest::FlashLands, Rest::ErasesLand, Rest::ErasesAreLost, Rest::ProgramsAreLost];
+        let rests = [
+            Rest::StoresLand,
+            Rest::FlashLands,
+            Rest::ErasesLand,
+            Rest::ErasesAreLost,
+            Rest::ProgramsAreLost,
+        ];
         rests.into_iter().for_each(|rest| judge(&ftl, rest, false));
         (1..8).for_each(|missing| judge(&ftl, Rest::StoresLandBut(missing), false));
         (0..4).for_each(|_| judge(&ftl, Rest::LandsBut(1 + random.below(40) as u32), false));
@@ -116,10 +142,18 @@ fn run(config: &Config, seed: u64, settles: bool) -> (u64, u64) {
 fn no_acknowledged_page_depends_on_a_word_that_is_not_durable() {
     let (mut retired, mut failed) = (0, 0);
     for seed in 1..=12 {
-        let config =
-            Config { lpns: 90, dedup: false, gc_free: 0.0, dealloc_slots: 16, ..small_config(SchemeKind::None) };
+        let config = Config {
+            lpns: 90,
+            dedup: false,
+            gc_free: 0.0,
+            dealloc_slots: 16,
+            ..small_config(SchemeKind::None)
+        };
         let counts = run(&config, seed, seed % 3 == 0);
         (retired, failed) = (retired + counts.0, failed + counts.1);
     }
-    assert!(retired > 12 && failed > 12, "{retired} blocks retired, {failed} failed programs");
+    assert!(
+        retired > 12 && failed > 12,
+        "{retired} blocks retired, {failed} failed programs"
+    );
 }

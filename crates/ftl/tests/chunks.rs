@@ -13,9 +13,24 @@ const CHUNK: u32 = PAGE_BYTES as u32 * 8;
 const LPNS: u32 = 2 * CHUNK + 4099;
 
 fn large(scheme: SchemeKind, dealloc_slots: u32) -> Ftl {
-    let geometry = Geometry::new(Shape { channels: 2, dies: 8, superblocks: 48, pages_per_block: 256 }).unwrap();
-    let config = Config { lpns: LPNS, dedup: false, dealloc_slots, gc_free: 0.0, ..small_config(scheme) };
-    let config = Config { log_bytes: config.log_bytes.max(config.tables_bytes(&geometry)), ..config };
+    let geometry = Geometry::new(Shape {
+        channels: 2,
+        dies: 8,
+        superblocks: 48,
+        pages_per_block: 256,
+    })
+    .unwrap();
+    let config = Config {
+        lpns: LPNS,
+        dedup: false,
+        dealloc_slots,
+        gc_free: 0.0,
+        ..small_config(scheme)
+    };
+    let config = Config {
+        log_bytes: config.log_bytes.max(config.tables_bytes(&geometry)),
+        ..config
+    };
     let mut ftl = device(geometry, &config);
     (0..LPNS).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.media_mut().ops.clear();
@@ -29,9 +44,16 @@ fn numbered() -> Vec<u64> {
 #[track_caller]
 fn reads(ftl: &mut Ftl, model: &[u64]) {
     for (lpn, content) in model.iter().enumerate() {
-        let wanted = if *content == 0 { Page::Zeroes } else { Page::Identity(*content) };
+        let wanted = if *content == 0 {
+            Page::Zeroes
+        } else {
+            Page::Identity(*content)
+        };
         let read = ftl.read(lpn as u32).unwrap();
-        assert!(read == wanted, "LPN {lpn} reads {read:?} and not {wanted:?}");
+        assert!(
+            read == wanted,
+            "LPN {lpn} reads {read:?} and not {wanted:?}"
+        );
     }
     ftl.media_mut().ops.clear();
 }
@@ -58,7 +80,15 @@ fn what_is_deallocated_in_any_chunk_stays_so() {
         assert_eq!(report.bitmap_pages, 3, "{scheme}");
         reads(&mut ftl, &model);
         // What is written again is there again, also after its chunk's bitmap has been written anew.
-        for lpn in [CHUNK - 3, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK - 1, 2 * CHUNK, 2 * CHUNK + 2] {
+        for lpn in [
+            CHUNK - 3,
+            CHUNK - 1,
+            CHUNK,
+            CHUNK + 1,
+            2 * CHUNK - 1,
+            2 * CHUNK,
+            2 * CHUNK + 2,
+        ] {
             model[lpn as usize] = 1 << 20 | u64::from(lpn);
             put(&mut ftl, lpn, 1 << 20 | u64::from(lpn));
         }
@@ -87,7 +117,14 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
             _ => {
                 // Onto either side of the edge, from what is mapped here and not there.
                 let (target, source) = (edge - 4, CHUNK / 2 + random.below(3) as u32);
-                ftl.remap(&Remap { target, source, len: 8, relocate: false, atomic: false }).unwrap();
+                ftl.remap(&Remap {
+                    target,
+                    source,
+                    len: 8,
+                    relocate: false,
+                    atomic: false,
+                })
+                .unwrap();
                 model.copy_within(source as usize..source as usize + 8, target as usize);
             }
         }
@@ -105,16 +142,24 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
                 let image = ftl.media().cut(|| {
                     let op: usize = ops.next().expect("without end");
                     let absent = if but_one { op == landed } else { op >= landed };
-                    if absent { Outcome::Absent } else { Outcome::Whole }
+                    if absent {
+                        Outcome::Absent
+                    } else {
+                        Outcome::Whole
+                    }
                 });
 
-                let (mut found, _) = Ftl::recover(Media::from_image(&image), ftl.config().clone()).unwrap();
+                let (mut found, _) =
+                    Ftl::recover(Media::from_image(&image), ftl.config().clone()).unwrap();
                 for (lpn, (before, after)) in before.iter().zip(&model).enumerate() {
                     let read = match found.read(lpn as u32).unwrap() {
                         Page::Identity(content) => content,
                         _ => 0,
                     };
-                    assert!(read == *before || read == *after, "step {step}: LPN {lpn} reads {read}");
+                    assert!(
+                        read == *before || read == *after,
+                        "step {step}: LPN {lpn} reads {read}"
+                    );
                 }
             }
         }
@@ -122,7 +167,10 @@ fn a_flush_of_several_bitmaps_survives_every_cut() {
         flushed = flushes;
         ftl.media_mut().settle_all();
     }
-    assert!(cuts >= 100 && flushed > 20, "{cuts} cuts, {flushed} flushes");
+    assert!(
+        cuts >= 100 && flushed > 20,
+        "{cuts} cuts, {flushed} flushes"
+    );
     reads(&mut ftl, &model);
 
     let config = ftl.config().clone();

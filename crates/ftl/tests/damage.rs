@@ -11,7 +11,12 @@ use remap_ssd_media::{After, Geometry, Media, Oob, OpKind, Page, Ppn, Purpose, S
 fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
     ftl.media_mut().ops.clear();
     ftl.read(lpn).unwrap();
-    ftl.media().ops.iter().find(|op| op.kind == OpKind::Read).expect("a flash read").page
+    ftl.media()
+        .ops
+        .iter()
+        .find(|op| op.kind == OpKind::Read)
+        .expect("a flash read")
+        .page
 }
 
 /// Overwrites everything but the given LPNs until garbage collection has been everywhere.
@@ -28,7 +33,10 @@ fn churn(ftl: &mut Ftl, spared: &[u32], from: u64) {
 
 #[test]
 fn an_unreadable_page_is_a_media_error_wherever_gc_takes_it() {
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable())
+    {
         let mut ftl = small(scheme);
         ftl.write(5, &content(1)).unwrap();
         ftl.write(5, &content(2)).unwrap();
@@ -42,11 +50,23 @@ fn an_unreadable_page_is_a_media_error_wherever_gc_takes_it() {
         assert_eq!(ftl.read(5), Err(Refusal::MediaError), "{scheme}");
         churn(&mut ftl, &[5], 10_000);
         assert!(ftl.stats().gc_runs > 20);
-        assert_eq!(ftl.read(5), Err(Refusal::MediaError), "{scheme}: after garbage collection");
+        assert_eq!(
+            ftl.read(5),
+            Err(Refusal::MediaError),
+            "{scheme}: after garbage collection"
+        );
         let (mut ftl, _) = recovered(ftl);
-        assert_eq!(ftl.read(5), Err(Refusal::MediaError), "{scheme}: after recovery");
+        assert_eq!(
+            ftl.read(5),
+            Err(Refusal::MediaError),
+            "{scheme}: after recovery"
+        );
         ftl.write(5, &content(3)).unwrap();
-        assert_eq!(ftl.read(5), Ok(Page::Identity(3)), "{scheme}: a write heals it");
+        assert_eq!(
+            ftl.read(5),
+            Ok(Page::Identity(3)),
+            "{scheme}: a write heals it"
+        );
     }
 }
 
@@ -56,8 +76,14 @@ fn entries_of(ftl: &mut Ftl, lpn: u32) -> Vec<usize> {
     let segment = 128 / 8;
     let base = words - (8 << 10) / 8;
     let mut found = Vec::new();
-    for at in (base..words).step_by(2).filter(|at| !(at - base).is_multiple_of(segment)) {
-        let pair = [ftl.media_mut().load(at).unwrap(), ftl.media_mut().load(at + 1).unwrap()];
+    for at in (base..words)
+        .step_by(2)
+        .filter(|at| !(at - base).is_multiple_of(segment))
+    {
+        let pair = [
+            ftl.media_mut().load(at).unwrap(),
+            ftl.media_mut().load(at + 1).unwrap(),
+        ];
         let entry = remap_ssd_ftl::scheme::RmmEntry::from_words(pair[0], pair[1]);
         if entry.is_intact() && entry.target() == lpn {
             found.push(at);
@@ -70,8 +96,17 @@ fn with_a_remap() -> (Ftl, usize) {
     let mut ftl = small(SchemeKind::RemapSsd);
     ftl.write(1, &content(11)).unwrap();
     ftl.write(2, &content(22)).unwrap();
-    ftl.remap(&Remap { target: 2, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
-    let at = *entries_of(&mut ftl, 2).last().expect("the remap has an entry");
+    ftl.remap(&Remap {
+        target: 2,
+        source: 1,
+        len: 1,
+        relocate: false,
+        atomic: false,
+    })
+    .unwrap();
+    let at = *entries_of(&mut ftl, 2)
+        .last()
+        .expect("the remap has an entry");
     (ftl, at)
 }
 
@@ -93,7 +128,11 @@ fn an_entry_whose_lpn_is_readable_makes_that_lpn_a_media_error() {
     });
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 1);
-    assert_eq!(ftl.read(2), Err(Refusal::MediaError), "not 22, which was overwritten");
+    assert_eq!(
+        ftl.read(2),
+        Err(Refusal::MediaError),
+        "not 22, which was overwritten"
+    );
     assert_eq!(ftl.read(1), Ok(Page::Identity(11)));
 }
 
@@ -120,10 +159,16 @@ fn garbage_collection_survives_a_damaged_entry() {
         ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap();
     }
     churn(&mut ftl, &[1, 2], 10_000);
-    assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Ok(Page::Identity(11))));
+    assert_eq!(
+        (ftl.read(1), ftl.read(2)),
+        (Ok(Page::Identity(11)), Ok(Page::Identity(11)))
+    );
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
-    assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Ok(Page::Identity(11))));
+    assert_eq!(
+        (ftl.read(1), ftl.read(2)),
+        (Ok(Page::Identity(11)), Ok(Page::Identity(11)))
+    );
 }
 
 /// LPN 2 got the page of LPN 1, was written, and got that page again: two entries say the same, and the write is between them.
@@ -134,9 +179,13 @@ fn remapped_there_and_back(scheme: SchemeKind) -> (Ftl, Vec<usize>) {
     ftl.remap(&copy(2, 1)).unwrap();
     ftl.write(2, &content(22)).unwrap();
 
-    let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+    let before: Vec<u64> = (0..ftl.media().nvram_words())
+        .map(|at| ftl.media().peek(at))
+        .collect();
     ftl.remap(&copy(2, 1)).unwrap();
-    let changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]).collect();
+    let changed = (0..before.len())
+        .filter(|at| ftl.media().peek(*at) != before[*at])
+        .collect();
     (ftl, changed)
 }
 
@@ -145,7 +194,10 @@ fn remapped_there_and_back(scheme: SchemeKind) -> (Ftl, Vec<usize>) {
 fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
     for scheme in kit::durable() {
         let (_, words) = remapped_there_and_back(scheme);
-        for (word, by_writes) in words.into_iter().flat_map(|word| [(word, true), (word, false)]) {
+        for (word, by_writes) in words
+            .into_iter()
+            .flat_map(|word| [(word, true), (word, false)])
+        {
             let (mut ftl, _) = remapped_there_and_back(scheme);
             ftl.media_mut().plant(|faults| {
                 faults.flips.insert(word, 0b11 << 30);
@@ -157,16 +209,22 @@ fn a_damaged_entry_is_made_up_for_where_an_older_one_says_the_same() {
             }
             let mut random = Random(5);
             for _ in 0..3000 {
-                let [target, source] = [3 + random.below(300) as u32, 303 + random.below(290) as u32];
+                let [target, source] =
+                    [3 + random.below(300) as u32, 303 + random.below(290) as u32];
                 ftl.remap(&copy(target, source)).unwrap();
                 ftl.media_mut().ops.clear();
             }
 
             let config = ftl.config().clone();
-            let Ok((mut ftl, _)) = Ftl::recover(ftl.into_media(), config) else { continue };
+            let Ok((mut ftl, _)) = Ftl::recover(ftl.into_media(), config) else {
+                continue;
+            };
             let read = ftl.read(2);
             let is_right = matches!(read, Ok(Page::Identity(11)) | Err(Refusal::MediaError));
-            assert!(is_right, "{scheme}, word {word}, writes {by_writes}: {read:?}");
+            assert!(
+                is_right,
+                "{scheme}, word {word}, writes {by_writes}: {read:?}"
+            );
         }
     }
 }
@@ -179,13 +237,29 @@ fn without_reverse_mappings_garbage_collection_loses_every_owner_but_the_first()
         ftl.write(lpn, &content(u64::from(lpn) * 11)).unwrap();
     }
     for (target, source) in [(3, 1), (4, 1), (5, 2)] {
-        ftl.remap(&Remap { target, source, len: 1, relocate: false, atomic: false }).unwrap();
+        ftl.remap(&Remap {
+            target,
+            source,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .unwrap();
     }
     ftl.deallocate(2, 1).unwrap(); // Nobody the device knows owns that page any more.
     churn(&mut ftl, &[1, 2, 3, 4, 5], 10_000);
     ftl.check().unwrap();
     let reads = [1, 2, 3, 4, 5].map(|lpn| ftl.read(lpn).unwrap());
-    assert_eq!(reads, [Page::Identity(11), Page::Zeroes, Page::Zeroes, Page::Zeroes, Page::Zeroes]);
+    assert_eq!(
+        reads,
+        [
+            Page::Identity(11),
+            Page::Zeroes,
+            Page::Zeroes,
+            Page::Zeroes,
+            Page::Zeroes
+        ]
+    );
     assert_eq!(ftl.stats().lost_references, 3);
 }
 
@@ -194,9 +268,21 @@ fn with_a_slot() -> (Ftl, usize) {
     let mut ftl = small(SchemeKind::Pebble);
     ftl.write(1, &content(11)).unwrap();
     ftl.write(2, &content(22)).unwrap();
-    let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
-    ftl.remap(&Remap { target: 2, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
-    let at = (0..before.len()).rev().find(|at| ftl.media().peek(*at) != before[*at]).expect("a slot was filled");
+    let before: Vec<u64> = (0..ftl.media().nvram_words())
+        .map(|at| ftl.media().peek(at))
+        .collect();
+    ftl.remap(&Remap {
+        target: 2,
+        source: 1,
+        len: 1,
+        relocate: false,
+        atomic: false,
+    })
+    .unwrap();
+    let at = (0..before.len())
+        .rev()
+        .find(|at| ftl.media().peek(*at) != before[*at])
+        .expect("a slot was filled");
     (ftl, at)
 }
 
@@ -213,7 +299,10 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
                 assert!(outcome);
                 assert_eq!(ftl.read(2), Ok(Page::Identity(11)));
             }
-            Err(error) => assert!(!outcome && error == RecoveryError::NvramDamaged { word: at }, "{error}"),
+            Err(error) => assert!(
+                !outcome && error == RecoveryError::NvramDamaged { word: at },
+                "{error}"
+            ),
         }
     }
     let (mut ftl, at) = with_a_slot();
@@ -226,11 +315,20 @@ fn a_slot_is_corrected_or_refuses_recovery_and_collection_survives_it() {
     churn(&mut ftl, &[1, 2], 10_000);
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.lost, 0);
-    assert_eq!((ftl.read(1), ftl.read(2)), (Ok(Page::Identity(11)), Ok(Page::Identity(11))));
+    assert_eq!(
+        (ftl.read(1), ftl.read(2)),
+        (Ok(Page::Identity(11)), Ok(Page::Identity(11)))
+    );
 }
 
 fn copy(target: u32, source: u32) -> Remap {
-    Remap { target, source, len: 1, relocate: false, atomic: false }
+    Remap {
+        target,
+        source,
+        len: 1,
+        relocate: false,
+        atomic: false,
+    }
 }
 
 /// Whatever was written after it: only once does a damaged entry leave its LPN in doubt.
@@ -246,7 +344,10 @@ fn an_lpn_that_was_rewritten_is_not_taken_by_the_damaged_entry_again() {
         ftl.write(2, &content(33 + round)).unwrap();
         let (found, report) = recovered(ftl);
         ftl = found;
-        assert_eq!((ftl.read(2), report.lost), (Ok(Page::Identity(33 + round)), 0));
+        assert_eq!(
+            (ftl.read(2), report.lost),
+            (Ok(Page::Identity(33 + round)), 0)
+        );
     }
 }
 
@@ -277,7 +378,10 @@ fn damage_where_nothing_is_stored_is_of_no_consequence() {
         });
         let (found, report) = recovered(ftl);
         ftl = found;
-        assert_eq!((ftl.read(0), ftl.read(2), report.lost), (Ok(Page::Identity(7)), Ok(Page::Identity(11)), 0));
+        assert_eq!(
+            (ftl.read(0), ftl.read(2), report.lost),
+            (Ok(Page::Identity(7)), Ok(Page::Identity(11)), 0)
+        );
         assert!(ftl.media().faults().is_empty(), "and it is zeroed");
     }
 }
@@ -285,7 +389,13 @@ fn damage_where_nothing_is_stored_is_of_no_consequence() {
 /// A block that has been left out for long keeps what it held, a dead head among it.
 #[test]
 fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad() {
-    let (config, geometry) = (Config { dedup: false, ..small_config(SchemeKind::None) }, small_geometry());
+    let (config, geometry) = (
+        Config {
+            dedup: false,
+            ..small_config(SchemeKind::None)
+        },
+        small_geometry(),
+    );
     for word in [0, 1, 2] {
         let mut ftl = device(geometry, &config);
         ftl.media_mut().plant(|faults| {
@@ -310,7 +420,11 @@ fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad(
         for _ in 0..2 {
             ftl = recovered(ftl).0;
             for (lpn, identity) in (0..).zip(&contents) {
-                let expected = if *identity == 0 { Page::Zeroes } else { Page::Identity(*identity) };
+                let expected = if *identity == 0 {
+                    Page::Zeroes
+                } else {
+                    Page::Identity(*identity)
+                };
                 assert_eq!(ftl.read(lpn), Ok(expected), "word {word}");
             }
         }
@@ -320,11 +434,35 @@ fn a_superblock_is_found_without_the_word_that_says_which_of_its_blocks_are_bad(
 /// What any page of a closed superblock of a log held the others and their parity tell.
 #[test]
 fn a_log_page_that_cannot_be_read_loses_no_remap() {
-    for scheme in [SchemeKind::FLog, SchemeKind::LocalFlash, SchemeKind::RemapSsdLh] {
-        let (superblocks, pages_per_block) = if scheme == SchemeKind::FLog { (120, 5) } else { (60, 8) };
-        let geometry = Geometry::new(Shape { channels: 1, dies: 1, superblocks, pages_per_block }).expect("valid");
-        let log_bytes = if scheme == SchemeKind::RemapSsdLh { 1 << 10 } else { 4 << 10 };
-        let config = Config { lpns: 100, dedup: false, cache_pages: 1, log_bytes, ..small_config(scheme) };
+    for scheme in [
+        SchemeKind::FLog,
+        SchemeKind::LocalFlash,
+        SchemeKind::RemapSsdLh,
+    ] {
+        let (superblocks, pages_per_block) = if scheme == SchemeKind::FLog {
+            (120, 5)
+        } else {
+            (60, 8)
+        };
+        let geometry = Geometry::new(Shape {
+            channels: 1,
+            dies: 1,
+            superblocks,
+            pages_per_block,
+        })
+        .expect("valid");
+        let log_bytes = if scheme == SchemeKind::RemapSsdLh {
+            1 << 10
+        } else {
+            4 << 10
+        };
+        let config = Config {
+            lpns: 100,
+            dedup: false,
+            cache_pages: 1,
+            log_bytes,
+            ..small_config(scheme)
+        };
         let mut ftl = device(geometry, &config);
         let mut contents: Vec<u64> = (1..=100).collect();
         (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
@@ -336,8 +474,11 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
             if round % 20 != 19 {
                 continue;
             }
-            let closed: Vec<SbId> =
-                ftl.superblocks().filter(|(_, sb)| sb.state == State::Closed).map(|(id, _)| id).collect();
+            let closed: Vec<SbId> = ftl
+                .superblocks()
+                .filter(|(_, sb)| sb.state == State::Closed)
+                .map(|(id, _)| id)
+                .collect();
             let is_of_log = |page: &Ppn| {
                 ftl.media().is_programmed(*page)
                     && ftl.media().oob(*page).lpn() == Oob::LOG
@@ -349,10 +490,17 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
                 media.plant(|faults| {
                     faults.read.insert(page);
                 });
-                let (mut fork, report) = Ftl::recover(media, config.clone()).expect("one page is made up for");
+                let (mut fork, report) =
+                    Ftl::recover(media, config.clone()).expect("one page is made up for");
                 let read = |lpn| fork.read(lpn);
                 let found: Vec<_> = (0..100).map(read).collect();
-                assert!(found.iter().zip(&contents).all(|(read, is)| *read == Ok(Page::Identity(*is))), "{scheme}");
+                assert!(
+                    found
+                        .iter()
+                        .zip(&contents)
+                        .all(|(read, is)| *read == Ok(Page::Identity(*is))),
+                    "{scheme}"
+                );
                 assert_eq!(report.lost, 0);
                 tried += 1;
             }
@@ -365,18 +513,35 @@ fn a_log_page_that_cannot_be_read_loses_no_remap() {
 #[test]
 fn any_word_of_a_list_of_several_is_told_by_the_sum() {
     let slot = 3 * small_geometry().superblocks() as usize;
-    let config = Config { entry: EntrySize::Bytes24, dedup: false, ..small_config(SchemeKind::None) };
+    let config = Config {
+        entry: EntrySize::Bytes24,
+        dedup: false,
+        ..small_config(SchemeKind::None)
+    };
     let mut ftl = device(small_geometry(), &config);
     (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
     for number in 0..5 {
         ftl.media_mut().attach_rail();
-        ftl.remap(&Remap { target: 2 * number, source: 50, len: 2, relocate: false, atomic: true }).unwrap();
+        ftl.remap(&Remap {
+            target: 2 * number,
+            source: 50,
+            len: 2,
+            relocate: false,
+            atomic: true,
+        })
+        .unwrap();
         let mut pending = ftl.media().pending();
         let image = ftl.media().cut(|| {
             pending -= 1;
-            if pending == 0 { remap_ssd_media::Outcome::Absent } else { remap_ssd_media::Outcome::Whole }
+            if pending == 0 {
+                remap_ssd_media::Outcome::Absent
+            } else {
+                remap_ssd_media::Outcome::Whole
+            }
         });
-        ftl = Ftl::recover(Media::from_image(&image), config.clone()).expect("recovers").0;
+        ftl = Ftl::recover(Media::from_image(&image), config.clone())
+            .expect("recovers")
+            .0;
         assert_eq!(ftl.aborted().len(), number as usize + 1);
     }
     let image = ftl.media().to_image();
@@ -387,7 +552,10 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
         });
         let (mut found, _) = Ftl::recover(media, config.clone()).expect("the sum tells the word");
         assert_eq!(found.aborted().len(), 5);
-        assert!((0..100).all(|lpn| found.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))), "without word {word}");
+        assert!(
+            (0..100).all(|lpn| found.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))),
+            "without word {word}"
+        );
     }
 }
 
@@ -395,11 +563,21 @@ fn any_word_of_a_list_of_several_is_told_by_the_sum() {
 #[test]
 fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
     for word in [0, 1] {
-        let mut ftl = device(small_geometry(), &Config { dedup: false, ..small_config(SchemeKind::FLog) });
+        let mut ftl = device(
+            small_geometry(),
+            &Config {
+                dedup: false,
+                ..small_config(SchemeKind::FLog)
+            },
+        );
         (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
-        let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+        let before: Vec<u64> = (0..ftl.media().nvram_words())
+            .map(|at| ftl.media().peek(at))
+            .collect();
         ftl.remap(&copy(2, 1)).unwrap();
-        let at = (0..before.len()).find(|at| ftl.media().peek(*at) != before[*at]).expect("an entry");
+        let at = (0..before.len())
+            .find(|at| ftl.media().peek(*at) != before[*at])
+            .expect("an entry");
         ftl.media_mut().plant(|faults| {
             faults.flips.insert(at + word, 0b11 << 20);
         });
@@ -413,17 +591,31 @@ fn a_word_of_flogs_buffer_that_cannot_be_read_is_made_up_for_by_the_tables() {
 /// The entries of an atomic command have one number, and a page of the log may end in the midst of them.
 #[test]
 fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_number() {
-    let config = Config { dedup: false, entry: EntrySize::Bytes24, ..small_config(SchemeKind::FLog) };
+    let config = Config {
+        dedup: false,
+        entry: EntrySize::Bytes24,
+        ..small_config(SchemeKind::FLog)
+    };
     let prepared = |earlier: u32| {
         let mut ftl = device(small_geometry(), &config);
         (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
         (0..earlier).for_each(|lpn| ftl.remap(&copy(400 + lpn, 100 + lpn)).unwrap());
         ftl
     };
-    let words_of = |ftl: &Ftl| -> Vec<u64> { (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect() };
+    let words_of = |ftl: &Ftl| -> Vec<u64> {
+        (0..ftl.media().nvram_words())
+            .map(|at| ftl.media().peek(at))
+            .collect()
+    };
 
     for earlier in 0..40 {
-        let atomic = Remap { target: 2, source: 20, len: 6, relocate: false, atomic: true };
+        let atomic = Remap {
+            target: 2,
+            source: 20,
+            len: 6,
+            relocate: false,
+            atomic: true,
+        };
         let mut ftl = prepared(earlier);
         let before = words_of(&ftl);
         ftl.remap(&atomic).unwrap();
@@ -439,7 +631,11 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
             (0..100).for_each(|lpn| ftl.remap(&copy(300 + lpn, 200 + lpn)).unwrap());
             let (mut ftl, _) = recovered(ftl);
             for (target, source) in (2..8).zip(20u64..) {
-                assert_eq!(ftl.read(target), Ok(Page::Identity(source + 1)), "{earlier} entries before, word {word}");
+                assert_eq!(
+                    ftl.read(target),
+                    Ok(Page::Identity(source + 1)),
+                    "{earlier} entries before, word {word}"
+                );
             }
         }
     }
@@ -448,9 +644,27 @@ fn an_atomic_commands_entry_in_flogs_buffer_is_told_from_the_others_of_its_numbe
 /// A log that is full of entries in force has one free unit to begin with, and needs no other for what a damaged word said.
 #[test]
 fn a_log_in_nvram_is_rewritten_whichever_word_of_it_is_damaged() {
-    let geometry = Geometry::new(Shape { channels: 1, dies: 2, superblocks: 24, pages_per_block: 8 }).expect("valid");
-    let small = Config { dedup: false, log_bytes: 384, segment_bytes: 48, dealloc_slots: 6, ..Config::default() };
-    let config = kit::fullest(&geometry, &Config { scheme: SchemeKind::NLog, ..small });
+    let geometry = Geometry::new(Shape {
+        channels: 1,
+        dies: 2,
+        superblocks: 24,
+        pages_per_block: 8,
+    })
+    .expect("valid");
+    let small = Config {
+        dedup: false,
+        log_bytes: 384,
+        segment_bytes: 48,
+        dealloc_slots: 6,
+        ..Config::default()
+    };
+    let config = kit::fullest(
+        &geometry,
+        &Config {
+            scheme: SchemeKind::NLog,
+            ..small
+        },
+    );
     let lpns = u64::from(config.lpns);
     let mut rewritten = 0;
 
@@ -480,7 +694,12 @@ fn a_log_in_nvram_is_rewritten_whichever_word_of_it_is_damaged() {
         }
         rewritten += ftl.stats().metadata_gc_runs;
         let read: Vec<_> = (0..config.lpns).map(|lpn| ftl.read(lpn)).collect();
-        assert!(read.iter().zip(&model).all(|(read, is)| *read == Ok(Page::Identity(*is))), "seed {seed}");
+        assert!(
+            read.iter()
+                .zip(&model)
+                .all(|(read, is)| *read == Ok(Page::Identity(*is))),
+            "seed {seed}"
+        );
     }
     assert!(rewritten > 1000, "{rewritten}");
 }
@@ -491,15 +710,19 @@ fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
     (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
     (0..40).for_each(|lpn| ftl.deallocate(lpn, 1).unwrap());
     let oob = |page: &Ppn| ftl.media().oob(*page);
-    let bitmaps =
-        (0..geometry.pages()).map(Ppn).filter(|page| ftl.media().is_programmed(*page) && oob(page).lpn() == 600);
-    let bitmap = bitmaps.max_by_key(|page| oob(page).wsn()).expect("a half of the log was full");
+    let bitmaps = (0..geometry.pages())
+        .map(Ppn)
+        .filter(|page| ftl.media().is_programmed(*page) && oob(page).lpn() == 600);
+    let bitmap = bitmaps
+        .max_by_key(|page| oob(page).wsn())
+        .expect("a half of the log was full");
     ftl.media_mut().plant(|faults| {
         faults.read.insert(bitmap);
     });
     let mut random = Random(9);
     while !ftl.media().faults().is_empty() {
-        ftl.write(100 + random.below(500) as u32, &content(50_000)).unwrap();
+        ftl.write(100 + random.below(500) as u32, &content(50_000))
+            .unwrap();
         ftl.media_mut().ops.clear();
     }
     let (mut ftl, _) = recovered(ftl);
@@ -511,10 +734,14 @@ fn a_bitmap_that_cannot_be_read_is_written_anew_when_it_moves() {
 #[test]
 fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
     let slot = 3 * small_geometry().superblocks() as usize;
-    let config = Config { entry: EntrySize::Bytes24, ..small_config(SchemeKind::RemapSsd) };
+    let config = Config {
+        entry: EntrySize::Bytes24,
+        ..small_config(SchemeKind::RemapSsd)
+    };
     let mut ftl = device(small_geometry(), &config);
     (0..100).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
-    ftl.media_mut().store(slot, 0, Purpose::Meta, After::NOTHING);
+    ftl.media_mut()
+        .store(slot, 0, Purpose::Meta, After::NOTHING);
     let mut older = Media::from_image(&ftl.media().to_image());
     let damage = |media: &mut Media| {
         media.plant(|faults| {
@@ -528,18 +755,34 @@ fn a_word_of_the_aborted_list_is_told_by_the_sum_once_there_is_one() {
     // A cut in an atomic command: its number is in the list after recovery.
     let (mut ftl, _) = recovered(ftl);
     ftl.media_mut().attach_rail();
-    ftl.remap(&Remap { target: 0, source: 50, len: 2, relocate: false, atomic: true }).unwrap();
+    ftl.remap(&Remap {
+        target: 0,
+        source: 50,
+        len: 2,
+        relocate: false,
+        atomic: true,
+    })
+    .unwrap();
     let mut pending = ftl.media().pending();
     let image = ftl.media().cut(|| {
         pending -= 1;
-        if pending == 0 { remap_ssd_media::Outcome::Absent } else { remap_ssd_media::Outcome::Whole }
+        if pending == 0 {
+            remap_ssd_media::Outcome::Absent
+        } else {
+            remap_ssd_media::Outcome::Whole
+        }
     });
     let config = ftl.config().clone();
-    let mut ftl = Ftl::recover(Media::from_image(&image), config).expect("recovers").0;
+    let mut ftl = Ftl::recover(Media::from_image(&image), config)
+        .expect("recovers")
+        .0;
     assert_eq!(ftl.aborted().len(), 1);
     for _ in 0..2 {
         damage(ftl.media_mut());
         ftl = recovered(ftl).0;
-        assert_eq!([ftl.read(0), ftl.read(1)], [Ok(Page::Identity(1)), Ok(Page::Identity(2))]);
+        assert_eq!(
+            [ftl.read(0), ftl.read(1)],
+            [Ok(Page::Identity(1)), Ok(Page::Identity(2))]
+        );
     }
 }

@@ -47,11 +47,17 @@ fn holds(ftl: &mut Ftl, lpn: u32, content: u64) -> bool {
 fn ppn_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
     ftl.media_mut().ops.clear();
     ftl.read(lpn).expect("readable");
-    ftl.media().ops.iter().find(|op| op.kind == OpKind::Read).expect("it is mapped").page
+    ftl.media()
+        .ops
+        .iter()
+        .find(|op| op.kind == OpKind::Read)
+        .expect("it is mapped")
+        .page
 }
 
 fn damage(ftl: &mut Ftl, ppn: Ppn) {
-    ftl.media_mut().plant(|faults| assert!(faults.read.insert(ppn)));
+    ftl.media_mut()
+        .plant(|faults| assert!(faults.read.insert(ppn)));
 }
 
 /// Powers off and on; faults stay, and real bytes are read and hashed again.
@@ -107,7 +113,10 @@ fn writing_a_content_again_cures_a_page_whose_read_failed() {
         (ContentMode::Bytes, FingerprintKind::Blake3),
         (ContentMode::Bytes, FingerprintKind::Murmur3),
     ] {
-        let config = Config { fingerprint, ..small_config(SchemeKind::RemapSsd) };
+        let config = Config {
+            fingerprint,
+            ..small_config(SchemeKind::RemapSsd)
+        };
         for cycles in [false, true] {
             let mut ftl = device(mode, &config);
             write(&mut ftl, 5, 2);
@@ -118,10 +127,19 @@ fn writing_a_content_again_cures_a_page_whose_read_failed() {
                 ftl = restarted(ftl);
             }
             write(&mut ftl, 9, 2);
-            assert!(holds(&mut ftl, 9, 2), "another LPN gets a page that can be read");
+            assert!(
+                holds(&mut ftl, 9, 2),
+                "another LPN gets a page that can be read"
+            );
             write(&mut ftl, 5, 2);
             assert!(holds(&mut ftl, 5, 2), "and so does this one");
-            assert_eq!((ftl.stats().host_programs - u64::from(!cycles), ftl.stats().dedup_hits), (1, 1));
+            assert_eq!(
+                (
+                    ftl.stats().host_programs - u64::from(!cycles),
+                    ftl.stats().dedup_hits
+                ),
+                (1, 1)
+            );
             ftl.check().expect("consistent");
         }
     }
@@ -130,14 +148,21 @@ fn writing_a_content_again_cures_a_page_whose_read_failed() {
 // MurmurHash3's hits are read: there a page that nobody has read since it was damaged is noticed as well.
 #[test]
 fn a_hit_that_cannot_be_verified_programs_the_page() {
-    let config = Config { fingerprint: FingerprintKind::Murmur3, ..small_config(SchemeKind::RemapSsd) };
+    let config = Config {
+        fingerprint: FingerprintKind::Murmur3,
+        ..small_config(SchemeKind::RemapSsd)
+    };
     let mut ftl = device(ContentMode::Bytes, &config);
     write(&mut ftl, 5, 2);
     let ppn = ppn_of(&mut ftl, 5);
     damage(&mut ftl, ppn);
     write(&mut ftl, 5, 2);
     assert!(holds(&mut ftl, 5, 2));
-    assert_eq!((ftl.stats().verified, ftl.stats().collisions), (1, 0), "no collision: it could not be compared");
+    assert_eq!(
+        (ftl.stats().verified, ftl.stats().collisions),
+        (1, 0),
+        "no collision: it could not be compared"
+    );
 }
 
 #[test]
@@ -156,7 +181,11 @@ fn a_page_that_collection_could_not_read_has_no_content_any_more() {
                 }
                 write(&mut ftl, 9, content);
                 assert!(holds(&mut ftl, 9, content), "{mode:?}");
-                assert_eq!(ftl.read(5), Err(Refusal::MediaError), "what is lost stays lost");
+                assert_eq!(
+                    ftl.read(5),
+                    Err(Refusal::MediaError),
+                    "what is lost stays lost"
+                );
                 write(&mut ftl, 5, content);
                 assert!(holds(&mut ftl, 5, content));
                 ftl.check().expect("consistent");
@@ -168,14 +197,24 @@ fn a_page_that_collection_could_not_read_has_no_content_any_more() {
 #[test]
 fn a_remap_that_had_to_copy_an_unreadable_page_makes_the_store_forget_it() {
     for mode in MODES {
-        let config = Config { count_max: 2, ..small_config(SchemeKind::RemapSsd) };
+        let config = Config {
+            count_max: 2,
+            ..small_config(SchemeKind::RemapSsd)
+        };
         let mut ftl = device(mode, &config);
         write(&mut ftl, 1, 7);
         write(&mut ftl, 2, 7);
         let ppn = ppn_of(&mut ftl, 1);
         damage(&mut ftl, ppn);
         // The counter is full: the page is copied, and cannot be.
-        ftl.remap(&Remap { target: 3, source: 1, len: 1, relocate: false, atomic: false }).expect("there is room");
+        ftl.remap(&Remap {
+            target: 3,
+            source: 1,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .expect("there is room");
         ftl.deallocate(2, 1).expect("there is room");
         write(&mut ftl, 4, 7);
         assert!(holds(&mut ftl, 4, 7), "{mode:?}");
@@ -194,7 +233,8 @@ fn no_write_is_deduplicated_onto_a_page_of_metadata() {
         if bitmap(&ftl) {
             break;
         }
-        ftl.deallocate(10 + command % 590, 1).expect("there is room");
+        ftl.deallocate(10 + command % 590, 1)
+            .expect("there is room");
         ftl.media_mut().ops.clear();
     }
     assert!(bitmap(&ftl), "100,000 deallocations, and none is there");
@@ -208,7 +248,10 @@ fn fingerprints_of_dead_pages_give_way_to_those_of_live_ones() {
         // 170 lines of eight slots for 600 live pages, and 20,000 dead ones have been there.
         let (mut ftl, contents) = aged(mode, &small_config(SchemeKind::RemapSsd), 20_000);
         let (programmed, stats) = rewrite_all(&mut ftl, &contents);
-        assert!(programmed <= 15, "{mode:?}: {programmed} of 600 contents were not found");
+        assert!(
+            programmed <= 15,
+            "{mode:?}: {programmed} of 600 contents were not found"
+        );
         assert_eq!(stats.dedup_missed, programmed);
     }
 }
@@ -220,9 +263,14 @@ fn duplicates_that_the_store_has_no_room_for_are_counted() {
         let (mut ftl, contents) = aged(mode, &config, 20_000);
         for lpns in [0..config.lpns / 2, 0..config.lpns] {
             let before = ftl.stats();
-            lpns.clone().for_each(|lpn| write(&mut ftl, lpn, contents[lpn as usize]));
+            lpns.clone()
+                .for_each(|lpn| write(&mut ftl, lpn, contents[lpn as usize]));
             let stats = ftl.stats() - before;
-            assert!(stats.dedup_missed > 10, "{mode:?}: {} live pages on 1536", config.lpns);
+            assert!(
+                stats.dedup_missed > 10,
+                "{mode:?}: {} live pages on 1536",
+                config.lpns
+            );
             assert_eq!(stats.dedup_hits + stats.dedup_missed, u64::from(lpns.end));
         }
     }
@@ -231,21 +279,37 @@ fn duplicates_that_the_store_has_no_room_for_are_counted() {
 #[test]
 fn opt_misses_no_duplicate() {
     for mode in MODES {
-        let config = Config { count_max: 3, ..fullest(&small_geometry(), &small_config(SchemeKind::Opt)) };
+        let config = Config {
+            count_max: 3,
+            ..fullest(&small_geometry(), &small_config(SchemeKind::Opt))
+        };
         let mut ftl = device(mode, &config);
         let mut random = Random(8);
         let mut contents = vec![0u64; config.lpns as usize];
         for step in 0..30_000u64 {
-            let (lpn, other) = (random.below(config.lpns.into()) as usize, random.below(config.lpns.into()) as usize);
+            let (lpn, other) = (
+                random.below(config.lpns.into()) as usize,
+                random.below(config.lpns.into()) as usize,
+            );
             if random.below(8) == 0 && contents[other] != 0 {
                 // A page without room for another owner is copied: its content is in two pages then.
-                let remap = Remap { target: lpn as u32, source: other as u32, len: 1, relocate: false, atomic: false };
+                let remap = Remap {
+                    target: lpn as u32,
+                    source: other as u32,
+                    len: 1,
+                    relocate: false,
+                    atomic: false,
+                };
                 ftl.remap(&remap).expect("there is room");
                 ftl.media_mut().ops.clear();
                 contents[lpn] = contents[other];
                 continue;
             }
-            contents[lpn] = if random.below(4) == 0 { contents[other].max(1) } else { step + 2 };
+            contents[lpn] = if random.below(4) == 0 {
+                contents[other].max(1)
+            } else {
+                step + 2
+            };
             write(&mut ftl, lpn as u32, contents[lpn]);
         }
         let before = ftl.stats();
@@ -268,13 +332,23 @@ fn opt_misses_no_duplicate() {
 #[test]
 fn after_power_on_the_store_finds_what_it_found_before() {
     for mode in MODES {
-        let config = Config { lpns: 600, ..small_config(SchemeKind::RemapSsd) };
+        let config = Config {
+            lpns: 600,
+            ..small_config(SchemeKind::RemapSsd)
+        };
         let (mut before, contents) = aged(mode, &config, 20_000);
         let image = before.media().to_image();
-        let mut after = restarted(Ftl::recover(Media::from_image(&image), config.clone()).expect("recovers").0);
+        let mut after = restarted(
+            Ftl::recover(Media::from_image(&image), config.clone())
+                .expect("recovers")
+                .0,
+        );
         let (programmed_before, _) = rewrite_all(&mut before, &contents);
         let (programmed_after, _) = rewrite_all(&mut after, &contents);
-        assert!(programmed_before < 28 && programmed_after < 28, "{programmed_before} {programmed_after}");
+        assert!(
+            programmed_before < 28 && programmed_after < 28,
+            "{programmed_before} {programmed_after}"
+        );
         assert!(
             programmed_after.abs_diff(programmed_before) <= 12,
             "2 % of {programmed_before} and {programmed_after}"
@@ -305,13 +379,23 @@ fn pages_are_learnt_piece_by_piece_while_hosts_go_on() {
             write(&mut ftl, lpn, contents[lpn as usize]);
         }
         for (page, digest) in pages.into_iter().zip(digests) {
-            if ftl.learn_page(page, digest) { learnt += 1 } else { late += 1 }
+            if ftl.learn_page(page, digest) {
+                learnt += 1
+            } else {
+                late += 1
+            }
         }
         from = next;
     }
-    assert!(late > 10 && learnt > 10, "{late} came too late, {learnt} in time");
+    assert!(
+        late > 10 && learnt > 10,
+        "{late} came too late, {learnt} in time"
+    );
     let (programmed, _) = rewrite_all(&mut ftl, &contents);
-    assert!(programmed <= 60, "{programmed} of 600 are not known: those that moved to where the pass had been");
+    assert!(
+        programmed <= 60,
+        "{programmed} of 600 are not known: those that moved to where the pass had been"
+    );
     for (lpn, content) in (0..).zip(&contents) {
         assert!(holds(&mut ftl, lpn, *content), "LPN {lpn}");
     }
@@ -336,9 +420,14 @@ fn a_digest_that_comes_after_its_page_has_moved_is_not_taken_for_that_of_another
 
     let mut moved = 0;
     for (page, digest) in pages.into_iter().zip(digests) {
-        let is_another = !ftl.media().is_programmed(page.ppn) || digest_of(&ftl, page.ppn) != digest;
+        let is_another =
+            !ftl.media().is_programmed(page.ppn) || digest_of(&ftl, page.ppn) != digest;
         let learnt = ftl.learn_page(page, digest);
-        assert!(!(learnt && is_another), "{:?} holds something else now", page.ppn);
+        assert!(
+            !(learnt && is_another),
+            "{:?} holds something else now",
+            page.ppn
+        );
         moved += u32::from(is_another);
     }
     assert!(moved > 100, "{moved} of 600 pages have moved");
@@ -352,7 +441,10 @@ fn a_digest_that_comes_after_its_page_has_moved_is_not_taken_for_that_of_another
 fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
     let config = small_config(SchemeKind::RemapSsd);
     let (ftl, contents) = aged(ContentMode::Bytes, &config, 5_000);
-    let saved: Vec<(Ppn, [u8; 32])> = ftl.known_digests().map(|(ppn, digest)| (ppn, *digest)).collect();
+    let saved: Vec<(Ppn, [u8; 32])> = ftl
+        .known_digests()
+        .map(|(ppn, digest)| (ppn, *digest))
+        .collect();
     assert_eq!(saved.len(), 600);
     let (mut ftl, _) = recovered(ftl);
     // Every second page gets its neighbour's digest, as if the file belonged to another device.
@@ -360,9 +452,16 @@ fn a_digest_from_a_file_is_compared_with_the_page_before_it_is_believed() {
         assert!(ftl.recall(*ppn, saved[index & !1].1));
         assert!(!ftl.recall(*ppn, saved[index].1), "known already");
     }
-    assert!(!ftl.recall(Ppn(small_geometry().pages()), [1; 32]), "no page");
+    assert!(
+        !ftl.recall(Ppn(small_geometry().pages()), [1; 32]),
+        "no page"
+    );
     let (programmed, stats) = rewrite_all(&mut ftl, &contents);
-    assert!((300..320).contains(&programmed) && stats.verified >= 300, "{programmed} {}", stats.verified);
+    assert!(
+        (300..320).contains(&programmed) && stats.verified >= 300,
+        "{programmed} {}",
+        stats.verified
+    );
     assert_eq!(stats.collisions, 0);
     for (lpn, content) in (0..).zip(&contents) {
         assert!(holds(&mut ftl, lpn, *content), "LPN {lpn}");
@@ -380,7 +479,10 @@ fn shared_by(ftl: &mut Ftl, lpns: u32) -> Vec<Vec<u32>> {
             owners.entry(ppn).or_default().push(lpn);
         }
     }
-    owners.into_values().filter(|owners| owners.len() > 1).collect()
+    owners
+        .into_values()
+        .filter(|owners| owners.len() > 1)
+        .collect()
 }
 
 /// LPNs 20 to 39 are kept apart: whatever hosts do, each of them has its pages alone, also after a restart and after
@@ -388,7 +490,13 @@ fn shared_by(ftl: &mut Ftl, lpns: u32) -> Vec<Vec<u32>> {
 #[test]
 fn lpns_that_are_kept_apart_share_nothing() {
     for mode in MODES {
-        let mut ftl = device(mode, &Config { dedup: true, ..small_config(SchemeKind::RemapSsd) });
+        let mut ftl = device(
+            mode,
+            &Config {
+                dedup: true,
+                ..small_config(SchemeKind::RemapSsd)
+            },
+        );
         ftl.keep_apart(20..40);
         let mut random = Random(77);
         let mut model = [0u64; 40];
@@ -402,7 +510,13 @@ fn lpns_that_are_kept_apart_share_nothing() {
                 _ if lpn == other || model[other] == 0 => {}
                 kind => {
                     let relocate = kind == 3;
-                    let remap = Remap { target: lpn as u32, source: other as u32, len: 1, relocate, atomic: false };
+                    let remap = Remap {
+                        target: lpn as u32,
+                        source: other as u32,
+                        len: 1,
+                        relocate,
+                        atomic: false,
+                    };
                     ftl.remap(&remap).expect("possible");
                     model[lpn] = model[other];
                     if relocate {
@@ -416,7 +530,10 @@ fn lpns_that_are_kept_apart_share_nothing() {
             }
             if step % 50 == 0 {
                 let shared = shared_by(&mut ftl, 40);
-                assert!(shared.iter().flatten().all(|lpn| *lpn < 20), "step {step}: {shared:?}");
+                assert!(
+                    shared.iter().flatten().all(|lpn| *lpn < 20),
+                    "step {step}: {shared:?}"
+                );
             }
         }
         for (lpn, content) in (0..).zip(model) {

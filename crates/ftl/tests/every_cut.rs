@@ -5,7 +5,9 @@
 
 mod kit;
 
-use kit::script::{Command, Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log};
+use kit::script::{
+    Command, Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log,
+};
 use kit::{Random, content, device};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Granularity, Guard, Guards, Remap, SchemeKind};
 use remap_ssd_media::{Geometry, Media, Outcome, Page};
@@ -19,7 +21,12 @@ const SHAPES: [(u32, u32, u32); 5] = [(1, 48, 7), (2, 30, 6), (2, 24, 8), (1, 30
 const LEN_MAX: u32 = 24;
 
 /// A device with as many logical pages as the scheme can work with, and little NVRAM.
-fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -> (Geometry, Config) {
+fn tight(
+    scheme: SchemeKind,
+    entry: EntrySize,
+    guards: Guards,
+    variant: usize,
+) -> (Geometry, Config) {
     mapped(Granularity::Page, scheme, entry, guards, variant)
 }
 
@@ -32,7 +39,11 @@ fn mapped(
 ) -> (Geometry, Config) {
     let (dies, superblocks, pages_per_block) = SHAPES[variant % SHAPES.len()];
     // Blocks in order, and an extension, take superblocks of their own.
-    let more = if mapping == Granularity::Hybrid { 30 } else { 0 };
+    let more = if mapping == Granularity::Hybrid {
+        30
+    } else {
+        0
+    };
     let geometry = geometry((dies, superblocks + more, pages_per_block));
     let config = Config {
         lpns: 40,
@@ -59,19 +70,39 @@ fn read_all(ftl: &mut Ftl) -> Result<Contents, String> {
         Ok(_) => Ok(None),
         Err(error) => Err(format!("LPN {lpn}: {error}")),
     };
-    let contents = (0..ftl.config().lpns).map(|lpn| (lpn, ftl.read(lpn))).map(identity).collect();
+    let contents = (0..ftl.config().lpns)
+        .map(|lpn| (lpn, ftl.read(lpn)))
+        .map(identity)
+        .collect();
     ftl.media_mut().ops.clear();
     contents
 }
 
 /// Is this what a cut of the command may leave?
-fn judge(command: Command, before: &Contents, after: &Contents, read: &Contents) -> Result<(), String> {
+fn judge(
+    command: Command,
+    before: &Contents,
+    after: &Contents,
+    read: &Contents,
+) -> Result<(), String> {
     for (lpn, read) in read.iter().enumerate() {
         if *read != before[lpn] && *read != after[lpn] {
-            return Err(format!("LPN {lpn}: from {:?} to {:?}, and {read:?} is read", before[lpn], after[lpn]));
+            return Err(format!(
+                "LPN {lpn}: from {:?} to {:?}, and {read:?} is read",
+                before[lpn], after[lpn]
+            ));
         }
     }
-    let Command::Remap(Remap { target, source, len, relocate, atomic }) = command else { return Ok(()) };
+    let Command::Remap(Remap {
+        target,
+        source,
+        len,
+        relocate,
+        atomic,
+    }) = command
+    else {
+        return Ok(());
+    };
     if atomic && read != before && read != after {
         return Err("a part of an atomic command".into());
     }
@@ -82,7 +113,9 @@ fn judge(command: Command, before: &Contents, after: &Contents, read: &Contents)
         !stays && read[source] != before[source] && read[target] != after[target]
     };
     match (0..len).find(gone) {
-        Some(at) if relocate => Err(format!("page {at} is neither where it was nor where it was to go")),
+        Some(at) if relocate => Err(format!(
+            "page {at} is neither where it was nor where it was to go"
+        )),
         _ => Ok(()),
     }
 }
@@ -95,7 +128,8 @@ fn each_cut(ftl: &Ftl, mut judge: impl FnMut(Media) -> Result<(), String>) -> Re
     let mut cuts = 0;
     for absent in prefixes.chain(but_one) {
         cuts += 1;
-        judge(cut(ftl, &absent)).map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
+        judge(cut(ftl, &absent))
+            .map_err(|what| format!("cut without {absent:?} of {pending}: {what}"))?;
     }
     Ok(cuts)
 }
@@ -105,7 +139,11 @@ fn cut(ftl: &Ftl, absent: &Range<usize>) -> Media {
     let mut ops = 0..;
     let image = ftl.media().cut(|| {
         let op = ops.next().expect("without end");
-        if absent.contains(&op) { Outcome::Absent } else { Outcome::Whole }
+        if absent.contains(&op) {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
     });
     Media::from_image(&image)
 }
@@ -124,7 +162,12 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
     for number in 0..commands {
         let before = contents;
         let command = draw(&mut random, &ftl, 10_000 + number, LEN_MAX);
-        let at = |what: String| format!("{}, seed {seed}, command {number} {command:?}: {what}", config.scheme);
+        let at = |what: String| {
+            format!(
+                "{}, seed {seed}, command {number} {command:?}: {what}",
+                config.scheme
+            )
+        };
         execute(&mut ftl, command).map_err(|refusal| at(refusal.to_string()))?;
         ftl.media_mut().ops.clear();
         contents = before.clone();
@@ -134,7 +177,8 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
         }
 
         let power_on = |media: Media| -> Result<Ftl, String> {
-            let (mut ftl, _) = Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
+            let (mut ftl, _) =
+                Ftl::recover(media, config.clone()).map_err(|error| error.to_string())?;
             ftl.check()?;
             let read = read_all(&mut ftl)?;
             judge(command, &before, &contents, &read)?;
@@ -167,9 +211,15 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Res
 }
 
 /// Devices of each scheme, of each shape and with several sizes of everything else: ten, or as many as `EVERY_CUT` says.
-#[expect(clippy::disallowed_methods, reason = "how long a test runs is not what it tests")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a test runs is not what it tests"
+)]
 fn variants() -> usize {
-    std::env::var("EVERY_CUT").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
+    std::env::var("EVERY_CUT")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(10)
 }
 
 #[test]
@@ -177,11 +227,21 @@ fn nothing_is_lost() {
     let mut cuts = 0;
     for (scheme, entry) in durable_schemes() {
         for variant in 0..variants() {
-            cuts += run(&tight(scheme, entry, Guards::ALL, variant), variant as u64 + 1, 120).unwrap();
+            cuts += run(
+                &tight(scheme, entry, Guards::ALL, variant),
+                variant as u64 + 1,
+                120,
+            )
+            .unwrap();
         }
     }
     for seed in 2..=4 {
-        cuts += run(&tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::ALL, 0), seed, 700).unwrap();
+        cuts += run(
+            &tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::ALL, 0),
+            seed,
+            700,
+        )
+        .unwrap();
     }
     println!("{cuts} cuts");
 }
@@ -201,7 +261,12 @@ fn nothing_is_lost_of_blocks_in_order() {
 /// The campaign, which draws few of many cuts, does not find the absence of this guard.
 #[test]
 fn a_record_that_is_stored_too_late_is_missed() {
-    let setup = tight(SchemeKind::WalSsd, EntrySize::Bytes16, Guards::without(Guard::RecordBeforeReclaim), 0);
+    let setup = tight(
+        SchemeKind::WalSsd,
+        EntrySize::Bytes16,
+        Guards::without(Guard::RecordBeforeReclaim),
+        0,
+    );
     let end = (1..=4).try_for_each(|seed| run(&setup, seed, 2000).map(|_| ()));
     assert!(end.is_err(), "wal-ssd does as well without it");
 }

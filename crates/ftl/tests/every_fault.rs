@@ -6,7 +6,9 @@
 
 mod kit;
 
-use kit::script::{Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log};
+use kit::script::{
+    Contents, apply, draw, durable_schemes, execute, geometry, nearly_full, with_log,
+};
 use kit::{Random, content, device};
 use remap_ssd_ftl::{Config, EntrySize, Ftl, Guard, Guards, SchemeKind, State, Stream};
 use remap_ssd_media::{Geometry, Image, Media, Oob, Outcome, Page, Ppn, SbId};
@@ -21,7 +23,12 @@ const SHAPES: [(u32, u32, u32); 4] = [(2, 30, 6), (1, 44, 8), (3, 24, 6), (2, 26
 /// Pages of a command, at most.
 const LEN_MAX: u32 = 6;
 
-fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -> (Geometry, Config) {
+fn tight(
+    scheme: SchemeKind,
+    entry: EntrySize,
+    guards: Guards,
+    variant: usize,
+) -> (Geometry, Config) {
     let geometry = geometry(SHAPES[variant % SHAPES.len()]);
     let config = Config {
         lpns: 40,
@@ -38,10 +45,19 @@ fn tight(scheme: SchemeKind, entry: EntrySize, guards: Guards, variant: usize) -
     };
     let config = with_log(&geometry, &config, 128 * (variant as u64 + 2));
     // Some blocks fail: a superblock fewer is left for what they held.
-    (geometry, nearly_full(&geometry, &config, 2 * geometry.pages_per_superblock()))
+    (
+        geometry,
+        nearly_full(&geometry, &config, 2 * geometry.pages_per_superblock()),
+    )
 }
 
-fn work(ftl: &mut Ftl, contents: &mut Contents, random: &mut Random, commands: u64, from: u64) -> Result<(), String> {
+fn work(
+    ftl: &mut Ftl,
+    contents: &mut Contents,
+    random: &mut Random,
+    commands: u64,
+    from: u64,
+) -> Result<(), String> {
     for number in 0..commands {
         let command = draw(random, ftl, from + number, LEN_MAX);
         execute(ftl, command).map_err(|refusal| format!("{command:?}: {refusal}"))?;
@@ -56,11 +72,15 @@ fn aged((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> (F
     let mut ftl = device(*geometry, config);
     ftl.media_mut().plant(|faults| {
         if geometry.dies() > 1 {
-            faults.program.insert(geometry.block(SbId(3), 3 % geometry.dies()), 2);
+            faults
+                .program
+                .insert(geometry.block(SbId(3), 3 % geometry.dies()), 2);
             faults.program.insert(geometry.block(SbId(6), 0), 3);
         }
     });
-    let mut contents: Contents = (0..config.lpns).map(|lpn| Some(u64::from(lpn) + 1000)).collect();
+    let mut contents: Contents = (0..config.lpns)
+        .map(|lpn| Some(u64::from(lpn) + 1000))
+        .collect();
     (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1000)).unwrap());
     work(&mut ftl, &mut contents, &mut Random(seed), commands, 10_000).unwrap();
     (ftl, contents)
@@ -74,7 +94,10 @@ struct Look {
 
 fn look(ftl: &mut Ftl, contents: &Contents) -> Result<Look, String> {
     ftl.check()?;
-    let mut found = Look { errors: BTreeSet::new(), wrong: BTreeMap::new() };
+    let mut found = Look {
+        errors: BTreeSet::new(),
+        wrong: BTreeMap::new(),
+    };
     for (lpn, expected) in (0..).zip(contents) {
         let read = match ftl.read(lpn) {
             Ok(Page::Identity(identity)) => Some(identity),
@@ -97,18 +120,24 @@ fn errors_of(ftl: &mut Ftl, contents: &Contents) -> Result<BTreeSet<u32>, String
     let found = look(ftl, contents)?;
     match found.wrong.first_key_value() {
         None => Ok(found.errors),
-        Some((lpn, read)) => Err(format!("LPN {lpn} reads {read:?} and not {:?}", contents[*lpn as usize])),
+        Some((lpn, read)) => Err(format!(
+            "LPN {lpn} reads {read:?} and not {:?}",
+            contents[*lpn as usize]
+        )),
     }
 }
 
 /// Without being written, LPNs in doubt stay so, and no others become so.
 fn cycle(ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<Ftl, String> {
     let config = ftl.config().clone();
-    let (mut ftl, _) = Ftl::recover(ftl.into_media(), config).map_err(|error| format!("next power-on: {error}"))?;
+    let (mut ftl, _) = Ftl::recover(ftl.into_media(), config)
+        .map_err(|error| format!("next power-on: {error}"))?;
     let found = errors_of(&mut ftl, contents).map_err(|what| format!("next power-on: {what}"))?;
     match found == *errors {
         true => Ok(ftl),
-        false => Err(format!("next power-on: {found:?} are media errors, and {errors:?} were")),
+        false => Err(format!(
+            "next power-on: {found:?} are media errors, and {errors:?} were"
+        )),
     }
 }
 
@@ -117,13 +146,17 @@ fn cure(mut ftl: Ftl, contents: &Contents, errors: &BTreeSet<u32>) -> Result<(),
     let (mut contents, config) = (contents.clone(), ftl.config().clone());
     for &lpn in errors {
         let identity = 900_000 + u64::from(lpn);
-        ftl.write(lpn, &content(identity)).map_err(|refusal| refusal.to_string())?;
+        ftl.write(lpn, &content(identity))
+            .map_err(|refusal| refusal.to_string())?;
         contents[lpn as usize] = Some(identity);
     }
     for cycle in 1..=2 {
         let recovered = Ftl::recover(ftl.into_media(), config.clone());
-        ftl = recovered.map_err(|error| format!("cycle {cycle}: {error}"))?.0;
-        let left = errors_of(&mut ftl, &contents).map_err(|what| format!("cycle {cycle}: {what}"))?;
+        ftl = recovered
+            .map_err(|error| format!("cycle {cycle}: {error}"))?
+            .0;
+        let left =
+            errors_of(&mut ftl, &contents).map_err(|what| format!("cycle {cycle}: {what}"))?;
         if !left.is_empty() {
             return Err(format!("cycle {cycle}: {left:?} had been written"));
         }
@@ -159,7 +192,11 @@ impl Table {
     fn refuses(&self, ftl_words: usize, fault: Fault, oob: Oob) -> Option<&'static str> {
         let config = &self.config;
         let word = match fault {
-            Fault::Page(_) => return (config.lpns..1 << 31).contains(&oob.lpn()).then_some("a bitmap"),
+            Fault::Page(_) => {
+                return (config.lpns..1 << 31)
+                    .contains(&oob.lpn())
+                    .then_some("a bitmap");
+            }
             Fault::Word(word) => word,
         };
 
@@ -183,17 +220,23 @@ impl Table {
         let (at, is_second) = (word - scheme, (word - scheme) % 2 == 1);
         let in_segment = at % (config.segment_bytes as usize / 8);
         match config.scheme {
-            SchemeKind::RemapSsd | SchemeKind::RemapSsdLh if config.entry == EntrySize::Bytes24 => None,
+            SchemeKind::RemapSsd | SchemeKind::RemapSsdLh if config.entry == EntrySize::Bytes24 => {
+                None
+            }
             SchemeKind::RemapSsd | SchemeKind::RemapSsdLh | SchemeKind::RemapSsdX => {
                 (is_second && in_segment > 1).then_some("the LPN of an entry")
             }
-            SchemeKind::NLog | SchemeKind::FLog | SchemeKind::LocalFlash => is_second.then_some("the LPN of an entry"),
+            SchemeKind::NLog | SchemeKind::FLog | SchemeKind::LocalFlash => {
+                is_second.then_some("the LPN of an entry")
+            }
             SchemeKind::Pebble => (at >= self.geometry.superblocks() as usize).then_some("a slot"),
             SchemeKind::ShadowOob => {
                 let slots = config.log_bytes as usize / 16 * 2;
                 let first = ftl_words - scheme - slots;
                 let in_slots = at.checked_sub(first);
-                in_slots.map_or(Some("where DRAM is saved"), |at| (at % 2 == 1).then_some("the LPN of an entry"))
+                in_slots.map_or(Some("where DRAM is saved"), |at| {
+                    (at % 2 == 1).then_some("the LPN of an entry")
+                })
             }
             _ => None,
         }
@@ -208,7 +251,9 @@ impl Table {
             // Every home that a page waits for may be the one.
             _ if self.config.scheme == SchemeKind::WalSsd => self.config.lpns as usize / 2,
             // The pages of an atomic command, or of a deallocation, or of an extent; the entries of a segment or a room.
-            _ => 8.max(slots).max(self.geometry.pages_per_superblock() as usize * 2),
+            _ => 8
+                .max(slots)
+                .max(self.geometry.pages_per_superblock() as usize * 2),
         }
     }
 }
@@ -218,18 +263,29 @@ impl Table {
 fn is_unvouched(ftl: &Ftl, page: Ppn) -> bool {
     let geometry = ftl.media().geometry();
     let sb_id = geometry.superblock(page);
-    let sb = ftl.superblocks().find(|(id, _)| *id == sb_id).expect("there").1;
+    let sb = ftl
+        .superblocks()
+        .find(|(id, _)| *id == sb_id)
+        .expect("there")
+        .1;
     let is_present = |page: &Ppn| {
-        ftl.media().is_programmed(*page) && ftl.media().oob(*page).incarnation() == sb.life.incarnation() & 63
+        ftl.media().is_programmed(*page)
+            && ftl.media().oob(*page).incarnation() == sb.life.incarnation() & 63
     };
     let oob = ftl.media().oob(page);
     let is_metadata = [Oob::HEAD, Oob::TAIL, Oob::PARITY].contains(&oob.lpn());
     if is_metadata || !matches!(sb.state, State::Open | State::Closed) {
         return false;
     }
-    let kind = if sb.stream == Stream::Log { Oob::PARITY } else { Oob::TAIL };
+    let kind = if sb.stream == Stream::Log {
+        Oob::PARITY
+    } else {
+        Oob::TAIL
+    };
     let pages = (0..geometry.pages_per_superblock()).map(|offset| geometry.page(sb_id, offset));
-    !pages.filter(is_present).any(|page| ftl.media().oob(page).lpn() == kind)
+    !pages
+        .filter(is_present)
+        .any(|page| ftl.media().oob(page).lpn() == kind)
 }
 
 #[derive(Default, Debug)]
@@ -251,13 +307,23 @@ fn judge(
     unvouched: bool,
 ) -> Result<(), String> {
     tally.faults += 1;
-    let oob = if let Fault::Page(page) = fault { media.oob(page) } else { Oob::default() };
-    let gone: BTreeSet<u32> = (0..).zip(contents).filter(|(_, is)| **is == Some(GONE)).map(|(lpn, _)| lpn).collect();
+    let oob = if let Fault::Page(page) = fault {
+        media.oob(page)
+    } else {
+        Oob::default()
+    };
+    let gone: BTreeSet<u32> = (0..)
+        .zip(contents)
+        .filter(|(_, is)| **is == Some(GONE))
+        .map(|(lpn, _)| lpn)
+        .collect();
     let words = media.nvram_words();
     let mut ftl = match Ftl::recover(media, table.config.clone()) {
         Ok((ftl, _)) => ftl,
         Err(error) => {
-            let reason = table.refuses(words, fault, oob).ok_or(format!("refused: {error}"))?;
+            let reason = table
+                .refuses(words, fault, oob)
+                .ok_or(format!("refused: {error}"))?;
             *tally.refused.entry(reason).or_default() += 1;
             return Ok(());
         }
@@ -270,7 +336,11 @@ fn judge(
         let is_its = |lpn: u32| match oob.lpn() {
             Oob::LOG => true,
             own if own >= table.config.lpns => contents[lpn as usize].is_none(),
-            own => own == lpn || oob.second().lpn() == Some(lpn) || contents[lpn as usize] == Some(GONE),
+            own => {
+                own == lpn
+                    || oob.second().lpn() == Some(lpn)
+                    || contents[lpn as usize] == Some(GONE)
+            }
         };
         return match found.wrong.keys().find(|lpn| !is_its(**lpn)) {
             Some(lpn) => Err(format!("LPN {lpn} is not right, and the page was {oob:?}")),
@@ -282,10 +352,15 @@ fn judge(
     tally.errors += errors.len() as u64;
     match fault {
         Fault::Word(word) if errors.len() > table.doubt_max(word) => {
-            return Err(format!("{} LPNs are media errors: {errors:?}", errors.len()));
+            return Err(format!(
+                "{} LPNs are media errors: {errors:?}",
+                errors.len()
+            ));
         }
         Fault::Page(_) if errors != gone => {
-            return Err(format!("{errors:?} are media errors, and {gone:?} were there"));
+            return Err(format!(
+                "{errors:?} are media errors, and {gone:?} were there"
+            ));
         }
         _ => {}
     }
@@ -309,9 +384,15 @@ fn without(ftl: &mut Ftl, contents: &Contents) -> Contents {
 }
 
 fn faults_of(ftl: &Ftl, stride: usize, start: usize) -> Vec<Fault> {
-    let pages = (0..ftl.media().geometry().pages()).map(Ppn).filter(|page| ftl.media().is_readable(*page));
+    let pages = (0..ftl.media().geometry().pages())
+        .map(Ppn)
+        .filter(|page| ftl.media().is_readable(*page));
     let words = (0..ftl.media().nvram_words()).map(Fault::Word);
-    words.chain(pages.map(Fault::Page)).skip(start % stride).step_by(stride).collect()
+    words
+        .chain(pages.map(Fault::Page))
+        .skip(start % stride)
+        .step_by(stride)
+        .collect()
 }
 
 /// A copy of a device that is off.
@@ -321,8 +402,16 @@ fn copy_of(image: &Image, ftl: &Ftl) -> Media {
     media
 }
 
-fn run(setup: &(Geometry, Config), seed: u64, stride: usize, tally: &mut Tally) -> Result<(), String> {
-    let table = Table { geometry: setup.0, config: setup.1.clone() };
+fn run(
+    setup: &(Geometry, Config),
+    seed: u64,
+    stride: usize,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let table = Table {
+        geometry: setup.0,
+        config: setup.1.clone(),
+    };
     let (mut ftl, contents) = aged(setup, seed, 300);
     let image = ftl.media().to_image();
     let at = |when: &str, fault: Fault, what: String| {
@@ -336,32 +425,59 @@ fn run(setup: &(Geometry, Config), seed: u64, stride: usize, tally: &mut Tally) 
         fault.plant(ftl.media_mut());
 
         let left = without(&mut ftl, &contents);
-        let unvouched = if let Fault::Page(page) = fault { is_unvouched(&ftl, page) } else { false };
+        let unvouched = if let Fault::Page(page) = fault {
+            is_unvouched(&ftl, page)
+        } else {
+            false
+        };
         ftl.media_mut().plant(|planted| {
             planted.read.clear();
             planted.flips.clear();
         });
-        judge((&table, tally), media, &left, fault, unvouched).map_err(|what| at("at power-on", fault, what))?;
+        judge((&table, tally), media, &left, fault, unvouched)
+            .map_err(|what| at("at power-on", fault, what))?;
     }
 
-    for (nth, fault) in faults_of(&ftl, 2 * stride, seed as usize + 1).into_iter().enumerate() {
+    for (nth, fault) in faults_of(&ftl, 2 * stride, seed as usize + 1)
+        .into_iter()
+        .enumerate()
+    {
         let recovered = Ftl::recover(copy_of(&image, &ftl), table.config.clone());
-        let mut fork = recovered.map_err(|error| at("not yet", fault, error.to_string()))?.0;
+        let mut fork = recovered
+            .map_err(|error| at("not yet", fault, error.to_string()))?
+            .0;
         fault.plant(fork.media_mut());
 
         let mut left = without(&mut fork, &contents);
         let mut random = Random(seed * 1_000 + nth as u64);
-        work(&mut fork, &mut left, &mut random, [5, 40, 150][nth % 3], 100_000)
-            .map_err(|what| at("while powered", fault, what))?;
+        work(
+            &mut fork,
+            &mut left,
+            &mut random,
+            [5, 40, 150][nth % 3],
+            100_000,
+        )
+        .map_err(|what| at("while powered", fault, what))?;
 
-        let gone = (0..).zip(&left).filter(|(_, is)| **is == Some(GONE)).map(|(lpn, _)| lpn).collect();
-        let errors = errors_of(&mut fork, &left).map_err(|what| at("while powered", fault, what))?;
+        let gone = (0..)
+            .zip(&left)
+            .filter(|(_, is)| **is == Some(GONE))
+            .map(|(lpn, _)| lpn)
+            .collect();
+        let errors =
+            errors_of(&mut fork, &left).map_err(|what| at("while powered", fault, what))?;
         if errors != gone {
-            return Err(at("while powered", fault, format!("{errors:?} are media errors, and {gone:?} were there")));
+            return Err(at(
+                "while powered",
+                fault,
+                format!("{errors:?} are media errors, and {gone:?} were there"),
+            ));
         }
 
         let unvouched = match fault {
-            Fault::Page(page) => fork.media().faults().read.contains(&page) && is_unvouched(&fork, page),
+            Fault::Page(page) => {
+                fork.media().faults().read.contains(&page) && is_unvouched(&fork, page)
+            }
             Fault::Word(_) => false,
         };
         let fault_left = fork.into_media();
@@ -372,9 +488,15 @@ fn run(setup: &(Geometry, Config), seed: u64, stride: usize, tally: &mut Tally) 
 }
 
 /// One fault in so many, or in as many as `EVERY_FAULT` says: 1 is all of them.
-#[expect(clippy::disallowed_methods, reason = "how long a test runs is not what it tests")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a test runs is not what it tests"
+)]
 fn stride() -> usize {
-    std::env::var("EVERY_FAULT").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+    std::env::var("EVERY_FAULT")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(5)
 }
 
 #[test]
@@ -384,7 +506,13 @@ fn nothing_old_is_read() {
         let mut tally = Tally::default();
         for variant in 0..SHAPES.len() {
             failures.extend(
-                run(&tight(scheme, entry, Guards::ALL, variant), variant as u64 + 1, stride(), &mut tally).err(),
+                run(
+                    &tight(scheme, entry, Guards::ALL, variant),
+                    variant as u64 + 1,
+                    stride(),
+                    &mut tally,
+                )
+                .err(),
             );
         }
         println!("{scheme}, {entry:?}: {tally:?}");
@@ -397,13 +525,18 @@ fn nothing_old_is_read() {
 fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, String> {
     let (ftl, contents) = aged(setup, seed, 300);
     let (image, config, mut cuts) = (ftl.media().to_image(), &setup.1, 0);
-    let table = Table { geometry: setup.0, config: config.clone() };
+    let table = Table {
+        geometry: setup.0,
+        config: config.clone(),
+    };
 
     for word in (seed as usize % stride..ftl.media().nvram_words()).step_by(stride) {
         let mut media = copy_of(&image, &ftl);
         Fault::Word(word).plant(&mut media);
         media.attach_rail();
-        let Ok((mut once, _)) = Ftl::recover(media, config.clone()) else { continue };
+        let Ok((mut once, _)) = Ftl::recover(media, config.clone()) else {
+            continue;
+        };
         let at = |what: String| format!("{}, seed {seed}, word {word}: {what}", config.scheme);
 
         let errors = errors_of(&mut once, &contents).map_err(at)?;
@@ -414,10 +547,13 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
             cuts += 1;
 
             let mut ops = 0..;
-            let left = once.media().cut(|| match absent.contains(&ops.next().expect("without end")) {
-                true => Outcome::Absent,
-                false => Outcome::Whole,
-            });
+            let left =
+                once.media().cut(
+                    || match absent.contains(&ops.next().expect("without end")) {
+                        true => Outcome::Absent,
+                        false => Outcome::Whole,
+                    },
+                );
             let mut media = copy_of(&left, &ftl);
             // A word that was stored anew has no flipped bits any more.
             if left.word(word) == image.word(word) {
@@ -428,7 +564,13 @@ fn run_cut(setup: &(Geometry, Config), seed: u64, stride: usize) -> Result<u64, 
             // Superblocks that recovery has opened may have the incarnation that an entry of nobody knows whom names.
             let mut again = match Ftl::recover(media, config.clone()) {
                 Ok((again, _)) => again,
-                Err(_) if table.refuses(image.nvram_words(), Fault::Word(word), Oob::default()).is_some() => continue,
+                Err(_)
+                    if table
+                        .refuses(image.nvram_words(), Fault::Word(word), Oob::default())
+                        .is_some() =>
+                {
+                    continue;
+                }
                 Err(error) => return Err(at(error.to_string())),
             };
 
@@ -448,7 +590,11 @@ fn a_cut_while_damage_is_mended_loses_nothing() {
     let mut failures = Vec::new();
     for (scheme, entry) in durable_schemes() {
         for variant in 0..SHAPES.len() {
-            match run_cut(&tight(scheme, entry, Guards::ALL, variant), variant as u64 + 1, 12 * stride()) {
+            match run_cut(
+                &tight(scheme, entry, Guards::ALL, variant),
+                variant as u64 + 1,
+                12 * stride(),
+            ) {
                 Ok(cuts) => println!("{scheme}, {entry:?}: {cuts} cuts"),
                 Err(failure) => failures.push(failure),
             }
@@ -459,9 +605,21 @@ fn a_cut_while_damage_is_mended_loses_nothing() {
 
 #[test]
 fn damage_that_is_mended_too_early_is_missed() {
-    for scheme in [SchemeKind::RemapSsd, SchemeKind::NLog, SchemeKind::LocalFlash] {
-        let setup = |variant| tight(scheme, EntrySize::Bytes16, Guards::without(Guard::MendingWaits), variant);
-        let end = (0..SHAPES.len()).try_for_each(|variant| run_cut(&setup(variant), variant as u64 + 1, 5).map(|_| ()));
+    for scheme in [
+        SchemeKind::RemapSsd,
+        SchemeKind::NLog,
+        SchemeKind::LocalFlash,
+    ] {
+        let setup = |variant| {
+            tight(
+                scheme,
+                EntrySize::Bytes16,
+                Guards::without(Guard::MendingWaits),
+                variant,
+            )
+        };
+        let end = (0..SHAPES.len())
+            .try_for_each(|variant| run_cut(&setup(variant), variant as u64 + 1, 5).map(|_| ()));
         assert!(end.is_err(), "{scheme} does as well without it");
     }
 }

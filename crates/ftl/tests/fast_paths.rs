@@ -35,7 +35,8 @@ impl Done {
                     let sources = (0..64).filter(|bit| op.sources >> bit & 1 == 1);
                     for (index, bit) in sources.enumerate() {
                         self.pages.push((Did::Read, Ppn(op.amount + bit)));
-                        self.pages.push((Did::Program, Ppn(op.page.0 + index as u32)));
+                        self.pages
+                            .push((Did::Program, Ppn(op.page.0 + index as u32)));
                     }
                 }
                 OpKind::NvWrite => self.count("stored", op),
@@ -62,9 +63,15 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
         let home = random.below(half.into()) as u32;
         match random.below(2) {
             0 => ftl.write_for(home + half, &fresh, home).unwrap(),
-            _ => {
-                ftl.remap(&Remap { target: home, source: home + half, len: 1, relocate: false, atomic: false }).unwrap()
-            }
+            _ => ftl
+                .remap(&Remap {
+                    target: home,
+                    source: home + half,
+                    len: 1,
+                    relocate: false,
+                    atomic: false,
+                })
+                .unwrap(),
         }
         return;
     }
@@ -75,44 +82,97 @@ fn draw(random: &mut Random, ftl: &mut Ftl, number: u64) {
             let len = (1 + random.below(12) as u32).min(config.lpns - lpn);
             let source = random.below(lpns - u64::from(len) + 1) as u32;
             let atomic = config.entry == EntrySize::Bytes24 && random.below(2) == 0;
-            let len = if atomic { len.min(ftl.atomic_pages_max()) } else { len };
-            ftl.remap(&Remap { target: lpn, source, len, relocate: random.below(3) == 0, atomic }).unwrap();
+            let len = if atomic {
+                len.min(ftl.atomic_pages_max())
+            } else {
+                len
+            };
+            ftl.remap(&Remap {
+                target: lpn,
+                source,
+                len,
+                relocate: random.below(3) == 0,
+                atomic,
+            })
+            .unwrap();
         }
-        _ => ftl.deallocate(lpn, (1 + random.below(6) as u32).min(config.lpns - lpn)).unwrap(),
+        _ => ftl
+            .deallocate(lpn, (1 + random.below(6) as u32).min(config.lpns - lpn))
+            .unwrap(),
     }
 }
 
 /// The first thing that tells them apart.
 fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
-    let same = |what: &str, is_same: bool| if is_same { Ok(()) } else { Err(what.to_owned()) };
+    let same = |what: &str, is_same: bool| {
+        if is_same {
+            Ok(())
+        } else {
+            Err(what.to_owned())
+        }
+    };
     let geometry = plain.media().geometry();
     same("statistics", plain.stats() == watched.stats())?;
     same("sequence numbers", plain.wsn() == watched.wsn())?;
     let (one, other) = (plain.media().counts, watched.media().counts);
-    same(&format!("counts of operations: {one:?} and {other:?}"), one == other)?;
+    same(
+        &format!("counts of operations: {one:?} and {other:?}"),
+        one == other,
+    )?;
     same("usage", plain.usage() == watched.usage())?;
     for word in 0..plain.media().nvram_words() {
-        same(&format!("word {word} of NVRAM"), plain.media().peek(word) == watched.media().peek(word))?;
+        same(
+            &format!("word {word} of NVRAM"),
+            plain.media().peek(word) == watched.media().peek(word),
+        )?;
     }
     for (sb, superblock) in plain.superblocks() {
-        let other = watched.superblocks().find(|(id, _)| *id == sb).expect("as many").1;
-        let of = |sb: &remap_ssd_ftl::Superblock| (sb.state, sb.capacity, sb.opened, sb.life, sb.bad, sb.head);
-        same(&format!("{sb:?}"), of(superblock) == of(other) && plain.owners(sb) == watched.owners(sb))?;
+        let other = watched
+            .superblocks()
+            .find(|(id, _)| *id == sb)
+            .expect("as many")
+            .1;
+        let of = |sb: &remap_ssd_ftl::Superblock| {
+            (sb.state, sb.capacity, sb.opened, sb.life, sb.bad, sb.head)
+        };
+        same(
+            &format!("{sb:?}"),
+            of(superblock) == of(other) && plain.owners(sb) == watched.owners(sb),
+        )?;
         let groups = (plain.group(sb), watched.group(sb));
-        let entries = |group: Option<remap_ssd_ftl::GroupInfo>| group.map(|group| (group.segments, group.entries));
-        same(&format!("the group of {sb:?}"), entries(groups.0) == entries(groups.1))?;
+        let entries = |group: Option<remap_ssd_ftl::GroupInfo>| {
+            group.map(|group| (group.segments, group.entries))
+        };
+        same(
+            &format!("the group of {sb:?}"),
+            entries(groups.0) == entries(groups.1),
+        )?;
     }
     for page in (0..geometry.pages()).map(Ppn) {
         let (one, other) = (plain.media(), watched.media());
-        same(&format!("{page:?} is programmed"), one.is_programmed(page) == other.is_programmed(page))?;
+        same(
+            &format!("{page:?} is programmed"),
+            one.is_programmed(page) == other.is_programmed(page),
+        )?;
         if !one.is_programmed(page) {
             continue;
         }
-        same(&format!("OOB of {page:?}"), one.oob(page) == other.oob(page))?;
+        same(
+            &format!("OOB of {page:?}"),
+            one.oob(page) == other.oob(page),
+        )?;
         // Without a rail a tail page stands for the records that it describes.
         if one.oob(page).lpn() != Oob::TAIL {
-            let contents = (one.is_meta(page), one.meta_uncharged(page).ok(), one.page(page));
-            let others = (other.is_meta(page), other.meta_uncharged(page).ok(), other.page(page));
+            let contents = (
+                one.is_meta(page),
+                one.meta_uncharged(page).ok(),
+                one.page(page),
+            );
+            let others = (
+                other.is_meta(page),
+                other.meta_uncharged(page).ok(),
+                other.page(page),
+            );
             same(&format!("content of {page:?}"), contents == others)?;
         }
     }
@@ -127,7 +187,9 @@ fn difference(plain: &mut Ftl, watched: &mut Ftl) -> Result<(), String> {
 fn run(geometry: Geometry, config: &Config, seed: u64, commands: u64) -> u64 {
     let (mut plain, mut watched) = (device(geometry, config), device(geometry, config));
     watched.media_mut().attach_rail();
-    let at = |number: u64, what: String| format!("{}, seed {seed}, command {number}: {what}", config.scheme);
+    let at = |number: u64, what: String| {
+        format!("{}, seed {seed}, command {number}: {what}", config.scheme)
+    };
     let (mut random, mut rows) = (Random(seed * 0x9e37_79b9 + 1), 0);
     let lpns = u64::from(config.lpns);
     for number in 0..lpns + commands {
@@ -148,10 +210,16 @@ fn run(geometry: Geometry, config: &Config, seed: u64, commands: u64) -> u64 {
         one.add(&plain.media().ops);
         other.add(&watched.media().ops);
         assert_eq!(one, other, "{}", at(number, "operations".into()));
-        rows += plain.media().ops.iter().filter(|op| op.kind == OpKind::CopyRow).count() as u64;
+        rows += plain
+            .media()
+            .ops
+            .iter()
+            .filter(|op| op.kind == OpKind::CopyRow)
+            .count() as u64;
         assert!(plain.media().is_plain() && !watched.media().is_plain());
         if number % 257 == 0 {
-            difference(&mut plain, &mut watched).unwrap_or_else(|what| panic!("{}", at(number, what)));
+            difference(&mut plain, &mut watched)
+                .unwrap_or_else(|what| panic!("{}", at(number, what)));
         }
     }
     difference(&mut plain, &mut watched).unwrap_or_else(|what| panic!("{}", at(commands, what)));
@@ -164,13 +232,22 @@ fn rows_and_runs_do_what_pages_and_entries_do() {
     for (nth, scheme) in SchemeKind::ALL.into_iter().enumerate() {
         let mut rows = 0;
         for (variant, (dies, superblocks, pages_per_block)) in shapes.into_iter().enumerate() {
-            let shape = Shape { channels: 1, dies, superblocks: superblocks * 2, pages_per_block };
+            let shape = Shape {
+                channels: 1,
+                dies,
+                superblocks: superblocks * 2,
+                pages_per_block,
+            };
             let geometry = Geometry::new(shape).expect("valid");
             let policy = GcPolicy::ALL[(nth + variant) % GcPolicy::ALL.len()];
             let config = Config {
                 lpns: 100,
                 scheme,
-                entry: if variant == 1 { EntrySize::Bytes24 } else { EntrySize::Bytes16 },
+                entry: if variant == 1 {
+                    EntrySize::Bytes24
+                } else {
+                    EntrySize::Bytes16
+                },
                 gc_policy: policy,
                 gc_free: 0.0,
                 segment_bytes: [128, 96, 72][variant],
@@ -180,10 +257,16 @@ fn rows_and_runs_do_what_pages_and_entries_do() {
                 log_bytes: 6 << 10,
                 ..Config::default()
             };
-            let config = Config { log_bytes: config.log_bytes.max(config.tables_bytes(&geometry) * 40), ..config };
+            let config = Config {
+                log_bytes: config.log_bytes.max(config.tables_bytes(&geometry) * 40),
+                ..config
+            };
             let config = fullest(&geometry, &config);
             rows += run(geometry, &config, (3 * nth + variant) as u64 + 1, 1500);
         }
-        assert!(rows > 50 || scheme.uses_hints() || scheme == SchemeKind::Pebble, "{scheme} copied {rows} rows");
+        assert!(
+            rows > 50 || scheme.uses_hints() || scheme == SchemeKind::Pebble,
+            "{scheme} copied {rows} rows"
+        );
     }
 }

@@ -9,7 +9,10 @@ use remap_ssd_media::{ContentMode, Media, OpKind, Page, Payload};
 use std::sync::Arc;
 
 fn config(fingerprint: FingerprintKind) -> Config {
-    Config { fingerprint, ..small_config(SchemeKind::RemapSsd) }
+    Config {
+        fingerprint,
+        ..small_config(SchemeKind::RemapSsd)
+    }
 }
 
 fn with_bytes(fingerprint: FingerprintKind) -> Ftl {
@@ -23,16 +26,24 @@ const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
 fn inverse(odd: u64) -> u64 {
-    (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
+    (0..6).fold(odd, |x, _| {
+        x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)))
+    })
 }
 
 /// A half block whose mixed form is this.
 fn unmixed1(mixed: u64) -> u64 {
-    mixed.wrapping_mul(inverse(C2)).rotate_right(31).wrapping_mul(inverse(C1))
+    mixed
+        .wrapping_mul(inverse(C2))
+        .rotate_right(31)
+        .wrapping_mul(inverse(C1))
 }
 
 fn unmixed2(mixed: u64) -> u64 {
-    mixed.wrapping_mul(inverse(C1)).rotate_right(33).wrapping_mul(inverse(C2))
+    mixed
+        .wrapping_mul(inverse(C1))
+        .rotate_right(33)
+        .wrapping_mul(inverse(C2))
 }
 
 /// Two pages with one MurmurHash3, whatever its seed. A difference in bit 36 of the first mixed half becomes one in the
@@ -44,7 +55,11 @@ fn colliding() -> [[u8; PAGE_BYTES]; 2] {
         let (halves, _) = bytes.as_chunks_mut::<8>();
         for (index, difference) in differences.into_iter().enumerate() {
             let mixed = 0x0123_4567_89ab_cdef ^ difference;
-            let half = if index % 2 == 0 { unmixed1(mixed) } else { unmixed2(mixed) };
+            let half = if index % 2 == 0 {
+                unmixed1(mixed)
+            } else {
+                unmixed2(mixed)
+            };
             halves[index] = half.to_le_bytes();
         }
         bytes
@@ -62,19 +77,29 @@ fn contents_that_collide_are_told_apart_by_reading_them() {
         ftl.write(lpn, payload).expect("there is room");
     }
     let stats = ftl.stats();
-    assert_eq!((stats.dedup_hits, stats.collisions, stats.verified), (1, 2, 3), "they do collide");
+    assert_eq!(
+        (stats.dedup_hits, stats.collisions, stats.verified),
+        (1, 2, 3),
+        "they do collide"
+    );
     let bytes = |payload: &Payload<'_>| match payload {
         Payload::Bytes(bytes) => Page::Bytes(Arc::new(**bytes)),
         Payload::Identity(identity) => Page::Identity(*identity),
     };
     let read: Vec<Page> = (0..4).map(|lpn| ftl.read(lpn).expect("readable")).collect();
-    assert_eq!(read, [bytes(&first), bytes(&second), bytes(&second), bytes(&first)]);
+    assert_eq!(
+        read,
+        [bytes(&first), bytes(&second), bytes(&second), bytes(&first)]
+    );
     ftl.check().expect("consistent");
     let mut trusted = with_bytes(FingerprintKind::Blake3);
     for (lpn, payload) in [(0, &first), (1, &second), (2, &second), (3, &first)] {
         trusted.write(lpn, payload).expect("there is room");
     }
-    assert_eq!((trusted.stats().dedup_hits, trusted.stats().verified), (2, 0));
+    assert_eq!(
+        (trusted.stats().dedup_hits, trusted.stats().verified),
+        (2, 0)
+    );
 }
 
 #[test]
@@ -86,6 +111,13 @@ fn a_hit_by_murmur3_is_one_read_more_than_a_hit_by_blake3() {
         ftl.media_mut().ops.clear();
         ftl.write(2, &content(7)).expect("there is room");
         let count = |kind| ftl.media().ops.iter().filter(|op| op.kind == kind).count();
-        assert_eq!((count(OpKind::Read), count(OpKind::Program), count(OpKind::NvWrite)), (reads, 0, 1));
+        assert_eq!(
+            (
+                count(OpKind::Read),
+                count(OpKind::Program),
+                count(OpKind::NvWrite)
+            ),
+            (reads, 0, 1)
+        );
     }
 }

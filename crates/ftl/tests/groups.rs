@@ -18,19 +18,38 @@ fn writes_are_striped_over_all_dies_whatever_a_superblock_spans() {
     for dies in [1, 2, 4] {
         let mut ftl = grouped(dies);
         let programs = |ftl: &mut Ftl| -> Vec<u16> {
-            let own = |op: &&remap_ssd_media::Op| op.kind == OpKind::Program && op.purpose == Purpose::Host;
-            ftl.media().ops.iter().filter(own).map(|op| op.die).collect()
+            let own = |op: &&remap_ssd_media::Op| {
+                op.kind == OpKind::Program && op.purpose == Purpose::Host
+            };
+            ftl.media()
+                .ops
+                .iter()
+                .filter(own)
+                .map(|op| op.die)
+                .collect()
         };
         for lpn in 0..16 {
             ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
         }
         let first = programs(&mut ftl);
-        assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), 4, "{dies}: {first:?}");
+        assert_eq!(
+            first.iter().collect::<BTreeSet<_>>().len(),
+            4,
+            "{dies}: {first:?}"
+        );
         ftl.media_mut().ops.clear();
         (16..32).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
         let dies_of_rows = programs(&mut ftl);
-        assert!(dies_of_rows.chunks(4).all(|row| row.iter().collect::<BTreeSet<_>>().len() == 4), "{dies_of_rows:?}");
-        let open = ftl.superblocks().filter(|(_, sb)| sb.state == State::Open).count();
+        assert!(
+            dies_of_rows
+                .chunks(4)
+                .all(|row| row.iter().collect::<BTreeSet<_>>().len() == 4),
+            "{dies_of_rows:?}"
+        );
+        let open = ftl
+            .superblocks()
+            .filter(|(_, sb)| sb.state == State::Open)
+            .count();
         assert_eq!(open as u32, 4 / dies, "one in each group of dies");
     }
 }
@@ -45,10 +64,23 @@ fn narrow_superblocks_cost_heads_and_tails_and_segments() {
         assert_eq!(ftl.stats().meta_programs, metadata, "{dies}: heads");
         ftl.media_mut().ops.clear();
         for lpn in 0..4 {
-            ftl.remap(&Remap { target: 100 + lpn, source: lpn, len: 1, relocate: false, atomic: false }).unwrap();
+            ftl.remap(&Remap {
+                target: 100 + lpn,
+                source: lpn,
+                len: 1,
+                relocate: false,
+                atomic: false,
+            })
+            .unwrap();
         }
         // Four entries of 16 bytes; a segment's head takes 16.
-        let written: u32 = ftl.media().ops.iter().filter(|op| op.kind == OpKind::NvWrite).map(|op| op.amount).sum();
+        let written: u32 = ftl
+            .media()
+            .ops
+            .iter()
+            .filter(|op| op.kind == OpKind::NvWrite)
+            .map(|op| op.amount)
+            .sum();
         assert_eq!(written, 4 * 16 + segments * 16, "{dies}");
         assert_eq!(ftl.usage().used_bytes, u64::from(segments) * 128, "{dies}");
     }
@@ -81,9 +113,15 @@ fn collecting_a_narrow_superblock_reads_its_own_group_and_erases_its_own_blocks(
 fn what_cannot_be_is_said() {
     let geometry = small_geometry();
     let error = geometry.with_superblock_dies(3).unwrap_err().to_string();
-    assert!(error.contains("superblock_dies = 3 must divide the 4 dies"), "{error}");
+    assert!(
+        error.contains("superblock_dies = 3 must divide the 4 dies"),
+        "{error}"
+    );
     let narrow = geometry.with_superblock_dies(2).unwrap();
-    let error = small_config(SchemeKind::FLog).check(&narrow).unwrap_err().to_string();
+    let error = small_config(SchemeKind::FLog)
+        .check(&narrow)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("keeps entries on flash"), "{error}");
     assert_eq!(narrow.with_superblock_dies(4).unwrap(), geometry);
 }

@@ -25,7 +25,13 @@ const BLOCK: u32 = 8;
 
 /// Superblocks of 62 pages of data: seven blocks, and six pages left.
 fn geometry() -> Geometry {
-    Geometry::new(Shape { channels: 2, dies: 4, superblocks: 40, pages_per_block: 16 }).expect("valid")
+    Geometry::new(Shape {
+        channels: 2,
+        dies: 4,
+        superblocks: 40,
+        pages_per_block: 16,
+    })
+    .expect("valid")
 }
 
 fn config(scheme: SchemeKind) -> Config {
@@ -65,13 +71,26 @@ fn blocks_written_in_order_switch() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
     write_in_order(&mut ftl, 0..600, 1);
     let before = ftl.stats();
-    assert_eq!((before.merges_switch, before.merges_partial, before.merges_full), (75, 0, 0));
+    assert_eq!(
+        (
+            before.merges_switch,
+            before.merges_partial,
+            before.merges_full
+        ),
+        (75, 0, 0)
+    );
     assert_eq!(ftl.extension_entries(), 0);
 
     write_in_order(&mut ftl, 0..80, 10_000);
     let done = since(&ftl, before);
-    assert_eq!((done.merges_switch, done.merges_partial, done.merges_full), (10, 0, 0));
-    assert_eq!((done.host_programs, done.merge_programs - done.merge_pads), (80, 0));
+    assert_eq!(
+        (done.merges_switch, done.merges_partial, done.merges_full),
+        (10, 0, 0)
+    );
+    assert_eq!(
+        (done.host_programs, done.merge_programs - done.merge_pads),
+        (80, 0)
+    );
     assert_eq!(ftl.extension_entries(), 0);
 }
 
@@ -84,8 +103,14 @@ fn a_block_written_in_part_is_completed() {
     write_in_order(&mut ftl, 0..6, 10_000);
     write_in_order(&mut ftl, 16..24, 10_000);
     let done = since(&ftl, before);
-    assert_eq!((done.merges_switch, done.merges_partial, done.merges_full), (1, 1, 0));
-    assert_eq!((done.merge_programs - done.merge_pads, done.merge_unshared), (2, 0));
+    assert_eq!(
+        (done.merges_switch, done.merges_partial, done.merges_full),
+        (1, 1, 0)
+    );
+    assert_eq!(
+        (done.merge_programs - done.merge_pads, done.merge_unshared),
+        (2, 0)
+    );
     assert_eq!(ftl.extension_entries(), 0);
 }
 
@@ -100,7 +125,10 @@ fn one_page_out_of_order_ends_up_in_the_partial_merge() {
     assert_eq!(ftl.extension_entries(), 6);
     write_in_order(&mut ftl, 8..16, 10_000);
     let done = since(&ftl, before);
-    assert_eq!((done.merges_switch, done.merges_partial, done.merges_full), (1, 1, 0));
+    assert_eq!(
+        (done.merges_switch, done.merges_partial, done.merges_full),
+        (1, 1, 0)
+    );
     assert_eq!(done.merge_programs - done.merge_pads, 3);
     assert_eq!(ftl.extension_entries(), 0);
     assert_eq!(read_all(&mut ftl)[5..8], [Some(6), Some(20_000), Some(8)]);
@@ -115,7 +143,14 @@ fn a_block_that_was_hardly_begun_is_left() {
     write_in_order(&mut ftl, 0..3, 10_000);
     write_in_order(&mut ftl, 16..24, 10_000);
     let done = since(&ftl, before);
-    assert_eq!((done.merges_switch, done.merges_partial, done.merge_programs - done.merge_pads), (1, 0, 0));
+    assert_eq!(
+        (
+            done.merges_switch,
+            done.merges_partial,
+            done.merge_programs - done.merge_pads
+        ),
+        (1, 0, 0)
+    );
     assert_eq!(ftl.extension_entries(), 3);
 }
 
@@ -134,10 +169,16 @@ fn pages_out_of_order_fill_the_extension() {
 
     put(&mut ftl, 50 * BLOCK + 7, 30_000);
     let done = since(&ftl, before);
-    assert_eq!((done.merges_switch, done.merges_partial, done.merges_full), (0, 0, 1));
+    assert_eq!(
+        (done.merges_switch, done.merges_partial, done.merges_full),
+        (0, 0, 1)
+    );
     assert_eq!(done.merge_programs - done.merge_pads, u64::from(BLOCK));
     assert_eq!(ftl.extension_entries(), 29);
-    assert_eq!(read_all(&mut ftl)[40..44], [Some(41), Some(20_000), Some(43), Some(20_001)]);
+    assert_eq!(
+        read_all(&mut ftl)[40..44],
+        [Some(41), Some(20_000), Some(43), Some(20_001)]
+    );
 }
 
 // A copy is entries of the extension; the block that gets them is put in order one day, and shares nothing then.
@@ -146,9 +187,19 @@ fn a_copy_is_in_the_extension_until_a_merge_unshares_it() {
     let mut ftl = hybrid(SchemeKind::ShadowOob);
     write_in_order(&mut ftl, 0..600, 1);
     let before = ftl.stats();
-    ftl.remap(&Remap { target: 80, source: 163, len: 4, relocate: false, atomic: false }).unwrap();
+    ftl.remap(&Remap {
+        target: 80,
+        source: 163,
+        len: 4,
+        relocate: false,
+        atomic: false,
+    })
+    .unwrap();
     let done = since(&ftl, before);
-    assert_eq!((done.remaps, done.host_programs, done.merge_programs), (4, 0, 0));
+    assert_eq!(
+        (done.remaps, done.host_programs, done.merge_programs),
+        (4, 0, 0)
+    );
     assert_eq!(ftl.extension_entries(), 4);
 
     (0..26).for_each(|block| put(&mut ftl, (30 + block) * BLOCK + 1, 20_000));
@@ -170,9 +221,15 @@ fn places_of_unmapped_pages_are_padded() {
     let before = ftl.stats();
     put(&mut ftl, 50 * BLOCK + 7, 30_000);
     let done = since(&ftl, before);
-    assert_eq!((done.merges_full, done.merge_programs, done.merge_pads), (1, 6, 4));
+    assert_eq!(
+        (done.merges_full, done.merge_programs, done.merge_pads),
+        (1, 6, 4)
+    );
     let (mut ftl, _) = recovered(ftl);
-    assert_eq!(read_all(&mut ftl)[..6], [None, None, None, Some(1), None, Some(2)]);
+    assert_eq!(
+        read_all(&mut ftl)[..6],
+        [None, None, None, Some(1), None, Some(2)]
+    );
     assert_eq!(ftl.extension_entries(), 29);
 }
 
@@ -184,17 +241,41 @@ fn what_does_not_work_with_it_is_refused() {
     let on = |geometry: &Geometry, config: Config| config.check(geometry).unwrap_err().0;
     let refused = |config: Config| on(&geometry(), config);
     for scheme in [SchemeKind::Pebble, SchemeKind::WalSsd, SchemeKind::Unsafe] {
-        assert!(refused(config(scheme)).contains("works with mapping = page only"), "{scheme}");
+        assert!(
+            refused(config(scheme)).contains("works with mapping = page only"),
+            "{scheme}"
+        );
     }
     for gc_policy in [GcPolicy::Coldmap, GcPolicy::Cagc] {
-        assert!(refused(Config { gc_policy, ..works.clone() }).contains("sorts pages into zones"), "{gc_policy}");
+        assert!(
+            refused(Config {
+                gc_policy,
+                ..works.clone()
+            })
+            .contains("sorts pages into zones"),
+            "{gc_policy}"
+        );
     }
     assert!(on(&groups, config(SchemeKind::None)).contains("leave superblock_dies out"));
     for block_pages in [0, 1, 32, 5000] {
-        assert!(refused(Config { block_pages, ..works.clone() }).contains("must be 2 to"), "{block_pages}");
+        assert!(
+            refused(Config {
+                block_pages,
+                ..works.clone()
+            })
+            .contains("must be 2 to"),
+            "{block_pages}"
+        );
     }
     for extension in [-0.1, 1.1, f64::NAN] {
-        assert!(refused(Config { extension, ..works.clone() }).contains("must be 0 to 1"), "{extension}");
+        assert!(
+            refused(Config {
+                extension,
+                ..works.clone()
+            })
+            .contains("must be 0 to 1"),
+            "{extension}"
+        );
     }
 }
 
@@ -209,13 +290,27 @@ fn the_same_medium_opens_with_either_mapping() {
         for power_on in 0..12 {
             for number in 0..300 {
                 let command = draw(&mut random, &ftl, power_on * 1000 + number + 1, 24);
-                execute(&mut ftl, command).unwrap_or_else(|refusal| panic!("{scheme} {command:?}: {refusal}"));
+                execute(&mut ftl, command)
+                    .unwrap_or_else(|refusal| panic!("{scheme} {command:?}: {refusal}"));
                 apply(command, &mut contents);
                 ftl.media_mut().ops.clear();
             }
-            let mapping = if power_on % 2 == 0 { Granularity::Page } else { Granularity::Hybrid };
-            ftl = Ftl::recover(ftl.into_media(), Config { mapping, ..hybrid.clone() }).expect("recovers").0;
-            ftl.check().unwrap_or_else(|what| panic!("{scheme} as {mapping}: {what}"));
+            let mapping = if power_on % 2 == 0 {
+                Granularity::Page
+            } else {
+                Granularity::Hybrid
+            };
+            ftl = Ftl::recover(
+                ftl.into_media(),
+                Config {
+                    mapping,
+                    ..hybrid.clone()
+                },
+            )
+            .expect("recovers")
+            .0;
+            ftl.check()
+                .unwrap_or_else(|what| panic!("{scheme} as {mapping}: {what}"));
             assert_eq!(read_all(&mut ftl), contents, "{scheme} as {mapping}");
         }
     }
@@ -249,22 +344,39 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Sta
     for number in 0..commands {
         // Streams of pages in order are rare among random commands.
         if random.below(6) == 0 {
-            let (lpn, len) = (random.below(config.lpns.into()) as u32 / 4 * 4, 1 + random.below(12) as u32);
+            let (lpn, len) = (
+                random.below(config.lpns.into()) as u32 / 4 * 4,
+                1 + random.below(12) as u32,
+            );
             for lpn in lpn..(lpn + len).min(config.lpns) {
-                let command = Command::Write { lpn, identity: number * 64 + 1_000_000 + u64::from(lpn) };
+                let command = Command::Write {
+                    lpn,
+                    identity: number * 64 + 1_000_000 + u64::from(lpn),
+                };
                 execute(&mut ftl, command).unwrap();
                 apply(command, &mut contents);
             }
         }
         let command = draw(&mut random, &ftl, 10_000 + number, 24);
-        execute(&mut ftl, command).unwrap_or_else(|refusal| panic!("{number} {command:?}: {refusal}"));
+        execute(&mut ftl, command)
+            .unwrap_or_else(|refusal| panic!("{number} {command:?}: {refusal}"));
         apply(command, &mut contents);
         ftl.media_mut().ops.clear();
         if number % 16 == 0 {
-            ftl.check().unwrap_or_else(|what| panic!("{} {number} {command:?}: {what}", config.scheme));
-            assert_eq!(read_all(&mut ftl), contents, "{} {number} {command:?}", config.scheme);
+            ftl.check()
+                .unwrap_or_else(|what| panic!("{} {number} {command:?}: {what}", config.scheme));
+            assert_eq!(
+                read_all(&mut ftl),
+                contents,
+                "{} {number} {command:?}",
+                config.scheme
+            );
             let most = config.extension_entries() + config.block_pages;
-            assert!(ftl.extension_entries() <= most, "{} entries of {most}", ftl.extension_entries());
+            assert!(
+                ftl.extension_entries() <= most,
+                "{} entries of {most}",
+                ftl.extension_entries()
+            );
         }
         if number % 500 == 499 {
             let entries = ftl.extension_entries();
@@ -283,7 +395,9 @@ fn run((geometry, config): &(Geometry, Config), seed: u64, commands: u64) -> Sta
 #[test]
 fn what_is_read_is_what_was_written() {
     for scheme in SCHEMES {
-        for (variant, entry) in (0..6).zip([EntrySize::Bytes16, EntrySize::Bytes24].into_iter().cycle()) {
+        for (variant, entry) in
+            (0..6).zip([EntrySize::Bytes16, EntrySize::Bytes24].into_iter().cycle())
+        {
             run(&tight(scheme, entry, variant), variant as u64 + 1, 3000);
         }
     }
@@ -292,6 +406,12 @@ fn what_is_read_is_what_was_written() {
 #[test]
 fn all_kinds_of_merges_happen() {
     let done = run(&tight(SchemeKind::ShadowOob, EntrySize::Bytes16, 0), 7, 499);
-    let kinds = [done.merges_switch, done.merges_partial, done.merges_full, done.merge_pads, done.merge_unshared];
+    let kinds = [
+        done.merges_switch,
+        done.merges_partial,
+        done.merges_full,
+        done.merge_pads,
+        done.merge_unshared,
+    ];
     assert!(kinds.into_iter().all(|count| count > 0), "{kinds:?}");
 }

@@ -27,32 +27,104 @@ struct Script {
     tight: bool,
 }
 
-const PLAIN: Script =
-    Script { commands: 300, len: 1, relocate: false, writes: 0, recovery_cut: 0, full: false, tight: false };
+const PLAIN: Script = Script {
+    commands: 300,
+    len: 1,
+    relocate: false,
+    writes: 0,
+    recovery_cut: 0,
+    full: false,
+    tight: false,
+};
 
 const SCRIPTS: [Script; 9] = [
     PLAIN,
-    Script { relocate: true, ..PLAIN },
-    Script { len: 6, relocate: true, recovery_cut: 2, ..PLAIN },
-    Script { len: 8, full: true, ..PLAIN },
-    Script { len: 8, full: true, relocate: true, recovery_cut: 3, ..PLAIN },
-    Script { len: 3, writes: 8, full: true, recovery_cut: 4, ..PLAIN },
-    Script { len: 3, writes: 30, relocate: true, ..PLAIN },
-    Script { len: 5, full: true, tight: true, recovery_cut: 4, ..PLAIN },
-    Script { len: 5, writes: 2, relocate: true, tight: true, ..PLAIN },
+    Script {
+        relocate: true,
+        ..PLAIN
+    },
+    Script {
+        len: 6,
+        relocate: true,
+        recovery_cut: 2,
+        ..PLAIN
+    },
+    Script {
+        len: 8,
+        full: true,
+        ..PLAIN
+    },
+    Script {
+        len: 8,
+        full: true,
+        relocate: true,
+        recovery_cut: 3,
+        ..PLAIN
+    },
+    Script {
+        len: 3,
+        writes: 8,
+        full: true,
+        recovery_cut: 4,
+        ..PLAIN
+    },
+    Script {
+        len: 3,
+        writes: 30,
+        relocate: true,
+        ..PLAIN
+    },
+    Script {
+        len: 5,
+        full: true,
+        tight: true,
+        recovery_cut: 4,
+        ..PLAIN
+    },
+    Script {
+        len: 5,
+        writes: 2,
+        relocate: true,
+        tight: true,
+        ..PLAIN
+    },
 ];
 
 fn config_of(scheme: SchemeKind, script: Script) -> Config {
     let small = small_config(scheme);
-    let config = Config { entry: EntrySize::Bytes24, dedup: false, dealloc_slots: 64, ..small };
+    let config = Config {
+        entry: EntrySize::Bytes24,
+        dedup: false,
+        dealloc_slots: 64,
+        ..small
+    };
     let log_bytes = config.log_bytes + (8 << 10);
-    let config = if script.tight { Config { count_max: 2, ..tight(&config) } } else { Config { log_bytes, ..config } };
-    if script.full { fullest(&small_geometry(), &config) } else { config }
+    let config = if script.tight {
+        Config {
+            count_max: 2,
+            ..tight(&config)
+        }
+    } else {
+        Config {
+            log_bytes,
+            ..config
+        }
+    };
+    if script.full {
+        fullest(&small_geometry(), &config)
+    } else {
+        config
+    }
 }
 
 fn tight(config: &Config) -> Config {
-    let mut sizes = (1..2000).map(|step| Config { log_bytes: 128 * step, ..config.clone() });
-    sizes.find(|config| config.check(&small_geometry()).is_ok()).expect("some size works")
+    let mut sizes = (1..2000).map(|step| Config {
+        log_bytes: 128 * step,
+        ..config.clone()
+    });
+    sizes
+        .find(|config| config.check(&small_geometry()).is_ok())
+        .expect("some size works")
 }
 
 /// What a cut leaves after the first `landed` operations, and all but the last of the rest by chance.
@@ -60,7 +132,11 @@ fn cut_before_the_last(ftl: &Ftl, landed: usize) -> Media {
     let (last, mut at) = (ftl.media().pending() - 1, 0);
     let image = ftl.media().cut(|| {
         at += 1;
-        if at <= landed && at <= last { Outcome::Whole } else { Outcome::Absent }
+        if at <= landed && at <= last {
+            Outcome::Whole
+        } else {
+            Outcome::Absent
+        }
     });
     Media::from_image(&image)
 }
@@ -73,36 +149,60 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
     let half_lpns = config.lpns / 2;
     for lpn in 0..config.lpns {
         // Pages of the upper half are meant for the lower one, where a scheme asks for such hints.
-        ftl.write_for(lpn, &content(u64::from(lpn) + 1), lpn.checked_sub(half_lpns).unwrap_or(lpn)).unwrap();
+        ftl.write_for(
+            lpn,
+            &content(u64::from(lpn) + 1),
+            lpn.checked_sub(half_lpns).unwrap_or(lpn),
+        )
+        .unwrap();
     }
 
     let (mut next, mut most) = (10_000, 0);
     for number in 0..script.commands {
         for _ in 0..script.writes {
             next += 1;
-            ftl.write(random.below(lpns) as u32, &content(next)).unwrap();
+            ftl.write(random.below(lpns) as u32, &content(next))
+                .unwrap();
         }
 
         let before = read_all(&mut ftl);
         ftl.media_mut().attach_rail();
         let len = 1 + random.below(script.len.into()) as u32;
         let half = lpns / 2 - u64::from(len);
-        let (target, source) = (random.below(half) as u32, (lpns / 2 + random.below(half)) as u32);
+        let (target, source) = (
+            random.below(half) as u32,
+            (lpns / 2 + random.below(half)) as u32,
+        );
         let is_home = config.scheme.uses_hints() && random.below(2) == 0;
         let target = if is_home { source - half_lpns } else { target };
 
-        let command = Remap { target, source, len, relocate: script.relocate, atomic: true };
-        let at = format!("{}, {script:?}, command {number} {command:?}", config.scheme);
-        ftl.remap(&command).unwrap_or_else(|refusal| panic!("{at}: {refusal}"));
+        let command = Remap {
+            target,
+            source,
+            len,
+            relocate: script.relocate,
+            atomic: true,
+        };
+        let at = format!(
+            "{}, {script:?}, command {number} {command:?}",
+            config.scheme
+        );
+        ftl.remap(&command)
+            .unwrap_or_else(|refusal| panic!("{at}: {refusal}"));
 
         // Mostly all has landed but the commit, so that nothing is missing for the command to be taken for whole.
         let pending = ftl.media().pending();
-        let landed = if random.below(8) == 0 { random.below(pending as u64) as usize } else { pending };
+        let landed = if random.below(8) == 0 {
+            random.below(pending as u64) as usize
+        } else {
+            pending
+        };
         let mut media = cut_before_the_last(&ftl, landed);
 
         while script.recovery_cut > 0 && random.below(script.recovery_cut) == 0 {
             media.attach_rail();
-            let (recovering, _) = Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
+            let (recovering, _) =
+                Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
             let pending = recovering.media().pending();
             if pending == 0 {
                 media = Media::from_image(&recovering.media().to_image());
@@ -111,7 +211,8 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
             media = cut_before_the_last(&recovering, random.below(pending as u64) as usize);
         }
 
-        (ftl, _) = Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
+        (ftl, _) =
+            Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
         ftl.check().unwrap_or_else(|error| panic!("{at}: {error}"));
         assert_eq!(read_all(&mut ftl), before, "{at}: nothing of it is left");
         most = most.max(ftl.aborted().len());
@@ -120,7 +221,8 @@ fn run(geometry: Geometry, config: &Config, script: Script, seed: u64) -> usize 
     // And it is as good as before.
     for _ in 0..3 * lpns {
         next += 1;
-        ftl.write(random.below(lpns) as u32, &content(next)).unwrap();
+        ftl.write(random.below(lpns) as u32, &content(next))
+            .unwrap();
         ftl.media_mut().ops.clear();
     }
 
@@ -135,7 +237,10 @@ fn hundreds_of_interrupted_commands_leave_a_device_that_takes_more() {
     for scheme in durable() {
         for (seed, script) in (1..).zip(SCRIPTS) {
             let most = run(small_geometry(), &config_of(scheme, script), script, seed);
-            assert!(most <= PLACES / 2 + 2, "{scheme}, {script:?}: {most} numbers remembered at a time");
+            assert!(
+                most <= PLACES / 2 + 2,
+                "{scheme}, {script:?}: {most} numbers remembered at a time"
+            );
             println!("{scheme} {script:?}: {most}");
         }
     }
@@ -144,15 +249,34 @@ fn hundreds_of_interrupted_commands_leave_a_device_that_takes_more() {
 /// Whoever fills superblocks, and however many are being filled.
 #[test]
 fn it_does_not_matter_how_superblocks_are_filled() {
-    let script = Script { commands: 120, len: 4, recovery_cut: 3, ..PLAIN };
+    let script = Script {
+        commands: 120,
+        len: 4,
+        recovery_cut: 3,
+        ..PLAIN
+    };
     for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::WalSsd] {
-        for (policy, dies) in GcPolicy::ALL.into_iter().flat_map(|policy| [1, 2, 4].map(|dies| (policy, dies))) {
+        for (policy, dies) in GcPolicy::ALL
+            .into_iter()
+            .flat_map(|policy| [1, 2, 4].map(|dies| (policy, dies)))
+        {
             let geometry = small_geometry().with_superblock_dies(dies).expect("valid");
             let gc_joins_host = dies == 2;
-            let config = Config { gc_policy: policy, count_max: 2, gc_joins_host, ..config_of(scheme, script) };
-            let config = Config { lpns: fullest(&geometry, &config).lpns / 2, ..config };
+            let config = Config {
+                gc_policy: policy,
+                count_max: 2,
+                gc_joins_host,
+                ..config_of(scheme, script)
+            };
+            let config = Config {
+                lpns: fullest(&geometry, &config).lpns / 2,
+                ..config
+            };
             let most = run(geometry, &config, script, u64::from(dies));
-            assert!(most <= PLACES / 2 + 2, "{scheme}, {policy}, {dies} dies: {most} numbers remembered at a time");
+            assert!(
+                most <= PLACES / 2 + 2,
+                "{scheme}, {policy}, {dies} dies: {most} numbers remembered at a time"
+            );
         }
     }
 }
@@ -161,31 +285,67 @@ fn it_does_not_matter_how_superblocks_are_filled() {
 /// interrupted.
 #[test]
 fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
-    let config = Config { pe_limit: 1, lpns: 100, ..config_of(SchemeKind::None, PLAIN) };
+    let config = Config {
+        pe_limit: 1,
+        lpns: 100,
+        ..config_of(SchemeKind::None, PLAIN)
+    };
     let mut ftl = device(small_geometry(), &config);
     (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
     let before = read_all(&mut ftl);
-    let atomic = Remap { target: 1, source: 50, len: 1, relocate: false, atomic: true };
+    let atomic = Remap {
+        target: 1,
+        source: 50,
+        len: 1,
+        relocate: false,
+        atomic: true,
+    };
     for number in 0..=PLACES {
         ftl.media_mut().attach_rail();
-        assert_eq!(ftl.remap(&atomic), Ok(()), "after {number} interrupted ones");
+        assert_eq!(
+            ftl.remap(&atomic),
+            Ok(()),
+            "after {number} interrupted ones"
+        );
         let all = ftl.media().pending();
-        ftl = Ftl::recover(cut_before_the_last(&ftl, all), config.clone()).expect("recovers").0;
+        ftl = Ftl::recover(cut_before_the_last(&ftl, all), config.clone())
+            .expect("recovers")
+            .0;
         assert_eq!(ftl.aborted().len(), number + 1);
         assert_eq!(read_all(&mut ftl), before);
     }
     for _ in 0..3 {
         assert_eq!(ftl.remap(&atomic), Err(Refusal::AtomicUnavailable));
-        assert_eq!(ftl.remap(&Remap { target: 2, atomic: false, ..atomic }), Ok(()));
+        assert_eq!(
+            ftl.remap(&Remap {
+                target: 2,
+                atomic: false,
+                ..atomic
+            }),
+            Ok(())
+        );
         assert_eq!(ftl.write(3, &content(777)), Ok(()));
-        assert_eq!((ftl.read(2), ftl.read(3)), (Ok(Page::Identity(51)), Ok(Page::Identity(777))));
-        ftl = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers").0;
-        assert_eq!((ftl.read(1), ftl.read(3)), (Ok(Page::Identity(2)), Ok(Page::Identity(777))));
+        assert_eq!(
+            (ftl.read(2), ftl.read(3)),
+            (Ok(Page::Identity(51)), Ok(Page::Identity(777)))
+        );
+        ftl = Ftl::recover(ftl.into_media(), config.clone())
+            .expect("recovers")
+            .0;
+        assert_eq!(
+            (ftl.read(1), ftl.read(3)),
+            (Ok(Page::Identity(2)), Ok(Page::Identity(777)))
+        );
     }
     // With blocks that endure more, the next power-on makes room.
-    let config = Config { pe_limit: 0, ..config };
+    let config = Config {
+        pe_limit: 0,
+        ..config
+    };
     for _ in 0..2 {
-        ftl = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers").0;
+        ftl = Ftl::recover(ftl.into_media(), config.clone())
+            .expect("recovers")
+            .0;
     }
     assert_eq!(ftl.aborted(), [0; 0]);
     assert_eq!(ftl.remap(&atomic), Ok(()));
@@ -197,27 +357,52 @@ fn where_nothing_can_go_atomic_commands_are_refused_and_nothing_else_is() {
 fn what_an_old_log_page_says_of_an_aborted_command_does_not_count() {
     let run = |guards, seed| stale_log_pages(guards, seed).is_err();
     assert!((1..=8).all(|seed| !run(Guards::ALL, seed)));
-    assert!((1..=8).any(|seed| run(Guards::without(Guard::Incarnations), seed)), "pages of earlier incarnations count");
+    assert!(
+        (1..=8).any(|seed| run(Guards::without(Guard::Incarnations), seed)),
+        "pages of earlier incarnations count"
+    );
 }
 
 fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
-    let geometry = Geometry::new(Shape { channels: 1, dies: 2, superblocks: 30, pages_per_block: 8 }).expect("valid");
-    let plain = Config { lpns: 120, log_bytes: 512, ..config_of(SchemeKind::FLog, PLAIN) };
+    let geometry = Geometry::new(Shape {
+        channels: 1,
+        dies: 2,
+        superblocks: 30,
+        pages_per_block: 8,
+    })
+    .expect("valid");
+    let plain = Config {
+        lpns: 120,
+        log_bytes: 512,
+        ..config_of(SchemeKind::FLog, PLAIN)
+    };
     let config = Config { guards, ..plain };
     let mut ftl = device(geometry, &config);
     (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
     ftl.media_mut().attach_rail();
-    ftl.remap(&Remap { target: 0, source: 50, len: 6, relocate: false, atomic: true }).unwrap();
+    ftl.remap(&Remap {
+        target: 0,
+        source: 50,
+        len: 6,
+        relocate: false,
+        atomic: true,
+    })
+    .unwrap();
     let all = ftl.media().pending();
     (ftl, _) = Ftl::recover(cut_before_the_last(&ftl, all), config.clone()).expect("recovers");
     // All erases are undone but one, or all.
     let cut = |ftl: &Ftl, kept: Option<usize>| {
         let mut erases = 0..;
-        let image = ftl.media().cut_by(|kind| match kind == OpKind::Erase && erases.next() != kept {
-            true => Outcome::Absent,
-            false => Outcome::Whole,
-        });
-        Ftl::recover(Media::from_image(&image), config.clone()).expect("recovers").0
+        let image =
+            ftl.media().cut_by(
+                |kind| match kind == OpKind::Erase && erases.next() != kept {
+                    true => Outcome::Absent,
+                    false => Outcome::Whole,
+                },
+            );
+        Ftl::recover(Media::from_image(&image), config.clone())
+            .expect("recovers")
+            .0
     };
     let mut random = Random(seed * 77 + 5);
     let mut forgotten = false;
@@ -228,7 +413,15 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
         let rewritten = ftl.stats().metadata_gc_runs;
         match random.below(3) {
             0 => ftl.write(target, &content(10_000 + step)).unwrap(),
-            _ => ftl.remap(&Remap { target, source, len: 1, relocate: false, atomic: false }).unwrap(),
+            _ => ftl
+                .remap(&Remap {
+                    target,
+                    source,
+                    len: 1,
+                    relocate: false,
+                    atomic: false,
+                })
+                .unwrap(),
         }
         if forgotten {
             for kept in 0..4 {
@@ -248,7 +441,10 @@ fn stale_log_pages(guards: Guards, seed: u64) -> Result<(), u64> {
 /// Every cut of a power-on that removes what interrupted commands left, and each of its operations missing.
 #[test]
 fn the_power_on_that_removes_them_can_be_cut_anywhere() {
-    let script = Script { tight: true, ..PLAIN };
+    let script = Script {
+        tight: true,
+        ..PLAIN
+    };
     let mut cuts = 0;
     for scheme in durable() {
         let config = config_of(scheme, script);
@@ -262,21 +458,33 @@ fn the_power_on_that_removes_them_can_be_cut_anywhere() {
             ftl.media_mut().attach_rail();
             let target = (number * 7) % (config.lpns / 2 - 4);
             let source = config.lpns / 2 + target;
-            ftl.remap(&Remap { target, source, len: 4, relocate: number % 2 == 0, atomic: true }).unwrap();
+            ftl.remap(&Remap {
+                target,
+                source,
+                len: 4,
+                relocate: number % 2 == 0,
+                atomic: true,
+            })
+            .unwrap();
             let mut media = cut_before_the_last(&ftl, ftl.media().pending());
             media.attach_rail();
             (ftl, _) = Ftl::recover(media, config.clone()).expect("recovers");
             remembered = ftl.aborted().len();
         }
-        println!("{scheme}: {remembered} are remembered, {} operations", ftl.media().pending());
+        println!(
+            "{scheme}: {remembered} are remembered, {} operations",
+            ftl.media().pending()
+        );
         let pending = ftl.media().pending();
         let prefixes = (0..=pending).map(|landed| landed..pending);
         for absent in prefixes.chain((0..pending).map(|missing| missing..missing + 1)) {
             let mut at = 0..;
-            let image = ftl.media().cut(|| match absent.contains(&at.next().expect("without end")) {
-                true => Outcome::Absent,
-                false => Outcome::Whole,
-            });
+            let image =
+                ftl.media()
+                    .cut(|| match absent.contains(&at.next().expect("without end")) {
+                        true => Outcome::Absent,
+                        false => Outcome::Whole,
+                    });
             let at = format!("{scheme}, without {absent:?} of {pending}");
             let again = Ftl::recover(Media::from_image(&image), config.clone());
             let (mut ftl, _) = again.unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -284,7 +492,10 @@ fn the_power_on_that_removes_them_can_be_cut_anywhere() {
             assert_eq!(read_all(&mut ftl), before, "{at}");
             // What has been removed is not needed to know that it does not count.
             let (mut ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
-            assert!(ftl.aborted().len() <= PLACES / 2 && read_all(&mut ftl) == before, "{at}");
+            assert!(
+                ftl.aborted().len() <= PLACES / 2 && read_all(&mut ftl) == before,
+                "{at}"
+            );
             cuts += 1;
         }
     }

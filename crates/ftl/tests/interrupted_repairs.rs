@@ -10,20 +10,38 @@ use std::ops::Range;
 
 /// Recovers what is damaged and cuts the power: `outcome` says what becomes of recovery's operations, by number and, if they
 /// are programs, by page. What was not stored anew is still damaged. How many operations there were.
-fn interrupted(media: &mut Media, config: &Config, outcome: impl Fn(usize, Option<Ppn>) -> Outcome) -> usize {
+fn interrupted(
+    media: &mut Media,
+    config: &Config,
+    outcome: impl Fn(usize, Option<Ppn>) -> Outcome,
+) -> usize {
     let mut faults = media.faults().clone();
     let mut found = Media::from_image(&media.to_image());
     found.plant(|planted| *planted = faults.clone());
     found.attach_rail();
     let (ftl, _) = Ftl::recover(found, config.clone()).expect("recovers");
-    let mut programs = ftl.media().ops.iter().filter(|op| op.kind == OpKind::Program).map(|op| op.page);
+    let mut programs = ftl
+        .media()
+        .ops
+        .iter()
+        .filter(|op| op.kind == OpKind::Program)
+        .map(|op| op.page);
     let mut asked = 0;
     let image = ftl.media().cut_by(|kind| {
         asked += 1;
-        outcome(asked - 1, if kind == OpKind::Program { programs.next() } else { None })
+        outcome(
+            asked - 1,
+            if kind == OpKind::Program {
+                programs.next()
+            } else {
+                None
+            },
+        )
     });
     let mut left = Media::from_image(&image);
-    faults.flips.retain(|word, _| left.peek(*word) == media.peek(*word));
+    faults
+        .flips
+        .retain(|word, _| left.peek(*word) == media.peek(*word));
     left.plant(|planted| *planted = faults);
     *media = left;
     asked
@@ -40,24 +58,41 @@ fn copied(media: &Media) -> Media {
 #[test]
 fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
     let slot = 3 * small_geometry().superblocks() as usize;
-    let config = Config { entry: EntrySize::Bytes24, dedup: false, ..small_config(SchemeKind::None) };
+    let config = Config {
+        entry: EntrySize::Bytes24,
+        dedup: false,
+        ..small_config(SchemeKind::None)
+    };
     let mut ftl = device(small_geometry(), &config);
     (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     ftl.media_mut().attach_rail();
-    ftl.remap(&Remap { target: 0, source: 50, len: 2, relocate: false, atomic: true }).unwrap();
+    ftl.remap(&Remap {
+        target: 0,
+        source: 50,
+        len: 2,
+        relocate: false,
+        atomic: true,
+    })
+    .unwrap();
     // All but the commit.
     let mut pending = ftl.media().pending();
     let image = ftl.media().cut(|| {
         pending -= 1;
-        if pending == 0 { Outcome::Absent } else { Outcome::Whole }
+        if pending == 0 {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
     });
     let (mut ftl, _) = Ftl::recover(Media::from_image(&image), config.clone()).expect("recovers");
     assert_eq!(ftl.aborted().len(), 1);
 
     // As it is when the number before it in the list has gone.
     let number = ftl.media().peek(slot + 1);
-    ftl.media_mut().store(slot + 1, 0, Purpose::Meta, After::NOTHING);
-    ftl.media_mut().store(slot + 2, number, Purpose::Meta, After::NOTHING);
+    ftl.media_mut()
+        .store(slot + 1, 0, Purpose::Meta, After::NOTHING);
+    ftl.media_mut()
+        .store(slot + 2, number, Purpose::Meta, After::NOTHING);
     let image = ftl.media().to_image();
     let (mut at, mut pending) = (0, 1);
     while at < pending {
@@ -65,11 +100,22 @@ fn a_damaged_word_of_the_aborted_list_keeps_its_number_through_a_cut() {
         left.plant(|faults| {
             faults.flips.insert(slot + 2, 0b11);
         });
-        pending = interrupted(&mut left, &config, |op, _| if op == at { Outcome::Whole } else { Outcome::Absent });
+        pending = interrupted(&mut left, &config, |op, _| {
+            if op == at {
+                Outcome::Whole
+            } else {
+                Outcome::Absent
+            }
+        });
         at += 1;
         let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
         let found: Vec<_> = (0..100).map(|lpn| ftl.read(lpn)).collect();
-        assert!((1..).zip(&found).all(|(identity, read)| *read == Ok(Page::Identity(identity))), "operation {at}");
+        assert!(
+            (1..)
+                .zip(&found)
+                .all(|(identity, read)| *read == Ok(Page::Identity(identity))),
+            "operation {at}"
+        );
     }
 }
 
@@ -86,16 +132,30 @@ fn log() -> Range<usize> {
 /// that needs no collection; after how many cuts. LPNs from 20 on have been deallocated by so many records in the halves of
 /// the deallocation log. If there are some in both, recovery flushes the log.
 fn without_room_for_doubts(records: [u32; 2]) -> (Media, Config, u32) {
-    let config = Config { dedup: false, ..small_config(SchemeKind::RemapSsd) };
+    let config = Config {
+        dedup: false,
+        ..small_config(SchemeKind::RemapSsd)
+    };
     let mut ftl = device(small_geometry(), &config);
     (0..600).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
-    ftl.remap(&Remap { target: 2, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
+    ftl.remap(&Remap {
+        target: 2,
+        source: 1,
+        len: 1,
+        relocate: false,
+        atomic: false,
+    })
+    .unwrap();
     let mut random = Random(3);
     while ftl.stats().gc_runs < 50 {
         put(&mut ftl, 10 + random.below(590) as u32, 1000);
     }
     let mut media = Media::from_image(&ftl.media().to_image());
-    media.plant(|faults| faults.flips.extend(entries_of(&ftl, 2).into_iter().map(|at| (at, 0b11 << 30))));
+    media.plant(|faults| {
+        faults
+            .flips
+            .extend(entries_of(&ftl, 2).into_iter().map(|at| (at, 0b11 << 30)))
+    });
     let is_head = |page: Ppn| page.0 % 64 == small_geometry().superblock(page).0 % 4;
     for round in 0.. {
         let mut before = copied(&media);
@@ -130,13 +190,27 @@ fn is_in_doubt(mut left: Media, config: &Config, records: [u32; 2], what: &str) 
     for written in [11, 2] {
         let (mut ftl, _) = Ftl::recover(left, config.clone()).expect("recovers");
         ftl.check().unwrap();
-        assert_eq!(ftl.read(2), Err(Refusal::MediaError), "{what}: not what it had before");
+        assert_eq!(
+            ftl.read(2),
+            Err(Refusal::MediaError),
+            "{what}: not what it had before"
+        );
         assert_eq!(ftl.read(1), Ok(Page::Identity(2)), "{what}");
-        assert!((0..records[0]).all(|slot| ftl.read(20 + slot) == Ok(Page::Zeroes)), "{what}: they were deallocated");
-        let is_of_doubt = |at| ftl.media().peek(at) & 0b10 != 0 || ftl.media().peek(at + 1) >> 63 != 0;
-        assert!(!log().step_by(2).any(is_of_doubt), "{what}: a record that nobody needs");
+        assert!(
+            (0..records[0]).all(|slot| ftl.read(20 + slot) == Ok(Page::Zeroes)),
+            "{what}: they were deallocated"
+        );
+        let is_of_doubt =
+            |at| ftl.media().peek(at) & 0b10 != 0 || ftl.media().peek(at + 1) >> 63 != 0;
+        assert!(
+            !log().step_by(2).any(is_of_doubt),
+            "{what}: a record that nobody needs"
+        );
         let is_flushed = records[1] > 0;
-        assert!(ftl.stats().dealloc_flushes <= u64::from(is_flushed), "{what}: there is no flash to spare");
+        assert!(
+            ftl.stats().dealloc_flushes <= u64::from(is_flushed),
+            "{what}: there is no flash to spare"
+        );
         put(&mut ftl, written, 2000);
         left = Media::from_image(&ftl.media().to_image());
     }
@@ -153,12 +227,26 @@ fn an_lpn_in_doubt_stays_in_doubt_while_its_page_waits_for_collection() {
         let (mut at, mut pending, mut healed) = (0, 1, 0);
         while at < pending {
             let mut left = copied(&media);
-            pending = interrupted(&mut left, &config, |op, _| if op <= at { Outcome::Whole } else { Outcome::Absent });
+            pending = interrupted(&mut left, &config, |op, _| {
+                if op <= at {
+                    Outcome::Whole
+                } else {
+                    Outcome::Absent
+                }
+            });
             healed += usize::from(left.faults().is_empty());
             at += 1;
-            is_in_doubt(left, &config, records, &format!("after {at} of {pending} operations"));
+            is_in_doubt(
+                left,
+                &config,
+                records,
+                &format!("after {at} of {pending} operations"),
+            );
         }
-        assert!(healed > 10, "the word was zeroed before {healed} of {pending} cuts");
+        assert!(
+            healed > 10,
+            "the word was zeroed before {healed} of {pending} cuts"
+        );
     }
 }
 
@@ -187,7 +275,10 @@ fn an_lpn_in_doubt_stays_in_doubt_through_several_cuts() {
 /// A slot is used again while the zeroes of the doubt that was in it are under way, and the cut comes between two words.
 #[test]
 fn a_deallocation_over_a_doubt_counts_as_a_whole() {
-    let config = Config { dedup: false, ..small_config(SchemeKind::None) };
+    let config = Config {
+        dedup: false,
+        ..small_config(SchemeKind::None)
+    };
     let mut ftl = device(small_geometry(), &config);
     (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
     for (when, what) in [(0, 1 << 63), (1 << 1, 0)] {
@@ -204,18 +295,33 @@ fn a_deallocation_over_a_doubt_counts_as_a_whole() {
 #[test]
 fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
     for records_before in 0..2 {
-        let config = Config { entry: EntrySize::Bytes24, dedup: false, ..small_config(SchemeKind::None) };
+        let config = Config {
+            entry: EntrySize::Bytes24,
+            dedup: false,
+            ..small_config(SchemeKind::None)
+        };
         let mut ftl = device(small_geometry(), &config);
         (0..100).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
         (0..records_before).for_each(|record| ftl.deallocate(99 - record, 1).unwrap());
 
         ftl.media_mut().attach_rail();
         // From pages that are not mapped.
-        ftl.remap(&Remap { target: 0, source: 200, len: 2, relocate: false, atomic: true }).unwrap();
+        ftl.remap(&Remap {
+            target: 0,
+            source: 200,
+            len: 2,
+            relocate: false,
+            atomic: true,
+        })
+        .unwrap();
         let mut pending = ftl.media().pending();
         let mut media = Media::from_image(&ftl.media().cut(|| {
             pending -= 1;
-            if pending == 0 { Outcome::Absent } else { Outcome::Whole }
+            if pending == 0 {
+                Outcome::Absent
+            } else {
+                Outcome::Whole
+            }
         }));
 
         let record = log().start + 2 * records_before as usize;
@@ -225,7 +331,11 @@ fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
         });
         let (mut ftl, _) = Ftl::recover(media, config).expect("recovers");
         for lpn in 0..2 {
-            assert_eq!(ftl.read(lpn), Err(Refusal::MediaError), "not zeroes, {records_before} records before");
+            assert_eq!(
+                ftl.read(lpn),
+                Err(Refusal::MediaError),
+                "not zeroes, {records_before} records before"
+            );
         }
     }
 }
@@ -235,17 +345,29 @@ fn a_damaged_deallocation_of_an_interrupted_command_takes_nothing_away() {
 #[test]
 fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
     const RUNS: u32 = 5;
-    let config = Config { dedup: false, ..small_config(SchemeKind::RemapSsd) };
+    let config = Config {
+        dedup: false,
+        ..small_config(SchemeKind::RemapSsd)
+    };
     let sources: Vec<u32> = (0..RUNS).map(|run| 50 + 2 * run).collect();
     let mut flushed = Vec::new();
     for trims in 0..config.dealloc_slots - RUNS {
         let mut ftl = device(small_geometry(), &config);
         (0..400).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
         for (target, source) in (0..).zip(&sources) {
-            ftl.remap(&Remap { target, source: *source, len: 1, relocate: true, atomic: false }).unwrap();
+            ftl.remap(&Remap {
+                target,
+                source: *source,
+                len: 1,
+                relocate: true,
+                atomic: false,
+            })
+            .unwrap();
         }
         let trimmed: Vec<u32> = (0..trims).map(|trim| 100 + 2 * trim).collect();
-        trimmed.iter().for_each(|lpn| ftl.deallocate(*lpn, 1).unwrap());
+        trimmed
+            .iter()
+            .for_each(|lpn| ftl.deallocate(*lpn, 1).unwrap());
 
         let mut media = Media::from_image(&ftl.media().to_image());
         let lost = log().start..log().start + 2 * RUNS as usize;
@@ -259,21 +381,34 @@ fn sources_of_relocations_are_recorded_in_the_last_slots_or_in_bitmaps() {
             for (target, source) in (0..).zip(&sources) {
                 assert_eq!(ftl.read(target), Ok(Page::Identity(u64::from(*source) + 1)));
             }
-            assert!(sources.iter().chain(&trimmed).all(|lpn| ftl.read(*lpn) == Ok(Page::Zeroes)), "{trims} trims");
+            assert!(
+                sources
+                    .iter()
+                    .chain(&trimmed)
+                    .all(|lpn| ftl.read(*lpn) == Ok(Page::Zeroes)),
+                "{trims} trims"
+            );
             flushed.push(ftl.stats().dealloc_flushes > 0);
             media = Media::from_image(&ftl.media().to_image());
         }
     }
     let first: Vec<bool> = flushed.into_iter().step_by(2).collect();
     let with_room = (config.dealloc_slots - 2 * RUNS) as usize;
-    assert!(first.iter().position(|flushed| *flushed) == Some(with_room + 1), "{first:?}");
+    assert!(
+        first.iter().position(|flushed| *flushed) == Some(with_room + 1),
+        "{first:?}"
+    );
 }
 
 /// First word of every intact entry of an LPN in the scheme's NVRAM.
 fn entries_of(ftl: &Ftl, lpn: u32) -> Vec<usize> {
     let words = ftl.media().nvram_words();
     let (segment, base) = (128 / 8, words - (8 << 10) / 8);
-    let places = (base..words).step_by(2).filter(|at| !(at - base).is_multiple_of(segment));
+    let places = (base..words)
+        .step_by(2)
+        .filter(|at| !(at - base).is_multiple_of(segment));
     let entry = |at: usize| RmmEntry::from_words(ftl.media().peek(at), ftl.media().peek(at + 1));
-    places.filter(|at| entry(*at).is_intact() && entry(*at).target() == lpn).collect()
+    places
+        .filter(|at| entry(*at).is_intact() && entry(*at).target() == lpn)
+        .collect()
 }

@@ -11,7 +11,10 @@ use remap_ssd_media::{Geometry, Media, OpKind, Outcome, Page, Ppn, SbId};
 const LPNS: u32 = 600;
 
 fn config(scheme: SchemeKind) -> Config {
-    Config { dedup: false, ..small_config(scheme) }
+    Config {
+        dedup: false,
+        ..small_config(scheme)
+    }
 }
 
 /// Where a superblock has its head as long as all its blocks are good.
@@ -21,7 +24,9 @@ fn head_of(sb: SbId) -> Ppn {
 
 /// The superblock that the host's pages go to.
 fn filled(ftl: &Ftl) -> Option<SbId> {
-    ftl.superblocks().find(|(_, sb)| sb.state == State::Open && sb.stream == Stream::Host).map(|(id, _)| id)
+    ftl.superblocks()
+        .find(|(_, sb)| sb.state == State::Open && sb.stream == Stream::Host)
+        .map(|(id, _)| id)
 }
 
 /// A device with every page written, and the power rail attached while a superblock was opened, of which nothing is durable
@@ -35,9 +40,17 @@ fn opening(scheme: SchemeKind) -> (Ftl, SbId, usize) {
         ftl.media_mut().settle_all();
         ftl.media_mut().ops.clear();
         put(&mut ftl, LPNS - 1, 1000);
-        let Some(sb) = filled(&ftl).filter(|sb| before != Some(*sb)) else { continue };
-        let mut programs = ftl.media().ops.iter().filter(|op| op.kind == OpKind::Program);
-        let head = programs.position(|op| op.page == head_of(sb)).expect("it was programmed");
+        let Some(sb) = filled(&ftl).filter(|sb| before != Some(*sb)) else {
+            continue;
+        };
+        let mut programs = ftl
+            .media()
+            .ops
+            .iter()
+            .filter(|op| op.kind == OpKind::Program);
+        let head = programs
+            .position(|op| op.page == head_of(sb))
+            .expect("it was programmed");
         return (ftl, sb, head);
     }
 }
@@ -47,7 +60,11 @@ fn cut_after(ftl: &Ftl, whole: usize, rest: Outcome) -> Media {
     let mut programs = 0;
     let image = ftl.media().cut_by(|kind| {
         programs += usize::from(kind == OpKind::Program);
-        if kind == OpKind::Program && programs > whole { rest } else { Outcome::Whole }
+        if kind == OpKind::Program && programs > whole {
+            rest
+        } else {
+            Outcome::Whole
+        }
     });
     Media::from_image(&image)
 }
@@ -56,13 +73,18 @@ fn cut_after(ftl: &Ftl, whole: usize, rest: Outcome) -> Media {
 /// leave what it supersedes.
 #[test]
 fn a_superblock_with_torn_first_pages_outlives_its_head() {
-    for scheme in SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable()) {
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable())
+    {
         let (mut ftl, sb, head) = opening(scheme);
         let under_head = Ppn(head_of(sb).0 + small_geometry().dies());
         while !ftl.media().is_programmed(under_head) {
             put(&mut ftl, LPNS - 1, 1000);
         }
-        let (mut ftl, _) = Ftl::recover(cut_after(&ftl, head + 1, Outcome::Torn(0)), config(scheme)).expect("recovers");
+        let (mut ftl, _) =
+            Ftl::recover(cut_after(&ftl, head + 1, Outcome::Torn(0)), config(scheme))
+                .expect("recovers");
         assert_eq!(filled(&ftl), Some(sb), "{scheme}");
 
         let mut rewritten = 0;
@@ -72,8 +94,13 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
         }
         put(&mut ftl, LPNS - 1, 2000);
         let first_row = (0..small_geometry().dies()).map(|die| small_geometry().page(sb, die));
-        let mut readable = first_row.chain([under_head]).filter(|page| ftl.media().is_readable(*page));
-        assert!(rewritten > 20 && readable.all(|page| page == head_of(sb)), "{scheme}");
+        let mut readable = first_row
+            .chain([under_head])
+            .filter(|page| ftl.media().is_readable(*page));
+        assert!(
+            rewritten > 20 && readable.all(|page| page == head_of(sb)),
+            "{scheme}"
+        );
         ftl.media_mut().plant(|faults| {
             faults.read.insert(head_of(sb));
         });
@@ -82,7 +109,11 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
         assert_eq!(report.lost, 0, "{scheme}");
         for lpn in 0..LPNS - 1 {
             let since = if lpn < rewritten { 2001 } else { 1 };
-            assert_eq!(ftl.read(lpn), Ok(Page::Identity(u64::from(lpn) + since)), "{scheme}");
+            assert_eq!(
+                ftl.read(lpn),
+                Ok(Page::Identity(u64::from(lpn) + since)),
+                "{scheme}"
+            );
         }
         assert_eq!(ftl.read(LPNS - 1), Ok(Page::Identity(2000)), "{scheme}");
     }
@@ -92,10 +123,18 @@ fn a_superblock_with_torn_first_pages_outlives_its_head() {
 #[test]
 fn a_torn_head_costs_a_page_of_each_block() {
     let (ftl, sb, head) = opening(SchemeKind::None);
-    let (ftl, _) = Ftl::recover(cut_after(&ftl, head, Outcome::Torn(0)), config(SchemeKind::None)).expect("recovers");
+    let (ftl, _) = Ftl::recover(
+        cut_after(&ftl, head, Outcome::Torn(0)),
+        config(SchemeKind::None),
+    )
+    .expect("recovers");
     assert_ne!(filled(&ftl), Some(sb));
     let pages = small_geometry().page(sb, 0)..small_geometry().page(SbId(sb.0 + 1), 0);
-    let reads = ftl.media().ops.iter().filter(|op| op.kind == OpKind::Read && pages.contains(&op.page));
+    let reads = ftl
+        .media()
+        .ops
+        .iter()
+        .filter(|op| op.kind == OpKind::Read && pages.contains(&op.page));
     // The head and the page after it are read as heads first, and behind the head, in its block, there is one page more.
     assert_eq!(reads.count() as u32, 2 + small_geometry().dies() + 1);
 }
@@ -115,19 +154,35 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
     ftl.media_mut().attach_rail();
     let (mut contents, mut random, mut tried) = (vec![0; LPNS as usize], Random(5), 0);
     for step in 1..6000 {
-        let before: Vec<u32> = ftl.superblocks().map(|(_, sb)| sb.life.incarnation()).collect();
+        let before: Vec<u32> = ftl
+            .superblocks()
+            .map(|(_, sb)| sb.life.incarnation())
+            .collect();
         // Mostly the same few: superblocks are collected soon, and what is left of them goes to older ones.
-        let among = if random.below(16) == 0 { LPNS.into() } else { 30 };
+        let among = if random.below(16) == 0 {
+            LPNS.into()
+        } else {
+            30
+        };
         let lpn = random.below(among) as u32;
         put(&mut ftl, lpn, step);
-        let is_erased = |(id, sb): &(SbId, &Superblock)| sb.life.incarnation() != before[id.0 as usize];
-        let erased: Vec<SbId> = ftl.superblocks().filter(is_erased).map(|(id, _)| id).collect();
+        let is_erased =
+            |(id, sb): &(SbId, &Superblock)| sb.life.incarnation() != before[id.0 as usize];
+        let erased: Vec<SbId> = ftl
+            .superblocks()
+            .filter(is_erased)
+            .map(|(id, _)| id)
+            .collect();
         if let [sb] = erased[..] {
             let mut die = 0;
             let image = ftl.media().cut_by(|kind| {
                 let block = die;
                 die += u32::from(kind == OpKind::Erase);
-                if kind == OpKind::Erase { outcome(sb, block) } else { Outcome::Whole }
+                if kind == OpKind::Erase {
+                    outcome(sb, block)
+                } else {
+                    Outcome::Whole
+                }
             });
             assert_eq!(die, small_geometry().dies());
             let mut media = Media::from_image(&image);
@@ -136,7 +191,11 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
             for _ in 0..2 {
                 fork.check().unwrap();
                 for (lpn, content) in (0..).zip(&contents).filter(|(other, _)| *other != lpn) {
-                    let expected = if *content == 0 { Page::Zeroes } else { Page::Identity(*content) };
+                    let expected = if *content == 0 {
+                        Page::Zeroes
+                    } else {
+                        Page::Identity(*content)
+                    };
                     assert_eq!(fork.read(lpn), Ok(expected), "step {step}");
                 }
                 fork = recovered(fork).0;
@@ -152,14 +211,28 @@ fn erases_cut(outcome: impl Fn(SbId, u32) -> Outcome) {
 /// It is free, and its next incarnation is not the one that the erase left behind.
 #[test]
 fn half_an_erase_without_head_and_life_brings_nothing_back() {
-    erases_cut(|sb, die| if die == sb.0 % small_geometry().dies() { Outcome::Torn(0) } else { Outcome::Absent });
+    erases_cut(|sb, die| {
+        if die == sb.0 % small_geometry().dies() {
+            Outcome::Torn(0)
+        } else {
+            Outcome::Absent
+        }
+    });
 }
 
 /// A tail that is there vouches for pages that are not.
 #[test]
 fn half_an_erase_without_life_brings_nothing_back() {
-    let is_kept = |sb: SbId, die: u32| die == sb.0 % small_geometry().dies() || die + 1 == small_geometry().dies();
-    erases_cut(|sb, die| if is_kept(sb, die) { Outcome::Absent } else { Outcome::Whole });
+    let is_kept = |sb: SbId, die: u32| {
+        die == sb.0 % small_geometry().dies() || die + 1 == small_geometry().dies()
+    };
+    erases_cut(|sb, die| {
+        if is_kept(sb, die) {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
+    });
 }
 
 /// The word that says which blocks failed decays, and is stored anew; then the life does. The pages that a failed block never
@@ -185,15 +258,27 @@ fn a_failed_block_is_no_half_an_erase() {
             faults.flips.insert(sb.0 as usize * 3 + word, 0b11);
         });
         ftl = recovered(ftl).0;
-        assert!((0..lpn).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))), "word {word}");
+        assert!(
+            (0..lpn).all(|lpn| ftl.read(lpn) == Ok(Page::Identity(u64::from(lpn) + 1))),
+            "word {word}"
+        );
     }
 }
 
 /// Of two pages of a tail only the first one came to be: nothing has been erased.
 #[test]
 fn half_a_tail_is_no_half_an_erase() {
-    let geometry = Geometry::new(Shape { channels: 1, dies: 4, superblocks: 24, pages_per_block: 104 }).expect("valid");
-    let config = Config { lpns: 1200, ..config(SchemeKind::None) };
+    let geometry = Geometry::new(Shape {
+        channels: 1,
+        dies: 4,
+        superblocks: 24,
+        pages_per_block: 104,
+    })
+    .expect("valid");
+    let config = Config {
+        lpns: 1200,
+        ..config(SchemeKind::None)
+    };
     assert_eq!(config.tail_pages(&geometry), 2);
     let mut ftl = device(geometry, &config);
     ftl.media_mut().attach_rail();

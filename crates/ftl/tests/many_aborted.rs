@@ -10,7 +10,13 @@ use remap_ssd_media::{Media, Outcome, Page};
 fn without_commit(ftl: &Ftl) -> Result<Ftl, String> {
     let last = ftl.media().pending() - 1;
     let mut ops = 0..;
-    let image = ftl.media().cut(|| if ops.next() == Some(last) { Outcome::Absent } else { Outcome::Whole });
+    let image = ftl.media().cut(|| {
+        if ops.next() == Some(last) {
+            Outcome::Absent
+        } else {
+            Outcome::Whole
+        }
+    });
     let found = Ftl::recover(Media::from_image(&image), ftl.config().clone());
     found.map(|(ftl, _)| ftl).map_err(|error| error.to_string())
 }
@@ -28,27 +34,54 @@ fn cut_off(scheme: SchemeKind, (sources, relocate): (u32, bool), count: u32) {
     let mut ftl = device(small_geometry(), &config);
     let written = if sources == 600 { 600 } else { sources };
     (0..written).for_each(|lpn| put(&mut ftl, lpn, u64::from(lpn) + 1));
-    let before = |lpn: u32| if lpn < written { Page::Identity(u64::from(lpn) + 1) } else { Page::Zeroes };
+    let before = |lpn: u32| {
+        if lpn < written {
+            Page::Identity(u64::from(lpn) + 1)
+        } else {
+            Page::Zeroes
+        }
+    };
     for nth in 0..count {
         ftl.media_mut().ops.clear();
         ftl.media_mut().attach_rail();
         let (target, source) = (400 + nth % 150, nth % (sources.min(300) - 1));
-        ftl.remap(&Remap { target, source, len: 2, relocate, atomic: true }).unwrap();
+        ftl.remap(&Remap {
+            target,
+            source,
+            len: 2,
+            relocate,
+            atomic: true,
+        })
+        .unwrap();
         let found = without_commit(&ftl);
-        ftl = found.unwrap_or_else(|error| panic!("{scheme}, relocating {relocate}: cut {nth}: {error}"));
+        ftl = found
+            .unwrap_or_else(|error| panic!("{scheme}, relocating {relocate}: cut {nth}: {error}"));
         ftl.check().unwrap();
         for lpn in [target, target + 1, source, source + 1] {
-            assert_eq!(ftl.read(lpn), Ok(before(lpn)), "{scheme}, cut {nth}: LPN {lpn}");
+            assert_eq!(
+                ftl.read(lpn),
+                Ok(before(lpn)),
+                "{scheme}, cut {nth}: LPN {lpn}"
+            );
         }
     }
     // All is as if none of them had been, also when collection has been everywhere.
-    assert!((0..600).all(|lpn| ftl.read(lpn) == Ok(before(lpn))), "{scheme}");
+    assert!(
+        (0..600).all(|lpn| ftl.read(lpn) == Ok(before(lpn))),
+        "{scheme}"
+    );
     (0..4000u32).for_each(|step| put(&mut ftl, 100 + step % 300, u64::from(step) + 5000));
     ftl.check().unwrap();
     let config = ftl.config().clone();
-    let (mut ftl, _) = Ftl::recover(Media::from_image(&ftl.media().to_image()), config).expect("recovers");
+    let (mut ftl, _) =
+        Ftl::recover(Media::from_image(&ftl.media().to_image()), config).expect("recovers");
     let spared = (0..100).chain(400..600);
-    assert!(spared.into_iter().all(|lpn| ftl.read(lpn) == Ok(before(lpn))), "{scheme}, in the end");
+    assert!(
+        spared
+            .into_iter()
+            .all(|lpn| ftl.read(lpn) == Ok(before(lpn))),
+        "{scheme}, in the end"
+    );
 }
 
 /// The superblocks that the commands' entries and copies are in can be collected.

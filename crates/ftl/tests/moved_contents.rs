@@ -9,7 +9,8 @@ use remap_ssd_media::{ContentMode, Geometry, Media, Page, Payload, Ppn};
 
 fn formatted(geometry: Geometry, config: &Config, mode: ContentMode) -> Ftl {
     let words = config.nvram_words(&geometry);
-    Ftl::format(Media::blank(geometry, mode, words), config.clone()).expect("the configuration works")
+    Ftl::format(Media::blank(geometry, mode, words), config.clone())
+        .expect("the configuration works")
 }
 
 #[inline(never)]
@@ -18,8 +19,12 @@ fn write(ftl: &mut Ftl, lpn: u32, content: u64) {
         return put(ftl, lpn, content);
     }
     let mut page = [0; PAGE_BYTES];
-    page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = content.to_le_bytes());
-    ftl.write(lpn, &Payload::Bytes(&page)).expect("there is room");
+    page.as_chunks_mut::<8>()
+        .0
+        .iter_mut()
+        .for_each(|word| *word = content.to_le_bytes());
+    ftl.write(lpn, &Payload::Bytes(&page))
+        .expect("there is room");
 }
 
 fn content_of(page: &Page) -> u64 {
@@ -38,14 +43,25 @@ fn a_page_that_moved_is_still_a_duplicate() {
     for mode in [ContentMode::Identity, ContentMode::Bytes] {
         for watched in [false, true] {
             let config = small_config(SchemeKind::RemapSsd);
-            let config = Config { log_bytes: 32 << 10, wear_gap: 1, ..config };
+            let config = Config {
+                log_bytes: 32 << 10,
+                wear_gap: 1,
+                ..config
+            };
             let mut ftl = formatted(small_geometry(), &config, mode);
             if watched {
                 ftl.media_mut().attach_rail();
             }
             (0..40).for_each(|lpn| write(&mut ftl, lpn, u64::from(lpn) + 1));
             for lpn in (0..40).step_by(3) {
-                ftl.remap(&Remap { target: 50 + lpn, source: lpn, len: 1, relocate: false, atomic: false }).unwrap();
+                ftl.remap(&Remap {
+                    target: 50 + lpn,
+                    source: lpn,
+                    len: 1,
+                    relocate: false,
+                    atomic: false,
+                })
+                .unwrap();
             }
             let first: Vec<Ppn> = (0..40).map(|lpn| page_of(&mut ftl, lpn)).collect();
             let mut random = Random(3);
@@ -56,14 +72,22 @@ fn a_page_that_moved_is_still_a_duplicate() {
                 ftl.media_mut().ops.clear();
                 ftl.media_mut().settle_all();
             }
-            let moved = (0..40).filter(|lpn| page_of(&mut ftl, *lpn) != first[*lpn as usize]).count();
+            let moved = (0..40)
+                .filter(|lpn| page_of(&mut ftl, *lpn) != first[*lpn as usize])
+                .count();
             assert!(moved > 35, "{moved} of 40 pages moved");
             let before = ftl.stats();
             (0..40).for_each(|lpn| write(&mut ftl, 100 + lpn, u64::from(lpn) + 1));
             let done = ftl.stats() - before;
             // One may have been lost to contents of the same line.
-            assert!(done.dedup_hits >= 39, "{mode:?}, watched {watched}: {} of 40 are found", done.dedup_hits);
-            assert!((0..40).all(|lpn| content_of(&ftl.read(100 + lpn).unwrap()) == u64::from(lpn) + 1));
+            assert!(
+                done.dedup_hits >= 39,
+                "{mode:?}, watched {watched}: {} of 40 are found",
+                done.dedup_hits
+            );
+            assert!(
+                (0..40).all(|lpn| content_of(&ftl.read(100 + lpn).unwrap()) == u64::from(lpn) + 1)
+            );
             ftl.check().unwrap();
         }
     }
@@ -72,10 +96,25 @@ fn a_page_that_moved_is_still_a_duplicate() {
 /// Pages are erased and hold bitmaps, lost data or other contents then; what they held before is no duplicate of that.
 #[test]
 fn what_a_page_held_before_its_erase_is_forgotten() {
-    let geometry = Geometry::new(Shape { channels: 1, dies: 1, superblocks: 40, pages_per_block: 8 }).unwrap();
+    let geometry = Geometry::new(Shape {
+        channels: 1,
+        dies: 1,
+        superblocks: 40,
+        pages_per_block: 8,
+    })
+    .unwrap();
     for mode in [ContentMode::Identity, ContentMode::Bytes] {
-        for scheme in [SchemeKind::RemapSsd, SchemeKind::NLog, SchemeKind::RemapSsdX] {
-            let config = Config { lpns: 40, dealloc_slots: 4, gc_free: 0.0, ..small_config(scheme) };
+        for scheme in [
+            SchemeKind::RemapSsd,
+            SchemeKind::NLog,
+            SchemeKind::RemapSsdX,
+        ] {
+            let config = Config {
+                lpns: 40,
+                dealloc_slots: 4,
+                gc_free: 0.0,
+                ..small_config(scheme)
+            };
             let config = fullest(&geometry, &config);
             let mut ftl = formatted(geometry, &config, mode);
             let mut random = Random(7);
@@ -92,12 +131,20 @@ fn what_a_page_held_before_its_erase_is_forgotten() {
                     let content = 1 + random.below(400);
                     write(&mut ftl, lpn, content);
                     model[lpn as usize] = content;
-                    let read = ftl.read(lpn).unwrap_or_else(|error| panic!("{scheme}, {mode:?}, step {step}: {error}"));
-                    assert_eq!(content_of(&read), content, "{scheme}, {mode:?}, step {step}");
+                    let read = ftl
+                        .read(lpn)
+                        .unwrap_or_else(|error| panic!("{scheme}, {mode:?}, step {step}: {error}"));
+                    assert_eq!(
+                        content_of(&read),
+                        content,
+                        "{scheme}, {mode:?}, step {step}"
+                    );
                 }
                 ftl.media_mut().ops.clear();
             }
-            let right = (0..).zip(&model).all(|(lpn, content)| content_of(&ftl.read(lpn).unwrap()) == *content);
+            let right = (0..)
+                .zip(&model)
+                .all(|(lpn, content)| content_of(&ftl.read(lpn).unwrap()) == *content);
             assert!(right && ftl.stats().dedup_hits > 100 && ftl.stats().dealloc_flushes > 100);
             ftl.check().unwrap();
         }

@@ -19,7 +19,14 @@ fn three_units() -> (Ftl, Vec<usize>) {
     for lpn in 0..REMAPS {
         put(&mut ftl, lpn, u64::from(lpn) + 1);
         put(&mut ftl, SHARED + lpn, u64::from(lpn) + 5000);
-        ftl.remap(&Remap { target: SHARED + lpn, source: lpn, len: 1, relocate: false, atomic: false }).unwrap();
+        ftl.remap(&Remap {
+            target: SHARED + lpn,
+            source: lpn,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .unwrap();
     }
 
     let words = ftl.media().nvram_words();
@@ -31,7 +38,11 @@ fn three_units() -> (Ftl, Vec<usize>) {
 
 fn recovered(ftl: &Ftl, damaged: &[usize]) -> Result<Ftl, RecoveryError> {
     let mut media = Media::from_image(&ftl.media().to_image());
-    media.plant(|faults| faults.flips.extend(damaged.iter().map(|word| (*word, 0b11 << 20))));
+    media.plant(|faults| {
+        faults
+            .flips
+            .extend(damaged.iter().map(|word| (*word, 0b11 << 20)))
+    });
     Ftl::recover(media, ftl.config().clone()).map(|(ftl, _)| ftl)
 }
 
@@ -42,7 +53,12 @@ fn one_head_that_cannot_be_read_loses_nothing() {
         let mut found = recovered(&ftl, &[head]).expect("the others tell its place");
         found.check().unwrap();
         for lpn in 0..REMAPS {
-            assert_eq!(found.read(SHARED + lpn), Ok(Page::Identity(u64::from(lpn) + 1)), "LPN {}", SHARED + lpn);
+            assert_eq!(
+                found.read(SHARED + lpn),
+                Ok(Page::Identity(u64::from(lpn) + 1)),
+                "LPN {}",
+                SHARED + lpn
+            );
         }
     }
 }
@@ -51,14 +67,25 @@ fn one_head_that_cannot_be_read_loses_nothing() {
 #[test]
 fn two_heads_that_cannot_be_read_are_refused() {
     let (ftl, heads) = three_units();
-    for damaged in [[heads[0], heads[1]], [heads[0], heads[2]], [heads[1], heads[2]]] {
+    for damaged in [
+        [heads[0], heads[1]],
+        [heads[0], heads[2]],
+        [heads[1], heads[2]],
+    ] {
         let refused = match recovered(&ftl, &damaged) {
             Err(error) => error,
             Ok(mut found) => {
-                let wrong = |lpn: &u32| found.read(SHARED + lpn) != Ok(Page::Identity(u64::from(*lpn) + 1));
-                panic!("it goes on without {damaged:?}; {} LPNs are not right", (0..REMAPS).filter(wrong).count());
+                let wrong =
+                    |lpn: &u32| found.read(SHARED + lpn) != Ok(Page::Identity(u64::from(*lpn) + 1));
+                panic!(
+                    "it goes on without {damaged:?}; {} LPNs are not right",
+                    (0..REMAPS).filter(wrong).count()
+                );
             }
         };
-        assert!(matches!(refused, RecoveryError::NvramDamaged { word } if damaged.contains(&word)), "{refused}");
+        assert!(
+            matches!(refused, RecoveryError::NvramDamaged { word } if damaged.contains(&word)),
+            "{refused}"
+        );
     }
 }

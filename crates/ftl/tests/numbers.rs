@@ -12,7 +12,12 @@ const READ_ONLY: u64 = (1 << 42) - (1 << 36);
 
 fn atomic_config(scheme: SchemeKind) -> Config {
     let small = small_config(scheme);
-    Config { entry: EntrySize::Bytes24, dealloc_slots: 64, log_bytes: small.log_bytes + (16 << 10), ..small }
+    Config {
+        entry: EntrySize::Bytes24,
+        dealloc_slots: 64,
+        log_bytes: small.log_bytes + (16 << 10),
+        ..small
+    }
 }
 
 /// A device in use, whose time leaps to `wsn`: by the life of a superblock that has never been opened.
@@ -20,19 +25,40 @@ fn aged(config: &Config, wsn: u64) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     (0..config.lpns).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
     for lpn in 0..20 {
-        ftl.remap(&Remap { target: 100 + lpn, source: lpn, len: 1, relocate: lpn % 2 == 0, atomic: false }).unwrap();
+        ftl.remap(&Remap {
+            target: 100 + lpn,
+            source: lpn,
+            len: 1,
+            relocate: lpn % 2 == 0,
+            atomic: false,
+        })
+        .unwrap();
     }
-    let unused = ftl.superblocks().filter(|(_, sb)| sb.opened == 0).last().expect("some are unused").0;
-    ftl.media_mut().store(unused.0 as usize * 3, wsn, Purpose::Meta, After::NOTHING);
+    let unused = ftl
+        .superblocks()
+        .filter(|(_, sb)| sb.opened == 0)
+        .last()
+        .expect("some are unused")
+        .0;
+    ftl.media_mut()
+        .store(unused.0 as usize * 3, wsn, Purpose::Meta, After::NOTHING);
     let (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
     assert!(ftl.wsn() >= wsn, "time has leapt");
     ftl
 }
 
 /// One command of any kind, and what it makes of the contents.
-fn step(ftl: &mut Ftl, random: &mut Random, identity: u64, contents: &mut Contents) -> Result<(), Refusal> {
+fn step(
+    ftl: &mut Ftl,
+    random: &mut Random,
+    identity: u64,
+    contents: &mut Contents,
+) -> Result<(), Refusal> {
     let lpns = u64::from(ftl.config().lpns);
-    let (lpn, len) = (random.below(lpns / 2 - 8) as u32, 1 + random.below(8) as u32);
+    let (lpn, len) = (
+        random.below(lpns / 2 - 8) as u32,
+        1 + random.below(8) as u32,
+    );
     let other = lpn + lpns as u32 / 2;
     let range = |lpn: u32| lpn as usize..(lpn + len) as usize;
     match random.below(5) {
@@ -43,7 +69,13 @@ fn step(ftl: &mut Ftl, random: &mut Random, identity: u64, contents: &mut Conten
         1 | 2 => {
             let relocate = random.below(2) == 0;
             let atomic = random.below(2) == 0;
-            ftl.remap(&Remap { target: lpn, source: other, len, relocate, atomic })?;
+            ftl.remap(&Remap {
+                target: lpn,
+                source: other,
+                len,
+                relocate,
+                atomic,
+            })?;
             contents.copy_within(range(other), lpn as usize);
             if relocate {
                 contents[range(other)].fill(None);
@@ -69,15 +101,33 @@ fn is_read_only_for_ever(mut ftl: Ftl, contents: &Contents, name: &str) {
         assert_eq!(ftl.write_for(1, &content(1), 2), refused, "{at}");
         assert_eq!(ftl.deallocate(1, 1), refused, "{at}");
         for atomic in [false, true] {
-            assert_eq!(ftl.remap(&Remap { target: 1, source: 2, len: 1, relocate: false, atomic }), refused, "{at}");
+            assert_eq!(
+                ftl.remap(&Remap {
+                    target: 1,
+                    source: 2,
+                    len: 1,
+                    relocate: false,
+                    atomic
+                }),
+                refused,
+                "{at}"
+            );
         }
-        assert_eq!(ftl.write(config.lpns, &content(1)), Err(Refusal::OutOfRange), "{at}");
+        assert_eq!(
+            ftl.write(config.lpns, &content(1)),
+            Err(Refusal::OutOfRange),
+            "{at}"
+        );
         assert!(!ftl.background(), "{at}");
         assert_eq!(ftl.flush(), Ok(()), "{at}");
         assert!(read_all(&mut ftl) == *contents, "{at}");
         ftl.check().unwrap_or_else(|what| panic!("{at}: {what}"));
-        (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
-        assert!(power_on == 0 || ftl.wsn() == wsn, "{at}: a power-on takes no number");
+        (ftl, _) = Ftl::recover(ftl.into_media(), config.clone())
+            .unwrap_or_else(|error| panic!("{at}: {error}"));
+        assert!(
+            power_on == 0 || ftl.wsn() == wsn,
+            "{at}: a power-on takes no number"
+        );
         wsn = ftl.wsn();
     }
 }
@@ -97,8 +147,14 @@ fn a_device_whose_numbers_are_used_up_is_read_only_and_keeps_everything() {
             }
         };
         assert_eq!(refusal, Refusal::NumbersUsedUp, "{scheme}");
-        assert!(done > 500 && ftl.stats().gc_runs > 0, "{scheme}: {done} commands");
-        assert_eq!(refusal.to_string(), "the device is read-only: its 2^42 sequence numbers are used up");
+        assert!(
+            done > 500 && ftl.stats().gc_runs > 0,
+            "{scheme}: {done} commands"
+        );
+        assert_eq!(
+            refusal.to_string(),
+            "the device is read-only: its 2^42 sequence numbers are used up"
+        );
         is_read_only_for_ever(ftl, &contents, &format!("{scheme}"));
     }
 }
@@ -106,12 +162,23 @@ fn a_device_whose_numbers_are_used_up_is_read_only_and_keeps_everything() {
 /// A long command stops where the numbers do, and what of it was done stays.
 #[test]
 fn a_long_remap_is_served_as_far_as_numbers_go() {
-    let config = Config { dedup: false, ..atomic_config(SchemeKind::None) };
+    let config = Config {
+        dedup: false,
+        ..atomic_config(SchemeKind::None)
+    };
     let mut ftl = aged(&config, READ_ONLY - 80);
-    let remap = Remap { target: 0, source: 300, len: 290, relocate: false, atomic: false };
+    let remap = Remap {
+        target: 0,
+        source: 300,
+        len: 290,
+        relocate: false,
+        atomic: false,
+    };
     assert_eq!(ftl.remap(&remap), Err(Refusal::NumbersUsedUp));
     let contents = read_all(&mut ftl);
-    let moved = (0..290).filter(|lpn| contents[*lpn] == Some(*lpn as u64 + 301)).count();
+    let moved = (0..290)
+        .filter(|lpn| contents[*lpn] == Some(*lpn as u64 + 301))
+        .count();
     assert!((64..200).contains(&moved), "{moved} pages");
     is_read_only_for_ever(ftl, &contents, "none");
 }
@@ -134,16 +201,25 @@ fn a_cut_at_the_end_of_the_numbers_loses_nothing() {
                     let mut at = 0;
                     let image = ftl.media().cut(|| {
                         at += 1;
-                        if at <= landed { Outcome::Whole } else { Outcome::Absent }
+                        if at <= landed {
+                            Outcome::Whole
+                        } else {
+                            Outcome::Absent
+                        }
                     });
-                    let at = format!("{scheme}, {before_the_end} before the end, {landed} of {pending} landed");
+                    let at = format!(
+                        "{scheme}, {before_the_end} before the end, {landed} of {pending} landed"
+                    );
                     let mut media = Media::from_image(&image);
                     for _ in 0..2 {
-                        let (mut ftl, _) =
-                            Ftl::recover(media, config.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
+                        let (mut ftl, _) = Ftl::recover(media, config.clone())
+                            .unwrap_or_else(|error| panic!("{at}: {error}"));
                         ftl.check().unwrap_or_else(|what| panic!("{at}: {what}"));
                         for (lpn, read) in read_all(&mut ftl).into_iter().enumerate() {
-                            assert!(read == before[lpn] || read == contents[lpn], "{at}: LPN {lpn} reads {read:?}");
+                            assert!(
+                                read == before[lpn] || read == contents[lpn],
+                                "{at}: LPN {lpn} reads {read:?}"
+                            );
                         }
                         media = ftl.into_media();
                     }
@@ -163,20 +239,28 @@ fn a_forged_number_is_refused_or_makes_the_device_read_only() {
     for scheme in durable() {
         let config = atomic_config(scheme);
         let mut contents = read_all(&mut aged(&config, 1 << 41));
-        is_read_only_for_ever(aged(&config, (1 << 42) - 1), &contents, &format!("{scheme}"));
+        is_read_only_for_ever(
+            aged(&config, (1 << 42) - 1),
+            &contents,
+            &format!("{scheme}"),
+        );
         // In the list of interrupted commands, whose words could hold more.
         let mut ftl = aged(&config, 1 << 41);
         contents = read_all(&mut ftl);
         let list = small_geometry().superblocks() as usize * 3 + 1;
         for (number, opens) in [((1 << 42) - 1, true), (1 << 42, false), (u64::MAX, false)] {
-            ftl.media_mut().store(list + 5, number, Purpose::Meta, After::NOTHING);
+            ftl.media_mut()
+                .store(list + 5, number, Purpose::Meta, After::NOTHING);
             let media = Media::from_image(&ftl.media().to_image());
             match Ftl::recover(media, config.clone()) {
                 Ok((mut ftl, _)) => {
                     assert!(opens && ftl.is_read_only(), "{scheme}, {number:#x}");
                     // Nothing carries it: it is forgotten, and the next power-on finds the device as it was.
                     (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
-                    assert!(!ftl.is_read_only() && read_all(&mut ftl) == contents, "{scheme}, {number:#x}");
+                    assert!(
+                        !ftl.is_read_only() && read_all(&mut ftl) == contents,
+                        "{scheme}, {number:#x}"
+                    );
                 }
                 Err(error) => assert!(!opens, "{scheme}, {number:#x}: {error}"),
             }
@@ -196,11 +280,21 @@ fn damaged_entry_of(target: u32) {
     let mut ftl = small(SchemeKind::RemapSsd);
     ftl.write(1, &content(11)).unwrap();
     ftl.write(2, &content(22)).unwrap();
-    let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
-    ftl.remap(&Remap { target, source: 1, len: 1, relocate: false, atomic: false }).unwrap();
+    let before: Vec<u64> = (0..ftl.media().nvram_words())
+        .map(|at| ftl.media().peek(at))
+        .collect();
+    ftl.remap(&Remap {
+        target,
+        source: 1,
+        len: 1,
+        relocate: false,
+        atomic: false,
+    })
+    .unwrap();
     let changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
     let first = changed.clone().nth_back(1).expect("an entry has two words");
-    ftl.media_mut().store(23 * 3, (1 << 42) - 7, Purpose::Meta, After::NOTHING);
+    ftl.media_mut()
+        .store(23 * 3, (1 << 42) - 7, Purpose::Meta, After::NOTHING);
     ftl.media_mut().plant(|faults| {
         faults.flips.insert(first, 0b11 << 30);
     });
@@ -210,7 +304,10 @@ fn damaged_entry_of(target: u32) {
         media.plant(|planted| *planted = faults.clone());
         let (mut ftl, report) = Ftl::recover(media, config.clone()).expect("recovers");
         assert_eq!((report.lost, ftl.wsn()), (1, (1 << 42) - 7));
-        assert_eq!((ftl.read(1), ftl.read(target)), (Ok(Page::Identity(11)), Err(Refusal::MediaError)));
+        assert_eq!(
+            (ftl.read(1), ftl.read(target)),
+            (Ok(Page::Identity(11)), Err(Refusal::MediaError))
+        );
         media = ftl.into_media();
     }
 }
@@ -220,11 +317,16 @@ fn damaged_entry_of(target: u32) {
 fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
     const LAST: u32 = (1 << 21) - 1;
     for scheme in durable() {
-        let config = Config { dedup: false, lpns: 400, ..atomic_config(scheme) };
+        let config = Config {
+            dedup: false,
+            lpns: 400,
+            ..atomic_config(scheme)
+        };
         let mut ftl = device(small_geometry(), &config);
         for sb in 0..small_geometry().superblocks() as usize {
             let clean_and_old = 1 << 42 | u64::from(LAST - 6) << 43;
-            ftl.media_mut().store(sb * 3, clean_and_old, Purpose::Meta, After::NOTHING);
+            ftl.media_mut()
+                .store(sb * 3, clean_and_old, Purpose::Meta, After::NOTHING);
         }
         (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
         let (mut random, mut contents) = (Random(5), vec![None; config.lpns as usize]);
@@ -244,14 +346,23 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
         };
         assert_eq!(refusal, Refusal::ReadOnly, "{scheme}");
         for _ in 0..3 {
-            let counts: Vec<u32> = ftl.superblocks().map(|(_, sb)| sb.life.incarnation()).collect();
-            assert!(counts.iter().all(|count| (LAST - 6..=LAST).contains(count)), "{scheme}: {counts:?}");
+            let counts: Vec<u32> = ftl
+                .superblocks()
+                .map(|(_, sb)| sb.life.incarnation())
+                .collect();
+            assert!(
+                counts.iter().all(|count| (LAST - 6..=LAST).contains(count)),
+                "{scheme}: {counts:?}"
+            );
             // A long remap may have been served in part when it was refused.
             let read = read_all(&mut ftl);
-            let differ = (0..contents.len()).filter(|lpn| read[*lpn] != contents[*lpn]).count();
+            let differ = (0..contents.len())
+                .filter(|lpn| read[*lpn] != contents[*lpn])
+                .count();
             assert!(differ <= 16, "{scheme}: {differ} differ");
             contents = read;
-            ftl.check().unwrap_or_else(|what| panic!("{scheme}: {what}"));
+            ftl.check()
+                .unwrap_or_else(|what| panic!("{scheme}: {what}"));
             (ftl, _) = Ftl::recover(ftl.into_media(), config.clone()).expect("recovers");
         }
     }
@@ -260,7 +371,13 @@ fn a_superblock_whose_erases_cannot_be_counted_any_more_keeps_what_it_has() {
 /// LPNs are remapped by turns to the pages of LPNs 0 and 1: entries of one superblock without end.
 fn remap_on_and_on(ftl: &mut Ftl, times: u32) {
     for number in 0..times {
-        let remap = Remap { target: 590 + number % 8, source: number / 8 % 2, len: 1, relocate: false, atomic: false };
+        let remap = Remap {
+            target: 590 + number % 8,
+            source: number / 8 % 2,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        };
         ftl.remap(&remap).unwrap();
         ftl.media_mut().ops.clear();
     }
@@ -269,11 +386,18 @@ fn remap_on_and_on(ftl: &mut Ftl, times: u32) {
 /// The numbers of a group are nearly used up; every remap is served, and power-on finds what it says.
 fn goes_on(ftl: Ftl, name: &str) {
     let config = ftl.config().clone();
-    let recovered = |ftl: Ftl| Ftl::recover(ftl.into_media(), config.clone()).expect("recovers").0;
+    let recovered = |ftl: Ftl| {
+        Ftl::recover(ftl.into_media(), config.clone())
+            .expect("recovers")
+            .0
+    };
     let mut ftl = recovered(ftl);
     let copied = ftl.stats().host_programs;
     remap_on_and_on(&mut ftl, 2000);
-    assert!(ftl.stats().host_programs > copied, "{name}: remaps have become copies");
+    assert!(
+        ftl.stats().host_programs > copied,
+        "{name}: remaps have become copies"
+    );
     for round in 0..4 {
         let contents = read_all(&mut ftl);
         ftl = recovered(ftl);
@@ -283,27 +407,45 @@ fn goes_on(ftl: Ftl, name: &str) {
     }
     // Collecting the superblock begins with new numbers.
     for step in 0..6000 {
-        ftl.write((step * 7) % 600, &content(50_000 + u64::from(step))).unwrap();
+        ftl.write((step * 7) % 600, &content(50_000 + u64::from(step)))
+            .unwrap();
         ftl.media_mut().ops.clear();
     }
     let (copied, remapped) = (ftl.stats().host_programs, ftl.stats().remaps);
     remap_on_and_on(&mut ftl, 500);
-    assert_eq!((ftl.stats().host_programs, ftl.stats().remaps), (copied, remapped + 500), "{name}");
+    assert_eq!(
+        (ftl.stats().host_programs, ftl.stats().remaps),
+        (copied, remapped + 500),
+        "{name}"
+    );
 }
 
 #[test]
 fn the_numbers_of_segments_are_not_used_up() {
-    for scheme in [SchemeKind::RemapSsd, SchemeKind::RemapSsdX, SchemeKind::RemapSsdLh] {
-        let mut ftl = device(small_geometry(), &Config { dedup: false, ..small_config(scheme) });
+    for scheme in [
+        SchemeKind::RemapSsd,
+        SchemeKind::RemapSsdX,
+        SchemeKind::RemapSsdLh,
+    ] {
+        let mut ftl = device(
+            small_geometry(),
+            &Config {
+                dedup: false,
+                ..small_config(scheme)
+            },
+        );
         (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
-        let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+        let before: Vec<u64> = (0..ftl.media().nvram_words())
+            .map(|at| ftl.media().peek(at))
+            .collect();
         remap_on_and_on(&mut ftl, 1);
         // The head of the segment, the word that has its number, and the entry.
         let mut changed = (0..before.len()).filter(|at| ftl.media().peek(*at) != before[*at]);
         let link = changed.nth(1).expect("a segment has been taken");
         assert_eq!(ftl.media().peek(link), 1, "{scheme}: its number is 0");
         let number = (1 << 30) - (1 << 26) - 20;
-        ftl.media_mut().store(link, 1 | number << 1, Purpose::Meta, After::NOTHING);
+        ftl.media_mut()
+            .store(link, 1 | number << 1, Purpose::Meta, After::NOTHING);
         goes_on(ftl, scheme.name());
     }
 }
@@ -311,22 +453,42 @@ fn the_numbers_of_segments_are_not_used_up() {
 #[test]
 fn the_numbers_of_pages_of_entries_are_not_used_up() {
     for scheme in [SchemeKind::LocalFlash, SchemeKind::RemapSsdLh] {
-        let config = Config { dedup: false, cache_pages: 1, log_bytes: 4 << 10, ..small_config(scheme) };
+        let config = Config {
+            dedup: false,
+            cache_pages: 1,
+            log_bytes: 4 << 10,
+            ..small_config(scheme)
+        };
         let mut ftl = device(small_geometry(), &config);
         (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
         remap_on_and_on(&mut ftl, 1000);
         // The log's last page, once more, and with a number that is nearly the last.
-        let log = (0..small_geometry().pages())
-            .map(Ppn)
-            .filter(|page| ftl.media().is_programmed(*page) && ftl.media().oob(*page).lpn() == Oob::LOG);
-        let newest = log.max_by_key(|page| ftl.media().oob(*page).wsn()).expect("a page of entries");
-        let mut bytes = ftl.media().meta_uncharged(newest).expect("readable").to_vec();
+        let log = (0..small_geometry().pages()).map(Ppn).filter(|page| {
+            ftl.media().is_programmed(*page) && ftl.media().oob(*page).lpn() == Oob::LOG
+        });
+        let newest = log
+            .max_by_key(|page| ftl.media().oob(*page).wsn())
+            .expect("a page of entries");
+        let mut bytes = ftl
+            .media()
+            .meta_uncharged(newest)
+            .expect("readable")
+            .to_vec();
         let number = u32::MAX - (1 << 26) - 3;
         bytes[8..12].copy_from_slice(&number.to_le_bytes());
-        let oob = Oob::new(Oob::LOG, u64::from(number) + 1, ftl.media().oob(newest).incarnation());
-        let free = (newest.0 + 1..).map(Ppn).find(|page| !ftl.media().is_programmed(*page)).expect("room");
+        let oob = Oob::new(
+            Oob::LOG,
+            u64::from(number) + 1,
+            ftl.media().oob(newest).incarnation(),
+        );
+        let free = (newest.0 + 1..)
+            .map(Ppn)
+            .find(|page| !ftl.media().is_programmed(*page))
+            .expect("room");
         let stored = Stored::Meta(bytes.into());
-        ftl.media_mut().program(free, oob, stored, Purpose::Meta, After::NOTHING).unwrap();
+        ftl.media_mut()
+            .program(free, oob, stored, Purpose::Meta, After::NOTHING)
+            .unwrap();
         goes_on(ftl, scheme.name());
     }
 }
@@ -337,13 +499,23 @@ fn a_forged_number_of_a_unit_is_refused() {
     let config = small_config(SchemeKind::NLog);
     let mut ftl = small(SchemeKind::NLog);
     (0..600).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
-    let before: Vec<u64> = (0..ftl.media().nvram_words()).map(|at| ftl.media().peek(at)).collect();
+    let before: Vec<u64> = (0..ftl.media().nvram_words())
+        .map(|at| ftl.media().peek(at))
+        .collect();
     remap_on_and_on(&mut ftl, 1);
-    let head = (0..before.len()).find(|at| ftl.media().peek(*at) != before[*at]).expect("a unit has been begun");
+    let head = (0..before.len())
+        .find(|at| ftl.media().peek(*at) != before[*at])
+        .expect("a unit has been begun");
     for number in [1 << 62, (1 << 63) - 1] {
         let mut media = Media::from_image(&ftl.media().to_image());
         media.store(head, 1 | number << 1, Purpose::Meta, After::NOTHING);
-        let error = Ftl::recover(media, config.clone()).err().expect("refused").to_string();
-        assert_eq!(error, "not a device of this configuration: a unit of the log has a number that none reaches");
+        let error = Ftl::recover(media, config.clone())
+            .err()
+            .expect("refused")
+            .to_string();
+        assert_eq!(
+            error,
+            "not a device of this configuration: a unit of the log has a number that none reaches"
+        );
     }
 }

@@ -9,25 +9,57 @@ use remap_ssd_media::SbId;
 use std::collections::BTreeMap;
 
 fn candidate(sb: u32, live: u32, opened: u64) -> Candidate {
-    Candidate { sb: SbId(sb), capacity: 100, live, erases: 0, opened }
+    Candidate {
+        sb: SbId(sb),
+        capacity: 100,
+        live,
+        erases: 0,
+        opened,
+    }
 }
 
 fn chosen(policy: GcPolicy, candidates: &[Candidate], now: u64) -> Option<u32> {
-    policy.victim(candidates.iter().copied(), now).map(|victim| victim.sb.0)
+    policy
+        .victim(candidates.iter().copied(), now)
+        .map(|victim| victim.sb.0)
 }
 
 #[test]
 fn cost_benefit_prefers_an_old_superblock_to_an_emptier_young_one_and_the_others_do_not() {
-    let candidates = [candidate(0, 60, 100), candidate(1, 50, 9_900), candidate(2, 100, 0)];
+    let candidates = [
+        candidate(0, 60, 100),
+        candidate(1, 50, 9_900),
+        candidate(2, 100, 0),
+    ];
     for policy in GcPolicy::ALL {
-        let wanted = if policy == GcPolicy::CostBenefit { 0 } else { 1 };
-        assert_eq!(chosen(policy, &candidates, 10_000), Some(wanted), "{policy}");
-        assert_eq!(chosen(policy, &candidates[2..], 10_000), None, "{policy} collects nothing where nothing is gained");
+        let wanted = if policy == GcPolicy::CostBenefit {
+            0
+        } else {
+            1
+        };
+        assert_eq!(
+            chosen(policy, &candidates, 10_000),
+            Some(wanted),
+            "{policy}"
+        );
+        assert_eq!(
+            chosen(policy, &candidates[2..], 10_000),
+            None,
+            "{policy} collects nothing where nothing is gained"
+        );
         let empty = [candidate(3, 99, 0), candidate(4, 0, 9_999)];
-        assert_eq!(chosen(policy, &empty, 10_000), Some(4), "{policy} takes an empty superblock first");
+        assert_eq!(
+            chosen(policy, &empty, 10_000),
+            Some(4),
+            "{policy} takes an empty superblock first"
+        );
     }
     let in_need = GcPolicy::victim_in_need(candidates.into_iter()).expect("there is garbage");
-    assert_eq!(in_need.sb, SbId(1), "a host that waits needs the most space");
+    assert_eq!(
+        in_need.sb,
+        SbId(1),
+        "a host that waits needs the most space"
+    );
 }
 
 #[test]
@@ -35,7 +67,10 @@ fn a_page_with_one_reference_goes_to_the_first_zone_and_zones_grow_with_referenc
     for policy in GcPolicy::ALL {
         let zones: Vec<usize> = (1..20).map(|references| policy.zone(references)).collect();
         assert_eq!(zones[0], 0, "{policy}");
-        assert!(zones.is_sorted() && zones[18] == policy.zones() - 1, "{policy}: {zones:?}");
+        assert!(
+            zones.is_sorted() && zones[18] == policy.zones() - 1,
+            "{policy}: {zones:?}"
+        );
         assert_eq!(policy.wear(0), Wear::Least, "{policy}");
         assert_eq!(policy.name().parse(), Ok(policy));
     }
@@ -44,12 +79,17 @@ fn a_page_with_one_reference_goes_to_the_first_zone_and_zones_grow_with_referenc
 }
 
 fn worked(policy: GcPolicy) -> Ftl {
-    let config = Config { gc_policy: policy, count_max: 8, ..small_config(SchemeKind::RemapSsd) };
+    let config = Config {
+        gc_policy: policy,
+        count_max: 8,
+        ..small_config(SchemeKind::RemapSsd)
+    };
     let mut ftl = device(small_geometry(), &config);
     let mut random = Random(5);
     for _ in 0..20_000 {
         let lpn = random.below(600) as u32;
-        ftl.write(lpn, &content(1 + random.below(300))).expect("there is room");
+        ftl.write(lpn, &content(1 + random.below(300)))
+            .expect("there is room");
         ftl.media_mut().ops.clear();
     }
     ftl.check().expect("consistent");
@@ -63,17 +103,26 @@ fn zones_hold_what_belongs_there_and_outlive_power() {
     for policy in GcPolicy::ALL {
         let ftl = worked(policy);
         let stats = ftl.stats();
-        assert!(stats.gc_runs > 100 && stats.gc_copies == 0, "{policy}: {stats:?}");
+        assert!(
+            stats.gc_runs > 100 && stats.gc_copies == 0,
+            "{policy}: {stats:?}"
+        );
         assert_eq!(stats.gc_zoned > 0, policy.zones() > 1, "{policy}");
         let streams = |ftl: &Ftl| {
             let mut streams: BTreeMap<u8, u32> = BTreeMap::new();
-            for (_, sb) in ftl.superblocks().filter(|(_, sb)| matches!(sb.state, State::Open | State::Closed)) {
+            for (_, sb) in ftl
+                .superblocks()
+                .filter(|(_, sb)| matches!(sb.state, State::Open | State::Closed))
+            {
                 *streams.entry(sb.stream as u8).or_default() += 1;
             }
             streams
         };
         let before = streams(&ftl);
-        let zones = Stream::ZONES.iter().filter(|stream| before.contains_key(&(**stream as u8))).count();
+        let zones = Stream::ZONES
+            .iter()
+            .filter(|stream| before.contains_key(&(**stream as u8)))
+            .count();
         assert_eq!(zones, policy.zones(), "{policy}: {before:?}");
         let reads = |ftl: &mut Ftl| (0..600).map(|lpn| ftl.read(lpn)).collect::<Vec<_>>();
         let mut ftl = ftl;
@@ -93,17 +142,23 @@ fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
     for _ in 0..20_000 {
         let free = |ftl: &Ftl| {
             let free = ftl.superblocks().filter(|(_, sb)| sb.state == State::Free);
-            free.map(|(id, sb)| (sb.life.incarnation(), id)).collect::<Vec<_>>()
+            free.map(|(id, sb)| (sb.life.incarnation(), id))
+                .collect::<Vec<_>>()
         };
         let (before, cold) = (free(&ftl), open_of(&ftl, Stream::GcShared));
-        ftl.write(random.below(600) as u32, &content(1 + random.below(500))).expect("there is room");
+        ftl.write(random.below(600) as u32, &content(1 + random.below(500)))
+            .expect("there is room");
         ftl.media_mut().ops.clear();
         let now = open_of(&ftl, Stream::GcShared);
         if let Some(sb) = now.filter(|_| now != cold)
             && let Some((erases, _)) = before.iter().find(|(_, id)| *id == sb)
         {
             opened += 1;
-            let most = before.iter().map(|(erases, _)| *erases).max().expect("one was free");
+            let most = before
+                .iter()
+                .map(|(erases, _)| *erases)
+                .max()
+                .expect("one was free");
             assert_eq!(*erases, most, "{sb:?} of {before:?}");
         }
     }
@@ -111,7 +166,9 @@ fn coldmap_opens_the_most_worn_superblock_for_shared_pages() {
 }
 
 fn open_of(ftl: &Ftl, stream: Stream) -> Option<SbId> {
-    ftl.superblocks().find(|(_, sb)| sb.state == State::Open && sb.stream == stream).map(|(id, _)| id)
+    ftl.superblocks()
+        .find(|(_, sb)| sb.state == State::Open && sb.stream == stream)
+        .map(|(id, _)| id)
 }
 
 /// A policy with zones costs more open superblocks, and nothing else.
@@ -119,8 +176,19 @@ fn open_of(ftl: &Ftl, stream: Stream) -> Option<SbId> {
 fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
     let geometry = small_geometry();
     let most = |policy| {
-        let fits = |lpns| Config { lpns, gc_policy: policy, ..small_config(SchemeKind::None) }.check(&geometry).is_ok();
-        (1..geometry.pages()).take_while(|lpns| fits(*lpns)).last().expect("one page fits")
+        let fits = |lpns| {
+            Config {
+                lpns,
+                gc_policy: policy,
+                ..small_config(SchemeKind::None)
+            }
+            .check(&geometry)
+            .is_ok()
+        };
+        (1..geometry.pages())
+            .take_while(|lpns| fits(*lpns))
+            .last()
+            .expect("one page fits")
     };
     let data = Config::default().data_pages(&geometry);
     assert_eq!(most(GcPolicy::Greedy), most(GcPolicy::CostBenefit));
@@ -132,26 +200,51 @@ fn each_zone_costs_one_superblock_of_reserve_and_one_that_is_open() {
 /// superblocks are left, none is ever half empty between two writes, and what moves lies among what the host writes.
 #[test]
 fn collection_may_wait_for_garbage_and_join_the_host() {
-    let base = Config { gc_free: 0.4, lpns: 400, dedup: false, ..small_config(SchemeKind::None) };
-    let eager = Config { gc_garbage: 0.25, gc_at_once: true, gc_joins_host: true, ..base.clone() };
+    let base = Config {
+        gc_free: 0.4,
+        lpns: 400,
+        dedup: false,
+        ..small_config(SchemeKind::None)
+    };
+    let eager = Config {
+        gc_garbage: 0.25,
+        gc_at_once: true,
+        gc_joins_host: true,
+        ..base.clone()
+    };
     for (config, joined) in [(base, false), (eager, true)] {
         let mut ftl = device(small_geometry(), &config);
         let (mut random, mut least) = (Random(3), u32::MAX);
         for index in 0..20_000 {
             let before = ftl.stats();
-            ftl.write(random.below(400) as u32, &content(index + 1)).expect("there is room");
+            ftl.write(random.below(400) as u32, &content(index + 1))
+                .expect("there is room");
             ftl.media_mut().ops.clear();
             let now = ftl.stats();
             if now.gc_runs == before.gc_runs + 1 && joined {
-                let capacity = ftl.superblocks().map(|(_, sb)| sb.capacity).max().expect("there are superblocks");
+                let capacity = ftl
+                    .superblocks()
+                    .map(|(_, sb)| sb.capacity)
+                    .max()
+                    .expect("there are superblocks");
                 least = least.min(capacity - (now.gc_programs - before.gc_programs) as u32);
-                assert!(least * 4 >= capacity, "a victim with {least} pages of garbage of {capacity}");
+                assert!(
+                    least * 4 >= capacity,
+                    "a victim with {least} pages of garbage of {capacity}"
+                );
             }
         }
         ftl.check().expect("consistent");
         assert!(ftl.stats().gc_runs > 100, "{:?}", ftl.stats());
-        let apart = ftl.superblocks().filter(|(_, sb)| sb.stream == Stream::Gc).count();
-        assert_eq!(apart == 0, joined, "superblocks of collection's own: {apart}");
+        let apart = ftl
+            .superblocks()
+            .filter(|(_, sb)| sb.stream == Stream::Gc)
+            .count();
+        assert_eq!(
+            apart == 0,
+            joined,
+            "superblocks of collection's own: {apart}"
+        );
         assert_eq!(least < u32::MAX, joined, "whole victims between two writes");
         let read = |ftl: &mut Ftl| (0..400).map(|lpn| ftl.read(lpn)).collect::<Vec<_>>();
         let expected = read(&mut ftl);

@@ -13,13 +13,24 @@ fn half_shared(config: &Config) -> Ftl {
     let mut ftl = device(small_geometry(), config);
     for lpn in 0..LPNS / 2 {
         match config.scheme.uses_hints() {
-            true => ftl.write_for(lpn + LPNS / 2, &content(u64::from(lpn) + 1), lpn).unwrap(),
-            false => ftl.write(lpn + LPNS / 2, &content(u64::from(lpn) + 1)).unwrap(),
+            true => ftl
+                .write_for(lpn + LPNS / 2, &content(u64::from(lpn) + 1), lpn)
+                .unwrap(),
+            false => ftl
+                .write(lpn + LPNS / 2, &content(u64::from(lpn) + 1))
+                .unwrap(),
         }
     }
     for lpn in (0..40).step_by(2) {
         let (target, source) = (100 + lpn, LPNS / 2 + lpn);
-        ftl.remap(&Remap { target, source, len: 1, relocate: false, atomic: false }).unwrap();
+        ftl.remap(&Remap {
+            target,
+            source,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .unwrap();
         ftl.write(lpn, &content(5000 + u64::from(lpn))).unwrap();
     }
     // Two that are unmapped, so that their targets lose what they have.
@@ -28,7 +39,9 @@ fn half_shared(config: &Config) -> Ftl {
 }
 
 fn read_all(ftl: &mut Ftl) -> Vec<Page> {
-    (0..LPNS).map(|lpn| ftl.read(lpn).expect("readable")).collect()
+    (0..LPNS)
+        .map(|lpn| ftl.read(lpn).expect("readable"))
+        .collect()
 }
 
 #[test]
@@ -38,20 +51,38 @@ fn a_command_that_finds_no_block_to_program_leaves_all_as_it_was() {
     for scheme in durable() {
         let small = small_config(scheme);
         let log_bytes = small.log_bytes + (16 << 10);
-        let config =
-            Config { entry: EntrySize::Bytes24, dedup: false, dealloc_slots: 64, count_max: 2, log_bytes, ..small };
-        for (spared, relocate) in (0..geometry.blocks()).flat_map(|block| [(block, false), (block, true)]) {
+        let config = Config {
+            entry: EntrySize::Bytes24,
+            dedup: false,
+            dealloc_slots: 64,
+            count_max: 2,
+            log_bytes,
+            ..small
+        };
+        for (spared, relocate) in
+            (0..geometry.blocks()).flat_map(|block| [(block, false), (block, true)])
+        {
             let mut ftl = half_shared(&config);
             let before = read_all(&mut ftl);
             // Of all blocks one takes some pages more.
-            let rows: Vec<u32> = (0..geometry.blocks()).map(|block| ftl.media().next_row(BlockId(block))).collect();
+            let rows: Vec<u32> = (0..geometry.blocks())
+                .map(|block| ftl.media().next_row(BlockId(block)))
+                .collect();
             ftl.media_mut().plant(|faults| {
                 for (block, row) in (0..).zip(rows) {
-                    faults.program.insert(BlockId(block), row + u32::from(block == spared) * 3);
+                    faults
+                        .program
+                        .insert(BlockId(block), row + u32::from(block == spared) * 3);
                 }
             });
             let copies = ftl.stats().host_programs;
-            let command = Remap { target: 0, source: LPNS / 2, len: 12, relocate, atomic: true };
+            let command = Remap {
+                target: 0,
+                source: LPNS / 2,
+                len: 12,
+                relocate,
+                atomic: true,
+            };
             let at = format!("{scheme}, block {spared} spared, {command:?}");
             if ftl.remap(&command).is_ok() {
                 continue;
@@ -63,12 +94,17 @@ fn a_command_that_finds_no_block_to_program_leaves_all_as_it_was() {
             let mut media = Media::from_image(&ftl.media().to_image());
             for round in 0..2 {
                 let recovered = Ftl::recover(media, config.clone());
-                let (mut ftl, _) = recovered.unwrap_or_else(|error| panic!("{at}, power-on {round}: {error}"));
+                let (mut ftl, _) =
+                    recovered.unwrap_or_else(|error| panic!("{at}, power-on {round}: {error}"));
                 assert!(read_all(&mut ftl) == before, "{at}, power-on {round}");
-                ftl.check().unwrap_or_else(|what| panic!("{at}, power-on {round}: {what}"));
+                ftl.check()
+                    .unwrap_or_else(|what| panic!("{at}, power-on {round}: {what}"));
                 media = ftl.into_media();
             }
         }
     }
-    assert!(in_the_middle > 20, "{in_the_middle} commands failed after a page was programmed");
+    assert!(
+        in_the_middle > 20,
+        "{in_the_middle} commands failed after a page was programmed"
+    );
 }

@@ -16,7 +16,9 @@ fn flipped(ftl: &Ftl, word: usize) -> Option<Ftl> {
     media.plant(|faults| {
         faults.flips.insert(word, 0b11 << 20);
     });
-    Ftl::recover(media, ftl.config().clone()).ok().map(|(ftl, _)| ftl)
+    Ftl::recover(media, ftl.config().clone())
+        .ok()
+        .map(|(ftl, _)| ftl)
 }
 
 /// Remaps to pages of one superblock, and writes between them, so that its group has several segments and is rewritten.
@@ -28,7 +30,14 @@ fn churn(ftl: &mut Ftl, model: &mut [u64], random: &mut Random, commands: u32) {
             put(ftl, lpn, identity);
             model[lpn as usize] = identity;
         } else {
-            ftl.remap(&Remap { target: lpn, source, len: 1, relocate: false, atomic: false }).unwrap();
+            ftl.remap(&Remap {
+                target: lpn,
+                source,
+                len: 1,
+                relocate: false,
+                atomic: false,
+            })
+            .unwrap();
             model[lpn as usize] = model[source as usize];
         }
         ftl.media_mut().ops.clear();
@@ -45,9 +54,19 @@ fn check(ftl: &mut Ftl, model: &[u64], what: &str) {
 
 #[test]
 fn what_is_stored_after_a_link_was_mended_is_not_taken_for_older() {
-    for scheme in [SchemeKind::RemapSsd, SchemeKind::RemapSsdX, SchemeKind::RemapSsdLh] {
+    for scheme in [
+        SchemeKind::RemapSsd,
+        SchemeKind::RemapSsdX,
+        SchemeKind::RemapSsdLh,
+    ] {
         let bytes = (8 * LOG_WORDS) as u64;
-        let config = Config { lpns: LPNS, dedup: false, log_bytes: bytes, segment_bytes: 64, ..small_config(scheme) };
+        let config = Config {
+            lpns: LPNS,
+            dedup: false,
+            log_bytes: bytes,
+            segment_bytes: 64,
+            ..small_config(scheme)
+        };
         let mut ftl = device(small_geometry(), &config);
         (0..LPNS).for_each(|lpn| ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap());
         let mut model: Vec<u64> = (1..=u64::from(LPNS)).collect();
@@ -57,17 +76,35 @@ fn what_is_stored_after_a_link_was_mended_is_not_taken_for_older() {
         for round in 0..100 {
             churn(&mut ftl, &mut model, &mut random, 5);
             let log = ftl.media().nvram_words() - LOG_WORDS;
-            for link in (log..log + LOG_WORDS).step_by(SEGMENT_WORDS).map(|head| head + 1) {
+            for link in (log..log + LOG_WORDS)
+                .step_by(SEGMENT_WORDS)
+                .map(|head| head + 1)
+            {
                 let used = ftl.media().peek(link) != 0;
-                let Some(mut mended) = flipped(&ftl, link).filter(|_| used) else { continue };
+                let Some(mut mended) = flipped(&ftl, link).filter(|_| used) else {
+                    continue;
+                };
                 let mut model = model.clone();
-                check(&mut mended, &model, &format!("{scheme}, round {round}, link {link}"));
+                check(
+                    &mut mended,
+                    &model,
+                    &format!("{scheme}, round {round}, link {link}"),
+                );
                 churn(&mut mended, &mut model, &mut random, 2);
 
                 // The first words of slots: their numbers.
-                for word in (log..log + LOG_WORDS).step_by(2).filter(|word| mended.media().peek(*word) != 0) {
-                    let Some(mut twice) = flipped(&mended, word) else { continue };
-                    check(&mut twice, &model, &format!("{scheme}, round {round}, link {link}, then word {word}"));
+                for word in (log..log + LOG_WORDS)
+                    .step_by(2)
+                    .filter(|word| mended.media().peek(*word) != 0)
+                {
+                    let Some(mut twice) = flipped(&mended, word) else {
+                        continue;
+                    };
+                    check(
+                        &mut twice,
+                        &model,
+                        &format!("{scheme}, round {round}, link {link}, then word {word}"),
+                    );
                     tried += 1;
                 }
             }

@@ -20,7 +20,14 @@ fn with_remaps(config: &Config, remaps: u32) -> Ftl {
         ftl.write(lpn, &content(u64::from(lpn) + 1)).unwrap();
     }
     for target in 40..40 + remaps {
-        ftl.remap(&Remap { target, source: target % 40, len: 1, relocate: false, atomic: false }).unwrap();
+        ftl.remap(&Remap {
+            target,
+            source: target % 40,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .unwrap();
     }
     ftl
 }
@@ -31,8 +38,19 @@ fn a_remap_is_a_store_to_dram_and_costs_nothing() {
     for target in 41..241 {
         ftl.media_mut().ops.clear();
         let before = ftl.media().counts;
-        ftl.remap(&Remap { target, source: target % 40, len: 1, relocate: false, atomic: false }).unwrap();
-        assert!(ftl.media().ops.iter().all(|op| op.kind == OpKind::Wait), "{:?}", ftl.media().ops);
+        ftl.remap(&Remap {
+            target,
+            source: target % 40,
+            len: 1,
+            relocate: false,
+            atomic: false,
+        })
+        .unwrap();
+        assert!(
+            ftl.media().ops.iter().all(|op| op.kind == OpKind::Wait),
+            "{:?}",
+            ftl.media().ops
+        );
         assert_eq!(ftl.media().counts, before);
     }
     assert_eq!(ftl.stats().remaps, 201);
@@ -44,21 +62,41 @@ fn reserved_flash_is_programmed_when_power_fails_and_at_no_other_time() {
     let programs = |ftl: &Ftl| ftl.media().counts.programs;
     let before = programs(&with_remaps(&config(), 0));
     let mut ftl = with_remaps(&config(), 200);
-    let heads = ftl.superblocks().filter(|(_, sb)| sb.stream == Stream::Log).count() as u64;
-    assert_eq!((heads, programs(&ftl) - before), (1, 1), "the head of the reserved flash");
+    let heads = ftl
+        .superblocks()
+        .filter(|(_, sb)| sb.stream == Stream::Log)
+        .count() as u64;
+    assert_eq!(
+        (heads, programs(&ftl) - before),
+        (1, 1),
+        "the head of the reserved flash"
+    );
     for lpn in 0..40 {
         assert_eq!(ftl.read(40 + lpn), Ok(Page::Identity(u64::from(lpn) + 1)));
     }
     let already = programs(&ftl);
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.saved_pages, 200u64.div_ceil(PER_PAGE as u64));
-    assert_eq!(report.log_pages, report.saved_pages, "and recovery reads what was saved, once");
-    assert_eq!(programs(&ftl) - already, report.saved_pages + 1, "and the head of new reserved flash");
+    assert_eq!(
+        report.log_pages, report.saved_pages,
+        "and recovery reads what was saved, once"
+    );
+    assert_eq!(
+        programs(&ftl) - already,
+        report.saved_pages + 1,
+        "and the head of new reserved flash"
+    );
     for lpn in 0..200 {
-        assert_eq!(ftl.read(40 + lpn), Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1)));
+        assert_eq!(
+            ftl.read(40 + lpn),
+            Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1))
+        );
     }
     let (_, again) = recovered(ftl);
-    assert_eq!(again.saved_pages, report.saved_pages, "everything is in DRAM again");
+    assert_eq!(
+        again.saved_pages, report.saved_pages,
+        "everything is in DRAM again"
+    );
 }
 
 /// Neither does garbage collection: owners are looked up in DRAM.
@@ -71,11 +109,17 @@ fn finding_owners_costs_nothing() {
         ftl.media_mut().ops.clear();
         ftl.write(lpn, &content(identity)).unwrap();
         let ops = &ftl.media().ops;
-        let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) else { continue };
+        let Some(begin) = ops.iter().position(|op| op.kind == OpKind::LookupBegin) else {
+            continue;
+        };
         assert_eq!(ops[begin + 1].kind, OpKind::LookupEnd);
         assert!(ops.iter().all(|op| op.kind != OpKind::NvRead));
     }
-    assert!(ftl.stats().gc_runs > 50 && ftl.stats().remaps > 1000, "{:?}", ftl.stats());
+    assert!(
+        ftl.stats().gc_runs > 50 && ftl.stats().remaps > 1000,
+        "{:?}",
+        ftl.stats()
+    );
     ftl.check().unwrap();
     let mapped: Vec<_> = (0..600).map(|lpn| ftl.read(lpn).unwrap()).collect();
     let (mut ftl, _) = recovered(ftl);
@@ -85,16 +129,36 @@ fn finding_owners_costs_nothing() {
 #[test]
 fn a_capacitor_that_cannot_save_all_of_dram_is_refused() {
     let geometry = small_geometry();
-    let refused = Config { energy_pages: 10, ..config() }.check(&geometry).unwrap_err().to_string();
+    let refused = Config {
+        energy_pages: 10,
+        ..config()
+    }
+    .check(&geometry)
+    .unwrap_err()
+    .to_string();
     assert!(refused.contains("use at least 11"), "{refused}");
-    Config { energy_pages: 11, ..config() }.check(&geometry).unwrap();
+    Config {
+        energy_pages: 11,
+        ..config()
+    }
+    .check(&geometry)
+    .unwrap();
 }
 
 /// Three of the reserved blocks fail while they are filled; the energy is for that too.
 #[test]
 fn blocks_that_fail_when_power_fails_are_left_out() {
-    let mut ftl = with_remaps(&Config { energy_pages: 11, ..config() }, 250);
-    let (sb, _) = ftl.superblocks().find(|(_, sb)| sb.stream == Stream::Log).expect("reserved flash");
+    let mut ftl = with_remaps(
+        &Config {
+            energy_pages: 11,
+            ..config()
+        },
+        250,
+    );
+    let (sb, _) = ftl
+        .superblocks()
+        .find(|(_, sb)| sb.stream == Stream::Log)
+        .expect("reserved flash");
     let geometry = small_geometry();
     ftl.media_mut().plant(|faults| {
         for die in 0..3 {
@@ -104,17 +168,29 @@ fn blocks_that_fail_when_power_fails_are_left_out() {
     let (mut ftl, report) = recovered(ftl);
     assert_eq!(report.saved_pages, 4);
     for lpn in 0..250 {
-        assert_eq!(ftl.read(40 + lpn), Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1)));
+        assert_eq!(
+            ftl.read(40 + lpn),
+            Ok(Page::Identity(u64::from((40 + lpn) % 40) + 1))
+        );
     }
 }
 
 /// What a failed program left in a block stays there once the block is bad, and is no page that was saved.
 #[test]
 fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
-    let mut ftl = with_remaps(&Config { energy_pages: 11, ..config() }, 250);
+    let mut ftl = with_remaps(
+        &Config {
+            energy_pages: 11,
+            ..config()
+        },
+        250,
+    );
     let mut reused = 0;
     for round in 0..60 {
-        let (sb, found) = ftl.superblocks().find(|(_, sb)| sb.stream == Stream::Log).expect("reserved flash");
+        let (sb, found) = ftl
+            .superblocks()
+            .find(|(_, sb)| sb.stream == Stream::Log)
+            .expect("reserved flash");
         reused += u32::from(found.bad != 0);
         if round < 3 {
             let block = small_geometry().block(sb, 0);
@@ -124,10 +200,17 @@ fn blocks_that_failed_when_power_failed_are_left_out_ever_after() {
         }
         (ftl, _) = recovered(ftl);
         for lpn in 40..290 {
-            assert_eq!(ftl.read(lpn), Ok(Page::Identity(u64::from(lpn % 40) + 1)), "round {round}");
+            assert_eq!(
+                ftl.read(lpn),
+                Ok(Page::Identity(u64::from(lpn % 40) + 1)),
+                "round {round}"
+            );
         }
     }
-    assert!(reused > 1, "{reused} times something was saved beside a bad block");
+    assert!(
+        reused > 1,
+        "{reused} times something was saved beside a bad block"
+    );
 }
 
 /// Whether there are others of its save or not.
@@ -139,14 +222,22 @@ fn a_saved_page_that_cannot_be_read_refuses_recovery() {
 
 fn refuses_without_its_page(remaps: u32, at: usize) {
     let ftl = with_remaps(&config(), remaps);
-    let (sb, head) = ftl.superblocks().find(|(_, sb)| sb.stream == Stream::Log).map(|(id, sb)| (id, sb.head)).unwrap();
+    let (sb, head) = ftl
+        .superblocks()
+        .find(|(_, sb)| sb.stream == Stream::Log)
+        .map(|(id, sb)| (id, sb.head))
+        .unwrap();
     let (geometry, config) = (small_geometry(), ftl.config().clone());
-    let pages: Vec<Ppn> =
-        (0..6).map(|offset| geometry.page(sb, offset)).filter(|page| geometry.offset(*page) != head).collect();
+    let pages: Vec<Ppn> = (0..6)
+        .map(|offset| geometry.page(sb, offset))
+        .filter(|page| geometry.offset(*page) != head)
+        .collect();
     let mut media = ftl.into_media();
     media.plant(|faults| {
         faults.read.insert(pages[at]);
     });
-    let error = Ftl::recover(media, config).err().expect("which LPNs it named nobody knows");
+    let error = Ftl::recover(media, config)
+        .err()
+        .expect("which LPNs it named nobody knows");
     assert_eq!(error, RecoveryError::SavedDamaged { page: pages[at].0 });
 }

@@ -10,7 +10,13 @@ const LPNS: u32 = 400;
 const LIMIT: u32 = 12;
 
 fn config(scheme: SchemeKind, policy: GcPolicy) -> Config {
-    Config { lpns: LPNS, gc_policy: policy, gc_free: 0.3, pe_limit: LIMIT, ..small_config(scheme) }
+    Config {
+        lpns: LPNS,
+        gc_policy: policy,
+        gc_free: 0.3,
+        pe_limit: LIMIT,
+        ..small_config(scheme)
+    }
 }
 
 /// Writes until the device refuses; what each LPN must hold.
@@ -36,12 +42,19 @@ fn wear_out(ftl: &mut Ftl, contents: u64) -> Vec<Page> {
 }
 
 fn reads(ftl: &mut Ftl) -> Vec<Page> {
-    (0..LPNS).map(|lpn| ftl.read(lpn).expect("worn blocks can be read")).collect()
+    (0..LPNS)
+        .map(|lpn| ftl.read(lpn).expect("worn blocks can be read"))
+        .collect()
 }
 
 #[test]
 fn a_worn_out_device_refuses_changes_keeps_its_data_and_outlives_power() {
-    for scheme in [SchemeKind::None, SchemeKind::RemapSsd, SchemeKind::FLog, SchemeKind::NLog] {
+    for scheme in [
+        SchemeKind::None,
+        SchemeKind::RemapSsd,
+        SchemeKind::FLog,
+        SchemeKind::NLog,
+    ] {
         for policy in GcPolicy::ALL {
             let name = format!("{scheme} with {policy}");
             let mut ftl = device(small_geometry(), &config(scheme, policy));
@@ -49,16 +62,33 @@ fn a_worn_out_device_refuses_changes_keeps_its_data_and_outlives_power() {
             let model = wear_out(&mut ftl, 900);
             ftl.check().expect("consistent");
             assert!(ftl.is_read_only() && ftl.usable_pages() < whole, "{name}");
-            assert!(ftl.stats().blocks_worn > 0 && ftl.first_retired().is_some(), "{name}");
+            assert!(
+                ftl.stats().blocks_worn > 0 && ftl.first_retired().is_some(),
+                "{name}"
+            );
             let geometry = small_geometry();
-            let most =
-                (0..geometry.blocks()).map(|block| ftl.media().erase_count(remap_ssd_media::BlockId(block))).max();
-            assert!(most.is_some_and(|most| (LIMIT - 1..=LIMIT).contains(&most)), "{name}: {most:?} erases");
+            let most = (0..geometry.blocks())
+                .map(|block| ftl.media().erase_count(remap_ssd_media::BlockId(block)))
+                .max();
+            assert!(
+                most.is_some_and(|most| (LIMIT - 1..=LIMIT).contains(&most)),
+                "{name}: {most:?} erases"
+            );
             assert!(ftl.free_superblocks() > 0, "{name}: recovery has room");
-            let remap = Remap { target: 0, source: 1, len: 1, relocate: false, atomic: false };
+            let remap = Remap {
+                target: 0,
+                source: 1,
+                len: 1,
+                relocate: false,
+                atomic: false,
+            };
             assert_eq!(ftl.remap(&remap), Err(Refusal::ReadOnly), "{name}");
             assert_eq!(ftl.deallocate(0, 1), Err(Refusal::ReadOnly), "{name}");
-            assert_eq!(ftl.write(LPNS, &content(1)), Err(Refusal::OutOfRange), "{name}");
+            assert_eq!(
+                ftl.write(LPNS, &content(1)),
+                Err(Refusal::OutOfRange),
+                "{name}"
+            );
             assert_eq!(reads(&mut ftl), model, "{name}");
             for _ in 0..3 {
                 (ftl, _) = recovered(ftl);
@@ -72,20 +102,41 @@ fn a_worn_out_device_refuses_changes_keeps_its_data_and_outlives_power() {
 /// comes when every other one is as full as it can be, with the reserve untouched.
 #[test]
 fn a_device_lives_about_as_long_as_its_blocks_endure() {
-    let mut ftl = device(small_geometry(), &config(SchemeKind::None, GcPolicy::Greedy));
+    let mut ftl = device(
+        small_geometry(),
+        &config(SchemeKind::None, GcPolicy::Greedy),
+    );
     wear_out(&mut ftl, 900);
     let geometry = small_geometry();
-    let erases: u64 = ftl.media().erase_counts().iter().map(|count| u64::from(*count)).sum();
+    let erases: u64 = ftl
+        .media()
+        .erase_counts()
+        .iter()
+        .map(|count| u64::from(*count))
+        .sum();
     let endured = u64::from(LIMIT * geometry.blocks());
-    assert!(erases * 10 > endured * 8, "{erases} of {endured} erases were used");
+    assert!(
+        erases * 10 > endured * 8,
+        "{erases} of {endured} erases were used"
+    );
 }
 
 #[test]
 fn without_a_limit_nothing_is_retired() {
-    let mut ftl = device(small_geometry(), &Config { pe_limit: 0, ..config(SchemeKind::RemapSsd, GcPolicy::Coldmap) });
+    let mut ftl = device(
+        small_geometry(),
+        &Config {
+            pe_limit: 0,
+            ..config(SchemeKind::RemapSsd, GcPolicy::Coldmap)
+        },
+    );
     let mut random = Random(7);
     for _ in 0..30_000 {
-        ftl.write(random.below(LPNS.into()) as u32, &content(1 + random.below(900))).expect("it lives for ever");
+        ftl.write(
+            random.below(LPNS.into()) as u32,
+            &content(1 + random.below(900)),
+        )
+        .expect("it lives for ever");
     }
     ftl.media_mut().ops.retain(|op| op.kind == OpKind::Erase);
     assert!(ftl.media().ops.len() > 2 * LIMIT as usize && ftl.stats().blocks_worn == 0);

@@ -41,7 +41,13 @@ pub trait Bytes: Send + Sync + 'static {
     ///
     /// # Errors
     /// The range, or it could not.
-    fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError>;
+    fn copy(
+        &self,
+        offset: u64,
+        from: &Self,
+        from_offset: u64,
+        len: u64,
+    ) -> Result<(u64, u64), DiskError>;
 }
 
 impl Bytes for Disk {
@@ -63,7 +69,13 @@ impl Bytes for Disk {
     fn flush(&self) -> Result<u64, DiskError> {
         Self::flush(self)
     }
-    fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError> {
+    fn copy(
+        &self,
+        offset: u64,
+        from: &Self,
+        from_offset: u64,
+        len: u64,
+    ) -> Result<(u64, u64), DiskError> {
         Self::copy(self, offset, from, from_offset, len)
     }
 }

@@ -7,7 +7,8 @@
 
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_nvme::controller::{
-    DeviceTurn, Gate, InMemory, IoRequest, Job, Latency, Namespace, Outcome, Subsystem, Weight, copy_range_blocks_max,
+    DeviceTurn, Gate, InMemory, IoRequest, Job, Latency, Namespace, Outcome, Subsystem, Weight,
+    copy_range_blocks_max,
 };
 use remap_ssd_nvme::spec::command::CopyRange;
 use remap_ssd_nvme::spec::status::Status;
@@ -61,14 +62,31 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn execute(&mut self, request: &IoRequest, data: &[u8], out: &mut Vec<u8>) -> Result<(), DiskError> {
+    fn execute(
+        &mut self,
+        request: &IoRequest,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), DiskError> {
         // Files have a volatile cache as disks have: what is to stay is flushed, or opened to be written through.
-        let job = Job { nsid: self.namespace.nsid, request, now: self.now, cache_enabled: true };
-        let mut data = InMemory { from_host: data, to_host: out };
+        let job = Job {
+            nsid: self.namespace.nsid,
+            request,
+            now: self.now,
+            cache_enabled: true,
+        };
+        let mut data = InMemory {
+            from_host: data,
+            to_host: out,
+        };
         let outcome = self.subsystem.execute(&mut self.device, &job, &mut data);
         self.outcome.done_at = self.outcome.done_at.max(outcome.done_at);
         self.outcome.owes = self.outcome.owes.max(outcome.owes);
-        if outcome.status.is_success() { Ok(()) } else { Err(outcome.status.into()) }
+        if outcome.status.is_success() {
+            Ok(())
+        } else {
+            Err(outcome.status.into())
+        }
     }
 
     fn read(&mut self, slba: u64, count: u32) -> Result<Vec<u8>, DiskError> {
@@ -79,13 +97,27 @@ impl Turn<'_> {
     }
 
     fn write(&mut self, slba: u64, data: &[u8], through: bool) -> Result<(), DiskError> {
-        let blocks = self.namespace.blocks(slba, (data.len() >> self.namespace.lba_shift) as u32)?;
-        self.execute(&IoRequest::Write { blocks, fua: through }, data, &mut Vec::new())
+        let blocks = self
+            .namespace
+            .blocks(slba, (data.len() >> self.namespace.lba_shift) as u32)?;
+        self.execute(
+            &IoRequest::Write {
+                blocks,
+                fua: through,
+            },
+            data,
+            &mut Vec::new(),
+        )
     }
 
     /// Writes bytes anywhere: the blocks at the ends are read first if they are not covered.
     fn write_bytes(&mut self, offset: u64, data: &[u8], through: bool) -> Result<(), DiskError> {
-        let Cover { slba, count, before, after } = Cover::of(self.namespace, offset, data.len() as u64);
+        let Cover {
+            slba,
+            count,
+            before,
+            after,
+        } = Cover::of(self.namespace, offset, data.len() as u64);
         if before == 0 && after == 0 {
             return self.write(slba, data, through);
         }
@@ -129,9 +161,18 @@ impl Cover {
 impl Disk {
     /// A disk over a namespace; `None` if there is none of that number, or no subsystem any more. Times count from `epoch`.
     pub fn new(gate: Arc<Gate>, nsid: u32, epoch: Instant) -> Option<Self> {
-        let (namespace, emulated) =
-            gate.with(|subsystem| Some((*subsystem.namespace(nsid)?, subsystem.latency() == Latency::Emulated)))??;
-        Some(Self { gate, epoch, namespace, emulated })
+        let (namespace, emulated) = gate.with(|subsystem| {
+            Some((
+                *subsystem.namespace(nsid)?,
+                subsystem.latency() == Latency::Emulated,
+            ))
+        })??;
+        Some(Self {
+            gate,
+            epoch,
+            namespace,
+            emulated,
+        })
     }
 
     /// Size in bytes.
@@ -161,15 +202,34 @@ impl Disk {
             let device = subsystem.turn(Weight::Light);
             let device = if together { device.undivided() } else { device };
             let now = self.now();
-            let outcome = Outcome { status: Status::SUCCESS, result: 0, done_at: now, owes: None };
-            let mut turn = Turn { subsystem, device, namespace: &self.namespace, now, outcome };
+            let outcome = Outcome {
+                status: Status::SUCCESS,
+                result: 0,
+                done_at: now,
+                owes: None,
+            };
+            let mut turn = Turn {
+                subsystem,
+                device,
+                namespace: &self.namespace,
+                now,
+                outcome,
+            };
             let result = work(&mut turn)?;
 
             // Release the device before waiting for the disk.
-            let Turn { device, outcome, .. } = turn;
+            let Turn {
+                device, outcome, ..
+            } = turn;
             drop(device);
-            let Outcome { status, done_at, .. } = subsystem.settle(outcome);
-            if status.is_success() { Ok((result, done_at)) } else { Err(status.into()) }
+            let Outcome {
+                status, done_at, ..
+            } = subsystem.settle(outcome);
+            if status.is_success() {
+                Ok((result, done_at))
+            } else {
+                Err(status.into())
+            }
         });
         result.unwrap_or(Err(DiskError::Gone))
     }
@@ -188,7 +248,12 @@ impl Disk {
         if len == 0 {
             return Ok((Vec::new(), self.now()));
         }
-        let Cover { slba, count, before, .. } = Cover::of(&self.namespace, offset, len);
+        let Cover {
+            slba,
+            count,
+            before,
+            ..
+        } = Cover::of(&self.namespace, offset, len);
         let (mut data, done_at) = self.turn(false, |turn| turn.read(slba, count))?;
         if before > 0 {
             data.drain(..before);
@@ -209,8 +274,12 @@ impl Disk {
             _ => {}
         }
         let ends = [offset, offset + len as u64];
-        let whole_blocks = ends.iter().all(|end| end.is_multiple_of(1 << self.namespace.lba_shift));
-        let ((), done_at) = self.turn(!whole_blocks, |turn| turn.write_bytes(offset, &data[..len], through))?;
+        let whole_blocks = ends
+            .iter()
+            .all(|end| end.is_multiple_of(1 << self.namespace.lba_shift));
+        let ((), done_at) = self.turn(!whole_blocks, |turn| {
+            turn.write_bytes(offset, &data[..len], through)
+        })?;
         Ok((len as u32, done_at))
     }
 
@@ -222,12 +291,20 @@ impl Disk {
         let end = offset + self.fitting(offset, len);
         // Parts of blocks at the ends are written.
         let block = 1u64 << self.namespace.lba_shift;
-        let (first, last) = (offset.next_multiple_of(block).min(end), (end - end % block).max(offset));
-        let parts = if first < last { [(offset, first), (last, end)] } else { [(offset, end), (end, end)] };
+        let (first, last) = (
+            offset.next_multiple_of(block).min(end),
+            (end - end % block).max(offset),
+        );
+        let parts = if first < last {
+            [(offset, first), (last, end)]
+        } else {
+            [(offset, end), (end, end)]
+        };
         let mut done_at = self.now();
         for (start, end) in parts.into_iter().filter(|(start, end)| start < end) {
             let zeroes = vec![0; (end - start) as usize];
-            let ((), part_done_at) = self.turn(true, |turn| turn.write_bytes(start, &zeroes, false))?;
+            let ((), part_done_at) =
+                self.turn(true, |turn| turn.write_bytes(start, &zeroes, false))?;
             done_at = done_at.max(part_done_at);
         }
         let ((), whole_done_at) = self.turn(false, |turn| {
@@ -235,7 +312,11 @@ impl Disk {
             while first < last && at < last / block {
                 let count = (last / block - at).min(1 << 31) as u32;
                 let blocks = turn.namespace.blocks(at, count)?;
-                turn.execute(&IoRequest::WriteZeroes { blocks, fua: false }, &[], &mut Vec::new())?;
+                turn.execute(
+                    &IoRequest::WriteZeroes { blocks, fua: false },
+                    &[],
+                    &mut Vec::new(),
+                )?;
                 at += u64::from(count);
             }
             Ok(())
@@ -248,7 +329,9 @@ impl Disk {
     /// # Errors
     /// It could not, or the device is gone.
     pub fn flush(&self) -> Result<u64, DiskError> {
-        let ((), done_at) = self.turn(false, |turn| turn.execute(&IoRequest::Flush, &[], &mut Vec::new()))?;
+        let ((), done_at) = self.turn(false, |turn| {
+            turn.execute(&IoRequest::Flush, &[], &mut Vec::new())
+        })?;
         Ok(done_at)
     }
 
@@ -259,7 +342,13 @@ impl Disk {
     /// # Errors
     /// The range is not whole blocks, or past the end; the device refused, or is gone. If it refused after some Copy
     /// commands, their bytes are returned instead.
-    pub fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError> {
+    pub fn copy(
+        &self,
+        offset: u64,
+        from: &Self,
+        from_offset: u64,
+        len: u64,
+    ) -> Result<(u64, u64), DiskError> {
         let shift = self.namespace.lba_shift;
         let len = self.fitting(offset, from.fitting(from_offset, len));
         let count = len >> shift;
@@ -268,20 +357,30 @@ impl Disk {
             return Err(DiskError::Alignment);
         };
         if count == 0 || from.namespace.lba_shift != shift {
-            return Err(if len == 0 { DiskError::Range } else { DiskError::Alignment });
+            return Err(if len == 0 {
+                DiskError::Range
+            } else {
+                DiskError::Alignment
+            });
         }
 
         // Whole pages per Copy, so that only the last one may end within a page.
-        let step =
-            u64::from(copy_range_blocks_max(shift)) / (PAGE_BYTES as u64 >> shift) * (PAGE_BYTES as u64 >> shift);
+        let step = u64::from(copy_range_blocks_max(shift)) / (PAGE_BYTES as u64 >> shift)
+            * (PAGE_BYTES as u64 >> shift);
 
         let (copied, done_at) = self.turn(false, |turn| {
             let mut copied = 0;
             while copied < count {
                 let blocks = (count - copied).min(step);
-                let range = CopyRange::new(source + copied, (blocks - 1) as u16).of_namespace(from.namespace.nsid);
+                let range = CopyRange::new(source + copied, (blocks - 1) as u16)
+                    .of_namespace(from.namespace.nsid);
                 let target = target + copied;
-                let request = IoRequest::Copy { target, ranges: 1, with_namespaces: true, fua: false };
+                let request = IoRequest::Copy {
+                    target,
+                    ranges: 1,
+                    with_namespaces: true,
+                    fua: false,
+                };
                 match turn.execute(&request, range.as_bytes(), &mut Vec::new()) {
                     Ok(()) => copied += blocks,
                     Err(error) if copied == 0 => return Err(error),

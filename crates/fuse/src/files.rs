@@ -8,9 +8,9 @@ use crate::bytes::Bytes;
 use crate::disk::DiskError;
 use crate::later::Later;
 use fuser::{
-    CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, WriteFlags,
+    CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, WriteFlags,
 };
 use remap_ssd_nvme::controller::TRANSFER_BYTES_MAX;
 use remap_ssd_nvme::spec::status::Status;
@@ -50,8 +50,17 @@ fn errno(error: DiskError) -> Errno {
 
 impl<B: Bytes> Files<B> {
     pub fn new(disks: Vec<B>, later: Option<Later>) -> Self {
-        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        Self { disks, later, since: SystemTime::now(), uid, gid }
+        let (uid, gid) = (
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+        );
+        Self {
+            disks,
+            later,
+            since: SystemTime::now(),
+            uid,
+            gid,
+        }
     }
 
     fn disk(&self, ino: INodeNo) -> Result<&B, Errno> {
@@ -61,7 +70,10 @@ impl<B: Bytes> Files<B> {
     }
 
     fn inode(&self, name: &OsStr) -> Option<INodeNo> {
-        let found = self.disks.iter().position(|disk| OsStr::new(&disk.name()) == name)?;
+        let found = self
+            .disks
+            .iter()
+            .position(|disk| OsStr::new(&disk.name()) == name)?;
         Some(INodeNo(found as u64 + 2))
     }
 
@@ -109,7 +121,10 @@ impl<B: Bytes> Filesystem for Files<B> {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.inode(name).filter(|_| parent == INodeNo::ROOT).ok_or(Errno::ENOENT);
+        let found = self
+            .inode(name)
+            .filter(|_| parent == INodeNo::ROOT)
+            .ok_or(Errno::ENOENT);
         match found.and_then(|ino| self.attributes(ino)) {
             Ok(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
             Err(error) => reply.error(error),
@@ -158,9 +173,10 @@ impl<B: Bytes> Filesystem for Files<B> {
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.disk(ino) {
-            Ok(_) => {
-                reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES)
-            }
+            Ok(_) => reply.opened(
+                FileHandle(0),
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            ),
             Err(error) => reply.error(error),
         }
     }
@@ -176,7 +192,10 @@ impl<B: Bytes> Filesystem for Files<B> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.disk(ino).and_then(|disk| disk.read(offset, size).map_err(errno)) {
+        match self
+            .disk(ino)
+            .and_then(|disk| disk.read(offset, size).map_err(errno))
+        {
             Ok((data, done_at)) => self.answer(done_at, move || reply.data(&data)),
             Err(error) => reply.error(error),
         }
@@ -196,7 +215,10 @@ impl<B: Bytes> Filesystem for Files<B> {
     ) {
         // O_SYNC has the bit of O_DSYNC.
         let through = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
-        match self.disk(ino).and_then(|disk| disk.write(offset, data, through).map_err(errno)) {
+        match self
+            .disk(ino)
+            .and_then(|disk| disk.write(offset, data, through).map_err(errno))
+        {
             Ok((written, done_at)) => self.answer(done_at, move || reply.written(written)),
             Err(error) => reply.error(error),
         }
@@ -229,7 +251,9 @@ impl<B: Bytes> Filesystem for Files<B> {
             Err(error) => return reply.error(error),
         };
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        let inside = offset.checked_add(length).is_some_and(|end| end <= disk.bytes());
+        let inside = offset
+            .checked_add(length)
+            .is_some_and(|end| end <= disk.bytes());
         let keeps_size = mode.contains(FallocateFlags::KEEP_SIZE);
         let what = mode - FallocateFlags::KEEP_SIZE;
         if !inside && !keeps_size {
@@ -263,23 +287,34 @@ impl<B: Bytes> Filesystem for Files<B> {
     ) {
         // The answer counts in 32 bits.
         let len = len.min(1 << 30);
-        let copied = self
-            .disk(ino_in)
-            .and_then(|from| self.disk(ino_out)?.copy(offset_out, from, offset_in, len).map_err(errno));
+        let copied = self.disk(ino_in).and_then(|from| {
+            self.disk(ino_out)?
+                .copy(offset_out, from, offset_in, len)
+                .map_err(errno)
+        });
         match copied {
             Ok((copied, done_at)) => self.answer(done_at, move || reply.written(copied as u32)),
             Err(error) => reply.error(error),
         }
     }
 
-    fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         if ino != INodeNo::ROOT {
             return reply.error(Errno::ENOTDIR);
         }
         let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name.to_owned()));
         let files = self.disks.iter().zip(2..);
         let files = files.map(|(disk, ino)| (INodeNo(ino), FileType::RegularFile, disk.name()));
-        for ((ino, kind, name), next) in dots.into_iter().chain(files).zip(1..).skip(offset as usize) {
+        for ((ino, kind, name), next) in
+            dots.into_iter().chain(files).zip(1..).skip(offset as usize)
+        {
             if reply.add(ino, next, kind, name) {
                 break;
             }

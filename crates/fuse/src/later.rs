@@ -48,7 +48,9 @@ impl Later {
     /// There can be no thread.
     pub fn start(epoch: Instant) -> std::io::Result<Self> {
         let (sender, receiver) = channel();
-        std::thread::Builder::new().name("fuse answers".into()).spawn(move || run(epoch, &receiver))?;
+        std::thread::Builder::new()
+            .name("fuse answers".into())
+            .spawn(move || run(epoch, &receiver))?;
         Ok(Self { sender })
     }
 
@@ -64,7 +66,9 @@ fn run(epoch: Instant, receiver: &Receiver<(u64, Answer)>) {
     let mut waiting = BinaryHeap::<Reverse<Waiting>>::new();
     let mut order = 0;
     loop {
-        let next = waiting.peek().map(|Reverse(first)| epoch + Duration::from_nanos(first.due));
+        let next = waiting
+            .peek()
+            .map(|Reverse(first)| epoch + Duration::from_nanos(first.due));
         let received = match next {
             None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => match due.saturating_duration_since(Instant::now()) {
@@ -121,6 +125,14 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         let answers = given.lock().expect("nothing fails here").clone();
-        assert_eq!(answers, [(1_000_000, true), (1_000_000, true), (2_000_000, true), (3_000_000, true)]);
+        assert_eq!(
+            answers,
+            [
+                (1_000_000, true),
+                (1_000_000, true),
+                (2_000_000, true),
+                (3_000_000, true)
+            ]
+        );
     }
 }

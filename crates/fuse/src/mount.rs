@@ -79,10 +79,21 @@ impl Mounted {
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Self, MountError> {
         let gate = Arc::new(gate);
-        let disks: Vec<Disk> = (1..).map_while(|nsid| Disk::new(gate.clone(), nsid, epoch)).collect();
+        let disks: Vec<Disk> = (1..)
+            .map_while(|nsid| Disk::new(gate.clone(), nsid, epoch))
+            .collect();
         let emulated = disks.first().is_some_and(Disk::is_emulated);
-        let later = if emulated { Some(Later::start(epoch)?) } else { None };
-        Self::files(Files::new(disks, later), mountpoint, Box::new(move || gate.close()), ended)
+        let later = if emulated {
+            Some(Later::start(epoch)?)
+        } else {
+            None
+        };
+        Self::files(
+            Files::new(disks, later),
+            mountpoint,
+            Box::new(move || gate.close()),
+            ended,
+        )
     }
 
     /// Mounts a file for a disk of host software, which stays with the caller: what is left of it is taken out of `disk`
@@ -95,7 +106,12 @@ impl Mounted {
         mountpoint: &Path,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Self, MountError> {
-        Self::files(Files::new(vec![disk.clone()], None), mountpoint, Box::new(|| {}), ended)
+        Self::files(
+            Files::new(vec![disk.clone()], None),
+            mountpoint,
+            Box::new(|| {}),
+            ended,
+        )
     }
 
     /// Mounts arrays of bytes, each a file by its name; they stay with the caller. `ended` as in `mount`.
@@ -116,7 +132,11 @@ impl Mounted {
         close: Box<dyn Fn() + Send>,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Self, MountError> {
-        std::fs::OpenOptions::new().read(true).write(true).open(DEVICE).map_err(MountError::NoFuse)?;
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(DEVICE)
+            .map_err(MountError::NoFuse)?;
         prepare(mountpoint)?;
         let mountpoint = mountpoint.canonicalize()?;
 
@@ -133,13 +153,20 @@ impl Mounted {
         let session = Session::new(files, &mountpoint, &config).map_err(MountError::Refused);
         let mut session = session?;
         let unmounter = session.unmount_callable();
-        let thread = std::thread::Builder::new().name("fuse".into()).spawn(move || {
-            serve_without_deadlock();
-            let result = session.run();
-            ended();
-            result
-        })?;
-        Ok(Self { close, mountpoint, unmounter, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("fuse".into())
+            .spawn(move || {
+                serve_without_deadlock();
+                let result = session.run();
+                ended();
+                result
+            })?;
+        Ok(Self {
+            close,
+            mountpoint,
+            unmounter,
+            thread: Some(thread),
+        })
     }
 
     /// Where.
@@ -182,7 +209,9 @@ impl Mounted {
             }
             match rustix::mount::unmount(&self.mountpoint, UnmountFlags::empty()) {
                 Ok(()) => return true,
-                Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                Err(Errno::BUSY) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
                 Err(_) => return false,
             }
         }
@@ -212,7 +241,11 @@ fn serve_without_deadlock() {
 fn detach(mountpoint: &Path) {
     if rustix::mount::unmount(mountpoint, UnmountFlags::DETACH).is_err() {
         let mut fusermount = Command::new("fusermount3");
-        fusermount.args(["-u", "-q", "-z", "--"]).arg(mountpoint).stdout(Stdio::null()).stderr(Stdio::null());
+        fusermount
+            .args(["-u", "-q", "-z", "--"])
+            .arg(mountpoint)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let _ = fusermount.status();
     }
 }
@@ -222,10 +255,16 @@ fn prepare(mountpoint: &Path) -> Result<(), MountError> {
     // Of a dead mount the kernel may remember attributes, but there is nobody to list it.
     let listed = std::fs::read_dir(mountpoint);
     if listed.is_err_and(|error| error.kind() == ErrorKind::NotConnected) {
-        let path = mountpoint.canonicalize().or_else(|_| std::path::absolute(mountpoint))?;
+        let path = mountpoint
+            .canonicalize()
+            .or_else(|_| std::path::absolute(mountpoint))?;
         match mounted_at(&path)? {
             Some(what) if what == NAME => detach(&path),
-            Some(what) => return Err(MountError::Busy(format!("{what}, which nobody serves any more"))),
+            Some(what) => {
+                return Err(MountError::Busy(format!(
+                    "{what}, which nobody serves any more"
+                )));
+            }
             None => return Err(io::Error::from(ErrorKind::NotConnected).into()),
         }
     }
@@ -259,14 +298,24 @@ fn mounted_at(path: &Path) -> io::Result<Option<String>> {
 fn entry(line: &str) -> Option<(PathBuf, String)> {
     let (left, right) = line.split_once(" - ")?;
     let point = left.split(' ').nth(4)?;
-    Some((PathBuf::from(unescaped(point)), unescaped(right.split(' ').nth(1)?)))
+    Some((
+        PathBuf::from(unescaped(point)),
+        unescaped(right.split(' ').nth(1)?),
+    ))
 }
 
 /// Blanks, tabs, line ends and backslashes stand there as three octal digits.
 fn unescaped(text: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(text.to_owned(), |text, (escape, plain)| text.replace(escape, plain))
+    [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ]
+    .iter()
+    .fold(text.to_owned(), |text, (escape, plain)| {
+        text.replace(escape, plain)
+    })
 }
 
 #[cfg(test)]
@@ -276,7 +325,10 @@ mod tests {
     #[test]
     fn lines_of_the_mount_table_are_read() {
         let line = r"36 35 98:0 /mnt1 /mnt\040of\134mine rw,noatime master:1 - fuse remap-ssd rw,errors=continue";
-        assert_eq!(entry(line), Some((PathBuf::from(r"/mnt of\mine"), NAME.to_owned())));
+        assert_eq!(
+            entry(line),
+            Some((PathBuf::from(r"/mnt of\mine"), NAME.to_owned()))
+        );
         assert_eq!(entry("no line of it"), None);
     }
 }

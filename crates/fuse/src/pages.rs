@@ -27,8 +27,18 @@ pub struct Pages<D> {
 
 impl<D> Clone for Pages<D> {
     fn clone(&self) -> Self {
-        let Self { disk, name, pages, tell } = self;
-        Self { disk: disk.clone(), name: name.clone(), pages: *pages, tell: tell.clone() }
+        let Self {
+            disk,
+            name,
+            pages,
+            tell,
+        } = self;
+        Self {
+            disk: disk.clone(),
+            name: name.clone(),
+            pages: *pages,
+            tell: tell.clone(),
+        }
     }
 }
 
@@ -53,7 +63,11 @@ fn parts(offset: u64, len: u64) -> Vec<Part> {
             at += whole * PAGE;
         } else {
             let to = (from + end - at).min(PAGE);
-            parts.push(Part::Within { page, from: from as usize, to: to as usize });
+            parts.push(Part::Within {
+                page,
+                from: from as usize,
+                to: to as usize,
+            });
             at += to - from;
         }
     }
@@ -64,12 +78,20 @@ impl<D: Disk + Send + 'static> Pages<D> {
     /// A file of this name. `tell` gets a sentence for each error.
     pub fn new(disk: D, name: &str, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let pages = disk.pages();
-        Self { disk: Arc::new(Mutex::new(Some(disk))), name: name.into(), pages, tell: Arc::new(tell) }
+        Self {
+            disk: Arc::new(Mutex::new(Some(disk))),
+            name: name.into(),
+            pages,
+            tell: Arc::new(tell),
+        }
     }
 
     /// Takes the disk out, once what is under way is done: nobody has it any more.
     pub fn take(&self) -> Option<D> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// Works on the disk, in turn.
@@ -89,7 +111,11 @@ impl<D: Disk + Send + 'static> Pages<D> {
 }
 
 /// Changes bytes of a page.
-fn change<D: Disk>(disk: &mut D, page: u64, change: impl FnOnce(&mut [u8; PAGE_BYTES])) -> Result<(), D::Error> {
+fn change<D: Disk>(
+    disk: &mut D,
+    page: u64,
+    change: impl FnOnce(&mut [u8; PAGE_BYTES]),
+) -> Result<(), D::Error> {
     let mut bytes = [0; PAGE_BYTES];
     disk.read(page, &mut bytes)?;
     change(&mut bytes);
@@ -121,7 +147,11 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
     fn write(&self, offset: u64, data: &[u8], through: bool) -> Result<(u32, u64), DiskError> {
         let len = self.fitting(offset, data.len() as u64);
         if len == 0 {
-            return if data.is_empty() { Ok((0, 0)) } else { Err(DiskError::Range) };
+            return if data.is_empty() {
+                Ok((0, 0))
+            } else {
+                Err(DiskError::Range)
+            };
         }
         self.turn(|disk| {
             let mut rest = &data[..len as usize];
@@ -146,10 +176,14 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
     fn zero(&self, offset: u64, len: u64) -> Result<u64, DiskError> {
         let len = self.fitting(offset, len);
         self.turn(|disk| {
-            parts(offset, len).into_iter().try_for_each(|part| match part {
-                Part::Within { page, from, to } => change(disk, page, |page| page[from..to].fill(0)),
-                Part::Whole { page, pages } => disk.trim(page, pages),
-            })
+            parts(offset, len)
+                .into_iter()
+                .try_for_each(|part| match part {
+                    Part::Within { page, from, to } => {
+                        change(disk, page, |page| page[from..to].fill(0))
+                    }
+                    Part::Whole { page, pages } => disk.trim(page, pages),
+                })
         })?;
         Ok(0)
     }
@@ -159,18 +193,34 @@ impl<D: Disk + Send + 'static> Bytes for Pages<D> {
         Ok(0)
     }
 
-    fn copy(&self, offset: u64, from: &Self, from_offset: u64, len: u64) -> Result<(u64, u64), DiskError> {
+    fn copy(
+        &self,
+        offset: u64,
+        from: &Self,
+        from_offset: u64,
+        len: u64,
+    ) -> Result<(u64, u64), DiskError> {
         let pages = self.fitting(offset, from.fitting(from_offset, len)) / PAGE;
         let aligned = offset.is_multiple_of(PAGE) && from_offset.is_multiple_of(PAGE);
         if !aligned || pages == 0 || !Arc::ptr_eq(&self.disk, &from.disk) {
-            return Err(if len == 0 { DiskError::Range } else { DiskError::Alignment });
+            return Err(if len == 0 {
+                DiskError::Range
+            } else {
+                DiskError::Alignment
+            });
         }
 
         self.turn(|disk| {
             (0..pages).step_by(REMAP_PAGES as usize).try_for_each(|at| {
                 let (target, source) = (offset / PAGE + at, from_offset / PAGE + at);
                 let pages = REMAP_PAGES.min(pages - at) as u32;
-                disk.remap(&DiskRemap { target, source, pages, relocate: false, atomic: false })
+                disk.remap(&DiskRemap {
+                    target,
+                    source,
+                    pages,
+                    relocate: false,
+                    atomic: false,
+                })
             })
         })?;
         Ok((pages * PAGE, 0))

@@ -18,41 +18,111 @@ fn disks(specs: &[NamespaceSpec]) -> (Arc<Gate>, Arc<Subsystem>, Vec<Disk>) {
 fn disks_of(bytes: u64, specs: &[NamespaceSpec]) -> (Arc<Gate>, Arc<Subsystem>, Vec<Disk>) {
     let config = DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
-    let subsystem = Subsystem::new(device, NQN, specs, Latency::None, true, Health::default()).expect("possible");
+    let subsystem = Subsystem::new(device, NQN, specs, Latency::None, true, Health::default())
+        .expect("possible");
     let subsystem = Arc::new(subsystem);
     let gate = Arc::new(Gate::new(subsystem.clone()));
     let epoch = Instant::now();
-    let disks = (1..).map_while(|nsid| Disk::new(gate.clone(), nsid, epoch)).collect();
+    let disks = (1..)
+        .map_while(|nsid| Disk::new(gate.clone(), nsid, epoch))
+        .collect();
     (gate, subsystem, disks)
 }
 
 fn shares(lba_shift: u8) -> [NamespaceSpec; 2] {
     // Small ones, so that operations meet.
-    [NamespaceSpec { pages: 24, lba_shift }, NamespaceSpec { pages: 16, lba_shift }]
+    [
+        NamespaceSpec {
+            pages: 24,
+            lba_shift,
+        },
+        NamespaceSpec {
+            pages: 16,
+            lba_shift,
+        },
+    ]
 }
 
 #[derive(Clone, Debug)]
 enum Op {
-    Write { disk: usize, offset: u64, len: usize, seed: u8, through: bool },
-    Zero { disk: usize, offset: u64, len: u64 },
-    Copy { disk: usize, from: usize, offset: u64, source: u64, len: u64 },
-    Read { disk: usize, offset: u64, len: u32 },
+    Write {
+        disk: usize,
+        offset: u64,
+        len: usize,
+        seed: u8,
+        through: bool,
+    },
+    Zero {
+        disk: usize,
+        offset: u64,
+        len: u64,
+    },
+    Copy {
+        disk: usize,
+        from: usize,
+        offset: u64,
+        source: u64,
+        len: u64,
+    },
+    Read {
+        disk: usize,
+        offset: u64,
+        len: u32,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let disk = 0..2usize;
     // Many offsets on blocks and pages, many not.
-    let offset =
-        (0..200u64, prop_oneof![Just(512u64), Just(4096), Just(1), Just(700)]).prop_map(|(a, b)| a * b % 99_000);
-    let len = prop_oneof![1..30_000u64, (1..8u64).prop_map(|pages| pages * 4096), (1..40u64).prop_map(|n| n * 512)];
+    let offset = (
+        0..200u64,
+        prop_oneof![Just(512u64), Just(4096), Just(1), Just(700)],
+    )
+        .prop_map(|(a, b)| a * b % 99_000);
+    let len = prop_oneof![
+        1..30_000u64,
+        (1..8u64).prop_map(|pages| pages * 4096),
+        (1..40u64).prop_map(|n| n * 512)
+    ];
     prop_oneof![
-        (disk.clone(), offset.clone(), len.clone(), any::<u8>(), any::<bool>()).prop_map(
-            |(disk, offset, len, seed, through)| Op::Write { disk, offset, len: len as usize, seed, through }
-        ),
-        (disk.clone(), offset.clone(), len.clone()).prop_map(|(disk, offset, len)| Op::Zero { disk, offset, len }),
-        (disk.clone(), disk.clone(), offset.clone(), offset.clone(), len.clone())
-            .prop_map(|(disk, from, offset, source, len)| Op::Copy { disk, from, offset, source, len }),
-        (disk, offset, len).prop_map(|(disk, offset, len)| Op::Read { disk, offset, len: len as u32 }),
+        (
+            disk.clone(),
+            offset.clone(),
+            len.clone(),
+            any::<u8>(),
+            any::<bool>()
+        )
+            .prop_map(|(disk, offset, len, seed, through)| Op::Write {
+                disk,
+                offset,
+                len: len as usize,
+                seed,
+                through
+            }),
+        (disk.clone(), offset.clone(), len.clone()).prop_map(|(disk, offset, len)| Op::Zero {
+            disk,
+            offset,
+            len
+        }),
+        (
+            disk.clone(),
+            disk.clone(),
+            offset.clone(),
+            offset.clone(),
+            len.clone()
+        )
+            .prop_map(|(disk, from, offset, source, len)| Op::Copy {
+                disk,
+                from,
+                offset,
+                source,
+                len
+            }),
+        (disk, offset, len).prop_map(|(disk, offset, len)| Op::Read {
+            disk,
+            offset,
+            len: len as u32
+        }),
     ]
 }
 
@@ -123,13 +193,27 @@ proptest! {
 
 #[test]
 fn copies_of_pages_program_nothing_between_disks_too() {
-    let (_, subsystem, disks) =
-        disks(&[NamespaceSpec { pages: 1024, lba_shift: 9 }, NamespaceSpec { pages: 1024, lba_shift: 9 }]);
+    let (_, subsystem, disks) = disks(&[
+        NamespaceSpec {
+            pages: 1024,
+            lba_shift: 9,
+        },
+        NamespaceSpec {
+            pages: 1024,
+            lba_shift: 9,
+        },
+    ]);
     let data: Vec<u8> = (0..100 * 4096u32).map(|at| (at / 4096) as u8).collect();
     disks[0].write(8192, &data, false).expect("room");
     let programs = |subsystem: &Subsystem| subsystem.device().ftl().stats().programs();
     let before = programs(&subsystem);
-    assert_eq!(disks[1].copy(4096, &disks[0], 8192, data.len() as u64).expect("possible").0, data.len() as u64);
+    assert_eq!(
+        disks[1]
+            .copy(4096, &disks[0], 8192, data.len() as u64)
+            .expect("possible")
+            .0,
+        data.len() as u64
+    );
     assert_eq!(programs(&subsystem), before, "all of them are remaps");
     assert!(disks[1].read(4096, data.len() as u32).expect("there").0 == data);
 }
@@ -138,16 +222,28 @@ fn copies_of_pages_program_nothing_between_disks_too() {
 fn a_copy_that_is_longer_than_one_command_is_made_by_several() {
     // 16 MiB are one Copy: this is one, and half of another.
     let len = 24u64 << 20;
-    let data: Vec<u8> = (0..(len / 4) as u32).flat_map(|at| (at / 1024 + 1).to_le_bytes()).collect();
+    let data: Vec<u8> = (0..(len / 4) as u32)
+        .flat_map(|at| (at / 1024 + 1).to_le_bytes())
+        .collect();
     for lba_shift in [9, 12] {
-        let (_, subsystem, disks) = disks_of(2 * len, &[NamespaceSpec { pages: (2 * len / 4096) as u32, lba_shift }]);
+        let (_, subsystem, disks) = disks_of(
+            2 * len,
+            &[NamespaceSpec {
+                pages: (2 * len / 4096) as u32,
+                lba_shift,
+            }],
+        );
         for (at, piece) in (0u64..).step_by(1 << 20).zip(data.chunks(1 << 20)) {
             disks[0].write(at, piece, false).expect("room");
         }
 
         let programs = |subsystem: &Subsystem| subsystem.device().ftl().stats().programs();
         let before = programs(&subsystem);
-        assert_eq!(disks[0].copy(len, &disks[0], 0, len).expect("possible").0, len, "nothing is left to the caller");
+        assert_eq!(
+            disks[0].copy(len, &disks[0], 0, len).expect("possible").0,
+            len,
+            "nothing is left to the caller"
+        );
         assert_eq!(programs(&subsystem), before, "all of it is remapped");
         for (at, piece) in (len..).step_by(1 << 20).zip(data.chunks(1 << 20)) {
             assert!(disks[0].read(at, 1 << 20).expect("there").0 == piece);

@@ -10,9 +10,17 @@ use std::time::{Duration, Instant};
 
 /// Mounts a small device in a new folder.
 fn mounted() -> Option<(tempfile::TempDir, Mounted)> {
-    let config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let config =
+        DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
-    let subsystem = Subsystem::new(device, "nqn.2026-11.test:mount", &[], Latency::None, true, Health::default());
+    let subsystem = Subsystem::new(
+        device,
+        "nqn.2026-11.test:mount",
+        &[],
+        Latency::None,
+        true,
+        Health::default(),
+    );
     let gate = Gate::new(Arc::new(subsystem.expect("possible")));
 
     let folder = tempfile::tempdir().expect("a folder");
@@ -27,7 +35,9 @@ fn mounted() -> Option<(tempfile::TempDir, Mounted)> {
 
 #[test]
 fn a_file_that_is_closed_in_a_moment_does_not_hinder_unmounting() {
-    let Some((folder, mounted)) = mounted() else { return };
+    let Some((folder, mounted)) = mounted() else {
+        return;
+    };
     let file = File::open(folder.path().join(file_name(1))).expect("it is there");
 
     let user = std::thread::spawn(move || {
@@ -36,15 +46,23 @@ fn a_file_that_is_closed_in_a_moment_does_not_hinder_unmounting() {
     });
     assert!(mounted.unmount().expect("the service works"));
     user.join().expect("it only waits");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("a folder").count(),
+        0
+    );
 }
 
 #[test]
 fn files_that_stay_open_are_taken_away_and_it_is_said() {
-    let Some((folder, mounted)) = mounted() else { return };
+    let Some((folder, mounted)) = mounted() else {
+        return;
+    };
     let file = File::open(folder.path().join(file_name(1))).expect("it is there");
 
     assert!(!mounted.unmount().expect("the service works"));
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("a folder").count(),
+        0
+    );
     drop(file);
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 fn pages() -> Pages<LocalDisk> {
-    let config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let config =
+        DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let disk = LocalDisk::new(Device::in_memory(config).expect("possible"));
     Pages::new(disk, "n1", |error| panic!("{error}"))
 }
@@ -71,10 +72,16 @@ fn what_lies_behind_the_end_is_left_out_and_a_disk_that_was_taken_is_gone() {
     assert_eq!(file.write(end, &[1], false), Err(DiskError::Range));
     assert_eq!(file.read(end - 10, 100).expect("it works").0, [1; 10]);
     assert_eq!(file.zero(end - 5, u64::MAX - end), Ok(0));
-    assert_eq!(file.read(end - 10, 100).expect("it works").0, [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        file.read(end - 10, 100).expect("it works").0,
+        [1, 1, 1, 1, 1, 0, 0, 0, 0, 0]
+    );
     let disk = file.take().expect("it was there");
     assert_eq!(file.write(0, &[1], false), Err(DiskError::Gone));
-    assert_eq!((file.flush(), file.take().is_none()), (Err(DiskError::Gone), true));
+    assert_eq!(
+        (file.flush(), file.take().is_none()),
+        (Err(DiskError::Gone), true)
+    );
     drop(disk);
 }
 
@@ -117,8 +124,14 @@ fn what_is_written_through_is_flushed_and_errors_are_said_in_words() {
         told.fetch_add(1, Ordering::Relaxed);
     });
     let flushed = || flushes.load(Ordering::Relaxed);
-    assert_eq!((file.write(10, &[1; 5000], false), flushed()), (Ok((5000, 0)), 0));
-    assert_eq!((file.write(10, &[1; 5000], true), flushed()), (Ok((5000, 0)), 1));
+    assert_eq!(
+        (file.write(10, &[1; 5000], false), flushed()),
+        (Ok((5000, 0)), 0)
+    );
+    assert_eq!(
+        (file.write(10, &[1; 5000], true), flushed()),
+        (Ok((5000, 0)), 1)
+    );
     assert_eq!((file.flush(), flushed()), (Ok(0), 2));
     assert_eq!((file.write(0, &[1], true), flushed()), (Ok((1, 0)), 3));
     assert_eq!(file.flush(), Err(DiskError::Failed));

@@ -63,7 +63,10 @@ pub const NOTICEABLE: f64 = 0.10;
 pub fn verdict(paper: f64, neutral: f64, reading: Reading, ours: f64) -> Verdict {
     let (claimed, found) = (paper - neutral, ours - neutral);
     let (holds, direction) = if claimed == 0.0 {
-        (found.abs() <= 0.25 * NOTICEABLE, found.abs() <= 0.5 * NOTICEABLE)
+        (
+            found.abs() <= 0.25 * NOTICEABLE,
+            found.abs() <= 0.5 * NOTICEABLE,
+        )
     } else {
         let share = found / claimed;
         // Floating point must not decide what is exactly on the border.
@@ -98,13 +101,23 @@ pub enum Unit {
 impl Unit {
     /// A figure in words.
     pub fn show(self, value: f64) -> String {
-        let digits = |value: f64| if value.abs() >= 99.95 { format!("{value:.0}") } else { format!("{value:.1}") };
+        let digits = |value: f64| {
+            if value.abs() >= 99.95 {
+                format!("{value:.0}")
+            } else {
+                format!("{value:.1}")
+            }
+        };
         match self {
             _ if !value.is_finite() => "-".into(),
             Self::Percent => format!("{} %", digits(value * 100.0)),
             Self::Change => {
                 let change = (value - 1.0) * 100.0;
-                format!("{}{} %", if change >= 0.0 { "+" } else { "" }, digits(change))
+                format!(
+                    "{}{} %",
+                    if change >= 0.0 { "+" } else { "" },
+                    digits(change)
+                )
             }
             Self::Times => format!("{value:.2}x"),
         }
@@ -173,7 +186,8 @@ impl Expectation {
     /// # Errors
     /// One sentence.
     pub fn read(about: &str, text: &str) -> Result<Self, LabError> {
-        toml::from_str(text).map_err(|error| LabError::wrong(about, crate::config::sentence(&error, text)))
+        toml::from_str(text)
+            .map_err(|error| LabError::wrong(about, crate::config::sentence(&error, text)))
     }
 }
 
@@ -211,23 +225,42 @@ pub type Measures = BTreeMap<String, f64>;
 ///
 /// # Errors
 /// An expectation asks for a figure that the analysis does not have.
-pub fn judge(experiment: &str, expected: &[Expected], measures: &Measures) -> Result<Vec<Claim>, LabError> {
+pub fn judge(
+    experiment: &str,
+    expected: &[Expected],
+    measures: &Measures,
+) -> Result<Vec<Claim>, LabError> {
     let one = |expected: &Expected| {
         let ours = *measures.get(&expected.measure).ok_or_else(|| {
-            let known = measures.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let what = format!("claim {} wants the measure `{}`; there are {known}", expected.id, expected.measure);
+            let known = measures
+                .keys()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
+            let what = format!(
+                "claim {} wants the measure `{}`; there are {known}",
+                expected.id, expected.measure
+            );
             LabError::wrong(format_args!("{experiment}/expectation.toml"), what)
         })?;
         let (unit, paper) = (expected.unit, expected.unit.read(expected.paper));
         let verdict = verdict(paper, unit.neutral(), expected.reading, ours);
-        let up_to = if expected.reading == Reading::AtMost { "up to " } else { "" };
+        let up_to = if expected.reading == Reading::AtMost {
+            "up to "
+        } else {
+            ""
+        };
         Ok(Claim {
             id: expected.id.clone(),
             part: expected.part.clone(),
             paper,
             ours,
             verdict,
-            why: if verdict == Verdict::Holds { String::new() } else { filled(&expected.why, measures) },
+            why: if verdict == Verdict::Holds {
+                String::new()
+            } else {
+                filled(&expected.why, measures)
+            },
             text: expected.text.clone(),
             unit,
             paper_text: format!("{up_to}{}", unit.show(paper)),
@@ -244,7 +277,9 @@ fn filled(text: &str, measures: &Measures) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
-        let Some((name, behind)) = after.split_once('}') else { break };
+        let Some((name, behind)) = after.split_once('}') else {
+            break;
+        };
         let (name, show): (&str, fn(f64) -> String) = match name.strip_suffix('%') {
             Some(name) => (name, |value| Unit::Percent.show(value)),
             None => match name.strip_suffix('+') {
@@ -252,7 +287,11 @@ fn filled(text: &str, measures: &Measures) -> String {
                 None => (name, remap_ssd_sim::report::format::number),
             },
         };
-        out.push_str(&measures.get(name).map_or_else(|| "-".into(), |value| show(*value)));
+        out.push_str(
+            &measures
+                .get(name)
+                .map_or_else(|| "-".into(), |value| show(*value)),
+        );
         rest = behind;
     }
     out + rest
@@ -291,22 +330,37 @@ mod tests {
     fn borders_belong_to_the_better_verdict_and_what_is_no_number_differs() {
         assert_eq!(verdict(1.4, 1.0, Reading::Figure, 1.3), Verdict::Holds);
         assert_eq!(verdict(1.4, 1.0, Reading::Figure, 1.5), Verdict::Holds);
-        assert_eq!(verdict(1.4, 1.0, Reading::Figure, 1.2), Verdict::SameDirection);
+        assert_eq!(
+            verdict(1.4, 1.0, Reading::Figure, 1.2),
+            Verdict::SameDirection
+        );
         assert_eq!(verdict(0.6, 1.0, Reading::Figure, 0.5), Verdict::Holds);
-        assert_eq!(verdict(1.4, 1.0, Reading::Figure, f64::NAN), Verdict::Differs);
-        assert_eq!(verdict(0.0, 0.0, Reading::Figure, f64::NAN), Verdict::Differs);
+        assert_eq!(
+            verdict(1.4, 1.0, Reading::Figure, f64::NAN),
+            Verdict::Differs
+        );
+        assert_eq!(
+            verdict(0.0, 0.0, Reading::Figure, f64::NAN),
+            Verdict::Differs
+        );
     }
 
     #[test]
     fn no_effect_is_judged_by_a_noticeable_one() {
         assert_eq!(verdict(1.0, 1.0, Reading::Figure, 0.98), Verdict::Holds);
-        assert_eq!(verdict(1.0, 1.0, Reading::Figure, 1.04), Verdict::SameDirection);
+        assert_eq!(
+            verdict(1.0, 1.0, Reading::Figure, 1.04),
+            Verdict::SameDirection
+        );
         assert_eq!(verdict(0.0, 0.0, Reading::Figure, 0.06), Verdict::Differs);
     }
 
     #[test]
     fn reasons_carry_measured_figures() {
         let measures = Measures::from([("a".to_owned(), 0.125), ("b".to_owned(), 1.5)]);
-        assert_eq!(filled("{a%} and {b+}, {b} and {c}.", &measures), "12.5 % and +50.0 %, 1.50 and -.");
+        assert_eq!(
+            filled("{a%} and {b+}, {b} and {c}.", &measures),
+            "12.5 % and +50.0 %, 1.50 and -."
+        );
     }
 }

@@ -204,7 +204,10 @@ pub fn read<T: serde::de::DeserializeOwned>(about: &str, text: &str) -> Result<T
 pub(crate) fn sentence(error: &toml::de::Error, text: &str) -> String {
     let message = error.message().trim().replace('\n', ", ");
     match error.span() {
-        Some(span) => format!("line {}: {message}", text[..span.start.min(text.len())].matches('\n').count() + 1),
+        Some(span) => format!(
+            "line {}: {message}",
+            text[..span.start.min(text.len())].matches('\n').count() + 1
+        ),
         None => message,
     }
 }

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 type NumberOf = fn(&crate::grid::Run) -> f64;
 
 /// Columns with text.
-const WORDS: [&str; 8] = ["key", "kind", "setup", "scheme", "gc", "workload", "content", "device"];
+const WORDS: [&str; 8] = [
+    "key", "kind", "setup", "scheme", "gc", "workload", "content", "device",
+];
 
 /// The columns of a table.
 pub fn columns(table: &Table) -> Vec<Column> {
@@ -30,16 +32,24 @@ pub fn columns(table: &Table) -> Vec<Column> {
         };
         table.rows.iter().map(of).collect()
     };
-    let mut columns: Vec<Column> = WORDS.iter().map(|name| Column::words(name, word(name))).collect();
+    let mut columns: Vec<Column> = WORDS
+        .iter()
+        .map(|name| Column::words(name, word(name)))
+        .collect();
     let numbers: [(&str, NumberOf); 5] = [
         ("log_mib", |run| run.log_mib),
         ("segment_bytes", |run| run.segment_bytes.into()),
         ("scale", |run| run.scale),
         ("pages", |run| run.pages as f64),
-        ("flash_pages_of_device", |run| run.device.geometry.pages().into()),
+        ("flash_pages_of_device", |run| {
+            run.device.geometry.pages().into()
+        }),
     ];
     for (name, of) in numbers {
-        columns.push(Column::numbers(name, table.rows.iter().map(|row| of(&row.run)).collect()));
+        columns.push(Column::numbers(
+            name,
+            table.rows.iter().map(|row| of(&row.run)).collect(),
+        ));
     }
     let leaves: Vec<BTreeMap<String, f64>> = table
         .rows
@@ -52,7 +62,10 @@ pub fn columns(table: &Table) -> Vec<Column> {
         .collect();
     let names: BTreeSet<&String> = leaves.iter().flat_map(BTreeMap::keys).collect();
     for name in names {
-        let values = leaves.iter().map(|row| row.get(name).copied().unwrap_or(f64::NAN)).collect();
+        let values = leaves
+            .iter()
+            .map(|row| row.get(name).copied().unwrap_or(f64::NAN))
+            .collect();
         columns.push(Column::numbers(&format!("result.{name}"), values));
     }
     columns
@@ -63,7 +76,15 @@ fn leaves(name: &str, value: &Value, out: &mut BTreeMap<String, f64>) {
     match value {
         Value::Object(fields) => {
             for (field, value) in fields {
-                leaves(&if name.is_empty() { field.clone() } else { format!("{name}.{field}") }, value, out);
+                leaves(
+                    &if name.is_empty() {
+                        field.clone()
+                    } else {
+                        format!("{name}.{field}")
+                    },
+                    value,
+                    out,
+                );
             }
         }
         Value::Number(number) => {
@@ -83,7 +104,12 @@ pub fn csv(columns: &[Column]) -> String {
         false => text.to_owned(),
     };
     let rows = columns.first().map_or(0, Column::len);
-    let mut text = columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(",") + "\n";
+    let mut text = columns
+        .iter()
+        .map(|column| quoted(&column.name))
+        .collect::<Vec<_>>()
+        .join(",")
+        + "\n";
     for row in 0..rows {
         let cells = columns.iter().map(|column| quoted(&column.cell(row)));
         text.push_str(&cells.collect::<Vec<_>>().join(","));

@@ -69,21 +69,39 @@ impl Shelf {
         if papers.is_dir() {
             for entry in std::fs::read_dir(&papers).map_err(|error| about(&papers, error))? {
                 let path = entry.map_err(|error| about(&papers, error))?.path();
-                if let (Some(stem), true) = (path.file_stem(), path.extension().is_some_and(|e| e == "toml")) {
-                    let text = std::fs::read_to_string(&path).map_err(|error| about(&path, error))?;
-                    self.papers.insert(stem.to_string_lossy().into_owned(), text);
+                if let (Some(stem), true) = (
+                    path.file_stem(),
+                    path.extension().is_some_and(|e| e == "toml"),
+                ) {
+                    let text =
+                        std::fs::read_to_string(&path).map_err(|error| about(&path, error))?;
+                    self.papers
+                        .insert(stem.to_string_lossy().into_owned(), text);
                 }
             }
         }
         let mut found = false;
-        for path in names.iter().filter(|path| path.join("experiment.toml").is_file()) {
+        for path in names
+            .iter()
+            .filter(|path| path.join("experiment.toml").is_file())
+        {
             let read = |file: &str| {
                 let path = path.join(file);
                 std::fs::read_to_string(&path).map_err(|error| about(&path, error))
             };
-            let optional = |file: &str| if path.join(file).is_file() { read(file) } else { Ok(String::new()) };
+            let optional = |file: &str| {
+                if path.join(file).is_file() {
+                    read(file)
+                } else {
+                    Ok(String::new())
+                }
+            };
             let folder = Folder {
-                name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                name: path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
                 experiment: read("experiment.toml")?,
                 expectation: optional("expectation.toml")?,
                 readme: optional("README.md")?,
@@ -94,7 +112,10 @@ impl Shelf {
         }
         match found {
             true => Ok(()),
-            false => Err(LabError::wrong(directory.display(), "holds no folder with an experiment.toml")),
+            false => Err(LabError::wrong(
+                directory.display(),
+                "holds no folder with an experiment.toml",
+            )),
         }
     }
 
@@ -103,9 +124,19 @@ impl Shelf {
     /// # Errors
     /// Lists the names there are.
     pub fn folder(&self, name: &str) -> Result<&Folder, LabError> {
-        self.folders.iter().find(|folder| folder.name == name).ok_or_else(|| {
-            let names = self.folders.iter().map(|folder| folder.name.as_str()).collect::<Vec<_>>().join(", ");
-            LabError::Wrong(format!("no experiment is named `{name}`; there are {names}, and `all`"))
-        })
+        self.folders
+            .iter()
+            .find(|folder| folder.name == name)
+            .ok_or_else(|| {
+                let names = self
+                    .folders
+                    .iter()
+                    .map(|folder| folder.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                LabError::Wrong(format!(
+                    "no experiment is named `{name}`; there are {names}, and `all`"
+                ))
+            })
     }
 }

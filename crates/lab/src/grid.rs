@@ -94,7 +94,8 @@ impl Run {
     /// Memory it takes at its peak, about.
     pub fn memory_bytes(&self) -> u64 {
         let pages = u64::from(self.device.geometry.pages());
-        let page = if self.device.firmware.dedup { 44 } else { 24 } + if self.survival { 12 } else { 0 };
+        let page =
+            if self.device.firmware.dedup { 44 } else { 24 } + if self.survival { 12 } else { 0 };
         let twice = if self.kind == Kind::Recovery { 2 } else { 1 };
         (pages * page + self.device.firmware.log_bytes) * twice + self.host_bytes() + (64 << 20)
     }
@@ -125,7 +126,12 @@ impl Run {
 ///
 /// # Errors
 /// One sentence: what cannot be.
-pub fn runs(name: &str, experiment: &Experiment, paper: &Paper, form: Form) -> Result<Vec<Run>, LabError> {
+pub fn runs(
+    name: &str,
+    experiment: &Experiment,
+    paper: &Paper,
+    form: Form,
+) -> Result<Vec<Run>, LabError> {
     let mut all: Vec<Run> = Vec::new();
     for grid in &experiment.runs {
         for run in combine(name, &experiment.paper, grid, paper, form)? {
@@ -139,15 +145,33 @@ pub fn runs(name: &str, experiment: &Experiment, paper: &Paper, form: Form) -> R
 
 /// The values of a list, or one that stands for "as it is".
 fn or_default<T: Clone>(list: &[T], default: T) -> Vec<T> {
-    if list.is_empty() { vec![default] } else { list.to_vec() }
+    if list.is_empty() {
+        vec![default]
+    } else {
+        list.to_vec()
+    }
 }
 
-fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form) -> Result<Vec<Run>, LabError> {
+fn combine(
+    name: &str,
+    paper_name: &str,
+    grid: &Grid,
+    paper: &Paper,
+    form: Form,
+) -> Result<Vec<Run>, LabError> {
     let about = format!("{name}/experiment.toml");
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(&about, what);
     let setup = paper.setup.get(&grid.setup).ok_or_else(|| {
-        let known = paper.setup.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        wrong(&format_args!("papers/{paper_name}.toml has no setup `{}`; there are {known}", grid.setup))
+        let known = paper
+            .setup
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
+        wrong(&format_args!(
+            "papers/{paper_name}.toml has no setup `{}`; there are {known}",
+            grid.setup
+        ))
     })?;
     if grid.scheme.is_empty() {
         return Err(wrong(&"a grid of runs needs at least one scheme"));
@@ -155,14 +179,22 @@ fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form)
     if grid.kind == Kind::Micro && grid.workload.is_empty() {
         return Err(wrong(&"microbenchmarks need `workload`"));
     }
-    if matches!(grid.kind, Kind::Workload | Kind::Host) && (grid.workload.is_empty() || grid.content.is_empty()) {
-        return Err(wrong(&"runs under a workload need `workload` and `content`"));
+    if matches!(grid.kind, Kind::Workload | Kind::Host)
+        && (grid.workload.is_empty() || grid.content.is_empty())
+    {
+        return Err(wrong(
+            &"runs under a workload need `workload` and `content`",
+        ));
     }
-    let base = device(setup).map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
+    let base = device(setup)
+        .map_err(|error| LabError::wrong(format_args!("papers/{paper_name}.toml"), error))?;
     let extent = setup.extent(form);
     let workloads = or_default(&grid.workload, String::new());
     let contents = or_default(&grid.content, String::new());
-    let logs = or_default(&grid.log_mib, base.firmware.log_bytes as f64 / f64::from(1 << 20));
+    let logs = or_default(
+        &grid.log_mib,
+        base.firmware.log_bytes as f64 / f64::from(1 << 20),
+    );
     let mut cells = vec![Cell {
         capacity: 1.0,
         workload: "",
@@ -173,15 +205,31 @@ fn combine(name: &str, paper_name: &str, grid: &Grid, paper: &Paper, form: Form)
         arrivals: CLOSED,
         scheme: "",
     }];
-    times(&mut cells, &or_default(&grid.capacity, 1.0), |cell, value| cell.capacity = *value);
+    times(
+        &mut cells,
+        &or_default(&grid.capacity, 1.0),
+        |cell, value| cell.capacity = *value,
+    );
     times(&mut cells, &workloads, |cell, value| cell.workload = value);
     times(&mut cells, &contents, |cell, value| cell.content = value);
     times(&mut cells, &logs, |cell, value| cell.log_mib = *value);
-    times(&mut cells, &grid.segment_bytes, |cell, value| cell.segment_bytes = *value);
-    times(&mut cells, &grid.arrivals, |cell, value| cell.arrivals = value);
+    times(&mut cells, &grid.segment_bytes, |cell, value| {
+        cell.segment_bytes = *value
+    });
+    times(&mut cells, &grid.arrivals, |cell, value| {
+        cell.arrivals = value
+    });
     times(&mut cells, &grid.gc, |cell, value| cell.gc = *value);
     times(&mut cells, &grid.scheme, |cell, value| cell.scheme = value);
-    let table = Terms { about: &about, paper: paper_name, grid, setup, extent, base: &base, seed: paper.seed };
+    let table = Terms {
+        about: &about,
+        paper: paper_name,
+        grid,
+        setup,
+        extent,
+        base: &base,
+        seed: paper.seed,
+    };
     cells.iter().map(|cell| one(&table, cell)).collect()
 }
 
@@ -195,7 +243,15 @@ fn times<'a, C: Copy, T>(cells: &mut Vec<C>, values: &'a [T], set: impl Fn(&mut 
         set(&mut cell, value);
         cell
     };
-    *cells = cells.iter().flat_map(|cell| values.iter().map(|value| with(cell, value)).collect::<Vec<_>>()).collect();
+    *cells = cells
+        .iter()
+        .flat_map(|cell| {
+            values
+                .iter()
+                .map(|value| with(cell, value))
+                .collect::<Vec<_>>()
+        })
+        .collect();
 }
 
 /// The setup's device as published.
@@ -230,7 +286,15 @@ struct Terms<'a> {
 }
 
 fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
-    let Terms { about, paper, grid, setup, extent, base, seed } = *terms;
+    let Terms {
+        about,
+        paper,
+        grid,
+        setup,
+        extent,
+        base,
+        seed,
+    } = *terms;
     let scheme = cell.scheme;
     let wrong = |what: &dyn std::fmt::Display| LabError::wrong(about, what);
     let kind: SchemeKind = scheme.parse().map_err(|error: String| wrong(&error))?;
@@ -244,15 +308,24 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
     }
     // Aging remaps a share of what the metadata has room for. A scheme without limit is aged like one that has it, so that
     // each size is compared from the same mappings.
-    let alike = !grid.log_mib.is_empty() && setup.nvram_used > 0.0 && kind != SchemeKind::None && tables == 0;
+    let alike = !grid.log_mib.is_empty()
+        && setup.nvram_used > 0.0
+        && kind != SchemeKind::None
+        && tables == 0;
     let sized = limited || alike;
     if sized {
         device.firmware.log_bytes = (cell.log_mib * f64::from(1 << 20)) as u64;
         device.firmware.segment_bytes = cell.segment_bytes;
     }
     let scale = parse_scale(&extent.scale).map_err(|error| wrong(&error))?;
-    let scale = if grid.capacity.is_empty() { scale } else { scale * cell.capacity };
-    let mut device = device.scale(scale).map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
+    let scale = if grid.capacity.is_empty() {
+        scale
+    } else {
+        scale * cell.capacity
+    };
+    let mut device = device
+        .scale(scale)
+        .map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
     if tables > 0 {
         device.firmware.log_bytes = device.firmware.tables_bytes(&device.geometry);
     }
@@ -260,8 +333,11 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         // Where their size is looked at, segments keep their proportion to a superblock's entries.
         let wanted = (f64::from(cell.segment_bytes) * scale) as u32;
         device.firmware.segment_bytes = wanted.max(SEGMENT_BYTES_MIN).min(cell.segment_bytes);
-        device.firmware.log_bytes -= device.firmware.log_bytes % u64::from(device.firmware.segment_bytes);
-        device.check().map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
+        device.firmware.log_bytes -=
+            device.firmware.log_bytes % u64::from(device.firmware.segment_bytes);
+        device
+            .check()
+            .map_err(|error| wrong(&format_args!("scheme {scheme}: {error}")))?;
     }
     let content = match cell.content {
         "own" => {
@@ -271,17 +347,27 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         content => content.to_owned(),
     };
     // Contents of the published model are there already when the measured run begins; others are its own.
-    let aging_content = setup.aging_content.clone().unwrap_or_else(|| match content.starts_with("papers:") {
-        true => content.clone(),
-        false => "unique".into(),
-    });
-    aging_content.parse::<ContentModel>().map_err(|error| wrong(&error))?;
+    let aging_content =
+        setup
+            .aging_content
+            .clone()
+            .unwrap_or_else(|| match content.starts_with("papers:") {
+                true => content.clone(),
+                false => "unique".into(),
+            });
+    aging_content
+        .parse::<ContentModel>()
+        .map_err(|error| wrong(&error))?;
     let pages = match grid.kind {
-        Kind::Workload | Kind::Micro | Kind::Host => (f64::from(device.addressable_lpns()) * extent.rounds) as u64,
+        Kind::Workload | Kind::Micro | Kind::Host => {
+            (f64::from(device.addressable_lpns()) * extent.rounds) as u64
+        }
         Kind::Recovery => 0,
     };
     let recording = match cell.workload.strip_prefix(recordings::PREFIX) {
-        Some(name) => recordings::find(name).map_err(|error| wrong(&error))?.digest(),
+        Some(name) => recordings::find(name)
+            .map_err(|error| wrong(&error))?
+            .digest(),
         None => String::new(),
     };
     let run = Run {
@@ -298,7 +384,11 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
         segment_bytes: if limited { cell.segment_bytes } else { 0 },
         scale,
         pages,
-        arrivals: if cell.arrivals == CLOSED { String::new() } else { cell.arrivals.into() },
+        arrivals: if cell.arrivals == CLOSED {
+            String::new()
+        } else {
+            cell.arrivals.into()
+        },
         survival: grid.survival,
         fill: setup.fill,
         nvram_used: setup.nvram_used,
@@ -312,5 +402,8 @@ fn one(terms: &Terms<'_>, cell: &Cell<'_>) -> Result<Run, LabError> {
 
 /// Does it keep remapping metadata at all?
 fn is_limited(scheme: SchemeKind) -> bool {
-    !matches!(scheme, SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe)
+    !matches!(
+        scheme,
+        SchemeKind::None | SchemeKind::Opt | SchemeKind::Unsafe
+    )
 }

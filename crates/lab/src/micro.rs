@@ -27,7 +27,14 @@ pub fn parse(workload: &str) -> Result<(Micro, u32), String> {
         )
     };
     let (name, threads) = match workload.split_once(",threads=") {
-        Some((name, threads)) => (name, threads.parse().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(wrong)?),
+        Some((name, threads)) => (
+            name,
+            threads
+                .parse()
+                .ok()
+                .filter(|n| (1..=1024).contains(n))
+                .ok_or_else(wrong)?,
+        ),
         None => (workload, 1),
     };
     let micro = match name {
@@ -49,7 +56,9 @@ pub fn measured(run: &Run, device: &mut Device) -> Result<Value, String> {
     precondition(device, 1, run.seed).map_err(|refusal| refusal.to_string())?;
     let measured = match micro {
         Micro::Move(how) => moves(device, how, threads, run.pages),
-        Micro::Write(noted) => file_writes(device, noted, threads, run.pages).map(|writes| writes.measured),
+        Micro::Write(noted) => {
+            file_writes(device, noted, threads, run.pages).map(|writes| writes.measured)
+        }
     };
     Ok(json!(measured.map_err(|refusal| refusal.to_string())?))
 }

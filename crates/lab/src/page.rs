@@ -59,13 +59,20 @@ pub fn page(concluded: &[Concluded], form: Form) -> String {
 fn subtitle(form: Form) -> &'static str {
     match form {
         Form::Full => "Full size.",
-        Form::Quick => "Quick form: scaled devices and shorter runs; the full form is the one to quote.",
+        Form::Quick => {
+            "Quick form: scaled devices and shorter runs; the full form is the one to quote."
+        }
         Form::Smoke => "Smoke form: shows that everything runs. Its figures mean nothing.",
     }
 }
 
 fn cards(claims: &[&Claim]) -> Markup {
-    let of = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let of = |verdict: Verdict| {
+        claims
+            .iter()
+            .filter(|claim| claim.verdict == verdict)
+            .count()
+    };
     html! {
         dl class="cards" {
             @for verdict in [Verdict::Holds, Verdict::SameDirection, Verdict::Differs] {

@@ -25,12 +25,18 @@ enum Values {
 impl Column {
     /// A column of text.
     pub fn words(name: &str, values: Vec<String>) -> Self {
-        Self { name: name.into(), values: Values::Words(values) }
+        Self {
+            name: name.into(),
+            values: Values::Words(values),
+        }
     }
 
     /// A column of numbers; NaN where there is none.
     pub fn numbers(name: &str, values: Vec<f64>) -> Self {
-        Self { name: name.into(), values: Values::Numbers(values) }
+        Self {
+            name: name.into(),
+            values: Values::Numbers(values),
+        }
     }
 
     /// Rows.
@@ -64,7 +70,9 @@ impl Column {
                 out.extend((value.len() as u32).to_le_bytes());
                 out.extend(value.as_bytes());
             }),
-            Values::Numbers(values) => values.iter().for_each(|value| out.extend(value.to_le_bytes())),
+            Values::Numbers(values) => values
+                .iter()
+                .for_each(|value| out.extend(value.to_le_bytes())),
         }
         out
     }
@@ -89,7 +97,10 @@ struct Chunk {
 /// A file of these columns, which have the same number of rows.
 pub fn write(columns: &[Column]) -> Vec<u8> {
     let rows = columns.first().map_or(0, Column::len);
-    assert!(columns.iter().all(|column| column.len() == rows), "every column has every row");
+    assert!(
+        columns.iter().all(|column| column.len() == rows),
+        "every column has every row"
+    );
     let mut out = b"PAR1".to_vec();
     let mut chunks = Vec::new();
     for column in columns {
@@ -99,10 +110,20 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
             .int(1, I32, DATA_PAGE)
             .int(2, I32, values.len() as i64)
             .int(3, I32, values.len() as i64)
-            .inner(5, Struct::default().int(1, I32, rows as i64).int(2, I32, PLAIN).int(3, I32, RLE).int(4, I32, RLE));
+            .inner(
+                5,
+                Struct::default()
+                    .int(1, I32, rows as i64)
+                    .int(2, I32, PLAIN)
+                    .int(3, I32, RLE)
+                    .int(4, I32, RLE),
+            );
         out.extend(header.end());
         out.extend(values);
-        chunks.push(Chunk { offset, bytes: out.len() as i64 - offset });
+        chunks.push(Chunk {
+            offset,
+            bytes: out.len() as i64 - offset,
+        });
     }
     let metadata = metadata(columns, &chunks, rows as i64);
     out.extend(&metadata);
@@ -112,12 +133,23 @@ pub fn write(columns: &[Column]) -> Vec<u8> {
 }
 
 fn metadata(columns: &[Column], chunks: &[Chunk], rows: i64) -> Vec<u8> {
-    let root = Struct::default().text(4, "schema").int(5, I32, columns.len() as i64);
+    let root = Struct::default()
+        .text(4, "schema")
+        .int(5, I32, columns.len() as i64);
     let field = |column: &Column| {
-        let field = Struct::default().int(1, I32, column.kind()).int(3, I32, REQUIRED).text(4, &column.name);
-        if column.kind() == BYTE_ARRAY { field.int(6, I32, UTF8) } else { field }
+        let field = Struct::default()
+            .int(1, I32, column.kind())
+            .int(3, I32, REQUIRED)
+            .text(4, &column.name);
+        if column.kind() == BYTE_ARRAY {
+            field.int(6, I32, UTF8)
+        } else {
+            field
+        }
     };
-    let schema = std::iter::once(root).chain(columns.iter().map(field)).collect();
+    let schema = std::iter::once(root)
+        .chain(columns.iter().map(field))
+        .collect();
     let chunk = |(column, chunk): (&Column, &Chunk)| {
         let about = Struct::default()
             .int(1, I32, column.kind())
@@ -159,7 +191,10 @@ struct Struct {
 
 impl Struct {
     fn field(mut self, id: u8, kind: u8, value: Vec<u8>) -> Self {
-        assert!(id > self.last && id - self.last <= 15, "fields ascend in short steps");
+        assert!(
+            id > self.last && id - self.last <= 15,
+            "fields ascend in short steps"
+        );
         self.bytes.push((id - self.last) << 4 | kind);
         self.bytes.extend(value);
         self.last = id;
@@ -233,8 +268,14 @@ mod tests {
             Column::numbers("iops", vec![1.5, f64::NAN]),
         ];
         let bytes = write(&columns);
-        assert_eq!((&bytes[..4], &bytes[bytes.len() - 4..]), (&b"PAR1"[..], &b"PAR1"[..]));
+        assert_eq!(
+            (&bytes[..4], &bytes[bytes.len() - 4..]),
+            (&b"PAR1"[..], &b"PAR1"[..])
+        );
         assert_eq!(blake3::hash(&bytes).to_hex()[..16], *"ca6920ac92d3d950");
-        assert_eq!((columns[1].cell(0), columns[1].cell(1)), ("1.5".into(), String::new()));
+        assert_eq!(
+            (columns[1].cell(0), columns[1].cell(1)),
+            ("1.5".into(), String::new())
+        );
     }
 }

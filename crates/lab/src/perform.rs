@@ -26,7 +26,10 @@ const OWN_CONTENTS: u64 = 1 << 40;
 /// # Errors
 /// One sentence: why not.
 pub fn check(run: &Run) -> Result<(), String> {
-    let homes = run.workload.parse::<NamedWorkload>().is_ok_and(|workload| workload.names_homes());
+    let homes = run
+        .workload
+        .parse::<NamedWorkload>()
+        .is_ok_and(|workload| workload.names_homes());
     if run.kind == Kind::Workload && run.device.firmware.scheme.uses_hints() && !homes {
         return Err(format!(
             "scheme `{}` remaps only pages that were written for a home, and `{}` names none: use `journal`",
@@ -34,21 +37,26 @@ pub fn check(run: &Run) -> Result<(), String> {
         ));
     }
     match (run.kind, run.workload.strip_prefix("trace:")) {
-        (Kind::Recovery, _) if !run.device.firmware.scheme.is_durable() => {
-            Err(format!("scheme `{}` keeps its remaps in DRAM: there is nothing to recover", run.scheme))
-        }
+        (Kind::Recovery, _) if !run.device.firmware.scheme.is_durable() => Err(format!(
+            "scheme `{}` keeps its remaps in DRAM: there is nothing to recover",
+            run.scheme
+        )),
         (Kind::Recovery, _) => Ok(()),
         (Kind::Micro, _) => micro::parse(&run.workload).map(drop),
         (Kind::Host, _) => host::check(run),
         (Kind::Workload, Some(path)) => {
             let options = TraceOptions::new(run.device.addressable_lpns());
-            stat(Path::new(path), None, options).map(drop).map_err(|error| error.to_string())
+            stat(Path::new(path), None, options)
+                .map(drop)
+                .map_err(|error| error.to_string())
         }
         // Whether there is such a recording is known already, and whether it is whole a matter of tests.
         (Kind::Workload, None) if !run.recording.is_empty() => Ok(()),
         (Kind::Workload, None) => {
             if let (Some(arrivals), workload) = (arrivals(run)?, workload(run)?) {
-                arrivals.check(&workload).map_err(|error| error.to_string())?;
+                arrivals
+                    .check(&workload)
+                    .map_err(|error| error.to_string())?;
             }
             source(run).map(drop)
         }
@@ -57,42 +65,74 @@ pub fn check(run: &Run) -> Result<(), String> {
 
 /// When its requests arrive, if they do not wait for earlier ones.
 fn arrivals(run: &Run) -> Result<Option<Arrivals>, String> {
-    if run.arrivals.is_empty() { Ok(None) } else { run.arrivals.parse().map(Some) }
+    if run.arrivals.is_empty() {
+        Ok(None)
+    } else {
+        run.arrivals.parse().map(Some)
+    }
 }
 
 /// The workload that it names.
 fn workload(run: &Run) -> Result<NamedWorkload, String> {
-    spanned(&run.workload, run.device.addressable_lpns())?.0.parse().map_err(|error| format!("{error}"))
+    spanned(&run.workload, run.device.addressable_lpns())?
+        .0
+        .parse()
+        .map_err(|error| format!("{error}"))
 }
 
 /// What the run is fed.
 fn source(run: &Run) -> Result<Box<dyn Source>, String> {
     let addressable = run.device.addressable_lpns();
     if let Some(path) = run.workload.strip_prefix("trace:") {
-        let options = TraceOptions { content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) };
+        let options = TraceOptions {
+            content_base: OWN_CONTENTS,
+            ..TraceOptions::new(addressable)
+        };
         let reader = TraceReader::open(path, None, options).map_err(|error| error.to_string())?;
         return Ok(Box::new(reader));
     }
     if let Some(name) = run.workload.strip_prefix(recordings::PREFIX) {
-        let options = TraceOptions { content_base: OWN_CONTENTS, ..TraceOptions::new(addressable) };
+        let options = TraceOptions {
+            content_base: OWN_CONTENTS,
+            ..TraceOptions::new(addressable)
+        };
         return recordings::find(name)?.replay(options);
     }
     let (workload, addressable) = spanned(&run.workload, addressable)?;
     let workload: NamedWorkload = workload.parse().map_err(|error| format!("{error}"))?;
     let content: ContentModel = run.content.parse().map_err(|error| format!("{error}"))?;
     // The published model's contents are those that aging wrote; others are new.
-    let base = if matches!(content, ContentModel::Papers { .. }) { 0 } else { OWN_CONTENTS };
-    let source = workload.source(content, addressable, run.seed, base).map_err(|error| error.to_string())?;
+    let base = if matches!(content, ContentModel::Papers { .. }) {
+        0
+    } else {
+        OWN_CONTENTS
+    };
+    let source = workload
+        .source(content, addressable, run.seed, base)
+        .map_err(|error| error.to_string())?;
     Ok(source)
 }
 
 /// A workload without its `,span=SHARE`, and that share of the addressable pages.
 fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
-    let Some((before, after)) = workload.split_once(",span=") else { return Ok((workload.into(), addressable)) };
-    let (share, rest) = after.split_once(',').map_or((after, ""), |(share, rest)| (share, rest));
-    let span = share.parse::<f64>().ok().filter(|span| *span > 0.0 && *span <= 1.0);
-    let span = span.ok_or_else(|| format!("`span={share}` in `{workload}` is not a share above 0 and at most 1"))?;
-    let workload = if rest.is_empty() { before.into() } else { format!("{before},{rest}") };
+    let Some((before, after)) = workload.split_once(",span=") else {
+        return Ok((workload.into(), addressable));
+    };
+    let (share, rest) = after
+        .split_once(',')
+        .map_or((after, ""), |(share, rest)| (share, rest));
+    let span = share
+        .parse::<f64>()
+        .ok()
+        .filter(|span| *span > 0.0 && *span <= 1.0);
+    let span = span.ok_or_else(|| {
+        format!("`span={share}` in `{workload}` is not a share above 0 and at most 1")
+    })?;
+    let workload = if rest.is_empty() {
+        before.into()
+    } else {
+        format!("{before},{rest}")
+    };
     Ok((workload, ((f64::from(addressable) * span) as u32).max(1)))
 }
 
@@ -121,7 +161,10 @@ fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
     if run.fill == Fill::Nothing {
         return Ok(());
     }
-    let content: ContentModel = run.aging_content.parse().map_err(|error| format!("{error}"))?;
+    let content: ContentModel = run
+        .aging_content
+        .parse()
+        .map_err(|error| format!("{error}"))?;
     // A device filled whole holds what the run addresses and nothing else.
     let addressable = match run.fill {
         Fill::Whole => spanned(&run.workload, run.device.addressable_lpns())?.1,
@@ -152,7 +195,9 @@ fn aged(run: &Run, device: &mut Device) -> Result<(), String> {
         nvram_valid: run.nvram_valid,
         ..AgingOptions::default()
     };
-    age(device, &mut writes, &options).map(drop).map_err(|error| error.to_string())
+    age(device, &mut writes, &options)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// Every addressable page once, in order.
@@ -161,12 +206,16 @@ fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
     let (mut pages, mut left) = (Vec::new(), workload.addressable as usize);
     while left > 0 {
         pages.clear();
-        writes.fill(&mut pages, left.min(4096)).map_err(|error| error.to_string())?;
+        writes
+            .fill(&mut pages, left.min(4096))
+            .map_err(|error| error.to_string())?;
         left -= pages.len().min(left);
         for page in &pages {
             let payload = Payload::Identity(page.content);
             let written = device.untimed(|ftl| ftl.write(page.lpn, &payload));
-            written.map_err(|refusal| format!("the device refused a page while it was filled: {refusal}"))?;
+            written.map_err(|refusal| {
+                format!("the device refused a page while it was filled: {refusal}")
+            })?;
         }
     }
     Ok(())
@@ -194,9 +243,19 @@ fn measured(what: &Run, device: &mut Device, tell: &mut dyn FnMut(f64)) -> Resul
         None => run(device, &mut *source, &options, &mut progress),
         Some(arrivals) if endless => {
             let timed = arrivals.over_workload(&mut *source, &workload(what)?, what.seed);
-            run(device, &mut timed.map_err(|error| error.to_string())?, &options, &mut progress)
+            run(
+                device,
+                &mut timed.map_err(|error| error.to_string())?,
+                &options,
+                &mut progress,
+            )
         }
-        Some(arrivals) => run(device, &mut arrivals.over_trace(&mut *source, what.seed), &options, &mut progress),
+        Some(arrivals) => run(
+            device,
+            &mut arrivals.over_trace(&mut *source, what.seed),
+            &options,
+            &mut progress,
+        ),
     };
     let mut summary = done.map_err(|error| error.to_string())?;
     summary.wall_s = 0.0;

@@ -58,12 +58,17 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = 50.0;
-const OTHERS: [&str; 8] = ["#56b4e9", "#d55e00", "#f0e442", "#9aa1aa", "#8c6bb1", "#1b7837", "#a6761d", "#666666"];
+const OTHERS: [&str; 8] = [
+    "#56b4e9", "#d55e00", "#f0e442", "#9aa1aa", "#8c6bb1", "#1b7837", "#a6761d", "#666666",
+];
 
 impl Plot {
     /// As a file.
     pub fn svg(&self) -> String {
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", self.draw().into_string())
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
+            self.draw().into_string()
+        )
     }
 
     /// As an element of a page.
@@ -93,9 +98,11 @@ impl Plot {
             }
         };
         match &self.shape {
-            Shape::Bars(panels, _) => {
-                panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.1).for_each(|(name, _)| add(name))
-            }
+            Shape::Bars(panels, _) => panels
+                .iter()
+                .flat_map(|panel| &panel.groups)
+                .flat_map(|group| &group.1)
+                .for_each(|(name, _)| add(name)),
             Shape::Lines(lines) => lines.lines.iter().for_each(|(name, _)| add(name)),
         }
         names
@@ -151,15 +158,25 @@ fn step(largest: f64) -> f64 {
 }
 
 fn bars(panels: &[Panel], line: Option<f64>, names: &[String]) -> Markup {
-    let values = || panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.1).map(|bar| bar.1);
+    let values = || {
+        panels
+            .iter()
+            .flat_map(|panel| &panel.groups)
+            .flat_map(|group| &group.1)
+            .map(|bar| bar.1)
+    };
     let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
-    let largest = values().map(finite).fold(line.unwrap_or(0.0), f64::max).max(1e-9);
+    let largest = values()
+        .map(finite)
+        .fold(line.unwrap_or(0.0), f64::max)
+        .max(1e-9);
     let step = step(largest);
     let top = (largest / step).ceil() * step;
     let bottom = HEIGHT - BOTTOM;
     let y = |value: f64| bottom - finite(value).clamp(0.0, top) / top * (bottom - TOP);
     let gap = 18.0;
-    let width = (WIDTH - LEFT - RIGHT - gap * (panels.len().max(1) - 1) as f64) / panels.len().max(1) as f64;
+    let width = (WIDTH - LEFT - RIGHT - gap * (panels.len().max(1) - 1) as f64)
+        / panels.len().max(1) as f64;
     html! {
         @for mark in 0..=(top / step).round() as u32 {
             @let value = f64::from(mark) * step;
@@ -176,7 +193,14 @@ fn bars(panels: &[Panel], line: Option<f64>, names: &[String]) -> Markup {
     }
 }
 
-fn draw_panel(panel: &Panel, left: f64, width: f64, bottom: f64, y: &impl Fn(f64) -> f64, names: &[String]) -> Markup {
+fn draw_panel(
+    panel: &Panel,
+    left: f64,
+    width: f64,
+    bottom: f64,
+    y: &impl Fn(f64) -> f64,
+    names: &[String],
+) -> Markup {
     let pitch = width / panel.groups.len().max(1) as f64;
     html! {
         line x1=(px(left)) x2=(px(left + width)) y1=(bottom) y2=(bottom) stroke="#555d68" {}
@@ -198,9 +222,24 @@ fn draw_panel(panel: &Panel, left: f64, width: f64, bottom: f64, y: &impl Fn(f64
 }
 
 fn draw_lines(lines: &Lines, names: &[String]) -> Markup {
-    let scale = |value: f64| if lines.logarithmic { value.max(1e-12).log10() } else { value };
-    let all = || lines.lines.iter().flat_map(|line| &line.1).filter(|point| point.0.is_finite() && point.1.is_finite());
-    let (mut x, mut y) = ((f64::INFINITY, f64::NEG_INFINITY), (f64::INFINITY, f64::NEG_INFINITY));
+    let scale = |value: f64| {
+        if lines.logarithmic {
+            value.max(1e-12).log10()
+        } else {
+            value
+        }
+    };
+    let all = || {
+        lines
+            .lines
+            .iter()
+            .flat_map(|line| &line.1)
+            .filter(|point| point.0.is_finite() && point.1.is_finite())
+    };
+    let (mut x, mut y) = (
+        (f64::INFINITY, f64::NEG_INFINITY),
+        (f64::INFINITY, f64::NEG_INFINITY),
+    );
     for point in all() {
         x = (x.0.min(scale(point.0)), x.1.max(scale(point.0)));
         y = (y.0.min(scale(point.1)), y.1.max(scale(point.1)));
@@ -210,17 +249,32 @@ fn draw_lines(lines: &Lines, names: &[String]) -> Markup {
     }
     let widen = |range: (f64, f64)| match lines.logarithmic {
         true => (range.0.floor(), range.1.ceil().max(range.0.floor() + 1.0)),
-        false => (0.0, (range.1.max(1e-9) / step(range.1)).ceil() * step(range.1)),
+        false => (
+            0.0,
+            (range.1.max(1e-9) / step(range.1)).ceil() * step(range.1),
+        ),
     };
     let (x, y) = (widen(x), widen(y));
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT - 20.0);
     let at_x = |value: f64| LEFT + (scale(value) - x.0) / (x.1 - x.0) * (right - LEFT);
     let at_y = |value: f64| bottom - (scale(value) - y.0) / (y.1 - y.0) * (bottom - TOP);
     let marks = |range: (f64, f64)| -> Vec<f64> {
-        let step = if lines.logarithmic { 1.0 } else { step(range.1) };
+        let step = if lines.logarithmic {
+            1.0
+        } else {
+            step(range.1)
+        };
         let count = ((range.1 - range.0) / step).round() as u32;
         let value = |mark: u32| range.0 + f64::from(mark) * step;
-        (0..=count).map(|mark| if lines.logarithmic { 10f64.powf(value(mark)) } else { value(mark) }).collect()
+        (0..=count)
+            .map(|mark| {
+                if lines.logarithmic {
+                    10f64.powf(value(mark))
+                } else {
+                    value(mark)
+                }
+            })
+            .collect()
     };
     html! {
         @for value in marks(y) {

@@ -43,8 +43,18 @@ pub fn run_all<E: Send>(
     work: impl Fn(usize) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let mut waiting: Vec<usize> = (0..demands.len()).collect();
-    waiting.sort_by(|a, b| demands[*a].weight.total_cmp(&demands[*b].weight).then(b.cmp(a)));
-    let state = Mutex::new(State { waiting, memory: 0, running: 0, failed: false });
+    waiting.sort_by(|a, b| {
+        demands[*a]
+            .weight
+            .total_cmp(&demands[*b].weight)
+            .then(b.cmp(a))
+    });
+    let state = Mutex::new(State {
+        waiting,
+        memory: 0,
+        running: 0,
+        failed: false,
+    });
     let changed = Condvar::new();
     let failures: Mutex<Vec<(usize, E)>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -64,19 +74,30 @@ pub fn run_all<E: Send>(
             });
         }
     });
-    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut failures = failures
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     failures.sort_by_key(|(job, _)| *job);
-    failures.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    failures
+        .into_iter()
+        .next()
+        .map_or(Ok(()), |(_, error)| Err(error))
 }
 
 /// The longest waiting job that fits, once one does; nothing if none is left.
-fn begin(demands: &[Demand], limits: Limits, state: &Mutex<State>, changed: &Condvar) -> Option<usize> {
+fn begin(
+    demands: &[Demand],
+    limits: Limits,
+    state: &Mutex<State>,
+    changed: &Condvar,
+) -> Option<usize> {
     let mut now = locked(state);
     loop {
         if now.failed || now.waiting.is_empty() {
             return None;
         }
-        let fits = |job: &usize| now.running == 0 || now.memory + demands[*job].memory <= limits.memory;
+        let fits =
+            |job: &usize| now.running == 0 || now.memory + demands[*job].memory <= limits.memory;
         if let Some(at) = now.waiting.iter().rposition(fits) {
             let job = now.waiting.remove(at);
             now.memory += demands[job].memory;
@@ -123,13 +144,27 @@ mod tests {
 
     #[test]
     fn a_job_larger_than_the_limit_runs_alone_and_a_failure_stops_what_has_not_begun() {
-        let demands = [Demand { memory: 100, weight: 1.0 }; 8];
+        let demands = [Demand {
+            memory: 100,
+            weight: 1.0,
+        }; 8];
         let begun = AtomicU64::new(0);
-        let result = run_all(&demands, Limits { threads: 4, memory: 10 }, |job| {
-            begun.fetch_add(1, Ordering::SeqCst);
-            if job == 3 { Err(job) } else { Ok(()) }
-        });
+        let result = run_all(
+            &demands,
+            Limits {
+                threads: 4,
+                memory: 10,
+            },
+            |job| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                if job == 3 { Err(job) } else { Ok(()) }
+            },
+        );
         assert_eq!(result, Err(3));
-        assert_eq!(begun.load(Ordering::SeqCst), 4, "the jobs are equally long: they begin in order");
+        assert_eq!(
+            begun.load(Ordering::SeqCst),
+            4,
+            "the jobs are equally long: they begin in order"
+        );
     }
 }

@@ -73,16 +73,28 @@ pub struct Recording {
 /// # Errors
 /// Lists the names there are.
 pub fn find(wanted: &str) -> Result<Recording, String> {
-    let (wanted, mark) = wanted.split_once('@').map_or((wanted, None), |(name, mark)| (name, Some(mark)));
-    let number =
-        |mark: &str| mark.parse().ok().filter(|mark| *mark > 0).ok_or(format!("`{mark}` is no mark: say 1 or more"));
+    let (wanted, mark) = wanted
+        .split_once('@')
+        .map_or((wanted, None), |(name, mark)| (name, Some(mark)));
+    let number = |mark: &str| {
+        mark.parse()
+            .ok()
+            .filter(|mark| *mark > 0)
+            .ok_or(format!("`{mark}` is no mark: say 1 or more"))
+    };
     let ends_at = mark.map(number).transpose()?;
 
     match ALL.iter().find(|one| one.0 == wanted) {
-        Some((name, bytes)) => Ok(Recording { name, bytes, ends_at }),
+        Some((name, bytes)) => Ok(Recording {
+            name,
+            bytes,
+            ends_at,
+        }),
         None => {
             let known = names().collect::<Vec<_>>().join(", ");
-            Err(format!("no recording is named `{wanted}`; there are {known}"))
+            Err(format!(
+                "no recording is named `{wanted}`; there are {known}"
+            ))
         }
     }
 }
@@ -103,11 +115,18 @@ impl Recording {
     /// # Errors
     /// It is no session.
     pub fn replay(&self, options: TraceOptions) -> Result<Box<dyn Source>, String> {
-        let options = TraceOptions { flushes: true, ..options };
+        let options = TraceOptions {
+            flushes: true,
+            ..options
+        };
         let reader = TraceReader::of_bytes(self.name, self.bytes, Some(Format::Session), options);
         let reader = reader.map_err(|error| error.to_string())?;
         Ok(match self.ends_at {
-            Some(left) => Box::new(Beginning { name: self.name, reader, left }),
+            Some(left) => Box::new(Beginning {
+                name: self.name,
+                reader,
+                left,
+            }),
             None => Box::new(reader),
         })
     }
@@ -129,13 +148,18 @@ impl Source for Beginning {
         let from = out.len();
         if !self.reader.fill(out, want)? {
             let reason = format!("it ends {} marks early", self.left);
-            return Err(SourceError::Unusable { file: self.name.into(), reason });
+            return Err(SourceError::Unusable {
+                file: self.name.into(),
+                reason,
+            });
         }
 
         // Requests are whole in here: a longer deallocation that ends with the same page is none.
         for at in from..out.len() {
             let is_first = at == from || out[at - 1].last;
-            self.left -= u32::from(is_first && out[at].last && out[at].kind == PageKind::Trim && out[at].lpn == MARK);
+            self.left -= u32::from(
+                is_first && out[at].last && out[at].kind == PageKind::Trim && out[at].lpn == MARK,
+            );
             if self.left == 0 {
                 out.truncate(at + 1);
                 break;

@@ -24,7 +24,8 @@ pub struct Reads {
 impl Reads {
     /// How long that takes on a device.
     pub fn seconds(&self, device: &DeviceConfig) -> f64 {
-        let flash_ns = self.flash_pages / f64::from(device.geometry.dies_total()) * device.flash.read_ns as f64;
+        let flash_ns = self.flash_pages / f64::from(device.geometry.dies_total())
+            * device.flash.read_ns as f64;
         let nvram_ns = self.nvram_bytes / 64.0 * device.nvram.read_ns as f64;
         (flash_ns + nvram_ns) / 1e9
     }
@@ -52,7 +53,10 @@ pub fn model(device: &DeviceConfig) -> Reads {
         SchemeKind::Pebble => (0.0, firmware.nvram_words(geometry) as f64 * 8.0),
         _ => (0.0, log),
     };
-    Reads { flash_pages: superblocks + tails + open + log_pages, nvram_bytes }
+    Reads {
+        flash_pages: superblocks + tails + open + log_pages,
+        nvram_bytes,
+    }
 }
 
 /// Switches an aged device off and on again.
@@ -61,12 +65,24 @@ pub fn model(device: &DeviceConfig) -> Reads {
 /// It cannot be recovered.
 pub fn recovered(run: &Run, device: Device) -> Result<Value, String> {
     let usage = device.ftl().usage();
-    let entry = if usage.p2l_bytes > 0 { 8 } else { 8 * run.device.firmware.entry.words() as u64 };
+    let entry = if usage.p2l_bytes > 0 {
+        8
+    } else {
+        8 * run.device.firmware.entry.words() as u64
+    };
     let media = device.into_media();
-    let (device, report) = Device::recover(media, run.device.clone()).map_err(|error| error.to_string())?;
+    let (device, report) =
+        Device::recover(media, run.device.clone()).map_err(|error| error.to_string())?;
     device.ftl().check()?;
-    let pages = report.head_pages + report.tail_pages + report.oob_pages + report.bitmap_pages + report.log_pages;
-    let reads = Reads { flash_pages: pages as f64, nvram_bytes: report.nvram_bytes as f64 };
+    let pages = report.head_pages
+        + report.tail_pages
+        + report.oob_pages
+        + report.bitmap_pages
+        + report.log_pages;
+    let reads = Reads {
+        flash_pages: pages as f64,
+        nvram_bytes: report.nvram_bytes as f64,
+    };
     let model = model(&run.device);
     Ok(json!({
         "report": report,

@@ -50,7 +50,10 @@ impl Store {
     /// # Errors
     /// It cannot be made.
     pub fn open(directory: &Path, program: &str) -> Result<Self, LabError> {
-        let store = Self { directory: directory.into(), program: program.into() };
+        let store = Self {
+            directory: directory.into(),
+            program: program.into(),
+        };
         store.make(&store.directory.join("runs"))?;
         Ok(store)
     }
@@ -66,7 +69,10 @@ impl Store {
         let kept: Kept = serde_json::from_str(&text).ok()?;
         // The device has parts that are not written down; what was written must be the same.
         let same = kept.run.key() == run.key();
-        same.then(|| Found { result: kept.result, same_program: kept.program == self.program })
+        same.then(|| Found {
+            result: kept.result,
+            same_program: kept.program == self.program,
+        })
     }
 
     /// Keeps the result of a run.
@@ -74,7 +80,11 @@ impl Store {
     /// # Errors
     /// It cannot be written.
     pub fn save(&self, run: &Run, result: &Value) -> Result<(), LabError> {
-        let kept = Kept { program: self.program.clone(), run: run.clone(), result: result.clone() };
+        let kept = Kept {
+            program: self.program.clone(),
+            run: run.clone(),
+            result: result.clone(),
+        };
         let text = serde_json::to_string_pretty(&kept).expect("a result can be written as JSON");
         self.whole(&self.path(run), text.as_bytes())
     }
@@ -92,7 +102,9 @@ impl Store {
     }
 
     fn path(&self, run: &Run) -> PathBuf {
-        self.directory.join("runs").join(format!("{}.json", run.key()))
+        self.directory
+            .join("runs")
+            .join(format!("{}.json", run.key()))
     }
 
     fn make(&self, path: &Path) -> Result<(), LabError> {
@@ -103,7 +115,8 @@ impl Store {
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(format!(".{}.part", std::process::id()));
         let unfinished = PathBuf::from(unfinished);
-        let written = std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, path));
+        let written =
+            std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, path));
         written.map_err(|error| {
             // Whether this works or not, the first reason is the one to tell.
             let _ = std::fs::remove_file(&unfinished);
@@ -113,7 +126,10 @@ impl Store {
 
     fn disk(&self, path: &Path, error: &std::io::Error) -> LabError {
         let kept = std::fs::read_dir(self.directory.join("runs")).map_or(0, |files| {
-            files.flatten().filter(|file| file.path().extension().is_some_and(|e| e == "json")).count()
+            files
+                .flatten()
+                .filter(|file| file.path().extension().is_some_and(|e| e == "json"))
+                .count()
         });
         LabError::Disk(format!(
             "{}: {error}; {kept} finished runs are kept in {}: make room and give the same command again to go on from there",

@@ -108,21 +108,39 @@ impl Study {
         let mut planned = Vec::new();
         for name in names {
             let folder = shelf.folder(name)?;
-            let experiment: Experiment = config::read(&format!("{name}/experiment.toml"), &folder.experiment)?;
+            let experiment: Experiment =
+                config::read(&format!("{name}/experiment.toml"), &folder.experiment)?;
             let text = shelf.papers.get(&experiment.paper).ok_or_else(|| {
-                let known = shelf.papers.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                let known = shelf
+                    .papers
+                    .keys()
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", ");
                 LabError::wrong(
                     format_args!("{name}/experiment.toml"),
-                    format_args!("there is no papers/{}.toml; there are {known}", experiment.paper),
+                    format_args!(
+                        "there is no papers/{}.toml; there are {known}",
+                        experiment.paper
+                    ),
                 )
             })?;
             let paper: Paper = config::read(&format!("papers/{}.toml", experiment.paper), text)?;
-            let expectation = Expectation::read(&format!("{name}/expectation.toml"), &folder.expectation)?;
+            let expectation =
+                Expectation::read(&format!("{name}/expectation.toml"), &folder.expectation)?;
             let analysis = analysis::find(&experiment.analysis)
                 .map_err(|error| LabError::wrong(format_args!("{name}/experiment.toml"), error))?;
             let runs = runs(name, &experiment, &paper, form)?;
             let readme = folder.readme.clone();
-            planned.push(Planned { name: name.clone(), experiment, expectation, readme, paper, runs, analysis });
+            planned.push(Planned {
+                name: name.clone(),
+                experiment,
+                expectation,
+                readme,
+                paper,
+                runs,
+                analysis,
+            });
         }
         Ok(Self { planned, form })
     }
@@ -143,7 +161,12 @@ impl Study {
     ///
     /// # Errors
     /// A run has no result, or it cannot be kept; what was made is kept.
-    pub fn run(&self, store: &Store, options: &Options, tell: &(dyn Fn(Event<'_>) + Sync)) -> Result<(), LabError> {
+    pub fn run(
+        &self,
+        store: &Store,
+        options: &Options,
+        tell: &(dyn Fn(Event<'_>) + Sync),
+    ) -> Result<(), LabError> {
         let all = self.all_runs();
         let (mut missing, mut others) = (Vec::new(), 0);
         for run in &all {
@@ -152,10 +175,20 @@ impl Study {
                 None => missing.push(*run),
             }
         }
-        let demands: Vec<Demand> =
-            missing.iter().map(|run| Demand { memory: run.memory_bytes(), weight: run.weight() }).collect();
+        let demands: Vec<Demand> = missing
+            .iter()
+            .map(|run| Demand {
+                memory: run.memory_bytes(),
+                weight: run.weight(),
+            })
+            .collect();
         let weight = demands.iter().map(|demand| demand.weight).sum();
-        tell(Event::Begun { missing: missing.len(), runs: all.len(), others, weight });
+        tell(Event::Begun {
+            missing: missing.len(),
+            runs: all.len(),
+            others,
+            weight,
+        });
         queue::run_all(&demands, options.limits, |job| {
             let (run, weight) = (missing[job], demands[job].weight);
             // Aging is not told of: its share comes with the first page measured.
@@ -182,21 +215,38 @@ impl Study {
         let mut concluded = Vec::new();
         for planned in &self.planned {
             let rows = planned.runs.iter().map(|run| match store.load(run) {
-                Some(found) => Ok(Row { run: run.clone(), result: found.result }),
-                None => Err(LabError::Failed(format!("the result of run `{}` is not there", run.title()))),
+                Some(found) => Ok(Row {
+                    run: run.clone(),
+                    result: found.result,
+                }),
+                None => Err(LabError::Failed(format!(
+                    "the result of run `{}` is not there",
+                    run.title()
+                ))),
             });
-            let table = Table { rows: rows.collect::<Result<_, _>>()? };
+            let table = Table {
+                rows: rows.collect::<Result<_, _>>()?,
+            };
             let found = (planned.analysis)(&table)?;
             let columns = export::columns(&table);
             if !table.rows.is_empty() {
-                store.write(&format!("{}/results.csv", planned.name), export::csv(&columns).as_bytes())?;
-                store.write(&format!("{}/results.parquet", planned.name), &export::parquet(&columns))?;
+                store.write(
+                    &format!("{}/results.csv", planned.name),
+                    export::csv(&columns).as_bytes(),
+                )?;
+                store.write(
+                    &format!("{}/results.parquet", planned.name),
+                    &export::parquet(&columns),
+                )?;
             }
             if !found.text.is_empty() {
                 store.write(&format!("{}/table.md", planned.name), found.text.as_bytes())?;
             }
             for plot in &found.plots {
-                store.write(&format!("{}/{}.svg", planned.name, plot.name), plot.svg().as_bytes())?;
+                store.write(
+                    &format!("{}/{}.svg", planned.name, plot.name),
+                    plot.svg().as_bytes(),
+                )?;
             }
             concluded.push(Concluded {
                 name: planned.name.clone(),
@@ -213,7 +263,9 @@ impl Study {
         }
         let claims: Vec<&Claim> = concluded.iter().flat_map(|one| &one.claims).collect();
         let findings: Vec<&Claim> = concluded.iter().flat_map(|one| &one.findings).collect();
-        let json = |list: &[&Claim]| serde_json::to_string_pretty(list).expect("claims can be written as JSON") + "\n";
+        let json = |list: &[&Claim]| {
+            serde_json::to_string_pretty(list).expect("claims can be written as JSON") + "\n"
+        };
         store.write("claims.json", json(&claims).as_bytes())?;
         store.write("findings.json", json(&findings).as_bytes())?;
         store.write("report.html", page::page(&concluded, self.form).as_bytes())?;

@@ -29,8 +29,13 @@ impl Row {
     /// # Errors
     /// There is none of that name.
     pub fn number(&self, name: &str) -> Result<f64, LabError> {
-        let found = name.split('.').try_fold(&self.result, |value, part| value.get(part)).and_then(Value::as_f64);
-        found.ok_or_else(|| LabError::Failed(format!("run `{}` has no number `{name}`", self.run.title())))
+        let found = name
+            .split('.')
+            .try_fold(&self.result, |value, part| value.get(part))
+            .and_then(Value::as_f64);
+        found.ok_or_else(|| {
+            LabError::Failed(format!("run `{}` has no number `{name}`", self.run.title()))
+        })
     }
 
     /// Flash pages programmed for each page the host wrote, as FAST'21's platforms count them: the host's and moved pages;
@@ -49,7 +54,9 @@ impl Row {
     /// The run has no such numbers.
     pub fn demoted(&self) -> Result<f64, LabError> {
         let causes = self.result.get("demotions").and_then(Value::as_object);
-        let causes = causes.ok_or_else(|| LabError::Failed(format!("run `{}` has no demotions", self.run.title())))?;
+        let causes = causes.ok_or_else(|| {
+            LabError::Failed(format!("run `{}` has no demotions", self.run.title()))
+        })?;
         let demoted: f64 = causes.values().filter_map(Value::as_f64).sum();
         let tried = demoted + self.number("remaps")?;
         Ok(if tried > 0.0 { demoted / tried } else { 0.0 })
@@ -88,8 +95,12 @@ impl Ask<'_> {
             && word(self.workload, &run.workload)
             && word(self.content, &run.content)
             && word(self.arrivals, &run.arrivals)
-            && self.log_mib.is_none_or(|asked| run.log_mib == 0.0 || run.log_mib == asked)
-            && self.segment_bytes.is_none_or(|asked| run.segment_bytes == asked)
+            && self
+                .log_mib
+                .is_none_or(|asked| run.log_mib == 0.0 || run.log_mib == asked)
+            && self
+                .segment_bytes
+                .is_none_or(|asked| run.segment_bytes == asked)
             && self.scale.is_none_or(|asked| run.scale == asked)
     }
 }
@@ -108,7 +119,9 @@ impl Table {
         let mut rows = self.rows.iter().filter(|row| ask.fits(&row.run));
         match (rows.next(), rows.next()) {
             (Some(row), None) => Ok(row),
-            (None, _) => Err(LabError::Failed(format!("no run answers {ask:?}: the analysis needs it among `runs`"))),
+            (None, _) => Err(LabError::Failed(format!(
+                "no run answers {ask:?}: the analysis needs it among `runs`"
+            ))),
             _ => Err(LabError::Failed(format!("several runs answer {ask:?}"))),
         }
     }

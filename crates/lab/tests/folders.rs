@@ -6,7 +6,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 fn names(shelf: &Shelf) -> Vec<String> {
-    shelf.folders.iter().map(|folder| folder.name.clone()).collect()
+    shelf
+        .folders
+        .iter()
+        .map(|folder| folder.name.clone())
+        .collect()
 }
 
 #[test]
@@ -28,8 +32,17 @@ fn every_folder_is_built_in_and_every_experiment_can_be_planned_at_every_size() 
                 "{} has a README of about ten lines",
                 planned.name
             );
-            let most = planned.runs.iter().map(|run| run.memory_bytes()).max().unwrap_or(0);
-            assert!(most < (10 << 30), "{}: two runs at a time must fit into 20 GiB, one takes {most}", planned.name);
+            let most = planned
+                .runs
+                .iter()
+                .map(|run| run.memory_bytes())
+                .max()
+                .unwrap_or(0);
+            assert!(
+                most < (10 << 30),
+                "{}: two runs at a time must fit into 20 GiB, one takes {most}",
+                planned.name
+            );
         }
     }
 }
@@ -75,34 +88,68 @@ fn mistakes_are_said_in_one_sentence_before_anything_runs() {
             with("setup = \"a\"", "setup = \"a\"\ntemperature = 7"),
             vec!["mine/experiment.toml", "line 7", "temperature"],
         ),
-        (with("paper = \"fast21\"", "paper = \"fast22\""), vec!["fast22", "fast21"]),
-        (with("\"table\"", "\"chair\""), vec!["no analysis is named `chair`", "table"]),
-        (with("\"a\"", "\"z\""), vec!["no setup `z`", "a, b"]),
-        (with("\"none\"", "\"nonsense\""), vec!["nonsense", "remap-ssd"]),
-        (with("randwrite", "sleepwalk"), vec!["sleepwalk"]),
-        (with("randwrite", "trace:/nowhere/at/all.fiu"), vec!["/nowhere/at/all.fiu"]),
-        (with("papers:0.3", "papers:3"), vec!["0 to 1"]),
-        (with("content = [\"papers:0.3\"]", ""), vec!["need `workload` and `content`"]),
         (
-            with("\"randwrite\"", "\"recording:nothing\""),
-            vec!["mine/experiment.toml", "`nothing`", "sqlite-wal-fillseq-remap"],
+            with("paper = \"fast21\"", "paper = \"fast22\""),
+            vec!["fast22", "fast21"],
         ),
         (
-            with("scheme = [\"none\"]", "scheme = [\"remap-ssd\"]\nlog_mib = [0.001]"),
+            with("\"table\"", "\"chair\""),
+            vec!["no analysis is named `chair`", "table"],
+        ),
+        (with("\"a\"", "\"z\""), vec!["no setup `z`", "a, b"]),
+        (
+            with("\"none\"", "\"nonsense\""),
+            vec!["nonsense", "remap-ssd"],
+        ),
+        (with("randwrite", "sleepwalk"), vec!["sleepwalk"]),
+        (
+            with("randwrite", "trace:/nowhere/at/all.fiu"),
+            vec!["/nowhere/at/all.fiu"],
+        ),
+        (with("papers:0.3", "papers:3"), vec!["0 to 1"]),
+        (
+            with("content = [\"papers:0.3\"]", ""),
+            vec!["need `workload` and `content`"],
+        ),
+        (
+            with("\"randwrite\"", "\"recording:nothing\""),
+            vec![
+                "mine/experiment.toml",
+                "`nothing`",
+                "sqlite-wal-fillseq-remap",
+            ],
+        ),
+        (
+            with(
+                "scheme = [\"none\"]",
+                "scheme = [\"remap-ssd\"]\nlog_mib = [0.001]",
+            ),
             vec!["mine/experiment.toml", "remap-ssd"],
         ),
         (
-            wrong(&GOOD.replace("[[runs]]", "[[runs]]\nkind = \"recovery\"").replace("none", "opt")),
+            wrong(
+                &GOOD
+                    .replace("[[runs]]", "[[runs]]\nkind = \"recovery\"")
+                    .replace("none", "opt"),
+            ),
             vec!["nothing to recover"],
         ),
     ];
     for (text, words) in &cases {
-        words.iter().for_each(|word| assert!(text.contains(word), "`{word}` is not in: {text}"));
+        words
+            .iter()
+            .for_each(|word| assert!(text.contains(word), "`{word}` is not in: {text}"));
     }
 }
 
 #[test]
 fn an_unknown_experiment_names_those_there_are() {
-    let error = Study::plan(&built_in(), &["fig99".into()], Form::Smoke).err().unwrap().to_string();
-    assert!(error.contains("fig99") && error.contains("fast21-fig5"), "{error}");
+    let error = Study::plan(&built_in(), &["fig99".into()], Form::Smoke)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("fig99") && error.contains("fast21-fig5"),
+        "{error}"
+    );
 }

@@ -12,7 +12,10 @@ const WHOLE_DISK: u32 = u32::MAX >> 1;
 
 /// Reads a recording through: the highest page that it names, requests that are remaps, and flushes.
 fn read(text: &str) -> (u32, u64, u64) {
-    let mut source = recordings::find(text).unwrap().replay(TraceOptions::new(WHOLE_DISK)).unwrap();
+    let mut source = recordings::find(text)
+        .unwrap()
+        .replay(TraceOptions::new(WHOLE_DISK))
+        .unwrap();
     let (mut highest, mut remaps, mut flushes) = (0, 0, 0);
     let mut pages = Vec::new();
     while source.fill(&mut pages, 4096).unwrap() {
@@ -32,7 +35,11 @@ fn read(text: &str) -> (u32, u64, u64) {
 #[test]
 fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
     let shelf = built_in();
-    let names: Vec<String> = shelf.folders.iter().map(|folder| folder.name.clone()).collect();
+    let names: Vec<String> = shelf
+        .folders
+        .iter()
+        .map(|folder| folder.name.clone())
+        .collect();
     let study = Study::plan(&shelf, &names, Form::Smoke).unwrap();
     let mut runs: BTreeMap<String, &Run> = BTreeMap::new();
     for run in study.planned.iter().flat_map(|planned| &planned.runs) {
@@ -41,27 +48,43 @@ fn every_recording_is_whole_and_fits_the_device_it_is_replayed_on() {
             runs.insert(whole.to_owned(), run);
         }
     }
-    assert_eq!(runs.len(), recordings::names().count(), "each is replayed by an experiment");
+    assert_eq!(
+        runs.len(),
+        recordings::names().count(),
+        "each is replayed by an experiment"
+    );
 
     for (name, run) in runs {
         let (highest, remaps, flushes) = read(&name);
-        assert!(highest < run.device.addressable_lpns(), "{name} names page {highest}");
+        assert!(
+            highest < run.device.addressable_lpns(),
+            "{name} names page {highest}"
+        );
         assert!(flushes > 0, "{name} has no flush");
-        assert!(remaps > 0 || !name.ends_with("remap") && !name.ends_with("copyless"), "{name} has no remap");
+        assert!(
+            remaps > 0 || !name.ends_with("remap") && !name.ends_with("copyless"),
+            "{name} has no remap"
+        );
     }
 }
 
 #[test]
 fn an_unknown_recording_names_those_there_are() {
     let error = recordings::find("nothing").unwrap_err();
-    assert!(error.contains("`nothing`") && error.contains("sqlite-wal-fillseq-remap"), "{error}");
+    assert!(
+        error.contains("`nothing`") && error.contains("sqlite-wal-fillseq-remap"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_recording_up_to_a_mark_ends_with_it() {
     // `mkfs` deallocates the whole volume, its last page included: that is no mark.
     let pages = |text: &str| {
-        let mut source = recordings::find(text).unwrap().replay(TraceOptions::new(WHOLE_DISK)).unwrap();
+        let mut source = recordings::find(text)
+            .unwrap()
+            .replay(TraceOptions::new(WHOLE_DISK))
+            .unwrap();
         let mut all = Vec::new();
         while source.fill(&mut all, 64).unwrap() {}
         all
@@ -70,12 +93,21 @@ fn a_recording_up_to_a_mark_ends_with_it() {
     let mut before = 0;
     for mark in 1..=3 {
         let part = pages(&format!("f2fs-sync-lists@{mark}"));
-        assert!(before < part.len() && part.len() < whole.len() && part == whole[..part.len()], "mark {mark}");
-        assert_eq!((part[part.len() - 1].kind, part[part.len() - 1].lpn), (PageKind::Trim, 127_999));
+        assert!(
+            before < part.len() && part.len() < whole.len() && part == whole[..part.len()],
+            "mark {mark}"
+        );
+        assert_eq!(
+            (part[part.len() - 1].kind, part[part.len() - 1].lpn),
+            (PageKind::Trim, 127_999)
+        );
         before = part.len();
     }
 
-    let mut source = recordings::find("f2fs-sync-lists@9").unwrap().replay(TraceOptions::new(WHOLE_DISK)).unwrap();
+    let mut source = recordings::find("f2fs-sync-lists@9")
+        .unwrap()
+        .replay(TraceOptions::new(WHOLE_DISK))
+        .unwrap();
     let mut all = Vec::new();
     let error = loop {
         match source.fill(&mut all, 4096) {
@@ -84,5 +116,9 @@ fn a_recording_up_to_a_mark_ends_with_it() {
         }
     };
     assert!(error.contains("marks early"), "{error}");
-    assert!(recordings::find("f2fs-sync-lists@0").unwrap_err().contains("no mark"));
+    assert!(
+        recordings::find("f2fs-sync-lists@0")
+            .unwrap_err()
+            .contains("no mark")
+    );
 }

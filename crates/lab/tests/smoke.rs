@@ -12,12 +12,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[test]
 fn every_experiment_ends_with_claims_and_figures_and_a_second_time_makes_no_run() {
     let shelf = built_in();
-    let names: Vec<String> = shelf.folders.iter().map(|folder| folder.name.clone()).collect();
+    let names: Vec<String> = shelf
+        .folders
+        .iter()
+        .map(|folder| folder.name.clone())
+        .collect();
     let study = Study::plan(&shelf, &names, Form::Smoke).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), "test").unwrap();
-    let limits = Limits { threads: 2, memory: 4 << 30 };
-    let options = Options { form: Form::Smoke, limits, fresh: false };
+    let limits = Limits {
+        threads: 2,
+        memory: 4 << 30,
+    };
+    let options = Options {
+        form: Form::Smoke,
+        limits,
+        fresh: false,
+    };
     let missing = AtomicUsize::new(0);
     let tell = |event: Event<'_>| {
         if let Event::Begun { missing: count, .. } = event {
@@ -31,14 +42,29 @@ fn every_experiment_ends_with_claims_and_figures_and_a_second_time_makes_no_run(
         assert!(!one.plots.is_empty(), "{} has figures", one.name);
         for plot in &one.plots {
             let svg = plot.svg();
-            let document = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{}: {error}", plot.name));
-            for node in document.descendants().filter(|node| node.has_tag_name("rect")) {
+            let document = roxmltree::Document::parse(&svg)
+                .unwrap_or_else(|error| panic!("{}: {error}", plot.name));
+            for node in document
+                .descendants()
+                .filter(|node| node.has_tag_name("rect"))
+            {
                 let height: f64 = node.attribute("height").unwrap().parse().unwrap();
-                assert!(height.is_finite() && height >= 0.0, "{}/{}", one.name, plot.name);
+                assert!(
+                    height.is_finite() && height >= 0.0,
+                    "{}/{}",
+                    one.name,
+                    plot.name
+                );
             }
         }
         for claim in one.claims.iter().chain(&one.findings) {
-            assert!(claim.ours.is_finite(), "{} {}: {}", claim.id, claim.part, claim.ours);
+            assert!(
+                claim.ours.is_finite(),
+                "{} {}: {}",
+                claim.id,
+                claim.part,
+                claim.ours
+            );
             assert!(claim.verdict != Verdict::Holds || claim.why.is_empty());
             assert!(!claim.why.contains(['{', '}']), "{}", claim.why);
         }
@@ -54,5 +80,9 @@ fn every_experiment_ends_with_claims_and_figures_and_a_second_time_makes_no_run(
     study.run(&store, &options, &tell).unwrap();
     assert_eq!(missing.load(Ordering::Relaxed), 0, "everything is there");
     study.conclude(&store).unwrap();
-    assert_eq!(std::fs::read(directory.path().join("report.html")).unwrap(), page, "the same page");
+    assert_eq!(
+        std::fs::read(directory.path().join("report.html")).unwrap(),
+        page,
+        "the same page"
+    );
 }

@@ -43,7 +43,9 @@ impl Clone for Contents {
             Self::Identity(cells) => Self::Identity(cells.clone()),
             Self::Bytes(cells) => Self::Bytes(cells.clone()),
             // A copy is no longer the file's.
-            Self::Mapped(pages) => Self::Bytes((0..pages.len()).map(|at| Some(pages.bytes(at))).collect()),
+            Self::Mapped(pages) => {
+                Self::Bytes((0..pages.len()).map(|at| Some(pages.bytes(at))).collect())
+            }
         }
     }
 }
@@ -113,7 +115,10 @@ impl NandArray {
     pub(crate) fn block_of(&self, ppn: Ppn) -> (BlockId, u32) {
         let sb = self.geometry.superblock(ppn);
         let offset = self.geometry.offset(ppn);
-        (self.geometry.block(sb, self.geometry.die_of_offset(offset)), self.geometry.row_of_offset(offset))
+        (
+            self.geometry.block(sb, self.geometry.die_of_offset(offset)),
+            self.geometry.row_of_offset(offset),
+        )
     }
 
     #[inline]
@@ -135,7 +140,10 @@ impl NandArray {
     pub(crate) fn put_identity(&mut self, slot: Slot, oob: Oob, identity: u64) {
         let (ppn, row) = (slot.ppn, slot.row);
         let next = &mut self.next_row[slot.block.0 as usize];
-        assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
+        assert!(
+            *next == row,
+            "programs within a block are in order: row {row}, expected {next}"
+        );
         *next = row + 1;
         let at = ppn.0 as usize;
         self.oob[at] = oob.to_bytes();
@@ -154,7 +162,10 @@ impl NandArray {
     pub(crate) fn advance_row(&mut self, Slot { block, row, .. }: Slot, len: usize) {
         let first = block.0 as usize;
         for next in &mut self.next_row[first..first + len] {
-            assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
+            assert!(
+                *next == row,
+                "programs within a block are in order: row {row}, expected {next}"
+            );
             *next = row + 1;
         }
     }
@@ -181,7 +192,10 @@ impl NandArray {
     pub(crate) fn put(&mut self, ppn: Ppn, oob: Oob, stored: Stored) {
         let (block, row) = self.block_of(ppn);
         let next = &mut self.next_row[block.0 as usize];
-        assert!(*next == row, "programs within a block are in order: row {row}, expected {next}");
+        assert!(
+            *next == row,
+            "programs within a block are in order: row {row}, expected {next}"
+        );
         *next = row + 1;
         let at = ppn.0 as usize;
         self.oob[at] = oob.to_bytes();
@@ -242,10 +256,16 @@ impl NandArray {
 
     fn forget_block(&mut self, sb: SbId, die: u32) {
         let geometry = self.geometry;
-        let range = geometry.page(sb, 0).0..geometry.page(sb, 0).0 + geometry.pages_per_superblock();
+        let range =
+            geometry.page(sb, 0).0..geometry.page(sb, 0).0 + geometry.pages_per_superblock();
         let of_block = |page: &u32| geometry.die_of_offset(geometry.offset(Ppn(*page))) == die;
         if !self.torn.is_empty() {
-            let gone: Vec<u32> = self.torn.range(range.clone()).copied().filter(of_block).collect();
+            let gone: Vec<u32> = self
+                .torn
+                .range(range.clone())
+                .copied()
+                .filter(of_block)
+                .collect();
             gone.iter().for_each(|page| {
                 self.torn.remove(page);
             });
@@ -255,7 +275,8 @@ impl NandArray {
                 if self.is_meta(Ppn(page)) {
                     let bytes = self.meta.remove(&page);
                     self.meta_bits[page as usize / 64] &= !(1 << (page % 64));
-                    let spare = bytes.filter(|bytes| bytes.len() == PAGE_BYTES && self.spare.len() < SPARE_MAX);
+                    let spare = bytes
+                        .filter(|bytes| bytes.len() == PAGE_BYTES && self.spare.len() < SPARE_MAX);
                     self.spare.extend(spare);
                 }
             }
@@ -288,7 +309,9 @@ impl NandArray {
         match &self.contents {
             Contents::None => Page::Unknown,
             Contents::Identity(cells) => Page::Identity(cells.get(ppn.0 as usize)),
-            Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Page::Unknown, Page::Bytes),
+            Contents::Bytes(cells) => cells[ppn.0 as usize]
+                .clone()
+                .map_or(Page::Unknown, Page::Bytes),
             Contents::Mapped(pages) => Page::Bytes(pages.bytes(ppn.0 as usize)),
         }
     }
@@ -299,7 +322,9 @@ impl NandArray {
         match &self.contents {
             Contents::None => PageView::Unknown,
             Contents::Identity(cells) => PageView::Identity(cells.get(at)),
-            Contents::Bytes(cells) => cells[at].as_deref().map_or(PageView::Unknown, PageView::Bytes),
+            Contents::Bytes(cells) => cells[at]
+                .as_deref()
+                .map_or(PageView::Unknown, PageView::Bytes),
             Contents::Mapped(pages) => PageView::Bytes(pages.page(at)),
         }
     }
@@ -326,7 +351,11 @@ impl NandArray {
 
     /// The bytes of a metadata page to be programmed.
     pub(crate) fn meta_bytes(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
-        let spare = if len == PAGE_BYTES { self.spare.pop() } else { None };
+        let spare = if len == PAGE_BYTES {
+            self.spare.pop()
+        } else {
+            None
+        };
         // Whoever else holds it still, an image or a program that is pending, keeps it as it is.
         let mut bytes = spare
             .filter(|spare| Arc::strong_count(spare) == 1)
@@ -350,7 +379,9 @@ impl NandArray {
         match &self.contents {
             Contents::None => Stored::Nothing,
             Contents::Identity(cells) => Stored::Identity(cells.get(ppn.0 as usize)),
-            Contents::Bytes(cells) => cells[ppn.0 as usize].clone().map_or(Stored::Nothing, Stored::Bytes),
+            Contents::Bytes(cells) => cells[ppn.0 as usize]
+                .clone()
+                .map_or(Stored::Nothing, Stored::Bytes),
             Contents::Mapped(pages) => Stored::Bytes(pages.bytes(ppn.0 as usize)),
         }
     }

@@ -36,6 +36,9 @@ pub struct Faults {
 impl Faults {
     /// True if nothing is planted.
     pub fn is_empty(&self) -> bool {
-        self.program.is_empty() && self.erase.is_empty() && self.read.is_empty() && self.flips.is_empty()
+        self.program.is_empty()
+            && self.erase.is_empty()
+            && self.read.is_empty()
+            && self.flips.is_empty()
     }
 }

@@ -116,10 +116,16 @@ impl Geometry {
             ));
         }
         if shape.channels == 0 || u64::from(shape.channels) > dies {
-            return fail(format!("channels = {} must be 1 to dies = {dies}", shape.channels));
+            return fail(format!(
+                "channels = {} must be 1 to dies = {dies}",
+                shape.channels
+            ));
         }
         if shape.superblocks == 0 || shape.superblocks >= 1 << 21 {
-            return fail(format!("superblocks = {} must be 1 to 2097151", shape.superblocks));
+            return fail(format!(
+                "superblocks = {} must be 1 to 2097151",
+                shape.superblocks
+            ));
         }
         let per_superblock = u64::from(shape.dies) * u64::from(shape.pages_per_block);
         if !(4..=1 << 21).contains(&per_superblock) {
@@ -128,9 +134,17 @@ impl Geometry {
             ));
         }
         if per_superblock * u64::from(shape.superblocks) >= 1 << 31 {
-            return fail("more than 2^31 - 1 flash pages: use fewer superblocks or pages per block".into());
+            return fail(
+                "more than 2^31 - 1 flash pages: use fewer superblocks or pages per block".into(),
+            );
         }
-        let shift = |n: u32| if n.is_power_of_two() { n.trailing_zeros() as u8 } else { NOT_POWER };
+        let shift = |n: u32| {
+            if n.is_power_of_two() {
+                n.trailing_zeros() as u8
+            } else {
+                NOT_POWER
+            }
+        };
         let pages_per_superblock = per_superblock as u32;
         Ok(Self {
             shape,
@@ -148,10 +162,19 @@ impl Geometry {
     pub fn with_superblock_dies(&self, dies: u32) -> Result<Self, GeometryError> {
         let all = self.dies_total();
         if dies == 0 || !all.is_multiple_of(dies) {
-            return Err(GeometryError(format!("superblock_dies = {dies} must divide the {all} dies")));
+            return Err(GeometryError(format!(
+                "superblock_dies = {dies} must divide the {all} dies"
+            )));
         }
         let superblocks = self.blocks_per_die() * (all / dies);
-        Self::grouped(Shape { dies, superblocks, ..self.shape }, all / dies)
+        Self::grouped(
+            Shape {
+                dies,
+                superblocks,
+                ..self.shape
+            },
+            all / dies,
+        )
     }
 
     /// The same with blocks of another size.
@@ -159,7 +182,13 @@ impl Geometry {
     /// # Errors
     /// Blocks that are too small or too large.
     pub fn with_pages_per_block(&self, pages_per_block: u32) -> Result<Self, GeometryError> {
-        Self::grouped(Shape { pages_per_block, ..self.shape }, self.groups)
+        Self::grouped(
+            Shape {
+                pages_per_block,
+                ..self.shape
+            },
+            self.groups,
+        )
     }
 
     /// Groups of dies that superblocks are dealt to.
@@ -170,7 +199,11 @@ impl Geometry {
     /// Group of a superblock.
     #[inline]
     pub fn group(&self, sb: SbId) -> u32 {
-        if self.groups == 1 { 0 } else { sb.0 % self.groups }
+        if self.groups == 1 {
+            0
+        } else {
+            sb.0 % self.groups
+        }
     }
     /// Dies in the whole device.
     pub fn dies_total(&self) -> u32 {
@@ -183,7 +216,11 @@ impl Geometry {
     /// The die of the device that is die `die` of a superblock.
     #[inline(always)]
     pub fn die_of(&self, sb: SbId, die: u32) -> u32 {
-        if self.groups == 1 { die } else { sb.0 % self.groups * self.shape.dies + die }
+        if self.groups == 1 {
+            die
+        } else {
+            sb.0 % self.groups * self.shape.dies + die
+        }
     }
 
     /// The numbers it was made of.
@@ -249,12 +286,20 @@ impl Geometry {
     /// Die of a superblock that an offset is on.
     #[inline]
     pub fn die_of_offset(&self, offset: u32) -> u32 {
-        if self.dies_shift == NOT_POWER { offset % self.shape.dies } else { offset & (self.shape.dies - 1) }
+        if self.dies_shift == NOT_POWER {
+            offset % self.shape.dies
+        } else {
+            offset & (self.shape.dies - 1)
+        }
     }
     /// Row (page number within its block) of an offset.
     #[inline]
     pub fn row_of_offset(&self, offset: u32) -> u32 {
-        if self.dies_shift == NOT_POWER { offset / self.shape.dies } else { offset >> self.dies_shift }
+        if self.dies_shift == NOT_POWER {
+            offset / self.shape.dies
+        } else {
+            offset >> self.dies_shift
+        }
     }
     /// Block of a superblock on a die.
     #[inline]
@@ -266,7 +311,12 @@ impl Geometry {
     pub fn slot(&self, ppn: Ppn) -> Slot {
         let offset = self.offset(ppn);
         let die = self.die_of_offset(offset);
-        Slot { ppn, block: self.block(self.superblock(ppn), die), row: self.row_of_offset(offset), die }
+        Slot {
+            ppn,
+            block: self.block(self.superblock(ppn), die),
+            row: self.row_of_offset(offset),
+            die,
+        }
     }
     /// Superblock of a block, and which of its dies.
     pub fn place_of_block(&self, block: BlockId) -> (SbId, u32) {
@@ -281,15 +331,35 @@ impl Geometry {
 impl TryFrom<Described> for Geometry {
     type Error = GeometryError;
     fn try_from(described: Described) -> Result<Self, GeometryError> {
-        let Described { channels, dies, superblocks, pages_per_block, superblock_dies } = described;
-        let whole = Self::new(Shape { channels, dies, superblocks, pages_per_block })?;
-        if superblock_dies == 0 { Ok(whole) } else { whole.with_superblock_dies(superblock_dies) }
+        let Described {
+            channels,
+            dies,
+            superblocks,
+            pages_per_block,
+            superblock_dies,
+        } = described;
+        let whole = Self::new(Shape {
+            channels,
+            dies,
+            superblocks,
+            pages_per_block,
+        })?;
+        if superblock_dies == 0 {
+            Ok(whole)
+        } else {
+            whole.with_superblock_dies(superblock_dies)
+        }
     }
 }
 
 impl From<Geometry> for Described {
     fn from(geometry: Geometry) -> Self {
-        let Shape { channels, dies, pages_per_block, .. } = geometry.shape;
+        let Shape {
+            channels,
+            dies,
+            pages_per_block,
+            ..
+        } = geometry.shape;
         Self {
             channels,
             dies: geometry.dies_total(),

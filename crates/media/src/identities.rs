@@ -44,7 +44,9 @@ impl Identities {
     fn widen(&mut self) -> &mut Slab<u64> {
         if let Self::Narrow(cells) = self {
             let mut wide = Slab::zeroed(cells.len());
-            wide.iter_mut().zip(cells.iter()).for_each(|(wide, cell)| *wide = (*cell).into());
+            wide.iter_mut()
+                .zip(cells.iter())
+                .for_each(|(wide, cell)| *wide = (*cell).into());
             *self = Self::Wide(wide);
         }
         match self {
@@ -92,9 +94,15 @@ mod tests {
         cells.set(2, 1 << 32);
         cells.set(3, 9);
         assert!(matches!(cells, Identities::Wide(_)));
-        assert_eq!([0, 1, 2, 3].map(|at| cells.get(at)), [7, u64::from(u32::MAX), 1 << 32, 9]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|at| cells.get(at)),
+            [7, u64::from(u32::MAX), 1 << 32, 9]
+        );
         let mut copy = Identities::new(3);
         copy.copy_from(1, &cells, 1..3);
-        assert_eq!([0, 1, 2].map(|at| copy.get(at)), [0, u64::from(u32::MAX), 1 << 32]);
+        assert_eq!(
+            [0, 1, 2].map(|at| copy.get(at)),
+            [0, u64::from(u32::MAX), 1 << 32]
+        );
     }
 }

@@ -96,7 +96,10 @@ impl Image {
     }
 
     fn at(&self, ppn: Ppn) -> (usize, Ppn) {
-        (self.geometry.superblock(ppn).0 as usize, Ppn(self.geometry.offset(ppn)))
+        (
+            self.geometry.superblock(ppn).0 as usize,
+            Ppn(self.geometry.offset(ppn)),
+        )
     }
     fn sb_mut(&mut self, index: usize) -> &mut NandArray {
         Arc::make_mut(&mut self.superblocks[index])
@@ -133,20 +136,35 @@ impl Image {
         for (index, sb) in self.superblocks.iter().enumerate() {
             let (page, block) = (index * pages, index * dies);
             flat.oob[page..page + pages].copy_from_slice(&sb.oob);
-            let seconds = sb.seconds.iter().enumerate().filter(|(_, second)| **second != 0);
+            let seconds = sb
+                .seconds
+                .iter()
+                .enumerate()
+                .filter(|(_, second)| **second != 0);
             seconds.for_each(|(at, second)| flat.put_second(page + at, Second::from_bits(*second)));
             match (&mut flat.contents, &sb.contents) {
-                (Contents::Identity(to), Contents::Identity(from)) => to.copy_from(page, from, 0..pages),
-                (Contents::Bytes(to), Contents::Bytes(from)) => to[page..page + pages].clone_from_slice(from),
+                (Contents::Identity(to), Contents::Identity(from)) => {
+                    to.copy_from(page, from, 0..pages)
+                }
+                (Contents::Bytes(to), Contents::Bytes(from)) => {
+                    to[page..page + pages].clone_from_slice(from)
+                }
                 _ => {}
             }
             flat.next_row[block..block + dies].copy_from_slice(&sb.next_row);
             flat.erase_counts[block..block + dies].copy_from_slice(&sb.erase_counts);
-            sb.meta.iter().for_each(|(at, bytes)| flat.adopt_meta(page as u32 + at, bytes.clone()));
+            sb.meta
+                .iter()
+                .for_each(|(at, bytes)| flat.adopt_meta(page as u32 + at, bytes.clone()));
             flat.torn.extend(sb.torn.iter().map(|at| page as u32 + at));
-            flat.spoiled.extend(sb.spoiled.iter().map(|at| block as u32 + at));
+            flat.spoiled
+                .extend(sb.spoiled.iter().map(|at| block as u32 + at));
         }
-        let mut words: Vec<u64> = self.nvram.iter().flat_map(|line| line.iter().copied()).collect();
+        let mut words: Vec<u64> = self
+            .nvram
+            .iter()
+            .flat_map(|line| line.iter().copied())
+            .collect();
         words.truncate(self.nvram_words);
         (flat, words)
     }
@@ -165,8 +183,12 @@ impl Image {
 }
 
 pub(crate) fn single(geometry: Geometry) -> Geometry {
-    Geometry::new(Shape { channels: 1, superblocks: 1, ..geometry.shape() })
-        .expect("one superblock of a valid geometry is valid")
+    Geometry::new(Shape {
+        channels: 1,
+        superblocks: 1,
+        ..geometry.shape()
+    })
+    .expect("one superblock of a valid geometry is valid")
 }
 
 fn piece(flat: &NandArray, sb: SbId) -> NandArray {
@@ -178,24 +200,39 @@ fn piece(flat: &NandArray, sb: SbId) -> NandArray {
     let page_range = page as usize..(page + pages) as usize;
     let block_range = block as usize..(block + dies) as usize;
     one.oob.copy_from_slice(&flat.oob[page_range.clone()]);
-    let seconds = flat.seconds.get(page_range.clone()).unwrap_or_default().iter().enumerate();
-    seconds.filter(|(_, second)| **second != 0).for_each(|(at, second)| one.put_second(at, Second::from_bits(*second)));
+    let seconds = flat
+        .seconds
+        .get(page_range.clone())
+        .unwrap_or_default()
+        .iter()
+        .enumerate();
+    seconds
+        .filter(|(_, second)| **second != 0)
+        .for_each(|(at, second)| one.put_second(at, Second::from_bits(*second)));
     match (&mut one.contents, &flat.contents) {
         (Contents::Identity(to), Contents::Identity(from)) => to.copy_from(0, from, page_range),
         (Contents::Bytes(to), Contents::Bytes(from)) => to.clone_from_slice(&from[page_range]),
         (Contents::Bytes(to), Contents::Mapped(from)) => {
             for (at, to) in page_range.zip(to) {
                 let ppn = Ppn(at as u32);
-                let holds_data = flat.is_programmed(ppn) && !flat.is_meta(ppn) && flat.oob(ppn).lpn() != Oob::TAIL;
+                let holds_data = flat.is_programmed(ppn)
+                    && !flat.is_meta(ppn)
+                    && flat.oob(ppn).lpn() != Oob::TAIL;
                 *to = holds_data.then(|| from.bytes(at));
             }
         }
         _ => {}
     }
-    one.next_row.copy_from_slice(&flat.next_row[block_range.clone()]);
-    one.erase_counts.copy_from_slice(&flat.erase_counts[block_range]);
-    flat.meta.range(page..page + pages).for_each(|(at, bytes)| one.adopt_meta(at - page, bytes.clone()));
-    one.torn.extend(flat.torn.range(page..page + pages).map(|at| at - page));
-    one.spoiled.extend(flat.spoiled.range(block..block + dies).map(|at| at - block));
+    one.next_row
+        .copy_from_slice(&flat.next_row[block_range.clone()]);
+    one.erase_counts
+        .copy_from_slice(&flat.erase_counts[block_range]);
+    flat.meta
+        .range(page..page + pages)
+        .for_each(|(at, bytes)| one.adopt_meta(at - page, bytes.clone()));
+    one.torn
+        .extend(flat.torn.range(page..page + pages).map(|at| at - page));
+    one.spoiled
+        .extend(flat.spoiled.range(block..block + dies).map(|at| at - block));
     one
 }

@@ -60,7 +60,9 @@ pub enum ImageError {
     #[error("image version {0}, this program reads versions 1 and 2")]
     FolderVersion(u32),
     /// A sparse file cannot be filled, since the disk is full.
-    #[error("{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}")]
+    #[error(
+        "{file}: not all of its space is reserved, as after a sparse copy, and it cannot be: {error}"
+    )]
     NoRoom {
         /// The file's name.
         file: String,
@@ -125,7 +127,9 @@ pub fn save(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError>
 fn write_whole(path: &Path, image: &Image, config: &[u8]) -> Result<(), ImageError> {
     let mut file = BufWriter::new(File::create(path)?);
     write(&mut file, image, config)?;
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    file.into_inner()
+        .map_err(io::IntoInnerError::into_error)?
+        .sync_all()?;
     Ok(())
 }
 
@@ -146,7 +150,10 @@ pub fn write(sink: &mut impl Write, image: &Image, config: &[u8]) -> Result<(), 
         nvram_words: image.nvram_words as u64,
     };
     sink.write_all(header.as_bytes())?;
-    let mut body = Hashed { inner: zstd::Encoder::new(sink, LEVEL)?, hash: blake3::Hasher::new() };
+    let mut body = Hashed {
+        inner: zstd::Encoder::new(sink, LEVEL)?,
+        hash: blake3::Hasher::new(),
+    };
     body.hash.update(header.as_bytes());
     body.write_all(&(config.len() as u32).to_le_bytes())?;
     body.write_all(config)?;
@@ -172,7 +179,9 @@ fn write_superblock(body: &mut impl Write, sb: &NandArray) -> io::Result<()> {
         let at = page as usize;
         let meta = sb.meta.get(&page);
         let second = sb.seconds.get(at).filter(|second| **second != 0);
-        let kind = u8::from(sb.torn.contains(&page)) | u8::from(meta.is_some()) << 1 | u8::from(second.is_some()) << 2;
+        let kind = u8::from(sb.torn.contains(&page))
+            | u8::from(meta.is_some()) << 1
+            | u8::from(second.is_some()) << 2;
         body.write_all(&[kind])?;
         body.write_all(&sb.oob[at])?;
         if let Some(second) = second {
@@ -212,7 +221,9 @@ pub fn load(path: &Path) -> Result<(Image, Vec<u8>), ImageError> {
 /// Why these bytes are not one.
 pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), ImageError> {
     let mut bytes = [0; size_of::<Header>()];
-    source.read_exact(&mut bytes).map_err(|_| ImageError::NotAnImage)?;
+    source
+        .read_exact(&mut bytes)
+        .map_err(|_| ImageError::NotAnImage)?;
     let header = Header::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
     if header.magic != MAGIC {
         return Err(ImageError::NotAnImage);
@@ -226,16 +237,42 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
         2 => ContentMode::Bytes,
         other => return Err(damaged(format!("content mode {other}"))),
     };
-    let Header { channels, dies, superblocks, pages_per_block, .. } = header;
-    let (groups, channels) = ((channels >> GROUPS_SHIFT) + 1, channels & ((1 << GROUPS_SHIFT) - 1));
-    let geometry = Geometry::grouped(Shape { channels, dies, superblocks, pages_per_block }, groups)
-        .map_err(|error| damaged(error.to_string()))?;
+    let Header {
+        channels,
+        dies,
+        superblocks,
+        pages_per_block,
+        ..
+    } = header;
+    let (groups, channels) = (
+        (channels >> GROUPS_SHIFT) + 1,
+        channels & ((1 << GROUPS_SHIFT) - 1),
+    );
+    let geometry = Geometry::grouped(
+        Shape {
+            channels,
+            dies,
+            superblocks,
+            pages_per_block,
+        },
+        groups,
+    )
+    .map_err(|error| damaged(error.to_string()))?;
     // OOB and identity of every page, whatever the body says.
-    if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit || header.nvram_words.saturating_mul(8) > limit {
+    if u64::from(geometry.pages()) * (OOB_BYTES as u64 + 8) > limit
+        || header.nvram_words.saturating_mul(8) > limit
+    {
         return Err(ImageError::TooLarge(limit));
     }
     let decoder = zstd::Decoder::new(source).map_err(|error| damaged(error.to_string()))?;
-    let mut body = Body { inner: Hashed { inner: decoder, hash: blake3::Hasher::new() }, left: limit, limit };
+    let mut body = Body {
+        inner: Hashed {
+            inner: decoder,
+            hash: blake3::Hasher::new(),
+        },
+        left: limit,
+        limit,
+    };
     body.inner.hash.update(header.as_bytes());
     let config_bytes = body.u32()?;
     if config_bytes > CONFIG_BYTES_MAX {
@@ -256,7 +293,10 @@ pub fn read(mut source: impl Read, limit: u64) -> Result<(Image, Vec<u8>), Image
     image.nvram_words = words;
     let expected = body.inner.hash.finalize();
     let mut found = [0; 32];
-    body.inner.inner.read_exact(&mut found).map_err(|_| damaged("it ends before its hash"))?;
+    body.inner
+        .inner
+        .read_exact(&mut found)
+        .map_err(|_| damaged("it ends before its hash"))?;
     if found != *expected.as_bytes() {
         return Err(damaged("its hash does not match"));
     }
@@ -273,7 +313,9 @@ fn read_superblock<R: Read>(
     for block in 0..geometry.blocks() {
         let (next_row, erases, spoiled) = (body.u32()?, body.u32()?, body.u32()?);
         if next_row > geometry.pages_per_block() || spoiled > 1 {
-            return Err(damaged(format!("block {block} has {next_row} rows programmed")));
+            return Err(damaged(format!(
+                "block {block} has {next_row} rows programmed"
+            )));
         }
         rows.push((next_row, erases, spoiled));
     }
@@ -363,8 +405,14 @@ struct Body<R> {
 
 impl<R: Read> Body<R> {
     fn exact(&mut self, out: &mut [u8]) -> Result<(), ImageError> {
-        self.left = self.left.checked_sub(out.len() as u64).ok_or(ImageError::TooLarge(self.limit))?;
-        self.inner.inner.read_exact(out).map_err(|error| damaged(format!("it cannot be unpacked ({error})")))?;
+        self.left = self
+            .left
+            .checked_sub(out.len() as u64)
+            .ok_or(ImageError::TooLarge(self.limit))?;
+        self.inner
+            .inner
+            .read_exact(out)
+            .map_err(|error| damaged(format!("it cannot be unpacked ({error})")))?;
         self.inner.hash.update(out);
         Ok(())
     }

@@ -94,7 +94,9 @@ impl Oob {
         debug_assert!(wsn < 1 << 42);
         Self {
             low: Low::new().with_lpn(lpn).with_wsn_low(wsn as u32),
-            high: High::new().with_wsn_high((wsn >> 32) as u16 & 0x3ff).with_incarnation((incarnation & 63) as u8),
+            high: High::new()
+                .with_wsn_high((wsn >> 32) as u16 & 0x3ff)
+                .with_incarnation((incarnation & 63) as u8),
             second: Second::NONE,
         }
     }
@@ -102,7 +104,10 @@ impl Oob {
     /// The same record in a superblock of this incarnation.
     #[inline(always)]
     pub fn with_incarnation(self, incarnation: u32) -> Self {
-        Self { high: self.high.with_incarnation((incarnation & 63) as u8), ..self }
+        Self {
+            high: self.high.with_incarnation((incarnation & 63) as u8),
+            ..self
+        }
     }
 
     /// The same record with this extension.

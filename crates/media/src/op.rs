@@ -23,11 +23,23 @@ pub struct After {
 
 impl After {
     /// Nothing in particular.
-    pub const NOTHING: Self = Self { clear: ClearId(0), page: NO_PAGE, pages: 0, all: false, fence: false };
+    pub const NOTHING: Self = Self {
+        clear: ClearId(0),
+        page: NO_PAGE,
+        pages: 0,
+        all: false,
+        fence: false,
+    };
     /// Everything issued before.
-    pub const ALL: Self = Self { all: true, ..Self::NOTHING };
+    pub const ALL: Self = Self {
+        all: true,
+        ..Self::NOTHING
+    };
     /// Every NVRAM store issued before.
-    pub const FENCE: Self = Self { fence: true, ..Self::NOTHING };
+    pub const FENCE: Self = Self {
+        fence: true,
+        ..Self::NOTHING
+    };
     /// The program of a page, and of the page itself only.
     #[inline]
     pub const fn page(ppn: Ppn) -> Self {
@@ -36,22 +48,43 @@ impl After {
     /// The programs of `count` pages from `first` on, and of these pages only.
     #[inline]
     pub const fn pages(first: Ppn, count: u16) -> Self {
-        Self { page: first, pages: count, ..Self::NOTHING }
+        Self {
+            page: first,
+            pages: count,
+            ..Self::NOTHING
+        }
     }
     /// A clearing of an NVRAM range, or the erases of a superblock.
     #[inline]
     pub const fn clear(id: ClearId) -> Self {
-        Self { clear: id, ..Self::NOTHING }
+        Self {
+            clear: id,
+            ..Self::NOTHING
+        }
     }
     /// Both. Of two runs of pages or two clearings only one can be named.
     #[inline]
     pub fn and(self, other: Self) -> Self {
-        debug_assert!(self.pages == 0 || other.pages == 0 || self.named_pages() == other.named_pages());
+        debug_assert!(
+            self.pages == 0 || other.pages == 0 || self.named_pages() == other.named_pages()
+        );
         debug_assert!(self.clear.0 == 0 || other.clear.0 == 0 || self.clear == other.clear);
         Self {
-            clear: if self.clear.0 == 0 { other.clear } else { self.clear },
-            page: if self.pages == 0 { other.page } else { self.page },
-            pages: if self.pages == 0 { other.pages } else { self.pages },
+            clear: if self.clear.0 == 0 {
+                other.clear
+            } else {
+                self.clear
+            },
+            page: if self.pages == 0 {
+                other.page
+            } else {
+                self.page
+            },
+            pages: if self.pages == 0 {
+                other.pages
+            } else {
+                self.pages
+            },
             all: self.all || other.all,
             fence: self.fence || other.fence,
         }

@@ -36,10 +36,24 @@ pub struct AckSet {
 
 #[derive(Clone)]
 pub(crate) enum What {
-    Program { ppn: Ppn, oob: Oob, stored: Stored, failed: bool },
-    Erase { block: BlockId, failed: bool },
-    Store { word: usize, value: u64 },
-    Clear { start: usize, len: usize },
+    Program {
+        ppn: Ppn,
+        oob: Oob,
+        stored: Stored,
+        failed: bool,
+    },
+    Erase {
+        block: BlockId,
+        failed: bool,
+    },
+    Store {
+        word: usize,
+        value: u64,
+    },
+    Clear {
+        start: usize,
+        len: usize,
+    },
 }
 
 impl What {
@@ -109,7 +123,9 @@ impl Rail {
     }
 
     pub(crate) fn take_ack(&mut self) -> AckSet {
-        AckSet { tokens: std::mem::take(&mut self.ack) }
+        AckSet {
+            tokens: std::mem::take(&mut self.ack),
+        }
     }
 
     /// The command under way also waits for what `after` names.
@@ -124,20 +140,53 @@ impl Rail {
 
     /// Records an operation; `block` is set for flash operations, `clear_id` names a clearing. A copy also comes after
     /// the program of the page it was read from: it says no more than that page.
-    pub(crate) fn push(&mut self, what: What, block: Option<BlockId>, after: After, critical: bool, clear_id: u64) {
+    pub(crate) fn push(
+        &mut self,
+        what: What,
+        block: Option<BlockId>,
+        after: After,
+        critical: bool,
+        clear_id: u64,
+    ) {
         self.push_after(what, block, Vec::new(), after, critical, clear_id);
     }
 
     /// `push`, for a page copied from another one.
-    pub(crate) fn push_copy(&mut self, what: What, block: BlockId, copied: Option<Ppn>, after: After, critical: bool) {
+    pub(crate) fn push_copy(
+        &mut self,
+        what: What,
+        block: BlockId,
+        copied: Option<Ppn>,
+        after: After,
+        critical: bool,
+    ) {
         let source = copied.and_then(|page| self.programs.get(&page.0).copied());
-        self.push_after(what, Some(block), source.into_iter().collect(), after, critical, 0);
+        self.push_after(
+            what,
+            Some(block),
+            source.into_iter().collect(),
+            after,
+            critical,
+            0,
+        );
     }
 
     /// `push`, for a store that changes a record: after all stores to it so far.
-    pub(crate) fn push_change(&mut self, what: What, record: Range<usize>, after: After, critical: bool) {
-        let to_record = |op: &&Pending| matches!(&op.what, What::Store { word, .. } if record.contains(word));
-        let stores = self.pending.iter().filter(to_record).map(|op| op.token).collect();
+    pub(crate) fn push_change(
+        &mut self,
+        what: What,
+        record: Range<usize>,
+        after: After,
+        critical: bool,
+    ) {
+        let to_record =
+            |op: &&Pending| matches!(&op.what, What::Store { word, .. } if record.contains(word));
+        let stores = self
+            .pending
+            .iter()
+            .filter(to_record)
+            .map(|op| op.token)
+            .collect();
         self.push_after(what, None, stores, after, critical, 0);
     }
 
@@ -157,7 +206,14 @@ impl Rail {
         if matches!(what, What::Store { .. }) {
             stores_below = stores_below.max(self.fence);
         }
-        let pending = Pending { token, block, all: after.is_all(), stores_below, named: tokens, what };
+        let pending = Pending {
+            token,
+            block,
+            all: after.is_all(),
+            stores_below,
+            named: tokens,
+            what,
+        };
         match &pending.what {
             What::Program { ppn, .. } => {
                 self.programs.insert(ppn.0, token);
@@ -249,7 +305,11 @@ impl Rail {
                 && op.stores_below <= first_missing_store
                 && op.named.iter().all(|token| !missing.contains(token))
                 && op.block.is_none_or(|block| !broken_blocks.contains(&block));
-            let outcome = if free { choose(op.what.kind()) } else { Outcome::Absent };
+            let outcome = if free {
+                choose(op.what.kind())
+            } else {
+                Outcome::Absent
+            };
             let outcome = match (outcome, &op.what) {
                 // A store is atomic.
                 (Outcome::Torn(_), What::Store { .. }) => Outcome::Absent,
@@ -276,19 +336,39 @@ fn named(
     after: After,
 ) -> impl Iterator<Item = u64> + use<> {
     let pages = programs.range(after.named_pages()).map(|(_, token)| *token);
-    let clears = after.named_clear().and_then(|id| clears.get(&id.0)).into_iter().flatten();
+    let clears = after
+        .named_clear()
+        .and_then(|id| clears.get(&id.0))
+        .into_iter()
+        .flatten();
     pages.chain(clears.copied()).collect::<Vec<_>>().into_iter()
 }
 
 fn land(image: &mut Image, what: &What, outcome: Outcome) {
     match (what, outcome) {
         (_, Outcome::Absent) => {}
-        (What::Program { ppn, oob, stored, failed: false }, Outcome::Whole) => image.put(*ppn, *oob, stored.clone()),
+        (
+            What::Program {
+                ppn,
+                oob,
+                stored,
+                failed: false,
+            },
+            Outcome::Whole,
+        ) => image.put(*ppn, *oob, stored.clone()),
         (What::Program { ppn, .. }, _) => image.tear(*ppn),
-        (What::Erase { block, failed: false }, Outcome::Whole) => image.erase(*block),
+        (
+            What::Erase {
+                block,
+                failed: false,
+            },
+            Outcome::Whole,
+        ) => image.erase(*block),
         (What::Erase { block, .. }, _) => image.spoil(*block),
         (What::Store { word, value }, _) => image.set_word(*word, *value),
-        (What::Clear { start, len }, Outcome::Whole) => (*start..start + len).for_each(|word| image.set_word(word, 0)),
+        (What::Clear { start, len }, Outcome::Whole) => {
+            (*start..start + len).for_each(|word| image.set_word(word, 0))
+        }
         (What::Clear { start, len }, Outcome::Torn(seed)) => {
             for word in *start..start + len {
                 if mix(seed ^ word as u64) & 1 == 1 {

@@ -33,10 +33,18 @@ impl<T: FromBytes + IntoBytes + Copy> Slab<T> {
             let _ = map.advise(memmap2::Advice::HugePage);
             // A page-aligned mapping is aligned for any plain value here.
             assert!(align_of::<T>() <= 4096);
-            return Self { data: map.as_mut_ptr().cast(), len, map: Some(map) };
+            return Self {
+                data: map.as_mut_ptr().cast(),
+                len,
+                map: Some(map),
+            };
         }
         let heap = Box::into_raw(vec![T::new_zeroed(); len].into_boxed_slice());
-        Self { data: heap.cast(), len, map: None }
+        Self {
+            data: heap.cast(),
+            len,
+            map: None,
+        }
     }
 }
 

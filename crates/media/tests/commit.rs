@@ -2,7 +2,9 @@
 
 mod kit;
 
-use kit::folder::{CONTENTS, FILES, JOURNALS, SECTOR, blank, create, files, latest_of, operate, put_files};
+use kit::folder::{
+    CONTENTS, FILES, JOURNALS, SECTOR, blank, create, files, latest_of, operate, put_files,
+};
 use kit::numbers::Numbers;
 use kit::tiny;
 use remap_ssd_media::folder::Commit;
@@ -23,7 +25,10 @@ enum Stage {
 
 #[test]
 fn a_commit_keeps_what_was_before_it_whatever_comes_while_it_is_made() {
-    let (live, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
     let mut folder = create(live.path(), JOURNAL_BYTES);
     let mut twin = blank();
     let mut numbers = Numbers(5);
@@ -48,7 +53,12 @@ fn a_commit_keeps_what_was_before_it_whatever_comes_while_it_is_made() {
             (stage, 0) => stage,
             (Stage::None, _) => {
                 begun = last;
-                Stage::Begun(folder.begin_commit().expect("the disk works").expect("it has files"))
+                Stage::Begun(
+                    folder
+                        .begin_commit()
+                        .expect("the disk works")
+                        .expect("it has files"),
+                )
             }
             (Stage::Begun(commit), _) => {
                 commit.write_contents().expect("the disk works");
@@ -76,19 +86,33 @@ fn a_commit_keeps_what_was_before_it_whatever_comes_while_it_is_made() {
                     let version = &versions[oldest[file] + numbers.below(range) as usize].0[file];
                     version[sector * SECTOR..][..bytes.len()].to_vec()
                 };
-                versions[versions.len() - 1].0[file].chunks(SECTOR).enumerate().flat_map(pick).collect()
+                versions[versions.len() - 1].0[file]
+                    .chunks(SECTOR)
+                    .enumerate()
+                    .flat_map(pick)
+                    .collect()
             })
             .collect();
         put_files(copy.path(), &mixed);
         let (found, _) = Media::open_folder(copy.path()).expect("a prefix is whole");
 
         let found = found.to_image();
-        let prefix = latest_of(&found, versions.iter().map(|(_, image, erased)| (image, *erased)));
-        let prefix = prefix.unwrap_or_else(|| panic!("step {step}: not a prefix of the operations"));
-        assert!(prefix >= kept, "step {step}: {prefix} of the {kept} versions that a commit covered");
+        let prefix = latest_of(
+            &found,
+            versions.iter().map(|(_, image, erased)| (image, *erased)),
+        );
+        let prefix =
+            prefix.unwrap_or_else(|| panic!("step {step}: not a prefix of the operations"));
+        assert!(
+            prefix >= kept,
+            "step {step}: {prefix} of the {kept} versions that a commit covered"
+        );
         needed += u64::from(prefix < versions.len() - 1 && kept > 0);
     }
-    assert!(commits > 25 && needed > 30, "{commits} commits, {needed} times something else was lost");
+    assert!(
+        commits > 25 && needed > 30,
+        "{commits} commits, {needed} times something else was lost"
+    );
 }
 
 #[test]
@@ -96,7 +120,10 @@ fn a_commit_behind_which_nothing_was_done_reaches_the_end_of_the_history() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut folder = create(dir.path(), JOURNAL_BYTES);
     let commit = |folder: &mut Media, meanwhile: &dyn Fn(&mut Media)| {
-        let mut commit = folder.begin_commit().expect("the disk works").expect("it has files");
+        let mut commit = folder
+            .begin_commit()
+            .expect("the disk works")
+            .expect("it has files");
         commit.write_contents().expect("the disk works");
         meanwhile(folder);
         folder.vouch(&mut commit).expect("the disk works");
@@ -106,11 +133,26 @@ fn a_commit_behind_which_nothing_was_done_reaches_the_end_of_the_history() {
     let program = |folder: &mut Media| {
         let stored = Stored::Bytes(Arc::new([7; PAGE_BYTES]));
         let ppn = tiny().page(SbId(0), 0);
-        folder.program(ppn, Oob::new(1, 1, 1), stored, Purpose::Host, After::NOTHING).expect("no fault is planted");
+        folder
+            .program(
+                ppn,
+                Oob::new(1, 1, 1),
+                stored,
+                Purpose::Host,
+                After::NOTHING,
+            )
+            .expect("no fault is planted");
     };
     store(&mut folder);
     let until = commit(&mut folder, &|_| {});
     assert_eq!(folder.position(), Some(until));
-    assert_eq!(Some(commit(&mut folder, &store)), folder.position(), "words are in the journal alone");
-    assert!(Some(commit(&mut folder, &program)) < folder.position(), "a page's contents came too late");
+    assert_eq!(
+        Some(commit(&mut folder, &store)),
+        folder.position(),
+        "words are in the journal alone"
+    );
+    assert!(
+        Some(commit(&mut folder, &program)) < folder.position(),
+        "a page's contents came too late"
+    );
 }

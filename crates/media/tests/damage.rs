@@ -18,26 +18,36 @@ fn program(media: &mut Media, page: u32, value: u8, is_meta: bool) {
         false => Stored::Bytes(Arc::new([value; PAGE_BYTES])),
     };
     let oob = Oob::new(u32::from(value), u64::from(value) + 7, 1);
-    media.program(Ppn(page), oob, stored, Purpose::Host, After::NOTHING).expect("no fault is planted");
+    media
+        .program(Ppn(page), oob, stored, Purpose::Host, After::NOTHING)
+        .expect("no fault is planted");
 }
 
 /// A device with a state, a journal of records of each kind behind it, and flushes among them and at the end.
 fn folder(dir: &Path) -> Media {
-    let mut media = Media::create_folder(dir, tiny(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
+    let mut media =
+        Media::create_folder(dir, tiny(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
     for page in 0..8 {
         program(&mut media, page, page as u8 + 1, page % 3 == 0);
     }
     media.tidy().expect("the disk works");
     for page in 8..14 {
         program(&mut media, page, page as u8 + 1, page % 4 == 0);
-        media.store(page as usize, u64::from(page) * 3, Purpose::Host, After::NOTHING);
+        media.store(
+            page as usize,
+            u64::from(page) * 3,
+            Purpose::Host,
+            After::NOTHING,
+        );
         if page % 3 == 0 {
             media.sync().expect("the disk works");
         }
     }
     media.clear(9, 2, After::NOTHING);
     let id = media.name_next();
-    media.erase(tiny().block(SbId(0), 1), id, After::NOTHING).expect("no fault is planted");
+    media
+        .erase(tiny().block(SbId(0), 1), id, After::NOTHING)
+        .expect("no fault is planted");
     media.store_record(20, &[1, 2, 3, 4, 5], Purpose::Host, After::NOTHING);
     media.sync().expect("the disk works");
     media
@@ -54,7 +64,12 @@ impl Flips {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let whole = folder(dir.path()).to_image().digest();
-        Self { dir, whole, refused: 0, harmless: 0 }
+        Self {
+            dir,
+            whole,
+            refused: 0,
+            harmless: 0,
+        }
     }
 
     /// Flips a bit of every byte of a part of a file: each time the device is as it was, or is refused with the file's name
@@ -68,11 +83,18 @@ impl Flips {
             std::fs::write(&path, &bytes).expect("room for it");
             match Media::look_into_folder(self.dir.path()) {
                 Ok((found, _)) => {
-                    assert_eq!(found.to_image().digest(), self.whole, "{file}, byte {at}: another device");
+                    assert_eq!(
+                        found.to_image().digest(),
+                        self.whole,
+                        "{file}, byte {at}: another device"
+                    );
                     self.harmless += 1;
                 }
                 Err(ImageError::Damaged(text)) => {
-                    assert!(text.contains("state.") || text.contains("journal."), "{text} names no file");
+                    assert!(
+                        text.contains("state.") || text.contains("journal."),
+                        "{text} names no file"
+                    );
                     assert!(text.contains(", byte "), "{text} names no place");
                     self.refused += 1;
                 }
@@ -85,7 +107,10 @@ impl Flips {
 
     /// How many were refused and how many were harmless, since the last time.
     fn tally(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.refused), std::mem::take(&mut self.harmless))
+        (
+            std::mem::take(&mut self.refused),
+            std::mem::take(&mut self.harmless),
+        )
     }
 }
 
@@ -101,17 +126,43 @@ fn used(dir: &Path, file: &str) -> usize {
 #[test]
 fn a_flipped_bit_in_a_state_or_a_journal_is_refused_or_changes_nothing() {
     let mut flips = Flips::new();
-    let state = std::fs::metadata(flips.dir.path().join("state.0")).expect("there").len() as usize;
+    let state = std::fs::metadata(flips.dir.path().join("state.0"))
+        .expect("there")
+        .len() as usize;
     // The third state is the newest: generation 2, in file 0.
     let journal = used(flips.dir.path(), "journal.0");
     assert!(journal > 500, "{journal} bytes of records");
-    assert_eq!(flips.every("state.0", 0..state).tally(), (state as u64, 0), "all of the newest state counts");
-    assert_eq!(flips.every("state.1", 0..state).tally(), (0, state as u64), "none of the older one does");
-    assert_eq!(flips.every("journal.0", 0..16).tally(), (16, 0), "the header");
+    assert_eq!(
+        flips.every("state.0", 0..state).tally(),
+        (state as u64, 0),
+        "all of the newest state counts"
+    );
+    assert_eq!(
+        flips.every("state.1", 0..state).tally(),
+        (0, state as u64),
+        "none of the older one does"
+    );
+    assert_eq!(
+        flips.every("journal.0", 0..16).tally(),
+        (16, 0),
+        "the header"
+    );
     // The last record says that the flush before it has ended. Nothing is lost without it.
-    assert_eq!(flips.every("journal.0", 16..journal - 8).tally(), (journal as u64 - 24, 0), "flushed records");
-    assert_eq!(flips.every("journal.0", journal - 8..journal + 200).tally(), (0, 208), "behind them");
-    assert_eq!(flips.every("journal.1", 0..2000).tally().0, 0, "the older journal");
+    assert_eq!(
+        flips.every("journal.0", 16..journal - 8).tally(),
+        (journal as u64 - 24, 0),
+        "flushed records"
+    );
+    assert_eq!(
+        flips.every("journal.0", journal - 8..journal + 200).tally(),
+        (0, 208),
+        "behind them"
+    );
+    assert_eq!(
+        flips.every("journal.1", 0..2000).tally().0,
+        0,
+        "the older journal"
+    );
 }
 
 #[test]
@@ -125,9 +176,15 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
             let mut bytes = good.clone();
             bytes[sector * 512..][..512].fill(with);
             std::fs::write(&path, &bytes).expect("room for it");
-            let refused = Media::open_folder(dir.path()).err().expect("refused").to_string();
+            let refused = Media::open_folder(dir.path())
+                .err()
+                .expect("refused")
+                .to_string();
             assert!(refused.contains("journal.0, byte "), "{refused}");
-            assert!(bytes == std::fs::read(&path).expect("still there"), "nothing is changed");
+            assert!(
+                bytes == std::fs::read(&path).expect("still there"),
+                "nothing is changed"
+            );
         }
     }
     std::fs::write(&path, &good).expect("room for it");
@@ -138,37 +195,57 @@ fn a_destroyed_sector_of_a_flushed_journal_is_refused() {
 #[test]
 fn a_flipped_bit_in_what_a_commit_covered_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut media = Media::create_folder(dir.path(), tiny(), WORDS, Some(JOURNAL_BYTES)).expect("an empty folder");
+    let mut media = Media::create_folder(dir.path(), tiny(), WORDS, Some(JOURNAL_BYTES))
+        .expect("an empty folder");
     media.tidy().expect("the disk works");
     (0..20).for_each(|word| media.store(word, word as u64 + 1, Purpose::Host, After::NOTHING));
     program(&mut media, 0, 1, false);
     let covered = used(dir.path(), "journal.0");
 
-    let mut commit = media.begin_commit().expect("the disk works").expect("it has files");
+    let mut commit = media
+        .begin_commit()
+        .expect("the disk works")
+        .expect("it has files");
     commit.write_contents().expect("the disk works");
     media.vouch(&mut commit).expect("the disk works");
     let until = commit.write_journal().expect("the disk works");
     media.finish_commit(until);
     let whole = media.to_image().digest();
     drop(media);
-    let mut flips = Flips { dir, whole, refused: 0, harmless: 0 };
-    assert_eq!(flips.every("journal.0", 16..covered).tally(), (covered as u64 - 16, 0));
+    let mut flips = Flips {
+        dir,
+        whole,
+        refused: 0,
+        harmless: 0,
+    };
+    assert_eq!(
+        flips.every("journal.0", 16..covered).tally(),
+        (covered as u64 - 16, 0)
+    );
 }
 
 /// Pages that read as they should, and pages that do not read.
 fn compare(found: &mut Media, expected: &mut Media) -> (u32, u32) {
     let (mut right, mut errors) = (0, 0);
-    let all: Vec<Ppn> = (0..tiny().pages()).map(Ppn).filter(|ppn| expected.is_programmed(*ppn)).collect();
+    let all: Vec<Ppn> = (0..tiny().pages())
+        .map(Ppn)
+        .filter(|ppn| expected.is_programmed(*ppn))
+        .collect();
     for ppn in all {
         let wanted = match expected.is_meta(ppn) {
-            true => expected.read_meta(ppn, Purpose::Host).expect("readable").map(|(_, bytes)| bytes.to_vec()),
+            true => expected
+                .read_meta(ppn, Purpose::Host)
+                .expect("readable")
+                .map(|(_, bytes)| bytes.to_vec()),
             false => match expected.page(ppn) {
                 Page::Bytes(bytes) => Some(bytes.to_vec()),
                 other => panic!("{other:?}"),
             },
         };
         let read = match expected.is_meta(ppn) {
-            true => found.read_meta(ppn, Purpose::Host).map(|page| page.map(|(_, bytes)| bytes.to_vec())),
+            true => found
+                .read_meta(ppn, Purpose::Host)
+                .map(|page| page.map(|(_, bytes)| bytes.to_vec())),
             false => found.read(ppn, Purpose::Host).map(|page| match page {
                 Page::Bytes(bytes) => Some(bytes.to_vec()),
                 other => panic!("{other:?}"),
@@ -190,24 +267,37 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     let dir = tempfile::tempdir().expect("a folder");
     let mut expected = folder(dir.path());
     let image = expected.to_image();
-    let programmed: Vec<u32> = (0..tiny().pages()).filter(|ppn| expected.is_programmed(Ppn(*ppn))).collect();
+    let programmed: Vec<u32> = (0..tiny().pages())
+        .filter(|ppn| expected.is_programmed(Ppn(*ppn)))
+        .collect();
     drop(expected);
     let path = dir.path().join("contents");
     let good = std::fs::read(&path).expect("the file is there");
     expected = Media::from_image(&image);
     for ppn in &programmed {
         // Metadata are shorter than a page, and only what they are counts.
-        let len = if expected.is_meta(Ppn(*ppn)) { 100 } else { PAGE_BYTES };
+        let len = if expected.is_meta(Ppn(*ppn)) {
+            100
+        } else {
+            PAGE_BYTES
+        };
         for at in [0, len / 2, len - 1] {
             let mut bytes = good.clone();
             bytes[*ppn as usize * PAGE_BYTES + at] ^= 4;
             std::fs::write(&path, &bytes).expect("room for it");
             let (mut found, _) = Media::look_into_folder(dir.path()).expect("the rest is whole");
-            assert_eq!(compare(&mut found, &mut expected), (programmed.len() as u32 - 1, 1), "page {ppn}");
+            assert_eq!(
+                compare(&mut found, &mut expected),
+                (programmed.len() as u32 - 1, 1),
+                "page {ppn}"
+            );
         }
     }
     // A damaged page that collection moves is lost, not blessed.
-    let from = *programmed.iter().find(|ppn| !expected.is_meta(Ppn(**ppn))).expect("a page of data");
+    let from = *programmed
+        .iter()
+        .find(|ppn| !expected.is_meta(Ppn(**ppn)))
+        .expect("a page of data");
     let mut bytes = good;
     bytes[from as usize * PAGE_BYTES] ^= 1;
     std::fs::write(&path, &bytes).expect("room for it");
@@ -215,8 +305,20 @@ fn a_flipped_bit_in_a_page_is_a_media_error_and_moving_the_page_does_not_hide_it
     let to = tiny().page(SbId(3), 0);
     assert!(!found.is_programmed(to));
     let slot = tiny().slot(to);
-    found.copy(Ppn(from), slot, Oob::new(3, 3, 1), b"lost", Purpose::Gc, After::NOTHING).expect("no fault is planted");
-    assert!(found.is_meta(to), "what took its place says that it is lost");
+    found
+        .copy(
+            Ppn(from),
+            slot,
+            Oob::new(3, 3, 1),
+            b"lost",
+            Purpose::Gc,
+            After::NOTHING,
+        )
+        .expect("no fault is planted");
+    assert!(
+        found.is_meta(to),
+        "what took its place says that it is lost"
+    );
 }
 
 /// Makes files of version 1 of a folder whose journal is empty.
@@ -253,7 +355,10 @@ fn a_folder_of_version_1_opens_and_is_protected_from_then_on() {
     as_version_1(dir.path());
     let (look, report) = Media::look_into_folder(dir.path()).expect("version 1 is read");
     assert_eq!((look.to_image().digest(), report.records), (whole, 2));
-    assert!(matches!(Media::open_folder(dir.path()), Err(ImageError::InUse)), "who looks sees no changes");
+    assert!(
+        matches!(Media::open_folder(dir.path()), Err(ImageError::InUse)),
+        "who looks sees no changes"
+    );
     drop(look);
     let (mut media, _) = Media::open_folder(dir.path()).expect("version 1 is read");
     assert_eq!(media.to_image().digest(), whole);
@@ -263,7 +368,10 @@ fn a_folder_of_version_1_opens_and_is_protected_from_then_on() {
     drop(media);
     for name in ["state.0", "state.1"] {
         let version = std::fs::read(dir.path().join(name)).expect("the file is there")[8];
-        assert_eq!(version, 2, "an older program finds no state that it would go on from");
+        assert_eq!(
+            version, 2,
+            "an older program finds no state that it would go on from"
+        );
     }
     let path = dir.path().join("contents");
     let mut bytes = std::fs::read(&path).expect("the file is there");
@@ -282,9 +390,17 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     let dir = tempfile::tempdir().expect("a folder");
     drop(folder(dir.path()));
     let keep: Vec<(String, Vec<u8>)> = ["contents", "state.0", "state.1", "journal.0", "journal.1"]
-        .map(|name| (name.to_owned(), std::fs::read(dir.path().join(name)).expect("there")))
+        .map(|name| {
+            (
+                name.to_owned(),
+                std::fs::read(dir.path().join(name)).expect("there"),
+            )
+        })
         .into();
-    let restore = || keep.iter().for_each(|(name, bytes)| std::fs::write(dir.path().join(name), bytes).expect("room"));
+    let restore = || {
+        keep.iter()
+            .for_each(|(name, bytes)| std::fs::write(dir.path().join(name), bytes).expect("room"))
+    };
     let flip = |name: &str, at: usize| {
         let path = dir.path().join(name);
         let mut bytes = std::fs::read(&path).expect("there");
@@ -295,10 +411,20 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     flip("journal.0", 16 + 32 + 24 + 32 + 9);
     let found = Media::weigh_folder(dir.path()).expect("something is left");
     assert_eq!(found.damage().len(), 1);
-    assert!(found.damage()[0].lost.contains("flushes"), "{}", found.damage()[0].lost);
+    assert!(
+        found.damage()[0].lost.contains("flushes"),
+        "{}",
+        found.damage()[0].lost
+    );
     drop(found);
-    let (media, report) = Media::find_folder(dir.path(), true).expect("accepted").begin().expect("the disk works");
-    assert_eq!((report.records, media.peek(8), media.peek(9), media.peek(20)), (3, 24, 0, 0));
+    let (media, report) = Media::find_folder(dir.path(), true)
+        .expect("accepted")
+        .begin()
+        .expect("the disk works");
+    assert_eq!(
+        (report.records, media.peek(8), media.peek(9), media.peek(20)),
+        (3, 24, 0, 0)
+    );
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
     // The newest state: the older one with its journal.
@@ -306,7 +432,11 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     flip("state.0", 300);
     assert!(Media::open_folder(dir.path()).is_err());
     let found = Media::find_folder(dir.path(), true).expect("accepted");
-    assert!(found.damage()[0].to_string().starts_with("state.0, byte 0"), "{}", found.damage()[0]);
+    assert!(
+        found.damage()[0].to_string().starts_with("state.0, byte 0"),
+        "{}",
+        found.damage()[0]
+    );
     let (media, _) = found.begin().expect("the disk works");
     assert!(media.is_programmed(Ppn(7)) && !media.is_programmed(Ppn(8)) && media.peek(8) == 0);
     drop(media);
@@ -314,8 +444,14 @@ fn going_on_without_what_is_damaged_is_the_newest_moment_of_which_all_is_known()
     // A header: records say what they are of.
     restore();
     flip("journal.0", 9);
-    let (media, report) = Media::find_folder(dir.path(), true).expect("accepted").begin().expect("the disk works");
-    assert!(report.records > 12 && media.peek(20) == 1, "nothing is lost");
+    let (media, report) = Media::find_folder(dir.path(), true)
+        .expect("accepted")
+        .begin()
+        .expect("the disk works");
+    assert!(
+        report.records > 12 && media.peek(20) == 1,
+        "nothing is lost"
+    );
     drop(media);
     Media::open_folder(dir.path()).expect("whole from now on");
     // Both states: there is nothing to go on from.
@@ -332,13 +468,19 @@ fn a_folder_without_its_lock_file_is_still_locked_and_errors_name_files() {
     let refusal = |dir: &Path| Media::open_folder(dir).err().expect("refused");
     assert!(matches!(refusal(dir.path()), ImageError::InUse));
     std::fs::remove_file(dir.path().join("lock")).expect("it was there");
-    assert!(matches!(refusal(dir.path()), ImageError::InUse), "the contents are locked too");
+    assert!(
+        matches!(refusal(dir.path()), ImageError::InUse),
+        "the contents are locked too"
+    );
     drop(media);
     for name in ["contents", "state.0", "state.1", "journal.0", "journal.1"] {
         let (path, aside) = (dir.path().join(name), dir.path().join("aside"));
         std::fs::rename(&path, &aside).expect("there");
         let text = refusal(dir.path()).to_string();
-        assert!(text.contains(name) && text.contains("No such file"), "{text}");
+        assert!(
+            text.contains(name) && text.contains("No such file"),
+            "{text}"
+        );
         std::fs::rename(&aside, &path).expect("there");
     }
 }
@@ -353,13 +495,26 @@ fn what_a_sparse_copy_left_out_is_reserved_when_it_is_opened() {
         let bytes = std::fs::read(&path).expect("there");
         let copy = std::fs::File::create(&path).expect("there");
         copy.set_len(bytes.len() as u64).expect("a length");
-        for (at, block) in bytes.chunks(4096).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0)) {
-            copy.write_all_at(block, at as u64 * 4096).expect("room for it");
+        for (at, block) in bytes
+            .chunks(4096)
+            .enumerate()
+            .filter(|(_, block)| block.iter().any(|byte| *byte != 0))
+        {
+            copy.write_all_at(block, at as u64 * 4096)
+                .expect("room for it");
         }
     }
-    let allocated = |name: &str| std::fs::metadata(dir.path().join(name)).expect("there").blocks() * 512;
+    let allocated = |name: &str| {
+        std::fs::metadata(dir.path().join(name))
+            .expect("there")
+            .blocks()
+            * 512
+    };
     let contents = u64::from(tiny().pages()) * PAGE_BYTES as u64;
-    assert!(allocated("contents") < contents && allocated("journal.1") < JOURNAL_BYTES, "the copy is sparse");
+    assert!(
+        allocated("contents") < contents && allocated("journal.1") < JOURNAL_BYTES,
+        "the copy is sparse"
+    );
     let (mut media, _) = Media::open_folder(dir.path()).expect("there is room");
     assert!(allocated("contents") >= contents && allocated("journal.1") >= JOURNAL_BYTES);
     program(&mut media, 16, 3, false);

@@ -3,7 +3,8 @@
 mod kit;
 
 use kit::folder::{
-    FILES, JOURNAL_BYTES, JOURNALS, SECTOR, STATES, WORDS, blank, create, files, latest_of, operate, put_files,
+    FILES, JOURNAL_BYTES, JOURNALS, SECTOR, STATES, WORDS, blank, create, files, latest_of,
+    operate, put_files,
 };
 use kit::numbers::Numbers;
 use kit::tiny;
@@ -18,7 +19,10 @@ fn twins(dir: &Path) -> (Media, Media) {
 
 #[test]
 fn a_process_that_dies_leaves_every_operation_behind() {
-    let (live, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
     let (mut folder, mut twin) = twins(live.path());
     let mut numbers = Numbers(1);
     for step in 0..3000 {
@@ -28,7 +32,11 @@ fn a_process_that_dies_leaves_every_operation_behind() {
             put_files(copy.path(), &files(live.path()));
             let (found, report) = Media::open_folder(copy.path()).expect("the files are whole");
             assert_eq!(report.dropped, 0);
-            assert_eq!(found.to_image().digest(), twin.to_image().digest(), "after {step} operations");
+            assert_eq!(
+                found.to_image().digest(),
+                twin.to_image().digest(),
+                "after {step} operations"
+            );
             assert_eq!(found.erase_counts(), twin.erase_counts());
         }
     }
@@ -57,40 +65,59 @@ type Version = (Vec<Vec<u8>>, Image, Option<BlockId>);
 /// A mixture of the sectors of some versions of the files. A file that is `held` is as in the versions before the last.
 fn mixed(versions: &[Version], held: Option<usize>, numbers: &mut Numbers) -> Vec<Vec<u8>> {
     let mix = |file: usize| {
-        let among = if held == Some(file) { versions.len() - 1 } else { versions.len() } as u64;
+        let among = if held == Some(file) {
+            versions.len() - 1
+        } else {
+            versions.len()
+        } as u64;
         let last = &versions[versions.len() - 1].0[file];
         let mut pick = |(sector, bytes): (usize, &[u8])| {
             let version = &versions[numbers.below(among) as usize].0[file];
             version[sector * SECTOR..][..bytes.len()].to_vec()
         };
-        last.chunks(SECTOR).enumerate().flat_map(&mut pick).collect()
+        last.chunks(SECTOR)
+            .enumerate()
+            .flat_map(&mut pick)
+            .collect()
     };
     (0..FILES.len()).map(mix).collect()
 }
 
 /// The journal that was begun between two versions: its state was durable before.
 fn begun(before: &[Vec<u8>], after: &[Vec<u8>]) -> Option<usize> {
-    JOURNALS.into_iter().find(|file| before[*file][..16] != after[*file][..16])
+    JOURNALS
+        .into_iter()
+        .find(|file| before[*file][..16] != after[*file][..16])
 }
 
 /// The files while the journal is being made durable: the last record, which says that it is, is not there yet.
 fn cut_in_sync(before: &[Vec<u8>], after: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut cut = after.to_vec();
     for (before, cut) in before.iter().zip(&mut cut).skip(3) {
-        let last = (0..cut.len()).step_by(8).rev().find(|at| before[*at..at + 8] != cut[*at..at + 8]);
-        last.into_iter().for_each(|at| cut[at..at + 8].copy_from_slice(&before[at..at + 8]));
+        let last = (0..cut.len())
+            .step_by(8)
+            .rev()
+            .find(|at| before[*at..at + 8] != cut[*at..at + 8]);
+        last.into_iter()
+            .for_each(|at| cut[at..at + 8].copy_from_slice(&before[at..at + 8]));
     }
     cut
 }
 
 /// How many of the versions' operations are there, at most; it must be a prefix of them.
 fn prefix(found: &Image, versions: &[Version]) -> Option<usize> {
-    latest_of(found, versions.iter().map(|(_, image, erased)| (image, *erased)))
+    latest_of(
+        found,
+        versions.iter().map(|(_, image, erased)| (image, *erased)),
+    )
 }
 
 #[test]
 fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
-    let (live, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
     let (mut folder, mut twin) = twins(live.path());
     let mut numbers = Numbers(number("FOLDER_SEED").unwrap_or(2));
 
@@ -117,7 +144,10 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
                 mixture[0].clone_from(&before[0]);
                 put_files(copy.path(), &mixture);
                 let (found, _) = Media::open_folder(copy.path()).expect("a prefix is whole");
-                assert!(prefix(&found.to_image(), &versions).is_some(), "step {step}: cut in a sync");
+                assert!(
+                    prefix(&found.to_image(), &versions).is_some(),
+                    "step {step}: cut in a sync"
+                );
                 versions.pop();
                 cuts += 1;
             }
@@ -138,7 +168,8 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
         let (found, report) = Media::open_folder(copy.path()).expect("a prefix is whole");
         dropped += u64::from(report.dropped > 0);
         let prefix = prefix(&found.to_image(), &versions);
-        let prefix = prefix.unwrap_or_else(|| panic!("step {step}: not a prefix of the operations"));
+        let prefix =
+            prefix.unwrap_or_else(|| panic!("step {step}: not a prefix of the operations"));
 
         shorter += u64::from(prefix + 1 < versions.len());
         if begun.is_some() {
@@ -147,16 +178,23 @@ fn a_machine_that_dies_leaves_what_was_synced_and_a_prefix_of_the_rest() {
         }
     }
 
-    let enough = shorter > steps / 15 && dropped > steps / 60 && states > steps / 200 && cuts > steps / 50;
+    let enough =
+        shorter > steps / 15 && dropped > steps / 60 && states > steps / 200 && cuts > steps / 50;
     assert!(
         enough,
         "{shorter} shorter prefixes, {dropped} for their contents, {states} new states, {cuts} cuts in syncs"
     );
 }
 
-#[allow(clippy::disallowed_methods, reason = "a longer run, or another one, by hand")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a longer run, or another one, by hand"
+)]
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
 }
 
 #[test]
@@ -166,18 +204,27 @@ fn an_erase_waits_for_what_came_before() {
     folder.store(3, 4, Purpose::Host, After::NOTHING);
     let erase = |folder: &mut Media, die| {
         let id = folder.name_next();
-        folder.erase(tiny().block(SbId(0), die), id, After::NOTHING).expect("no fault is planted");
+        folder
+            .erase(tiny().block(SbId(0), die), id, After::NOTHING)
+            .expect("no fault is planted");
         folder.syncs()
     };
     assert_eq!(erase(&mut folder, 0), 1);
-    assert_eq!(erase(&mut folder, 1), 1, "nothing but erases happened since");
+    assert_eq!(
+        erase(&mut folder, 1),
+        1,
+        "nothing but erases happened since"
+    );
     folder.store(3, 5, Purpose::Host, After::NOTHING);
     assert_eq!(erase(&mut folder, 0), 2);
 }
 
 #[test]
 fn a_state_that_was_not_written_to_its_end_is_as_if_it_had_not_begun() {
-    let (live, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
     let (mut folder, mut twin) = twins(live.path());
     let mut numbers = Numbers(3);
     for _ in 0..200 {
@@ -188,15 +235,25 @@ fn a_state_that_was_not_written_to_its_end_is_as_if_it_had_not_begun() {
     folder.tidy().expect("the disk works");
     let after = files(live.path());
     let changed = |file: &usize| before[*file] != after[*file];
-    let (state, journal) = (STATES.into_iter().find(changed), JOURNALS.into_iter().find(changed));
-    let (state, journal) = (state.expect("one state is new"), journal.expect("its journal is new"));
+    let (state, journal) = (
+        STATES.into_iter().find(changed),
+        JOURNALS.into_iter().find(changed),
+    );
+    let (state, journal) = (
+        state.expect("one state is new"),
+        journal.expect("its journal is new"),
+    );
 
     for part in (0..after[state].len()).step_by(64) {
         let mut files = before.clone();
         files[state][..part].copy_from_slice(&after[state][..part]);
         put_files(copy.path(), &files);
         let (found, _) = Media::open_folder(copy.path()).expect("the older state is whole");
-        assert_eq!(found.to_image().digest(), twin.to_image().digest(), "{part} bytes of the state");
+        assert_eq!(
+            found.to_image().digest(),
+            twin.to_image().digest(),
+            "{part} bytes of the state"
+        );
     }
 
     let mut files = before;
@@ -205,12 +262,18 @@ fn a_state_that_was_not_written_to_its_end_is_as_if_it_had_not_begun() {
     put_files(copy.path(), &files);
     let (found, report) = Media::open_folder(copy.path()).expect("the newer state is whole");
     assert_eq!(found.to_image().digest(), twin.to_image().digest());
-    assert_eq!(report.records, 0, "the journal belongs to another generation");
+    assert_eq!(
+        report.records, 0,
+        "the journal belongs to another generation"
+    );
 }
 
 #[test]
 fn a_folder_in_use_or_damaged_is_refused_with_the_reason() {
-    let (live, copy) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (live, copy) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
     let (folder, _) = twins(live.path());
     let refusal = |dir: &Path| Media::open_folder(dir).err().expect("refused");
     assert!(matches!(refusal(live.path()), ImageError::InUse));

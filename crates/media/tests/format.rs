@@ -7,29 +7,87 @@ const RECORDS: &[(&str, &[&str])] = &[
     ("crates/media/src/oob.rs", &[]),
     (
         "crates/media/src/image_file.rs",
-        &["const VERSION", "const MAGIC", "struct Header", "fn write", "fn write_superblock"],
+        &[
+            "const VERSION",
+            "const MAGIC",
+            "struct Header",
+            "fn write",
+            "fn write_superblock",
+        ],
     ),
     ("crates/media/src/folder/journal.rs", &[]),
-    ("crates/media/src/folder/state.rs", &["const MAGIC", "const VERSION", "struct Header", "fn write", "fn kinds"]),
+    (
+        "crates/media/src/folder/state.rs",
+        &[
+            "const MAGIC",
+            "const VERSION",
+            "struct Header",
+            "fn write",
+            "fn kinds",
+        ],
+    ),
     ("crates/media/src/folder/pages.rs", &["fn page"]),
     (
         "crates/device/src/fingerprints.rs",
-        &["const MAGIC", "const VERSION", "struct Header", "struct Record", "fn number", "fn write_fingerprints"],
+        &[
+            "const MAGIC",
+            "const VERSION",
+            "struct Header",
+            "struct Record",
+            "fn number",
+            "fn write_fingerprints",
+        ],
     ),
-    ("crates/media/src/geometry.rs", &["const PAGE_BYTES", "fn page", "fn block"]),
+    (
+        "crates/media/src/geometry.rs",
+        &["const PAGE_BYTES", "fn page", "fn block"],
+    ),
     ("crates/ftl/src/layout.rs", &[]),
-    ("crates/ftl/src/life.rs", &["struct Life", "struct LifeRecord"]),
-    ("crates/ftl/src/config.rs", &["fn tail_records", "const CHUNK_LPNS", "fn tail_pages"]),
-    ("crates/ftl/src/superblock/mod.rs", &["enum Stream", "fn head_offset", "fn tail_offsets"]),
-    ("crates/ftl/src/superblock/open.rs", &["struct Head", "const MAGIC"]),
-    ("crates/ftl/src/dealloc.rs", &["struct DeallocWhen", "struct DeallocWhat", "fn word", "fn bitmap"]),
+    (
+        "crates/ftl/src/life.rs",
+        &["struct Life", "struct LifeRecord"],
+    ),
+    (
+        "crates/ftl/src/config.rs",
+        &["fn tail_records", "const CHUNK_LPNS", "fn tail_pages"],
+    ),
+    (
+        "crates/ftl/src/superblock/mod.rs",
+        &["enum Stream", "fn head_offset", "fn tail_offsets"],
+    ),
+    (
+        "crates/ftl/src/superblock/open.rs",
+        &["struct Head", "const MAGIC"],
+    ),
+    (
+        "crates/ftl/src/dealloc.rs",
+        &[
+            "struct DeallocWhen",
+            "struct DeallocWhat",
+            "fn word",
+            "fn bitmap",
+        ],
+    ),
     ("crates/ftl/src/files/record.rs", &[]),
     ("crates/ftl/src/gc.rs", &["const LOST"]),
     ("crates/ftl/src/hybrid.rs", &["const PAD"]),
     ("crates/ftl/src/scheme/entry.rs", &[]),
-    ("crates/ftl/src/atomic.rs", &["struct SlotWord", "fn idle_word"]),
-    ("crates/ftl/src/scheme/log_entry.rs", &["const ENTRIES_PER_PAGE", "const UNNUMBERED", "struct LogEntry"]),
-    ("crates/ftl/src/scheme/log_pages.rs", &["const UNIT", "fn program_parity", "fn add"]),
+    (
+        "crates/ftl/src/atomic.rs",
+        &["struct SlotWord", "fn idle_word"],
+    ),
+    (
+        "crates/ftl/src/scheme/log_entry.rs",
+        &[
+            "const ENTRIES_PER_PAGE",
+            "const UNNUMBERED",
+            "struct LogEntry",
+        ],
+    ),
+    (
+        "crates/ftl/src/scheme/log_pages.rs",
+        &["const UNIT", "fn program_parity", "fn add"],
+    ),
     (
         "crates/ftl/src/scheme/group_log/page.rs",
         &[
@@ -41,19 +99,50 @@ const RECORDS: &[(&str, &[&str])] = &[
             "fn entries",
         ],
     ),
-    ("crates/ftl/src/scheme/group_log/mod.rs", &["const PAGES_MIN", "fn slots"]),
-    ("crates/ftl/src/scheme/local_flash.rs", &["const SLOT_WORDS", "fn slots", "fn word"]),
-    ("crates/ftl/src/scheme/segments/head.rs", &["struct SegmentHead", "struct SegmentLink"]),
+    (
+        "crates/ftl/src/scheme/group_log/mod.rs",
+        &["const PAGES_MIN", "fn slots"],
+    ),
+    (
+        "crates/ftl/src/scheme/local_flash.rs",
+        &["const SLOT_WORDS", "fn slots", "fn word"],
+    ),
+    (
+        "crates/ftl/src/scheme/segments/head.rs",
+        &["struct SegmentHead", "struct SegmentLink"],
+    ),
     (
         "crates/ftl/src/scheme/remap_ssd_x/extent.rs",
-        &["const SLOT_WORDS", "const PAGES_MAX", "struct Span", "fn words"],
+        &[
+            "const SLOT_WORDS",
+            "const PAGES_MAX",
+            "struct Span",
+            "fn words",
+        ],
     ),
-    ("crates/ftl/src/scheme/segments/mod.rs", &["fn word", "fn slot_word"]),
+    (
+        "crates/ftl/src/scheme/segments/mod.rs",
+        &["fn word", "fn slot_word"],
+    ),
     (
         "crates/ftl/src/scheme/nlog.rs",
-        &["const UNIT_ENTRIES_MAX", "const UNITS_MIN", "const SLOT_WORDS", "struct UnitHead", "fn word"],
+        &[
+            "const UNIT_ENTRIES_MAX",
+            "const UNITS_MIN",
+            "const SLOT_WORDS",
+            "struct UnitHead",
+            "fn word",
+        ],
     ),
-    ("crates/ftl/src/scheme/pebble.rs", &["struct RoomHead", "struct Slot", "fn nvram_words", "fn slot_word"]),
+    (
+        "crates/ftl/src/scheme/pebble.rs",
+        &[
+            "struct RoomHead",
+            "struct Slot",
+            "fn nvram_words",
+            "fn slot_word",
+        ],
+    ),
     (
         "crates/ftl/src/scheme/shadow_oob/saved.rs",
         &[
@@ -69,8 +158,19 @@ const RECORDS: &[(&str, &[&str])] = &[
             "fn slot_word",
         ],
     ),
-    ("crates/ftl/src/scheme/wal.rs", &["const SLOT_WORDS", "struct Commit", "fn word"]),
-    ("crates/ftl/src/scheme/flog.rs", &["const PAGES_MIN", "const BUFFER_WORDS", "fn shape", "fn word"]),
+    (
+        "crates/ftl/src/scheme/wal.rs",
+        &["const SLOT_WORDS", "struct Commit", "fn word"],
+    ),
+    (
+        "crates/ftl/src/scheme/flog.rs",
+        &[
+            "const PAGES_MIN",
+            "const BUFFER_WORDS",
+            "fn shape",
+            "fn word",
+        ],
+    ),
     (
         "hosts/store/src/volume/format.rs",
         &[
@@ -100,11 +200,22 @@ const RECORDS: &[(&str, &[&str])] = &[
             "fn crc",
         ],
     ),
-    ("hosts/dedup/src/signature.rs", &["const SIGNATURE_BYTES", "const UNKNOWN", "fn signature"]),
+    (
+        "hosts/dedup/src/signature.rs",
+        &["const SIGNATURE_BYTES", "const UNKNOWN", "fn signature"],
+    ),
     ("hosts/dedup/src/ccaw/format.rs", &[]),
     ("hosts/dedup/src/ordermerge/format.rs", &[]),
     ("hosts/share/src/record.rs", &[]),
-    ("hosts/share/src/files.rs", &["struct Manifest", "fn manifest", "fn encode", "fn copy_name"]),
+    (
+        "hosts/share/src/files.rs",
+        &[
+            "struct Manifest",
+            "fn manifest",
+            "fn encode",
+            "fn copy_name",
+        ],
+    ),
 ];
 
 const MARK: &str = "record-code: ";
@@ -115,15 +226,26 @@ fn root() -> PathBuf {
 
 /// The code without comments, attributes of documentation and white space.
 fn bare(source: &str) -> String {
-    let code = source.lines().map(|line| line.find("//").map_or(line, |at| &line[..at]));
-    code.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect()
+    let code = source
+        .lines()
+        .map(|line| line.find("//").map_or(line, |at| &line[..at]));
+    code.flat_map(str::chars)
+        .filter(|c| !c.is_whitespace())
+        .collect()
 }
 
 /// From where an item is named to its end: a `;` or its closing brace, whichever comes first.
 fn item<'a>(file: &str, source: &'a str, name: &str) -> &'a str {
-    let boundary = |at: &usize| !source[at + name.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let boundary = |at: &usize| {
+        !source[at + name.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+    };
     let at = source.match_indices(name).map(|(at, _)| at).find(boundary);
-    let start = at.unwrap_or_else(|| panic!("{file} has no `{name}` any more: adapt the list in {}", file!()));
+    let start = at.unwrap_or_else(|| {
+        panic!(
+            "{file} has no `{name}` any more: adapt the list in {}",
+            file!()
+        )
+    });
     let mut depth = 0;
     for (at, c) in source[start..].char_indices() {
         match c {
@@ -141,7 +263,8 @@ fn item<'a>(file: &str, source: &'a str, name: &str) -> &'a str {
 fn hash() -> String {
     let mut hash = blake3::Hasher::new();
     for (file, items) in RECORDS {
-        let source = std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let source = std::fs::read_to_string(root().join(file))
+            .unwrap_or_else(|error| panic!("{file}: {error}"));
         let pieces = match items {
             [] => vec![source.as_str()],
             items => items.iter().map(|name| item(file, &source, name)).collect(),
@@ -157,10 +280,20 @@ fn hash() -> String {
 fn the_format_page_belongs_to_the_record_code() {
     let path = root().join("FORMAT.md");
     let page = std::fs::read_to_string(&path).expect("FORMAT.md can be read");
-    let at = page.find(MARK).expect("FORMAT.md has the line of the record code") + MARK.len();
-    let kept = page[at..].split_whitespace().next().unwrap_or_default().to_owned();
+    let at = page
+        .find(MARK)
+        .expect("FORMAT.md has the line of the record code")
+        + MARK.len();
+    let kept = page[at..]
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     let hash = hash();
-    #[expect(clippy::disallowed_methods, reason = "a test may be told to update its page")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test may be told to update its page"
+    )]
     let update = std::env::var_os("UPDATE_FORMAT").is_some();
     if update {
         let page = format!("{}{hash}{}", &page[..at], &page[at + kept.len()..]);
@@ -177,6 +310,16 @@ fn the_format_page_belongs_to_the_record_code() {
 #[test]
 fn the_hash_sees_code_and_no_comments() {
     assert_eq!(bare("a // b\n  c"), "ac");
-    assert_eq!(item("x", "const AB: u8 = 2;\nconst A: [u8; 2] = [1; 2];", "const A"), "const A: [u8; 2] = [1; 2];");
-    assert_eq!(item("x", "struct AB { b: u8 }\nstruct A { a: u8 }", "struct A"), "struct A { a: u8 }");
+    assert_eq!(
+        item(
+            "x",
+            "const AB: u8 = 2;\nconst A: [u8; 2] = [1; 2];",
+            "const A"
+        ),
+        "const A: [u8; 2] = [1; 2];"
+    );
+    assert_eq!(
+        item("x", "struct AB { b: u8 }\nstruct A { a: u8 }", "struct A"),
+        "struct A { a: u8 }"
+    );
 }

@@ -23,9 +23,19 @@ fn an_image_reads_back_as_it_was() {
     for mode in MODES {
         let image = lived_in(mode);
         let (found, config) = read(&bytes_of(&image)[..], LIMIT).expect("just written");
-        assert_eq!((found.digest(), found.mode(), &config[..]), (image.digest(), mode, CONFIG));
-        assert_eq!((found.geometry(), found.nvram_words()), (image.geometry(), image.nvram_words()));
-        assert_eq!(bytes_of(&found), bytes_of(&image), "and writes the same bytes again");
+        assert_eq!(
+            (found.digest(), found.mode(), &config[..]),
+            (image.digest(), mode, CONFIG)
+        );
+        assert_eq!(
+            (found.geometry(), found.nvram_words()),
+            (image.geometry(), image.nvram_words())
+        );
+        assert_eq!(
+            bytes_of(&found),
+            bytes_of(&image),
+            "and writes the same bytes again"
+        );
     }
 }
 
@@ -36,8 +46,15 @@ fn a_file_is_replaced_whole() {
     save(&path, &lived_in(ContentMode::Identity), b"first").unwrap();
     save(&path, &lived_in(ContentMode::Bytes), b"second").unwrap();
     let (image, config) = load(&path).unwrap();
-    assert_eq!((image.mode(), &config[..]), (ContentMode::Bytes, b"second".as_slice()));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left aside");
+    assert_eq!(
+        (image.mode(), &config[..]),
+        (ContentMode::Bytes, b"second".as_slice())
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing is left aside"
+    );
 }
 
 #[test]
@@ -47,7 +64,10 @@ fn a_save_that_fails_leaves_the_old_file() {
     save(&path, &lived_in(ContentMode::Identity), b"first").unwrap();
     // What would be written aside cannot be: a folder has its name.
     std::fs::create_dir(folder.path().join("device.img.part")).unwrap();
-    assert!(matches!(save(&path, &lived_in(ContentMode::Bytes), b"second"), Err(ImageError::Io(_))));
+    assert!(matches!(
+        save(&path, &lived_in(ContentMode::Bytes), b"second"),
+        Err(ImageError::Io(_))
+    ));
     assert_eq!(load(&path).unwrap().1, b"first");
 }
 
@@ -58,15 +78,25 @@ fn an_image_in_use_is_not_replaced() {
     save(&path, &lived_in(ContentMode::Identity), b"first").unwrap();
     let held = lock(&path).unwrap();
     assert!(matches!(lock(&path), Err(ImageError::InUse)));
-    assert!(matches!(save(&path, &lived_in(ContentMode::Bytes), b"second"), Err(ImageError::InUse)));
+    assert!(matches!(
+        save(&path, &lived_in(ContentMode::Bytes), b"second"),
+        Err(ImageError::InUse)
+    ));
     drop(held);
     save(&path, &lived_in(ContentMode::Bytes), b"second").unwrap();
 }
 
 #[test]
 fn something_else_is_not_an_image() {
-    for bytes in [b"".as_slice(), b"RMPSSD", b"to whom it may concern, and so on for more than forty bytes"] {
-        assert!(matches!(read(bytes, LIMIT), Err(ImageError::NotAnImage)), "{bytes:?}");
+    for bytes in [
+        b"".as_slice(),
+        b"RMPSSD",
+        b"to whom it may concern, and so on for more than forty bytes",
+    ] {
+        assert!(
+            matches!(read(bytes, LIMIT), Err(ImageError::NotAnImage)),
+            "{bytes:?}"
+        );
     }
 }
 
@@ -74,14 +104,23 @@ fn something_else_is_not_an_image() {
 fn another_version_is_named() {
     let mut file = bytes_of(&lived_in(ContentMode::Identity));
     file[8] = 99;
-    assert!(matches!(read(&file[..], LIMIT), Err(ImageError::Version(99))));
+    assert!(matches!(
+        read(&file[..], LIMIT),
+        Err(ImageError::Version(99))
+    ));
 }
 
 #[test]
 fn an_image_larger_than_the_caller_wants_is_refused_before_it_is_unpacked() {
     let file = bytes_of(&lived_in(ContentMode::Bytes));
-    assert!(matches!(read(&file[..], 100), Err(ImageError::TooLarge(100))));
-    assert!(matches!(read(&file[..], 8_000), Err(ImageError::TooLarge(8_000))));
+    assert!(matches!(
+        read(&file[..], 100),
+        Err(ImageError::TooLarge(100))
+    ));
+    assert!(matches!(
+        read(&file[..], 8_000),
+        Err(ImageError::TooLarge(8_000))
+    ));
     assert!(read(&file[..], LIMIT).is_ok());
 }
 
@@ -92,8 +131,15 @@ fn a_cut_file_is_damaged_wherever_it_ends() {
         for len in 0..file.len() {
             // The last bytes close the compressed stream; the hash before them has said that all is there.
             if let Ok((image, config)) = read(&file[..len], LIMIT) {
-                assert!(len + 4 > file.len(), "{len} of {} bytes read as an image", file.len());
-                assert_eq!((image.digest(), &config[..]), (lived_in(mode).digest(), CONFIG));
+                assert!(
+                    len + 4 > file.len(),
+                    "{len} of {} bytes read as an image",
+                    file.len()
+                );
+                assert_eq!(
+                    (image.digest(), &config[..]),
+                    (lived_in(mode).digest(), CONFIG)
+                );
             }
         }
     }
@@ -111,9 +157,21 @@ fn every_damaged_byte_is_noticed() {
                 damaged[at] ^= flip;
                 if let Ok((found, config)) = read(&damaged[..], LIMIT) {
                     let place = if at < HEADER_BYTES { "header" } else { "body" };
-                    assert_eq!(found.geometry(), image.geometry(), "{place} byte {at} ^ {flip:#x}");
-                    assert_eq!(found.nvram_words(), image.nvram_words(), "{place} byte {at} ^ {flip:#x}");
-                    assert_eq!(found.digest(), image.digest(), "{place} byte {at} ^ {flip:#x}");
+                    assert_eq!(
+                        found.geometry(),
+                        image.geometry(),
+                        "{place} byte {at} ^ {flip:#x}"
+                    );
+                    assert_eq!(
+                        found.nvram_words(),
+                        image.nvram_words(),
+                        "{place} byte {at} ^ {flip:#x}"
+                    );
+                    assert_eq!(
+                        found.digest(),
+                        image.digest(),
+                        "{place} byte {at} ^ {flip:#x}"
+                    );
                     assert_eq!(&config[..], CONFIG, "{place} byte {at} ^ {flip:#x}");
                 }
             }

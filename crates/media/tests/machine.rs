@@ -23,7 +23,10 @@ struct Twin {
 
 impl Twin {
     fn of(image: &Image) -> Self {
-        Self { media: Media::from_image(image), states: vec![(image.clone(), None)] }
+        Self {
+            media: Media::from_image(image),
+            states: vec![(image.clone(), None)],
+        }
     }
 
     fn synced(&mut self) {
@@ -37,7 +40,10 @@ impl Twin {
 
     /// Which state is it?
     fn position(&self, found: &Image) -> Option<usize> {
-        latest_of(found, self.states.iter().map(|(image, erased)| (image, *erased)))
+        latest_of(
+            found,
+            self.states.iter().map(|(image, erased)| (image, *erased)),
+        )
     }
 }
 
@@ -65,7 +71,9 @@ fn crash(numbers: &mut Numbers) -> TempDir {
 }
 
 fn open(dir: &Path) -> Media {
-    Media::open_folder(dir).expect("whatever was under way, it opens").0
+    Media::open_folder(dir)
+        .expect("whatever was under way, it opens")
+        .0
 }
 
 #[test]
@@ -76,7 +84,10 @@ fn a_new_device_is_there_once_it_is_made() {
         disk::attach(dir.path());
         let media = create(dir.path(), JOURNAL_BYTES);
         let dir = crash(&mut numbers);
-        assert_eq!(open(dir.path()).to_image().digest(), blank().to_image().digest());
+        assert_eq!(
+            open(dir.path()).to_image().digest(),
+            blank().to_image().digest()
+        );
         drop(media);
     }
 }
@@ -112,13 +123,18 @@ fn a_machine_may_die_again_and_again() {
 
             let found = media.to_image();
             let at = twin.position(&found);
-            let at = at.unwrap_or_else(|| panic!("seed {seed}, crash {crashes}: not a state since the last sync"));
+            let at = at.unwrap_or_else(|| {
+                panic!("seed {seed}, crash {crashes}: not a state since the last sync")
+            });
             older += u32::from(at + 1 < twin.states.len());
             newest += u32::from(at + 1 == twin.states.len());
             twin = Twin::of(&found);
         }
     }
-    assert!(older > 40 && newest > 20, "{older} times an older state, {newest} times the newest one");
+    assert!(
+        older > 40 && newest > 20,
+        "{older} times an older state, {newest} times the newest one"
+    );
 }
 
 #[test]
@@ -156,7 +172,10 @@ fn what_a_commit_covers_survives_the_machine() {
         };
         work(&mut media, &mut twin, 20);
 
-        let mut commit = media.begin_commit().expect("the disk works").expect("it has files");
+        let mut commit = media
+            .begin_commit()
+            .expect("the disk works")
+            .expect("it has files");
         commit.write_contents().expect("the disk works");
         media.vouch(&mut commit).expect("the disk works");
         let until = commit.write_journal().expect("the disk works");
@@ -165,7 +184,10 @@ fn what_a_commit_covers_survives_the_machine() {
 
         work(&mut media, &mut twin, 5);
         let found = open(crash(&mut numbers).path()).to_image();
-        assert!(twin.position(&found).is_some(), "seed {seed}: not a state since the commit");
+        assert!(
+            twin.position(&found).is_some(),
+            "seed {seed}: not a state since the commit"
+        );
     }
 }
 
@@ -197,6 +219,8 @@ fn an_erase_waits_for_the_disk() {
     media.store(3, 4, Purpose::Host, After::NOTHING);
     let before = disk::syncs();
     let id = media.name_next();
-    media.erase(tiny().block(SbId(0), 0), id, After::NOTHING).expect("no fault is planted");
+    media
+        .erase(tiny().block(SbId(0), 0), id, After::NOTHING)
+        .expect("no fault is planted");
     assert!(disk::syncs() > before);
 }

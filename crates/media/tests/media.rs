@@ -5,7 +5,8 @@ mod kit;
 use kit::{WORDS, after_cut, blocks, page, program, railed, read, slot, tiny};
 use remap_ssd_media::Outcome::{Absent, Torn, Whole};
 use remap_ssd_media::{
-    After, BlockId, ContentMode, Media, MediaError, Oob, OpKind, Payload, Ppn, Purpose, SbId, Stored,
+    After, BlockId, ContentMode, Media, MediaError, Oob, OpKind, Payload, Ppn, Purpose, SbId,
+    Stored,
 };
 use std::sync::Arc;
 
@@ -35,8 +36,14 @@ fn a_torn_program_is_consumed_and_unreadable() {
     program(&mut media, page(0, 0), 1, After::NOTHING).unwrap();
     let mut left = after_cut(&media, &[Torn(0)]);
     assert!(left.is_programmed(page(0, 0)) && !left.is_readable(page(0, 0)));
-    assert_eq!(left.read(page(0, 0), Purpose::Host).err(), Some(MediaError::Uncorrectable));
-    assert_eq!(left.read_oob(page(0, 0), Purpose::Host), Err(MediaError::Uncorrectable));
+    assert_eq!(
+        left.read(page(0, 0), Purpose::Host).err(),
+        Some(MediaError::Uncorrectable)
+    );
+    assert_eq!(
+        left.read_oob(page(0, 0), Purpose::Host),
+        Err(MediaError::Uncorrectable)
+    );
     program(&mut left, page(0, 1), 2, After::NOTHING).expect("the block goes on after a torn page");
     assert_eq!(read(&mut left, page(0, 1)), Ok(2));
 }
@@ -49,7 +56,11 @@ fn a_torn_erase_leaves_a_block_that_must_be_erased_again() {
     let id = media.name_next();
     media.erase(BlockId(0), id, After::NOTHING).unwrap();
     let mut left = after_cut(&media, &[Torn(0)]);
-    assert_eq!(left.next_row(BlockId(0)), tiny().pages_per_block(), "nothing more fits into it");
+    assert_eq!(
+        left.next_row(BlockId(0)),
+        tiny().pages_per_block(),
+        "nothing more fits into it"
+    );
     assert!((0..4).all(|row| !left.is_readable(page(0, row))));
     let id = left.name_next();
     left.erase(BlockId(0), id, After::NOTHING).unwrap();
@@ -81,7 +92,10 @@ fn a_torn_clearing_zeroes_some_of_its_words_and_nothing_else() {
         assert!(words.iter().all(|word| *word == 5 || *word == 0));
         cleared += words.iter().filter(|word| **word == 0).count();
     }
-    assert!((1..8 * 48).contains(&cleared), "a torn clearing is neither whole nor absent: {cleared} of 384 words");
+    assert!(
+        (1..8 * 48).contains(&cleared),
+        "a torn clearing is neither whole nor absent: {cleared} of 384 words"
+    );
 }
 
 // ---- acknowledgements ----
@@ -92,7 +106,15 @@ fn an_acknowledgement_waits_for_the_host_s_operations_only() {
     media.begin_command();
     program(&mut media, page(0, 0), 1, After::NOTHING).unwrap();
     let oob = Oob::new(2, 2, 1);
-    media.program(page(1, 0), oob, Stored::Identity(2), Purpose::Gc, After::NOTHING).unwrap();
+    media
+        .program(
+            page(1, 0),
+            oob,
+            Stored::Identity(2),
+            Purpose::Gc,
+            After::NOTHING,
+        )
+        .unwrap();
     let ack = media.take_ack();
     media.settle(&ack);
     assert_eq!(media.pending(), 1);
@@ -105,7 +127,15 @@ fn an_acknowledgement_waits_for_the_host_s_operations_only() {
 fn an_acknowledgement_takes_along_what_its_operations_come_after() {
     let mut media = railed();
     let oob = Oob::new(1, 1, 1);
-    media.program(page(0, 0), oob, Stored::Identity(1), Purpose::Gc, After::NOTHING).unwrap();
+    media
+        .program(
+            page(0, 0),
+            oob,
+            Stored::Identity(1),
+            Purpose::Gc,
+            After::NOTHING,
+        )
+        .unwrap();
     media.begin_command();
     media.store(0, 9, Purpose::Host, After::page(page(0, 0)));
     let ack = media.take_ack();
@@ -135,7 +165,16 @@ fn a_command_can_wait_for_what_others_issued() {
 fn a_copy_lands_only_after_the_page_it_was_read_from() {
     let mut media = railed();
     program(&mut media, page(0, 0), 1, After::NOTHING).unwrap();
-    media.copy(page(0, 0), slot(1, 0), Oob::new(1, 1, 1), b"lost", Purpose::Gc, After::NOTHING).unwrap();
+    media
+        .copy(
+            page(0, 0),
+            slot(1, 0),
+            Oob::new(1, 1, 1),
+            b"lost",
+            Purpose::Gc,
+            After::NOTHING,
+        )
+        .unwrap();
     let left = after_cut(&media, &[Absent, Whole]);
     assert!(!left.is_programmed(page(0, 0)) && !left.is_programmed(page(1, 0)));
     assert_eq!(read(&mut after_cut(&media, &[Whole]), page(1, 0)), Ok(1));
@@ -203,8 +242,15 @@ fn a_failed_program_is_reported_at_once_and_consumes_its_page() {
         faults.program.insert(BlockId(1), 1);
     });
     program(&mut media, page(1, 0), 1, After::NOTHING).expect("row 0 is still good");
-    assert_eq!(program(&mut media, page(1, 1), 2, After::NOTHING), Err(MediaError::ProgramFailed));
-    assert_eq!(read(&mut media, page(1, 0)), Ok(1), "earlier pages of the block stay readable");
+    assert_eq!(
+        program(&mut media, page(1, 1), 2, After::NOTHING),
+        Err(MediaError::ProgramFailed)
+    );
+    assert_eq!(
+        read(&mut media, page(1, 0)),
+        Ok(1),
+        "earlier pages of the block stay readable"
+    );
     assert!(media.is_programmed(page(1, 1)) && !media.is_readable(page(1, 1)));
     program(&mut media, page(0, 0), 3, After::NOTHING).expect("other blocks are not concerned");
 }
@@ -220,10 +266,17 @@ fn a_failed_erase_leaves_nothing_readable() {
     });
     let id = media.name_next();
     media.erase(BlockId(0), id, After::NOTHING).unwrap();
-    assert_eq!(media.erase(BlockId(1), id, After::NOTHING), Err(MediaError::EraseFailed));
+    assert_eq!(
+        media.erase(BlockId(1), id, After::NOTHING),
+        Err(MediaError::EraseFailed)
+    );
     assert!(!media.is_programmed(page(0, 0)));
     assert!(!media.is_readable(page(1, 0)));
-    assert_eq!((media.erase_count(BlockId(0)), media.erase_count(BlockId(1))), (1, 1), "wear counts both");
+    assert_eq!(
+        (media.erase_count(BlockId(0)), media.erase_count(BlockId(1))),
+        (1, 1),
+        "wear counts both"
+    );
 }
 
 #[test]
@@ -250,9 +303,21 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
         faults.read.insert(page(0, 0));
     });
     let oob = Oob::new(1, 1, 1);
-    media.copy(page(0, 0), slot(1, 0), oob, b"lost", Purpose::Gc, After::NOTHING).unwrap();
+    media
+        .copy(
+            page(0, 0),
+            slot(1, 0),
+            oob,
+            b"lost",
+            Purpose::Gc,
+            After::NOTHING,
+        )
+        .unwrap();
     assert!(media.is_meta(page(1, 0)));
-    let (found, bytes) = media.read_meta(page(1, 0), Purpose::Host).unwrap().expect("programmed");
+    let (found, bytes) = media
+        .read_meta(page(1, 0), Purpose::Host)
+        .unwrap()
+        .expect("programmed");
     assert_eq!((found, &bytes[..]), (oob, b"lost".as_slice()));
 }
 
@@ -262,14 +327,42 @@ fn a_copy_of_an_unreadable_page_is_a_page_that_says_so() {
 fn a_device_keeps_contents_in_its_own_mode() {
     let bytes = Payload::Bytes(&[7; 4096]);
     let mut media = Media::blank(tiny(), ContentMode::Bytes, WORDS);
-    media.program_payload(slot(0, 0), Oob::new(1, 1, 1), &bytes, Purpose::Host, After::NOTHING).unwrap();
-    media.copy(page(0, 0), slot(1, 0), Oob::new(1, 2, 1), b"", Purpose::Gc, After::NOTHING).unwrap();
+    media
+        .program_payload(
+            slot(0, 0),
+            Oob::new(1, 1, 1),
+            &bytes,
+            Purpose::Host,
+            After::NOTHING,
+        )
+        .unwrap();
+    media
+        .copy(
+            page(0, 0),
+            slot(1, 0),
+            Oob::new(1, 2, 1),
+            b"",
+            Purpose::Gc,
+            After::NOTHING,
+        )
+        .unwrap();
     let read = media.read(page(1, 0), Purpose::Host).unwrap();
     assert_eq!(read, remap_ssd_media::Page::Bytes([7; 4096].into()));
 
     let mut media = Media::blank(tiny(), ContentMode::None, WORDS);
-    media.program_payload(slot(0, 0), Oob::new(1, 1, 1), &bytes, Purpose::Host, After::NOTHING).unwrap();
-    assert_eq!(media.read(page(0, 0), Purpose::Host), Ok(remap_ssd_media::Page::Unknown));
+    media
+        .program_payload(
+            slot(0, 0),
+            Oob::new(1, 1, 1),
+            &bytes,
+            Purpose::Host,
+            After::NOTHING,
+        )
+        .unwrap();
+    assert_eq!(
+        media.read(page(0, 0), Purpose::Host),
+        Ok(remap_ssd_media::Page::Unknown)
+    );
 }
 
 #[test]
@@ -277,16 +370,38 @@ fn the_tail_is_a_view_of_the_oob_areas() {
     let mut media = plain();
     for row in 0..3 {
         for block in 0..2 {
-            program(&mut media, page(block, row), u64::from(10 * row + block), After::NOTHING).unwrap();
+            program(
+                &mut media,
+                page(block, row),
+                u64::from(10 * row + block),
+                After::NOTHING,
+            )
+            .unwrap();
         }
     }
     let tail = page(0, 3);
-    assert_eq!(media.read_tail(tail, Ppn(0), 6), Err(MediaError::Uncorrectable), "it is not programmed yet");
-    media.program(tail, Oob::new(Oob::TAIL, 1, 1), Stored::Nothing, Purpose::Meta, After::NOTHING).unwrap();
+    assert_eq!(
+        media.read_tail(tail, Ppn(0), 6),
+        Err(MediaError::Uncorrectable),
+        "it is not programmed yet"
+    );
+    media
+        .program(
+            tail,
+            Oob::new(Oob::TAIL, 1, 1),
+            Stored::Nothing,
+            Purpose::Meta,
+            After::NOTHING,
+        )
+        .unwrap();
     let records = media.read_tail(tail, Ppn(0), 6).unwrap().to_vec();
     let areas: Vec<Oob> = (0..6).map(|offset| media.oob(Ppn(offset))).collect();
     assert_eq!(records, areas);
-    assert_eq!(media.read_tail(page(0, 0), Ppn(0), 6), Err(MediaError::Uncorrectable), "a data page is no tail");
+    assert_eq!(
+        media.read_tail(page(0, 0), Ppn(0), 6),
+        Err(MediaError::Uncorrectable),
+        "a data page is no tail"
+    );
 }
 
 #[test]
@@ -295,7 +410,10 @@ fn an_oob_record_keeps_every_bit_it_has_room_for() {
         for wsn in [0, 1, u64::from(u32::MAX), 1 << 32, (1 << 42) - 1] {
             for incarnation in [0, 1, 63, 64, 1000] {
                 let oob = Oob::from_bytes(Oob::new(lpn, wsn, incarnation).to_bytes());
-                assert_eq!((oob.lpn(), oob.wsn(), oob.incarnation()), (lpn, wsn, incarnation % 64));
+                assert_eq!(
+                    (oob.lpn(), oob.wsn(), oob.incarnation()),
+                    (lpn, wsn, incarnation % 64)
+                );
             }
         }
     }
@@ -315,7 +433,11 @@ fn adjacent_stores_of_one_command_are_one_access_of_at_most_64_bytes() {
     media.store(0, 1, Purpose::Host, After::NOTHING);
     media.store(1, 1, Purpose::Host, After::FENCE);
     media.store(2, 1, Purpose::Gc, After::NOTHING);
-    assert_eq!(media.ops.len(), 3, "what waits, and what is done for another purpose, is an access of its own");
+    assert_eq!(
+        media.ops.len(),
+        3,
+        "what waits, and what is done for another purpose, is an access of its own"
+    );
 }
 
 #[test]
@@ -323,8 +445,15 @@ fn what_an_operation_waits_for_is_recorded_with_it() {
     let mut media = plain();
     program(&mut media, page(0, 0), 1, After::NOTHING).unwrap();
     let id = media.clear(0, 8, After::ALL);
-    media.store(0, 1, Purpose::Host, After::page(page(0, 0)).and(After::clear(id)));
-    let [_, clear, store] = &media.ops[..] else { panic!("three operations: {:?}", media.ops) };
+    media.store(
+        0,
+        1,
+        Purpose::Host,
+        After::page(page(0, 0)).and(After::clear(id)),
+    );
+    let [_, clear, store] = &media.ops[..] else {
+        panic!("three operations: {:?}", media.ops)
+    };
     assert!(clear.kind == OpKind::NvClear && clear.after_all && clear.clear_id == id);
     assert!(store.after_page == page(0, 0) && store.clear_id == id && !store.after_all);
 }
@@ -357,7 +486,9 @@ fn live_and_settled_views_meet_when_everything_has_landed() {
         program(&mut media, page(0, row), u64::from(row), After::NOTHING).unwrap();
     }
     let id = media.name_next();
-    media.erase(tiny().block(SbId(1), 0), id, After::ALL).unwrap();
+    media
+        .erase(tiny().block(SbId(1), 0), id, After::ALL)
+        .unwrap();
     media.store(1, 1, Purpose::Meta, After::clear(id));
     assert_eq!(media.to_image().digest(), media.cut(|| Whole).digest());
     media.settle_all();
@@ -374,7 +505,15 @@ fn digests_tell_images_apart() {
     media.store(69, 1, Purpose::Host, After::NOTHING);
     seen.push(media.to_image().digest());
     let meta = Stored::Meta(Arc::from(b"meta".as_slice()));
-    media.program(page(1, 0), Oob::new(Oob::LOG, 1, 1), meta, Purpose::Meta, After::NOTHING).unwrap();
+    media
+        .program(
+            page(1, 0),
+            Oob::new(Oob::LOG, 1, 1),
+            meta,
+            Purpose::Meta,
+            After::NOTHING,
+        )
+        .unwrap();
     seen.push(media.to_image().digest());
     seen.sort_unstable();
     seen.dedup();

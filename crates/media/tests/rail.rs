@@ -8,7 +8,9 @@ mod kit;
 
 use kit::{WORDS, page, tiny};
 use proptest::prelude::*;
-use remap_ssd_media::{AckSet, After, BlockId, ClearId, ContentMode, Image, Media, MediaError, Oob, Outcome};
+use remap_ssd_media::{
+    AckSet, After, BlockId, ClearId, ContentMode, Image, Media, MediaError, Oob, Outcome,
+};
 use remap_ssd_media::{Page, Purpose, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,21 +125,34 @@ struct Cells {
 
 impl Cells {
     fn blank() -> Self {
-        Self { words: vec![(0, false); WORDS], blocks: vec![Vec::new(); BLOCKS as usize] }
+        Self {
+            words: vec![(0, false); WORDS],
+            blocks: vec![Vec::new(); BLOCKS as usize],
+        }
     }
 
     fn land(&mut self, effect: &Effect, outcome: Outcome) {
         let rows = tiny().pages_per_block() as usize;
         match (effect, outcome) {
             (_, Outcome::Absent) | (Effect::Store { .. }, Outcome::Torn(_)) => {}
-            (Effect::Program { block, identity }, Outcome::Whole) => self.blocks[*block as usize].push(Some(*identity)),
-            (Effect::Program { block, .. }, Outcome::Torn(_)) => self.blocks[*block as usize].push(None),
+            (Effect::Program { block, identity }, Outcome::Whole) => {
+                self.blocks[*block as usize].push(Some(*identity))
+            }
+            (Effect::Program { block, .. }, Outcome::Torn(_)) => {
+                self.blocks[*block as usize].push(None)
+            }
             (Effect::Erase { block }, Outcome::Whole) => self.blocks[*block as usize].clear(),
-            (Effect::Erase { block }, Outcome::Torn(_)) => self.blocks[*block as usize] = vec![None; rows],
+            (Effect::Erase { block }, Outcome::Torn(_)) => {
+                self.blocks[*block as usize] = vec![None; rows]
+            }
             (Effect::Store { word, value }, Outcome::Whole) => self.words[*word] = (*value, false),
-            (Effect::Clear { start, len }, Outcome::Whole) => self.words[*start..start + len].fill((0, false)),
+            (Effect::Clear { start, len }, Outcome::Whole) => {
+                self.words[*start..start + len].fill((0, false))
+            }
             (Effect::Clear { start, len }, Outcome::Torn(_)) => {
-                self.words[*start..start + len].iter_mut().for_each(|word| word.1 = true);
+                self.words[*start..start + len]
+                    .iter_mut()
+                    .for_each(|word| word.1 = true);
             }
         }
     }
@@ -146,13 +161,26 @@ impl Cells {
         let mut media = Media::from_image(image);
         for (index, (value, may_be_zero)) in self.words.iter().enumerate() {
             let found = media.load(index).expect("no flips are planted");
-            prop_assert!(found == *value || (*may_be_zero && found == 0), "word {} is {}, not {}", index, found, value);
+            prop_assert!(
+                found == *value || (*may_be_zero && found == 0),
+                "word {} is {}, not {}",
+                index,
+                found,
+                value
+            );
         }
         for (block, rows) in self.blocks.iter().enumerate() {
-            prop_assert_eq!(media.next_row(BlockId(block as u32)) as usize, rows.len(), "rows of block {}", block);
+            prop_assert_eq!(
+                media.next_row(BlockId(block as u32)) as usize,
+                rows.len(),
+                "rows of block {}",
+                block
+            );
             for (row, expected) in rows.iter().enumerate() {
                 let found = media.read(page(block as u32, row as u32), Purpose::Host);
-                let expected = expected.map(Page::Identity).ok_or(MediaError::Uncorrectable);
+                let expected = expected
+                    .map(Page::Identity)
+                    .ok_or(MediaError::Uncorrectable);
                 prop_assert_eq!(found, expected, "block {} row {}", block, row);
             }
         }
@@ -204,17 +232,29 @@ impl Model {
             Wait::Fence => (After::FENCE, self.stores()),
             Wait::Page(index) if !self.programs.is_empty() => {
                 let ((block, row), _) = *index.get(&self.programs);
-                let newest = self.programs.iter().rev().find(|(place, _)| *place == (block, row));
-                (After::page(page(block, row)), newest.map(|(_, at)| *at).into_iter().collect())
+                let newest = self
+                    .programs
+                    .iter()
+                    .rev()
+                    .find(|(place, _)| *place == (block, row));
+                (
+                    After::page(page(block, row)),
+                    newest.map(|(_, at)| *at).into_iter().collect(),
+                )
             }
             Wait::Pages(index, count) if !self.programs.is_empty() => {
                 let ((block, row), _) = *index.get(&self.programs);
                 let first = page(block, row);
                 let of_run = |(block, row): (u32, u32)| {
-                    page(block, row).0 >= first.0 && page(block, row).0 < first.0 + u32::from(*count)
+                    page(block, row).0 >= first.0
+                        && page(block, row).0 < first.0 + u32::from(*count)
                 };
-                let newest: BTreeMap<_, _> =
-                    self.programs.iter().filter(|(place, _)| of_run(*place)).copied().collect();
+                let newest: BTreeMap<_, _> = self
+                    .programs
+                    .iter()
+                    .filter(|(place, _)| of_run(*place))
+                    .copied()
+                    .collect();
                 (After::pages(first, *count), newest.into_values().collect())
             }
             Wait::Clear(index) if !self.names.is_empty() => {
@@ -237,7 +277,8 @@ impl Model {
             _ => None,
         };
         if let Some(block) = block_of(&effect) {
-            let same = (0..self.issued.len()).filter(|at| block_of(&self.issued[*at].effect) == Some(block));
+            let same = (0..self.issued.len())
+                .filter(|at| block_of(&self.issued[*at].effect) == Some(block));
             comes_after.extend(same);
         }
         if matches!(effect, Effect::Store { .. }) {
@@ -247,7 +288,11 @@ impl Model {
             self.command.insert(self.issued.len());
         }
         self.live.land(&effect, Outcome::Whole);
-        self.issued.push(Issued { effect, comes_after, settled: false });
+        self.issued.push(Issued {
+            effect,
+            comes_after,
+            settled: false,
+        });
     }
 
     fn act(&mut self, action: &Action) {
@@ -262,9 +307,18 @@ impl Model {
                 let stored = Stored::Identity(self.identity);
                 let purpose = if *host { Purpose::Host } else { Purpose::Gc };
                 let oob = Oob::new(1, self.identity, 1);
-                self.media.program(page(*block, row), oob, stored, purpose, after).expect("no fault is planted");
+                self.media
+                    .program(page(*block, row), oob, stored, purpose, after)
+                    .expect("no fault is planted");
                 self.programs.push(((*block, row), self.issued.len()));
-                self.issue(Effect::Program { block: *block, identity: self.identity }, names, *host);
+                self.issue(
+                    Effect::Program {
+                        block: *block,
+                        identity: self.identity,
+                    },
+                    names,
+                    *host,
+                );
             }
             Action::Erase { blocks, wait } => {
                 let id = self.media.name_next();
@@ -272,36 +326,71 @@ impl Model {
                 // Two blocks under one name.
                 for block in [*blocks, (*blocks + 1) % BLOCKS] {
                     let (after, names) = self.wait(wait);
-                    self.media.erase(BlockId(block), id, after).expect("no fault is planted");
+                    self.media
+                        .erase(BlockId(block), id, after)
+                        .expect("no fault is planted");
                     operations.push(self.issued.len());
                     self.issue(Effect::Erase { block }, names, false);
                 }
                 self.names.push((id, operations));
             }
-            Action::Store { word, value, host, wait } => {
+            Action::Store {
+                word,
+                value,
+                host,
+                wait,
+            } => {
                 let (after, names) = self.wait(wait);
                 let purpose = if *host { Purpose::Host } else { Purpose::Meta };
                 self.media.store(*word, *value, purpose, after);
-                self.issue(Effect::Store { word: *word, value: *value }, names, *host);
+                self.issue(
+                    Effect::Store {
+                        word: *word,
+                        value: *value,
+                    },
+                    names,
+                    *host,
+                );
             }
-            Action::Change { word, value, host, wait } => {
+            Action::Change {
+                word,
+                value,
+                host,
+                wait,
+            } => {
                 let (after, mut names) = self.wait(wait);
                 let purpose = if *host { Purpose::Host } else { Purpose::Meta };
                 // Two neighbours of those words that are stored to.
                 let record = word.saturating_sub(13)..word + 1;
-                self.media.change_record(record.clone(), *word, *value, purpose, after);
+                self.media
+                    .change_record(record.clone(), *word, *value, purpose, after);
                 let to_record = |at: &usize| {
                     let is_store = matches!(self.issued[*at].effect, Effect::Store { .. });
-                    is_store && words_of(&self.issued[*at].effect).any(|word| record.contains(&word))
+                    is_store
+                        && words_of(&self.issued[*at].effect).any(|word| record.contains(&word))
                 };
                 names.extend((0..self.issued.len()).filter(to_record));
-                self.issue(Effect::Store { word: *word, value: *value }, names, *host);
+                self.issue(
+                    Effect::Store {
+                        word: *word,
+                        value: *value,
+                    },
+                    names,
+                    *host,
+                );
             }
             Action::Clear { start, len, wait } => {
                 let (after, names) = self.wait(wait);
                 let id = self.media.clear(*start, *len, after);
                 self.names.push((id, vec![self.issued.len()]));
-                self.issue(Effect::Clear { start: *start, len: *len }, names, false);
+                self.issue(
+                    Effect::Clear {
+                        start: *start,
+                        len: *len,
+                    },
+                    names,
+                    false,
+                );
             }
             Action::Fence => {
                 self.media.fence();
@@ -338,8 +427,9 @@ impl Model {
             }
             wanted.extend(&self.issued[at].comes_after);
             let words = words_of(&self.issued[at].effect);
-            let older = (0..at)
-                .filter(|older| words_of(&self.issued[*older].effect).any(|word| words.clone().any(|w| w == word)));
+            let older = (0..at).filter(|older| {
+                words_of(&self.issued[*older].effect).any(|word| words.clone().any(|w| w == word))
+            });
             wanted.extend(older);
         }
     }

@@ -37,7 +37,12 @@ fn bytes_asked_by<T>(act: impl FnOnce() -> T) -> (usize, T) {
 // 64 superblocks of 8192 pages: 9 MiB of cells, of which one superblock is 144 KiB, and 8 MiB of NVRAM.
 #[test]
 fn a_snapshot_shares_what_has_not_changed() {
-    let shape = Shape { channels: 1, dies: 8, superblocks: 64, pages_per_block: 1024 };
+    let shape = Shape {
+        channels: 1,
+        dies: 8,
+        superblocks: 64,
+        pages_per_block: 1024,
+    };
     let geometry = Geometry::new(shape).expect("valid");
     let words = 1 << 20;
     let mut media = Media::blank(geometry, ContentMode::Identity, words);
@@ -45,15 +50,32 @@ fn a_snapshot_shares_what_has_not_changed() {
     let handles = (64 + words / 64) * size_of::<usize>();
 
     let (asked, image) = bytes_asked_by(|| media.cut(|| Whole));
-    assert!(asked < handles + 4096, "a snapshot of an idle device asked for {asked} bytes");
+    assert!(
+        asked < handles + 4096,
+        "a snapshot of an idle device asked for {asked} bytes"
+    );
 
-    media.program(Ppn(5), Oob::new(1, 1, 1), Stored::Identity(1), Purpose::Host, After::NOTHING).expect("no fault");
+    media
+        .program(
+            Ppn(5),
+            Oob::new(1, 1, 1),
+            Stored::Identity(1),
+            Purpose::Host,
+            After::NOTHING,
+        )
+        .expect("no fault");
     media.store(70, 1, Purpose::Host, After::NOTHING);
     let (asked, _changed): (usize, Image) = bytes_asked_by(|| media.cut(|| Whole));
     let superblock = 8192 * (10 + 8) + 8192 / 8;
-    assert!(asked < handles + superblock + 512 + 4096, "one page and one word changed: {asked} bytes asked for");
+    assert!(
+        asked < handles + superblock + 512 + 4096,
+        "one page and one word changed: {asked} bytes asked for"
+    );
 
     let (asked, same) = bytes_asked_by(|| media.cut(|| Absent));
-    assert!(asked < handles + 4096, "nothing of it landed: {asked} bytes asked for");
+    assert!(
+        asked < handles + 4096,
+        "nothing of it landed: {asked} bytes asked for"
+    );
     assert_eq!(same.digest(), image.digest());
 }

@@ -32,13 +32,24 @@ const LASTS: Duration = Duration::from_secs(6);
 /// A device in a folder, so that forced writes reach a disk.
 fn rig(dir: &tempfile::TempDir, lba_shift: u8) -> Rig {
     let config = DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
-    let device = Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
-    Rig::with(device, &[NamespaceSpec { pages: PAGES, lba_shift }], Latency::None)
+    let device =
+        Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
+    Rig::with(
+        device,
+        &[NamespaceSpec {
+            pages: PAGES,
+            lba_shift,
+        }],
+        Latency::None,
+    )
 }
 
 fn host(rig: &Rig, name: &str) -> Client {
-    let options =
-        Options { hostnqn: format!("nqn.2026-11.test:{name}"), subnqn: Some(kit::NQN.into()), ..Options::default() };
+    let options = Options {
+        hostnqn: format!("nqn.2026-11.test:{name}"),
+        subnqn: Some(kit::NQN.into()),
+        ..Options::default()
+    };
     Client::connect(rig.address, options).expect("it listens")
 }
 
@@ -59,14 +70,19 @@ fn attacks() -> Vec<Attack> {
         (sqe.cdw10, sqe.cdw12) = (target, CopyCdw12::new().with_nr_z(0).into_bits());
         sqe
     };
-    let whole = |first: u64, lba_shift: u8| CopyRange::new(first, (copy_blocks_max(lba_shift) - 1) as u16);
+    let whole =
+        |first: u64, lba_shift: u8| CopyRange::new(first, (copy_blocks_max(lba_shift) - 1) as u16);
     let (same, crooked) = (whole(0, 12), whole(1, 9));
 
     let mut verify = entry(io::VERIFY, 1);
     verify.cdw12 = RwCdw12::new().with_nlb_z(VERIFIED).into_bits();
     let mut trim = entry(io::DATASET_MANAGEMENT, 1);
     trim.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
-    let upper = DsmRange { attributes: 0, blocks: half, slba: half.into() };
+    let upper = DsmRange {
+        attributes: 0,
+        blocks: half,
+        slba: half.into(),
+    };
 
     let copies = |name, connections, depth| Attack {
         name,
@@ -78,7 +94,14 @@ fn attacks() -> Vec<Attack> {
     };
 
     vec![
-        Attack { name: "nothing", lba_shift: 12, sqe: verify, data: Vec::new(), depth: 0, connections: 0 },
+        Attack {
+            name: "nothing",
+            lba_shift: 12,
+            sqe: verify,
+            data: Vec::new(),
+            depth: 0,
+            connections: 0,
+        },
         copies("100 Copies of 16 MiB from one page", 1, 100),
         copies("the same on 16 connections", 16, 100),
         Attack {
@@ -115,14 +138,19 @@ fn prepare(rig: &Rig) {
     client.write(0, &[7; PAGE]).expect("served");
     let mut have = 1;
     while have < u64::from(PAGES / 2) {
-        client.copy(0, have * blocks, have * blocks).expect("served");
+        client
+            .copy(0, have * blocks, have * blocks)
+            .expect("served");
         have *= 2;
     }
 }
 
 fn main() {
     // Cargo passes `--bench`.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
     let parts: [(&str, fn()); 3] = [
         ("reads", reads_beside_long_commands),
         ("commands", one_command_at_its_limits),
@@ -137,10 +165,16 @@ fn main() {
 
 /// Sends an attack's commands on one queue until it is over; how many.
 fn repeat(mut queue: Queue, attack: &Attack, over: &AtomicBool) -> usize {
-    let call = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
+    let call = Call {
+        sqe: attack.sqe,
+        send: &attack.data,
+        receive: 0,
+    };
     let mut commands = 0;
     while !over.load(Ordering::SeqCst) {
-        let Ok(answers) = queue.calls(&vec![call; attack.depth]) else { break };
+        let Ok(answers) = queue.calls(&vec![call; attack.depth]) else {
+            break;
+        };
         assert!(answers.iter().all(|answer| answer.status.is_success()));
         commands += answers.len();
     }
@@ -159,22 +193,29 @@ fn reads_beside_long_commands() {
         let mut took = Vec::new();
         let commands: usize = std::thread::scope(|scope| {
             let client = host(&rig, "attacker");
-            let queues =
-                (0..attack.connections).map(|index| client.another_queue(index + 2).expect("within its share"));
+            let queues = (0..attack.connections)
+                .map(|index| client.another_queue(index + 2).expect("within its share"));
             let (attack, over) = (&attack, &over);
-            let threads: Vec<_> = queues.map(|queue| scope.spawn(move || repeat(queue, attack, over))).collect();
+            let threads: Vec<_> = queues
+                .map(|queue| scope.spawn(move || repeat(queue, attack, over)))
+                .collect();
             std::thread::sleep(Duration::from_millis(200));
 
             let (began, mut numbers) = (Instant::now(), Numbers(1));
             while began.elapsed() < LASTS {
                 let block = numbers.below(u64::from(PAGES)) << (12 - attack.lba_shift);
                 let one = Instant::now();
-                reader.read(block, 1).expect("it is neither dropped nor reset");
+                reader
+                    .read(block, 1)
+                    .expect("it is neither dropped nor reset");
                 took.push(one.elapsed());
             }
 
             over.store(true, Ordering::SeqCst);
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"))
+                .sum()
         });
 
         took.sort_unstable();
@@ -197,7 +238,9 @@ fn reads_beside_long_commands() {
 fn timed(client: &mut Client, what: &str, call: &Call<'_>) {
     let took = [(); 3].map(|()| {
         let began = Instant::now();
-        client.queue(|queue| queue.call("timed", call)).expect("served");
+        client
+            .queue(|queue| queue.call("timed", call))
+            .expect("served");
         format!("{:.1}", began.elapsed().as_secs_f64() * 1e3)
     });
     println!("{what}: {} ms", took.join(", "));
@@ -212,44 +255,117 @@ fn one_command_at_its_limits() {
 
         let mut client = host(&rig, "one");
         let attacks = attacks();
-        let attack = attacks.iter().find(|attack| attack.lba_shift == shift && attack.depth > 3).expect("there is one");
-        let copy = Call { sqe: attack.sqe, send: &attack.data, receive: 0 };
+        let attack = attacks
+            .iter()
+            .find(|attack| attack.lba_shift == shift && attack.depth > 3)
+            .expect("there is one");
+        let copy = Call {
+            sqe: attack.sqe,
+            send: &attack.data,
+            receive: 0,
+        };
         timed(&mut client, &format!("Copy {name}"), &copy);
 
         if shift == 12 {
             // Pages of their own: what a Copy ordinarily is.
             for first in (0..u64::from(PAGES / 2)).step_by(256) {
-                let data: Vec<u8> = (0..256 * PAGE).map(|at| (at / PAGE) as u8 ^ first as u8).collect();
+                let data: Vec<u8> = (0..256 * PAGE)
+                    .map(|at| (at / PAGE) as u8 ^ first as u8)
+                    .collect();
                 client.write(first, &data).expect("served");
             }
             // Other pages each time: to copy the same ones again changes nothing.
             for first in [0, 1, 2].map(|nth| nth * copy_blocks_max(12)) {
                 let began = Instant::now();
-                client.copy(first.into(), (PAGES / 2 + first).into(), copy_blocks_max(12).into()).expect("served");
-                println!("Copy of pages written one by one: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+                client
+                    .copy(
+                        first.into(),
+                        (PAGES / 2 + first).into(),
+                        copy_blocks_max(12).into(),
+                    )
+                    .expect("served");
+                println!(
+                    "Copy of pages written one by one: {:.1} ms",
+                    began.elapsed().as_secs_f64() * 1e3
+                );
             }
         }
 
         let verified = client.rw(io::VERIFY, 0, ((VERIFY_BYTES_MAX >> shift) - 1) as u16);
-        timed(&mut client, "Verify", &Call { sqe: verified, send: &[], receive: 0 });
+        timed(
+            &mut client,
+            "Verify",
+            &Call {
+                sqe: verified,
+                send: &[],
+                receive: 0,
+            },
+        );
 
         let blocks = (1 << (20 - shift)) - 1;
         let data = vec![9; 1 << 20];
-        let (written, compared) = (client.rw(io::WRITE, 0, blocks), client.rw(io::COMPARE, 0, blocks));
-        timed(&mut client, "Write of 1 MiB", &Call { sqe: written, send: &data, receive: 0 });
-        timed(&mut client, "Compare of 1 MiB", &Call { sqe: compared, send: &data, receive: 0 });
+        let (written, compared) = (
+            client.rw(io::WRITE, 0, blocks),
+            client.rw(io::COMPARE, 0, blocks),
+        );
+        timed(
+            &mut client,
+            "Write of 1 MiB",
+            &Call {
+                sqe: written,
+                send: &data,
+                receive: 0,
+            },
+        );
+        timed(
+            &mut client,
+            "Compare of 1 MiB",
+            &Call {
+                sqe: compared,
+                send: &data,
+                receive: 0,
+            },
+        );
 
         let zeroed = client.rw(io::WRITE_ZEROES, u64::from(PAGES / 4) + 1, u16::MAX);
-        timed(&mut client, "Write Zeroes of 65,536 blocks", &Call { sqe: zeroed, send: &[], receive: 0 });
+        timed(
+            &mut client,
+            "Write Zeroes of 65,536 blocks",
+            &Call {
+                sqe: zeroed,
+                send: &[],
+                receive: 0,
+            },
+        );
 
-        let range = DsmRange { attributes: 0, blocks: PAGES << (12 - shift), slba: 0 };
+        let range = DsmRange {
+            attributes: 0,
+            blocks: PAGES << (12 - shift),
+            slba: 0,
+        };
         let mut sqe = entry(io::DATASET_MANAGEMENT, 1);
         sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
-        timed(&mut client, "trim of 1 GiB", &Call { sqe, send: range.as_bytes(), receive: 0 });
+        timed(
+            &mut client,
+            "trim of 1 GiB",
+            &Call {
+                sqe,
+                send: range.as_bytes(),
+                receive: 0,
+            },
+        );
         // As much as one command may name, in ranges of 1 GiB: the same ones again, since the device is no larger.
         let ranges = vec![range; 16];
         sqe.cdw10 = 15;
-        timed(&mut client, "trim of 16 GiB", &Call { sqe, send: ranges.as_bytes(), receive: 0 });
+        timed(
+            &mut client,
+            "trim of 16 GiB",
+            &Call {
+                sqe,
+                send: ranges.as_bytes(),
+                receive: 0,
+            },
+        );
         drop(client);
         rig.stop();
     }
@@ -262,10 +378,17 @@ fn force_writes(mut client: Client, seed: u16, depth: u32, began: Instant) -> us
         let mut forced = || {
             let mut sqe = client.rw(io::WRITE, numbers.below(PAGES.into()), 0);
             sqe.cdw12 = RwCdw12::new().with_fua(true).into_bits();
-            Call { sqe, send: &data[..], receive: 0 }
+            Call {
+                sqe,
+                send: &data[..],
+                receive: 0,
+            }
         };
         let calls: Vec<Call<'_>> = (0..depth).map(|_| forced()).collect();
-        writes += client.queue(|queue| queue.calls(&calls)).expect("served").len();
+        writes += client
+            .queue(|queue| queue.calls(&calls))
+            .expect("served")
+            .len();
     }
     writes
 }
@@ -277,13 +400,22 @@ fn forced_writes_a_second() {
 
         let began = Instant::now();
         let writes: usize = std::thread::scope(|scope| {
-            let clients = (0..connections).map(|index| (index, host(&rig, &format!("host-{index}"))));
-            let threads: Vec<_> =
-                clients.map(|(index, client)| scope.spawn(move || force_writes(client, index, depth, began))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+            let clients =
+                (0..connections).map(|index| (index, host(&rig, &format!("host-{index}"))));
+            let threads: Vec<_> = clients
+                .map(|(index, client)| {
+                    scope.spawn(move || force_writes(client, index, depth, began))
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"))
+                .sum()
         });
         let rate = writes as f64 / began.elapsed().as_secs_f64();
-        println!("{connections} connections, {depth} writes with FUA in flight on each: {rate:.0} a second");
+        println!(
+            "{connections} connections, {depth} writes with FUA in flight on each: {rate:.0} a second"
+        );
         rig.stop();
     }
 }

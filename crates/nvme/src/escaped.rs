@@ -15,7 +15,10 @@ pub struct Escaped<'a> {
 impl<'a> Escaped<'a> {
     /// A name: one word, so that what follows it in a line is ours.
     pub fn name(text: &'a str) -> Self {
-        Self { text, spaces: false }
+        Self {
+            text,
+            spaces: false,
+        }
     }
 
     /// A text that may have spaces.
@@ -52,11 +55,23 @@ mod tests {
 
     #[test]
     fn a_name_is_one_visible_word() {
-        let name = "nqn.2026-11.org:a\n2026-11-22 INFO queue 1 ended\u{1b}[2J\u{9b}\u{202e}\u{2028}\\n\"é";
+        let name =
+            "nqn.2026-11.org:a\n2026-11-22 INFO queue 1 ended\u{1b}[2J\u{9b}\u{202e}\u{2028}\\n\"é";
         let shown = Escaped::name(name).to_string();
-        assert!(!shown.chars().any(|c| c.is_whitespace() || c.is_control() || is_hidden(c)), "{shown}");
-        assert!(shown.starts_with("nqn.2026-11.org:a\\n2026-11-22\\u{20}INFO"), "{shown}");
-        assert!(shown.ends_with("\\u{1b}[2J\\u{9b}\\u{202e}\\u{2028}\\\\n\\\"é"), "{shown}");
+        assert!(
+            !shown
+                .chars()
+                .any(|c| c.is_whitespace() || c.is_control() || is_hidden(c)),
+            "{shown}"
+        );
+        assert!(
+            shown.starts_with("nqn.2026-11.org:a\\n2026-11-22\\u{20}INFO"),
+            "{shown}"
+        );
+        assert!(
+            shown.ends_with("\\u{1b}[2J\\u{9b}\\u{202e}\\u{2028}\\\\n\\\"é"),
+            "{shown}"
+        );
         assert_eq!(Escaped::text("a b\tc").to_string(), "a b\\tc");
     }
 }

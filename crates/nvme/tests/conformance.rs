@@ -29,7 +29,9 @@ fn soak(client: &mut Client, blocks: u64, steps: u64, seed: u64) {
     let at = |block: u64| (block as usize) << shift;
     client.trim(0, blocks).expect("served");
     for step in 0..steps {
-        let len = 1 + numbers.below(if step % 7 == 0 { 300 } else { 20 }).min(blocks - 1);
+        let len = 1 + numbers
+            .below(if step % 7 == 0 { 300 } else { 20 })
+            .min(blocks - 1);
         let start = numbers.below(blocks - len + 1);
         let source = numbers.below(blocks - len + 1);
         match numbers.below(6) {
@@ -43,7 +45,9 @@ fn soak(client: &mut Client, blocks: u64, steps: u64, seed: u64) {
                 model.copy_within(at(source)..at(source + len), at(start));
             }
             3 if shift == 12 => {
-                client.remap(source, start, len as u32, false, false).expect("served");
+                client
+                    .remap(source, start, len as u32, false, false)
+                    .expect("served");
                 model.copy_within(at(source)..at(source + len), at(start));
             }
             4 => {
@@ -57,7 +61,10 @@ fn soak(client: &mut Client, blocks: u64, steps: u64, seed: u64) {
             }
             _ => {
                 let read = client.read(start, len).expect("served");
-                assert!(read == model[at(start)..at(start + len)], "step {step}: blocks {start}, {len}");
+                assert!(
+                    read == model[at(start)..at(start + len)],
+                    "step {step}: blocks {start}, {len}"
+                );
             }
         }
     }
@@ -70,8 +77,14 @@ fn what_is_written_copied_remapped_and_trimmed_reads_back() {
     let mut client = rig.client();
     assert_eq!(client.subnqn(), NQN);
     soak(&mut client, 2000, 400, 1);
-    let mut digests =
-        Client::connect(rig.address, Options { digests: true, ..Options::default() }).expect("it listens");
+    let mut digests = Client::connect(
+        rig.address,
+        Options {
+            digests: true,
+            ..Options::default()
+        },
+    )
+    .expect("it listens");
     soak(&mut digests, 1000, 200, 2);
     drop((client, digests));
     rig.stop();
@@ -79,9 +92,27 @@ fn what_is_written_copied_remapped_and_trimmed_reads_back() {
 
 #[test]
 fn several_namespaces_have_their_own_blocks_and_sizes() {
-    let specs = [NamespaceSpec { pages: 1000, lba_shift: 9 }, NamespaceSpec { pages: 2000, lba_shift: 12 }];
+    let specs = [
+        NamespaceSpec {
+            pages: 1000,
+            lba_shift: 9,
+        },
+        NamespaceSpec {
+            pages: 2000,
+            lba_shift: 12,
+        },
+    ];
     let rig = Rig::with(device(32 << 20, true), &specs, Latency::None);
-    let connect = |nsid| Client::connect(rig.address, Options { nsid, ..Options::default() }).expect("it listens");
+    let connect = |nsid| {
+        Client::connect(
+            rig.address,
+            Options {
+                nsid,
+                ..Options::default()
+            },
+        )
+        .expect("it listens")
+    };
     let (mut small, mut large) = (connect(1), connect(2));
     assert_eq!((small.lba_shift(), large.lba_shift()), (9, 12));
     large.write(1999, &bytes(7, 4096)).expect("served");
@@ -89,22 +120,62 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
     soak(&mut large, 1000, 200, 4);
     // Data in PDUs that end in the middle of pages, of blocks even.
     for (nsid, pdu_bytes_max) in [(1, 5 * 512), (1, 8192), (2, 1000), (2, 12 << 10)] {
-        let options = Options { nsid, pdu_bytes_max, ..Options::default() };
+        let options = Options {
+            nsid,
+            pdu_bytes_max,
+            ..Options::default()
+        };
         let mut client = Client::connect(rig.address, options).expect("it listens");
         soak(&mut client, 1000, 100, pdu_bytes_max as u64);
     }
     large.write(1999, &bytes(7, 4096)).expect("served");
     let beyond = small.read(8000, 1).expect_err("refused");
-    assert!(matches!(beyond, ClientError::Status { status: Status::LBA_RANGE, .. }), "{beyond}");
+    assert!(
+        matches!(
+            beyond,
+            ClientError::Status {
+                status: Status::LBA_RANGE,
+                ..
+            }
+        ),
+        "{beyond}"
+    );
     small.trim(0, 8000).expect("served");
     assert!(large.read(1999, 1).expect("served") == bytes(7, 4096));
-    assert!(Client::connect(rig.address, Options { nsid: 3, ..Options::default() }).is_err());
+    assert!(
+        Client::connect(
+            rig.address,
+            Options {
+                nsid: 3,
+                ..Options::default()
+            }
+        )
+        .is_err()
+    );
     // Copy between them: format 2 names the source's namespace; the block sizes differ, so it is refused.
     drop((small, large));
     rig.stop();
-    let specs = [NamespaceSpec { pages: 1000, lba_shift: 12 }, NamespaceSpec { pages: 1000, lba_shift: 12 }];
+    let specs = [
+        NamespaceSpec {
+            pages: 1000,
+            lba_shift: 12,
+        },
+        NamespaceSpec {
+            pages: 1000,
+            lba_shift: 12,
+        },
+    ];
     let rig = Rig::with(device(32 << 20, false), &specs, Latency::None);
-    let connect = |nsid| Client::connect(rig.address, Options { nsid, ..Options::default() }).expect("it listens");
+    let connect = |nsid| {
+        Client::connect(
+            rig.address,
+            Options {
+                nsid,
+                ..Options::default()
+            },
+        )
+        .expect("it listens")
+    };
     let (mut one, mut two) = (connect(1), connect(2));
     one.write(10, &bytes(8, 8192)).expect("served");
     let mut range = CopyRange::new(10, 1);
@@ -112,18 +183,42 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
     let mut sqe = entry(io::COPY, 2);
     sqe.cdw10 = 500;
     sqe.cdw12 = CopyCdw12::new().with_format(2).into_bits();
-    let call = Call { sqe, send: range.as_bytes(), receive: 0 };
+    let call = Call {
+        sqe,
+        send: range.as_bytes(),
+        receive: 0,
+    };
     // Only to a host that has said that it uses the format: CDFE in Host Behavior Support.
-    assert_eq!(status(two.queue(|queue| queue.call("copy", &call))), Status::INVALID_FIELD);
+    assert_eq!(
+        status(two.queue(|queue| queue.call("copy", &call))),
+        Status::INVALID_FIELD
+    );
     let mut behavior = [0; 512];
     let mut set = |formats: u8| {
         behavior[4] = formats;
-        let sqe = Sqe { cdw10: 0x16, ..entry(admin::SET_FEATURES, 0) };
-        status(two.admin(|queue| queue.call("set features", &Call { sqe, send: &behavior, receive: 0 })))
+        let sqe = Sqe {
+            cdw10: 0x16,
+            ..entry(admin::SET_FEATURES, 0)
+        };
+        status(two.admin(|queue| {
+            queue.call(
+                "set features",
+                &Call {
+                    sqe,
+                    send: &behavior,
+                    receive: 0,
+                },
+            )
+        }))
     };
-    assert_eq!(set(1 << 3), Status::INVALID_FIELD, "there is no such format");
+    assert_eq!(
+        set(1 << 3),
+        Status::INVALID_FIELD,
+        "there is no such format"
+    );
     assert_eq!(set(1 << 2), Status::SUCCESS);
-    two.queue(|queue| queue.call("copy", &call)).expect("served");
+    two.queue(|queue| queue.call("copy", &call))
+        .expect("served");
     assert!(two.read(500, 2).expect("served") == bytes(8, 8192));
     drop((one, two));
     rig.stop();
@@ -131,9 +226,22 @@ fn several_namespaces_have_their_own_blocks_and_sizes() {
 
 #[test]
 fn a_client_copies_from_another_namespace_on_a_new_connection_too() {
-    let specs = [NamespaceSpec { pages: 1000, lba_shift: 12 }, NamespaceSpec { pages: 1000, lba_shift: 12 }];
+    let specs = [
+        NamespaceSpec {
+            pages: 1000,
+            lba_shift: 12,
+        },
+        NamespaceSpec {
+            pages: 1000,
+            lba_shift: 12,
+        },
+    ];
     let rig = Rig::with(device(32 << 20, false), &specs, Latency::None);
-    let options = |nsid| Options { nsid, copy_across: true, ..Options::default() };
+    let options = |nsid| Options {
+        nsid,
+        copy_across: true,
+        ..Options::default()
+    };
     let connect = |nsid| Client::connect(rig.address, options(nsid)).expect("it listens");
     let (mut one, mut two) = (connect(1), connect(2));
     assert!(two.can_copy(true) && two.can_copy(false));
@@ -145,8 +253,14 @@ fn a_client_copies_from_another_namespace_on_a_new_connection_too() {
     two.queue(|queue| queue.abandon()).expect("it was open");
     two.copy_from(Some(1), 11, 700, 1).expect("served");
     assert!(two.read(700, 1).expect("served") == bytes(8, 8192)[4096..]);
-    assert!(two.copy_from(Some(3), 10, 500, 2).is_err(), "there is no such namespace");
-    assert!(two.copy_from(Some(1), 999, 500, 2).is_err(), "it ends before");
+    assert!(
+        two.copy_from(Some(3), 10, 500, 2).is_err(),
+        "there is no such namespace"
+    );
+    assert!(
+        two.copy_from(Some(1), 999, 500, 2).is_err(),
+        "it ends before"
+    );
 
     let single = Rig::with(device(32 << 20, false), &[], Latency::None);
     let client = Client::connect(single.address, options(1)).expect("it listens");
@@ -162,15 +276,27 @@ fn a_copy_of_many_pages_programs_none_and_either_side_changes_alone() {
     let mut client = rig.client();
     let blocks = 20_000;
     for start in (0..blocks).step_by(1000) {
-        client.write(start, &bytes(start, 1000 << 12)).expect("served");
+        client
+            .write(start, &bytes(start, 1000 << 12))
+            .expect("served");
     }
     let value = |client: &mut Client, name| {
         let all = client.statistics().expect("served");
-        all.iter().find(|(known, _)| *known == name).expect("a name").1
+        all.iter()
+            .find(|(known, _)| *known == name)
+            .expect("a name")
+            .1
     };
-    let (before, remaps) = (value(&mut client, "flash_pages"), value(&mut client, "remaps"));
+    let (before, remaps) = (
+        value(&mut client, "flash_pages"),
+        value(&mut client, "remaps"),
+    );
     client.copy(0, 30_000, blocks).expect("served");
-    assert_eq!(value(&mut client, "flash_pages"), before, "a copy programs nothing");
+    assert_eq!(
+        value(&mut client, "flash_pages"),
+        before,
+        "a copy programs nothing"
+    );
     assert_eq!(value(&mut client, "remaps"), remaps + blocks);
     client.write(30_000, &bytes(5, 4096)).expect("served");
     client.write(1, &bytes(6, 4096)).expect("served");
@@ -207,35 +333,108 @@ fn what_cannot_be_is_refused_with_the_right_status() {
     };
     assert_eq!(try_one(rw(io::READ, 8191, 1), &[], 4096), Status::SUCCESS);
     assert_eq!(try_one(rw(io::READ, 8192, 1), &[], 4096), Status::LBA_RANGE);
-    assert_eq!(try_one(rw(io::READ, u64::MAX, 1), &[], 4096), Status::LBA_RANGE);
-    assert_eq!(try_one(rw(io::READ, 0, 257), &[], 257 << 12), Status::INVALID_FIELD);
+    assert_eq!(
+        try_one(rw(io::READ, u64::MAX, 1), &[], 4096),
+        Status::LBA_RANGE
+    );
+    assert_eq!(
+        try_one(rw(io::READ, 0, 257), &[], 257 << 12),
+        Status::INVALID_FIELD
+    );
     assert_eq!(try_one(rw(io::READ, 0, 2), &[], 4096), Status::SGL_LENGTH);
-    assert_eq!(try_one(rw(io::WRITE, 0, 2), &[0; 4096], 0), Status::SGL_LENGTH);
-    assert_eq!(try_one(rw(io::VERIFY, 0, 65_536), &[], 0), Status::LBA_RANGE);
-    assert_eq!(try_one(rw(io::WRITE_ZEROES, 8000, 192), &[], 0), Status::SUCCESS);
-    assert_eq!(try_one(Sqe { nsid: 2, ..rw(io::READ, 0, 1) }, &[], 4096), Status::INVALID_NAMESPACE);
+    assert_eq!(
+        try_one(rw(io::WRITE, 0, 2), &[0; 4096], 0),
+        Status::SGL_LENGTH
+    );
+    assert_eq!(
+        try_one(rw(io::VERIFY, 0, 65_536), &[], 0),
+        Status::LBA_RANGE
+    );
+    assert_eq!(
+        try_one(rw(io::WRITE_ZEROES, 8000, 192), &[], 0),
+        Status::SUCCESS
+    );
+    assert_eq!(
+        try_one(
+            Sqe {
+                nsid: 2,
+                ..rw(io::READ, 0, 1)
+            },
+            &[],
+            4096
+        ),
+        Status::INVALID_NAMESPACE
+    );
     assert_eq!(try_one(entry(0x55, 1), &[], 0), Status::INVALID_OPCODE);
-    assert_eq!(try_one(Sqe { cdw0: u32::from(io::FLUSH) | 1 << 8, ..entry(0, 1) }, &[], 0), Status::INVALID_FIELD);
-    assert_eq!(try_one(Sqe { nsid: u32::MAX, ..entry(io::FLUSH, 0) }, &[], 0), Status::SUCCESS);
+    assert_eq!(
+        try_one(
+            Sqe {
+                cdw0: u32::from(io::FLUSH) | 1 << 8,
+                ..entry(0, 1)
+            },
+            &[],
+            0
+        ),
+        Status::INVALID_FIELD
+    );
+    assert_eq!(
+        try_one(
+            Sqe {
+                nsid: u32::MAX,
+                ..entry(io::FLUSH, 0)
+            },
+            &[],
+            0
+        ),
+        Status::SUCCESS
+    );
     assert_eq!(try_one(rw(io::WRITE, 5, 1), &[7; 4096], 0), Status::SUCCESS);
-    assert_eq!(try_one(rw(io::COMPARE, 5, 1), &[7; 4096], 0), Status::SUCCESS);
-    assert_eq!(try_one(rw(io::COMPARE, 5, 1), &[8; 4096], 0), Status::COMPARE_FAILURE);
+    assert_eq!(
+        try_one(rw(io::COMPARE, 5, 1), &[7; 4096], 0),
+        Status::SUCCESS
+    );
+    assert_eq!(
+        try_one(rw(io::COMPARE, 5, 1), &[8; 4096], 0),
+        Status::COMPARE_FAILURE
+    );
     let copy = |ranges: &[CopyRange], format| {
         let mut sqe = rw(io::COPY, 100, 1);
-        sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).with_format(format).into_bits();
+        sqe.cdw12 = CopyCdw12::new()
+            .with_nr_z((ranges.len() - 1) as u8)
+            .with_format(format)
+            .into_bits();
         sqe
     };
     let one = [CopyRange::new(0, 0)];
     assert_eq!(try_one(copy(&one, 0), one.as_bytes(), 0), Status::SUCCESS);
-    assert_eq!(try_one(copy(&one, 1), one.as_bytes(), 0), Status::INVALID_FIELD);
-    assert_eq!(try_one(copy(&one, 2), one.as_bytes(), 0), Status::INVALID_FIELD);
+    assert_eq!(
+        try_one(copy(&one, 1), one.as_bytes(), 0),
+        Status::INVALID_FIELD
+    );
+    assert_eq!(
+        try_one(copy(&one, 2), one.as_bytes(), 0),
+        Status::INVALID_FIELD
+    );
     let beyond = [CopyRange::new(8191, 1)];
-    assert_eq!(try_one(copy(&beyond, 0), beyond.as_bytes(), 0), Status::LBA_RANGE);
+    assert_eq!(
+        try_one(copy(&beyond, 0), beyond.as_bytes(), 0),
+        Status::LBA_RANGE
+    );
     let long = [CopyRange::new(0, u16::MAX)];
-    assert_eq!(try_one(copy(&long, 0), long.as_bytes(), 0), Status::SIZE_LIMIT);
+    assert_eq!(
+        try_one(copy(&long, 0), long.as_bytes(), 0),
+        Status::SIZE_LIMIT
+    );
     let mut queue = Queue::open(rig.address, &Options::default()).expect("it listens");
     assert_eq!(
-        status(queue.call("read", &Call { sqe: rw(io::READ, 0, 1), send: &[], receive: 4096 })),
+        status(queue.call(
+            "read",
+            &Call {
+                sqe: rw(io::READ, 0, 1),
+                send: &[],
+                receive: 4096
+            }
+        )),
         Status::SEQUENCE
     );
     drop(client);
@@ -248,14 +447,24 @@ fn the_controller_says_what_linux_needs_to_hear() {
     let mut client = rig.client();
     let id = client.controller().clone();
     assert_eq!({ id.ver }, 0x0002_0000);
-    assert!({ id.kas } > 0 && { id.sgls } & 1 == 1 && { id.ioccsz } >= 4 && id.vwc & 1 == 1 && id.cntrltype == 1);
+    assert!(
+        { id.kas } > 0
+            && { id.sgls } & 1 == 1
+            && { id.ioccsz } >= 4
+            && id.vwc & 1 == 1
+            && id.cntrltype == 1
+    );
 
     let namespace = client.namespace().clone();
     assert_eq!({ namespace.nsze }, 8192);
 
     // Every structure and log page that Linux or nvme-cli reads, by hand, on an admin queue of its own.
     let mut admin_queue = |sqe: Sqe, receive| {
-        let call = Call { sqe, send: &[], receive };
+        let call = Call {
+            sqe,
+            send: &[],
+            receive,
+        };
         client.queue(|_| Ok(())).expect("connected");
         client.admin(|queue| queue.call("admin", &call))
     };
@@ -271,18 +480,40 @@ fn the_controller_says_what_linux_needs_to_hear() {
         cns::INDEPENDENT_NAMESPACE,
         cns::COMMAND_SETS,
     ] {
-        let nsid = u32::from(!matches!(wanted, cns::ACTIVE_NAMESPACES | cns::COMMAND_SET_NAMESPACES));
-        let answer = admin_queue(Sqe { cdw10: wanted.into(), ..entry(admin::IDENTIFY, nsid) }, 4096).expect("served");
+        let nsid = u32::from(!matches!(
+            wanted,
+            cns::ACTIVE_NAMESPACES | cns::COMMAND_SET_NAMESPACES
+        ));
+        let answer = admin_queue(
+            Sqe {
+                cdw10: wanted.into(),
+                ..entry(admin::IDENTIFY, nsid)
+            },
+            4096,
+        )
+        .expect("served");
         assert_eq!(answer.data.len(), 4096, "CNS {wanted:#x}");
         let may_be_zero = matches!(wanted, cns::COMMAND_SET_NAMESPACE);
-        assert_ne!(may_be_zero, answer.data.iter().any(|byte| *byte != 0), "CNS {wanted:#x}");
+        assert_ne!(
+            may_be_zero,
+            answer.data.iter().any(|byte| *byte != 0),
+            "CNS {wanted:#x}"
+        );
     }
 
-    let unknown = admin_queue(Sqe { cdw10: 0x44, ..entry(admin::IDENTIFY, 1) }, 4096);
+    let unknown = admin_queue(
+        Sqe {
+            cdw10: 0x44,
+            ..entry(admin::IDENTIFY, 1)
+        },
+        4096,
+    );
     assert_eq!(status(unknown), Status::INVALID_FIELD);
 
-    let log =
-        |lid: u8, bytes: u32| Sqe { cdw10: u32::from(lid) | (bytes / 4 - 1) << 16, ..entry(admin::GET_LOG_PAGE, 0) };
+    let log = |lid: u8, bytes: u32| Sqe {
+        cdw10: u32::from(lid) | (bytes / 4 - 1) << 16,
+        ..entry(admin::GET_LOG_PAGE, 0)
+    };
     for page in [
         lid::SUPPORTED,
         lid::ERROR,
@@ -294,20 +525,50 @@ fn the_controller_says_what_linux_needs_to_hear() {
         lid::MANAGEMENT,
         lid::STATISTICS,
     ] {
-        assert_eq!(admin_queue(log(page, 512), 512).expect("served").data.len(), 512, "log page {page:#x}");
+        assert_eq!(
+            admin_queue(log(page, 512), 512).expect("served").data.len(),
+            512,
+            "log page {page:#x}"
+        );
     }
-    assert_eq!(status(admin_queue(log(0x33, 512), 512)), Status::INVALID_LOG_PAGE);
+    assert_eq!(
+        status(admin_queue(log(0x33, 512), 512)),
+        Status::INVALID_LOG_PAGE
+    );
 
     let errors = admin_queue(log(lid::ERROR, 64), 64).expect("served").data;
     let newest = ErrorEntry::read_from_bytes(&errors).expect("64 bytes");
     assert_eq!({ newest.status } >> 1, Status::INVALID_LOG_PAGE.into_bits());
 
-    let features = |opcode, fid: u32, value: u32| Sqe { cdw10: fid, cdw11: value, ..entry(opcode, 0) };
-    assert_eq!(admin_queue(features(admin::GET_FEATURES, 6, 0), 0).expect("served").result, 1, "the cache is on");
+    let features = |opcode, fid: u32, value: u32| Sqe {
+        cdw10: fid,
+        cdw11: value,
+        ..entry(opcode, 0)
+    };
+    assert_eq!(
+        admin_queue(features(admin::GET_FEATURES, 6, 0), 0)
+            .expect("served")
+            .result,
+        1,
+        "the cache is on"
+    );
     admin_queue(features(admin::SET_FEATURES, 6, 0), 0).expect("served");
-    assert_eq!(admin_queue(features(admin::GET_FEATURES, 6, 0), 0).expect("served").result, 0);
-    assert_eq!(status(admin_queue(features(admin::GET_FEATURES, 0x70, 0), 0)), Status::INVALID_FIELD);
-    assert_eq!(admin_queue(entry(admin::ABORT, 0), 0).expect("served").result, 1);
+    assert_eq!(
+        admin_queue(features(admin::GET_FEATURES, 6, 0), 0)
+            .expect("served")
+            .result,
+        0
+    );
+    assert_eq!(
+        status(admin_queue(features(admin::GET_FEATURES, 0x70, 0), 0)),
+        Status::INVALID_FIELD
+    );
+    assert_eq!(
+        admin_queue(entry(admin::ABORT, 0), 0)
+            .expect("served")
+            .result,
+        1
+    );
     assert_eq!(size_of::<identify::Controller>(), 4096);
 
     drop(client);
@@ -344,39 +605,82 @@ fn a_client_connects_again_when_its_connection_breaks() {
 
 #[test]
 fn the_file_map_lists_what_was_written_until_it_is_reset() {
-    let mut config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let mut config =
+        DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
     (config.firmware.fs_files, config.firmware.fs_blocks) = (2, 5);
-    let rig = Rig::with(Device::format(config).expect("possible"), &[], Latency::None);
+    let rig = Rig::with(
+        Device::format(config).expect("possible"),
+        &[],
+        Latency::None,
+    );
     let mut client = rig.client();
     let mut write = |inode, page, lba: u32| {
         let mut sqe = entry(io::FS_WRITE, 1);
         (sqe.cdw10, sqe.cdw13, sqe.cdw14) = (lba, inode, page);
         let data = bytes(lba.into(), 4096);
-        let call = Call { sqe, send: &data, receive: 0 };
-        client.queue(|queue| Ok(queue.calls(&[call])?.remove(0))).expect("answered")
+        let call = Call {
+            sqe,
+            send: &data,
+            receive: 0,
+        };
+        client
+            .queue(|queue| Ok(queue.calls(&[call])?.remove(0)))
+            .expect("answered")
     };
     for (inode, page, lba) in [(7, 0, 100), (9, 3, 101), (7, 1, 102), (7, 0, 103)] {
         assert!(write(inode, page, lba).status.is_success());
     }
     let full = write(11, 0, 104);
-    assert_eq!((full.status, full.result), (Status::NOT_LISTED, 1), "a third file");
+    assert_eq!(
+        (full.status, full.result),
+        (Status::NOT_LISTED, 1),
+        "a third file"
+    );
     assert!(write(9, 4, 105).status.is_success());
     let full = write(9, 5, 106);
-    assert_eq!((full.status, full.result), (Status::NOT_LISTED, 2), "a sixth page");
-    assert!(client.read(106, 1).expect("served") == bytes(106, 4096), "the data are written");
+    assert_eq!(
+        (full.status, full.result),
+        (Status::NOT_LISTED, 2),
+        "a sixth page"
+    );
+    assert!(
+        client.read(106, 1).expect("served") == bytes(106, 4096),
+        "the data are written"
+    );
     let list = |client: &mut Client, inode: Option<u32>| {
         let mut sqe = entry(io::FS_MAP, 1);
         (sqe.cdw10, sqe.cdw12, sqe.cdw13) = (15, u32::from(inode.is_none()), inode.unwrap_or(0));
-        let call = Call { sqe, send: &[], receive: 64 };
-        let data = client.queue(|queue| queue.call("map", &call)).expect("served").data;
-        let words: Vec<u32> = data.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        words[2..2 + 2 * words[0] as usize].as_chunks::<2>().0.to_vec()
+        let call = Call {
+            sqe,
+            send: &[],
+            receive: 64,
+        };
+        let data = client
+            .queue(|queue| queue.call("map", &call))
+            .expect("served")
+            .data;
+        let words: Vec<u32> = data
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|word| u32::from_le_bytes(*word))
+            .collect();
+        words[2..2 + 2 * words[0] as usize]
+            .as_chunks::<2>()
+            .0
+            .to_vec()
     };
     assert_eq!(list(&mut client, Some(7)), [[0, 100], [1, 102], [0, 103]]);
     assert_eq!(list(&mut client, Some(9)), [[3, 101], [4, 105]]);
     assert_eq!(list(&mut client, None), [[7, 0], [9, 0]]);
-    let reset = Call { sqe: entry(io::FS_RESET, 1), send: &[], receive: 0 };
-    client.queue(|queue| queue.call("reset", &reset)).expect("served");
+    let reset = Call {
+        sqe: entry(io::FS_RESET, 1),
+        send: &[],
+        receive: 0,
+    };
+    client
+        .queue(|queue| queue.call("reset", &reset))
+        .expect("served");
     assert!(list(&mut client, Some(7)).is_empty());
     drop(client);
     rig.stop();

@@ -4,7 +4,9 @@ mod kit;
 
 use kit::Rig;
 use kit::raw::{Answer, Peer, in_capsule, transport};
-use remap_ssd_nvme::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RwCdw12, Sqe};
+use remap_ssd_nvme::spec::command::{
+    CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RwCdw12, Sqe,
+};
 use remap_ssd_nvme::spec::opcode::{admin, io};
 use remap_ssd_nvme::spec::status::Status;
 use remap_ssd_nvme::tcp::client::{Client, entry};
@@ -22,8 +24,13 @@ fn dsm(ranges: usize) -> Sqe {
 
 /// Ranges of two blocks, one every four, from a block on; behind them what else lies in the host's page.
 fn ranges(first: u64, count: usize, bytes: usize) -> Vec<u8> {
-    let ranges: Vec<DsmRange> =
-        (0..count as u64).map(|index| DsmRange { attributes: 0, blocks: 2, slba: first + 4 * index }).collect();
+    let ranges: Vec<DsmRange> = (0..count as u64)
+        .map(|index| DsmRange {
+            attributes: 0,
+            blocks: 2,
+            slba: first + 4 * index,
+        })
+        .collect();
     let mut data = ranges.as_bytes().to_vec();
     // Were it taken for ranges, it would be out of the namespace.
     data.resize(bytes, 0xff);
@@ -32,11 +39,18 @@ fn ranges(first: u64, count: usize, bytes: usize) -> Vec<u8> {
 
 fn deallocations(client: &mut Client) -> u64 {
     let all = client.statistics().expect("served");
-    all.iter().find(|(name, _)| *name == "host_deallocations").expect("a name").1
+    all.iter()
+        .find(|(name, _)| *name == "host_deallocations")
+        .expect("a name")
+        .1
 }
 
 fn is_zero(client: &mut Client, block: u64) -> bool {
-    client.read(block, 1).expect("served").iter().all(|byte| *byte == 0)
+    client
+        .read(block, 1)
+        .expect("served")
+        .iter()
+        .all(|byte| *byte == 0)
 }
 
 #[test]
@@ -54,7 +68,10 @@ fn a_trim_of_one_range_in_a_page_of_4096_bytes_trims_that_range() {
     assert_eq!(answer.cqe.status(), Status::SUCCESS);
     assert_eq!(deallocations(&mut client), before + 2);
     assert!(!is_zero(&mut client, 3) && is_zero(&mut client, 4) && is_zero(&mut client, 5));
-    assert!(!is_zero(&mut client, 6) && !is_zero(&mut client, 15), "nothing else");
+    assert!(
+        !is_zero(&mut client, 6) && !is_zero(&mut client, 15),
+        "nothing else"
+    );
 
     // Asked for by R2T, as with targets that take less in a capsule: no more is asked for than is needed.
     let data = ranges(8, 1, LINUX_BYTES);
@@ -80,7 +97,13 @@ fn a_trim_of_256_ranges_trims_them_all() {
     let mut queue = Peer::io(rig.address, cntlid, 1, 0);
     let before = deallocations(&mut client);
     let data = ranges(0, 256, LINUX_BYTES);
-    assert_eq!(queue.call(in_capsule(dsm(256), LINUX_BYTES as u32), &data).cqe.status(), Status::SUCCESS);
+    assert_eq!(
+        queue
+            .call(in_capsule(dsm(256), LINUX_BYTES as u32), &data)
+            .cqe
+            .status(),
+        Status::SUCCESS
+    );
     assert_eq!(deallocations(&mut client), before + 512);
     for block in [0, 1, 1020, 1021] {
         assert!(is_zero(&mut client, block), "block {block}");
@@ -96,9 +119,24 @@ fn a_transfer_may_be_longer_than_its_command_needs_and_not_shorter() {
     let mut client = rig.client();
     let (mut admin_queue, cntlid) = Peer::admin(rig.address);
     let mut queue = Peer::io(rig.address, cntlid, 1, 0);
-    let id = admin_queue.call(transport(Sqe { cdw10: 1, ..entry(admin::IDENTIFY, 0) }, 4096), &[]).data;
+    let id = admin_queue
+        .call(
+            transport(
+                Sqe {
+                    cdw10: 1,
+                    ..entry(admin::IDENTIFY, 0)
+                },
+                4096,
+            ),
+            &[],
+        )
+        .data;
     let sgls = u32::from_le_bytes(id[536..540].try_into().expect("four bytes"));
-    assert_eq!(sgls >> 18 & 1, 1, "SGLs may be longer than the data, says Identify");
+    assert_eq!(
+        sgls >> 18 & 1,
+        1,
+        "SGLs may be longer than the data, says Identify"
+    );
 
     let too_short = |answer: Answer| assert_eq!(answer.cqe.status(), Status::SGL_LENGTH);
     too_short(queue.call(in_capsule(dsm(2), 16), &ranges(0, 1, 16)));
@@ -108,21 +146,54 @@ fn a_transfer_may_be_longer_than_its_command_needs_and_not_shorter() {
     let mut write = entry(io::WRITE, 1);
     (write.cdw10, write.cdw12) = (20, RwCdw12::new().with_nlb_z(0).into_bits());
     too_short(queue.call(in_capsule(write, 4095), &[1; 4095]));
-    assert_eq!(queue.call(in_capsule(write, 8192), &[[1; 4096], [2; 4096]].concat()).cqe.status(), Status::SUCCESS);
-    assert_eq!(client.read(20, 2).expect("served"), [[1; 4096], [0; 4096]].concat());
-    assert_eq!(queue.call_asked(transport(write, 8192), &[3; 8192]).cqe.status(), Status::SUCCESS);
-    assert_eq!(client.read(20, 2).expect("served"), [[3; 4096], [0; 4096]].concat());
+    assert_eq!(
+        queue
+            .call(in_capsule(write, 8192), &[[1; 4096], [2; 4096]].concat())
+            .cqe
+            .status(),
+        Status::SUCCESS
+    );
+    assert_eq!(
+        client.read(20, 2).expect("served"),
+        [[1; 4096], [0; 4096]].concat()
+    );
+    assert_eq!(
+        queue
+            .call_asked(transport(write, 8192), &[3; 8192])
+            .cqe
+            .status(),
+        Status::SUCCESS
+    );
+    assert_eq!(
+        client.read(20, 2).expect("served"),
+        [[3; 4096], [0; 4096]].concat()
+    );
 
     // So does Copy with its ranges.
     let mut copy = entry(io::COPY, 1);
     (copy.cdw10, copy.cdw12) = (40, CopyCdw12::new().with_nr_z(0).into_bits());
     let mut list = CopyRange::new(20, 0).as_bytes().to_vec();
     list.resize(LINUX_BYTES, 0xff);
-    assert_eq!(queue.call(in_capsule(copy, LINUX_BYTES as u32), &list).cqe.status(), Status::SUCCESS);
-    assert_eq!(client.read(40, 2).expect("served"), [[3; 4096], [0; 4096]].concat());
+    assert_eq!(
+        queue
+            .call(in_capsule(copy, LINUX_BYTES as u32), &list)
+            .cqe
+            .status(),
+        Status::SUCCESS
+    );
+    assert_eq!(
+        client.read(40, 2).expect("served"),
+        [[3; 4096], [0; 4096]].concat()
+    );
 
     // Longer than any transfer may be is too long.
-    assert_eq!(queue.call(transport(dsm(1), (1 << 20) + 1), &[]).cqe.status(), Status::INVALID_FIELD);
+    assert_eq!(
+        queue
+            .call(transport(dsm(1), (1 << 20) + 1), &[])
+            .cqe
+            .status(),
+        Status::INVALID_FIELD
+    );
     drop((client, queue, admin_queue));
     rig.stop();
 }

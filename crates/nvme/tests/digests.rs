@@ -33,9 +33,23 @@ fn damaged_data_fail_their_command_and_the_connection_goes_on() {
     bytes[at] ^= 1;
     queue.send(&bytes);
     let status = queue.answer().cqe.status();
-    assert_eq!((status, status.dnr()), (Status::TRANSIENT_TRANSPORT, false), "the host may send it again");
-    assert_eq!(client.read(5, 1).expect("served"), [0; 4096], "nothing was written");
-    assert_eq!(queue.call(in_capsule(write(5, 1), 4096), &[7; 4096]).cqe.status(), Status::SUCCESS);
+    assert_eq!(
+        (status, status.dnr()),
+        (Status::TRANSIENT_TRANSPORT, false),
+        "the host may send it again"
+    );
+    assert_eq!(
+        client.read(5, 1).expect("served"),
+        [0; 4096],
+        "nothing was written"
+    );
+    assert_eq!(
+        queue
+            .call(in_capsule(write(5, 1), 4096), &[7; 4096])
+            .cqe
+            .status(),
+        Status::SUCCESS
+    );
 
     // In one of several PDUs: the rest of them is taken, and the command fails when all are there.
     let begin = |queue: &mut Peer| {
@@ -54,10 +68,24 @@ fn damaged_data_fail_their_command_and_the_connection_goes_on() {
             }
             queue.send(&bytes);
         }
-        assert_eq!(queue.answer().cqe.status(), Status::TRANSIENT_TRANSPORT, "PDU {damaged}");
-        assert_eq!(client.read(22, 1).expect("served"), [0; 4096], "the last page is not written");
+        assert_eq!(
+            queue.answer().cqe.status(),
+            Status::TRANSIENT_TRANSPORT,
+            "PDU {damaged}"
+        );
+        assert_eq!(
+            client.read(22, 1).expect("served"),
+            [0; 4096],
+            "the last page is not written"
+        );
     }
-    assert_eq!(queue.call_asked(transport(write(20, 3), 3 * 4096), &[9; 3 * 4096]).cqe.status(), Status::SUCCESS);
+    assert_eq!(
+        queue
+            .call_asked(transport(write(20, 3), 3 * 4096), &[9; 3 * 4096])
+            .cqe
+            .status(),
+        Status::SUCCESS
+    );
     assert_eq!(client.read(20, 3).expect("served"), [9; 3 * 4096]);
     drop((client, queue, _admin));
     rig.stop();
@@ -103,8 +131,20 @@ fn a_termination_names_the_field_and_returns_the_header() {
 
     // Common headers that cannot be. An ICReq comes first where `kind` is not it.
     let mut capsule = Vec::new();
-    wire::put(&mut capsule, kind::CAPSULE_CMD, Flags::new(), &connect(0), Agreement::default());
-    for (at, value, expected) in [(0, 0x55, (1, 0)), (2, 71, (1, 2)), (1, 1, (1, 1)), (4, 71, (1, 4)), (0, 5, (1, 2))] {
+    wire::put(
+        &mut capsule,
+        kind::CAPSULE_CMD,
+        Flags::new(),
+        &connect(0),
+        Agreement::default(),
+    );
+    for (at, value, expected) in [
+        (0, 0x55, (1, 0)),
+        (2, 71, (1, 2)),
+        (1, 1, (1, 1)),
+        (4, 71, (1, 4)),
+        (0, 5, (1, 2)),
+    ] {
         let mut peer = Peer::open(rig.address, 0);
         let mut bytes = capsule.clone();
         bytes[at] = value;
@@ -136,7 +176,10 @@ fn data_that_were_not_asked_for_end_the_connection_and_are_named() {
     let rig = Rig::new();
     let (_admin, cntlid) = Peer::admin(rig.address);
     for (change, expected) in [
-        ((|data| data.ttag = data.ttag.wrapping_add(1)) as fn(&mut Data), (1, 10)),
+        (
+            (|data| data.ttag = data.ttag.wrapping_add(1)) as fn(&mut Data),
+            (1, 10),
+        ),
         (|data| data.cid = 99, (1, 8)),
         (|data| data.offset = 4096, (4, 0)),
     ] {

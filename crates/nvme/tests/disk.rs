@@ -6,7 +6,8 @@ mod kit;
 use kit::{Rig, device};
 use proptest::prelude::*;
 use remap_ssd_device::{
-    Device, DeviceConfig, Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage, FileStatus, LocalDisk,
+    Device, DeviceConfig, Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage,
+    FileStatus, LocalDisk,
 };
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_nvme::controller::{Latency, NamespaceSpec};
@@ -37,17 +38,31 @@ fn range() -> impl Strategy<Value = (u64, u64)> {
 }
 
 fn remap() -> impl Strategy<Value = DiskRemap> {
-    (range(), 0..SPAN, any::<bool>(), any::<bool>()).prop_map(|((target, pages), source, relocate, atomic)| {
-        let pages = pages.min(SPAN - source) as u32;
-        DiskRemap { target, source, pages, relocate, atomic }
-    })
+    (range(), 0..SPAN, any::<bool>(), any::<bool>()).prop_map(
+        |((target, pages), source, relocate, atomic)| {
+            let pages = pages.min(SPAN - source) as u32;
+            DiskRemap {
+                target,
+                source,
+                pages,
+                relocate,
+                atomic,
+            }
+        },
+    )
 }
 
 /// As a checkpoint has them: short, mostly copies, often next to each other.
 fn short_remap() -> impl Strategy<Value = DiskRemap> {
     (0..SPAN - 3, 0..SPAN - 3, 0..4u32, 0..8u8).prop_map(|(target, source, pages, kind)| {
         let (relocate, atomic) = (kind == 0, kind == 1);
-        DiskRemap { target, source, pages, relocate, atomic }
+        DiskRemap {
+            target,
+            source,
+            pages,
+            relocate,
+            atomic,
+        }
     })
 }
 
@@ -65,7 +80,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn content(page: u64, pages: u64, seed: u8) -> Vec<u8> {
-    (0..pages as usize * PAGE).map(|at| seed ^ (page as usize + at / PAGE) as u8 ^ (at % 251) as u8).collect()
+    (0..pages as usize * PAGE)
+        .map(|at| seed ^ (page as usize + at / PAGE) as u8 ^ (at % 251) as u8)
+        .collect()
 }
 
 fn at(page: u64) -> usize {
@@ -73,7 +90,13 @@ fn at(page: u64) -> usize {
 }
 
 fn remapped(bytes: &mut [u8], remap: &DiskRemap) {
-    let DiskRemap { target, source, pages, relocate, .. } = *remap;
+    let DiskRemap {
+        target,
+        source,
+        pages,
+        relocate,
+        ..
+    } = *remap;
     let end = source + u64::from(pages);
     let taken = bytes[at(source)..at(end)].to_vec();
     if relocate && target != source {
@@ -105,9 +128,15 @@ fn model(steps: &[Step]) -> Vec<u8> {
 }
 
 fn write_list<D: Disk>(disk: &mut D, writes: &[(u64, u64, u8)]) -> Result<(), D::Error> {
-    let data: Vec<Vec<u8>> = writes.iter().map(|&(page, pages, seed)| content(page, pages, seed)).collect();
-    let list: Vec<DiskWrite<'_>> =
-        writes.iter().zip(&data).map(|(&(page, ..), data)| DiskWrite { page, data }).collect();
+    let data: Vec<Vec<u8>> = writes
+        .iter()
+        .map(|&(page, pages, seed)| content(page, pages, seed))
+        .collect();
+    let list: Vec<DiskWrite<'_>> = writes
+        .iter()
+        .zip(&data)
+        .map(|(&(page, ..), data)| DiskWrite { page, data })
+        .collect();
     disk.write_all(&list)
 }
 
@@ -135,42 +164,92 @@ fn refuses_what_cannot_be<D: Disk>(disk: &mut D) {
     assert!(disk.read(end, &mut page).is_err());
     assert!(disk.write(end - 1, &[7; 2 * PAGE]).is_err());
     assert!(disk.trim(end, 1).is_err());
-    let remap = |target, source| DiskRemap { target, source, pages: 2, relocate: false, atomic: false };
+    let remap = |target, source| DiskRemap {
+        target,
+        source,
+        pages: 2,
+        relocate: false,
+        atomic: false,
+    };
     assert!(disk.remap(&remap(end - 1, 0)).is_err());
     assert!(disk.remap(&remap(0, end - 1)).is_err());
-    let failed = disk.remap_all(&[remap(0, 8), remap(4, 8), remap(end - 1, 0)]).expect_err("beyond the end");
+    let failed = disk
+        .remap_all(&[remap(0, 8), remap(4, 8), remap(end - 1, 0)])
+        .expect_err("beyond the end");
     assert_eq!(failed.index, 2);
-    let far = DiskRemap { target: u64::MAX - 1, source: 0, pages: 2, relocate: false, atomic: false };
-    assert_eq!(disk.remap_all(&[far]).expect_err("beyond everything").index, 0);
-    assert!(disk.write_all(&[DiskWrite { page: end - 1, data: &[7; 2 * PAGE] }]).is_err());
-    assert!(disk.write_all(&[DiskWrite { page: u64::MAX, data: &[7; PAGE] }]).is_err());
+    let far = DiskRemap {
+        target: u64::MAX - 1,
+        source: 0,
+        pages: 2,
+        relocate: false,
+        atomic: false,
+    };
+    assert_eq!(
+        disk.remap_all(&[far]).expect_err("beyond everything").index,
+        0
+    );
+    assert!(
+        disk.write_all(&[DiskWrite {
+            page: end - 1,
+            data: &[7; 2 * PAGE]
+        }])
+        .is_err()
+    );
+    assert!(
+        disk.write_all(&[DiskWrite {
+            page: u64::MAX,
+            data: &[7; PAGE]
+        }])
+        .is_err()
+    );
     assert!(disk.write(0, &[7; 100]).is_err());
     assert!(disk.read(0, &mut page[..100]).is_err());
-    disk.read(end - 1, &mut page).expect("the last page is there");
+    disk.read(end - 1, &mut page)
+        .expect("the last page is there");
     assert!(page == [0; PAGE], "a refused write has written nothing");
 }
 
 #[test]
 fn every_disk_is_the_same_disk() {
-    let config = || DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
+    let config =
+        || DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().join("disk");
-    let local = RefCell::new(LocalDisk::new(Device::in_memory(config()).expect("possible")));
-    let kept = RefCell::new(LocalDisk::new(Device::create_in_folder(&folder, config(), None).expect("possible")));
-    let small_blocks = NamespaceSpec { pages: (BYTES / PAGE as u64) as u32, lba_shift: 9 };
+    let local = RefCell::new(LocalDisk::new(
+        Device::in_memory(config()).expect("possible"),
+    ));
+    let kept = RefCell::new(LocalDisk::new(
+        Device::create_in_folder(&folder, config(), None).expect("possible"),
+    ));
+    let small_blocks = NamespaceSpec {
+        pages: (BYTES / PAGE as u64) as u32,
+        lba_shift: 9,
+    };
     let rigs = [
         Rig::with(device(BYTES, true), &[], Latency::None),
         Rig::with(device(BYTES, false), &[small_blocks], Latency::None),
     ];
     let remote = RefCell::new(rigs.each_ref().map(Rig::client));
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 48, ..ProptestConfig::default() });
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 48,
+        ..ProptestConfig::default()
+    });
     runner
         .run(&proptest::collection::vec(step(), 1..24), |steps| {
             let expected = model(&steps);
-            prop_assert!(contents_after(&mut *local.borrow_mut(), &steps) == expected, "in memory");
-            prop_assert!(contents_after(&mut *kept.borrow_mut(), &steps) == expected, "in a folder");
+            prop_assert!(
+                contents_after(&mut *local.borrow_mut(), &steps) == expected,
+                "in memory"
+            );
+            prop_assert!(
+                contents_after(&mut *kept.borrow_mut(), &steps) == expected,
+                "in a folder"
+            );
             for client in remote.borrow_mut().iter_mut() {
-                prop_assert!(contents_after(client, &steps) == expected, "behind the network");
+                prop_assert!(
+                    contents_after(client, &steps) == expected,
+                    "behind the network"
+                );
             }
             Ok(())
         })
@@ -178,7 +257,10 @@ fn every_disk_is_the_same_disk() {
     let mut kept = kept.into_inner();
     refuses_what_cannot_be(&mut local.into_inner());
     refuses_what_cannot_be(&mut kept);
-    remote.into_inner().iter_mut().for_each(refuses_what_cannot_be);
+    remote
+        .into_inner()
+        .iter_mut()
+        .for_each(refuses_what_cannot_be);
 
     kept.write(5, &content(5, 1, 9)).expect("possible");
     kept.flush().expect("possible");
@@ -193,22 +275,32 @@ fn every_disk_is_the_same_disk() {
 fn lists_files_by_page<D: Disk>(disk: &mut D) {
     let mut write = |inode, offset, page: u64| {
         let data = [page as u8; PAGE];
-        disk.fs_write(page, &data, FilePage { inode, offset }).expect("possible")
+        disk.fs_write(page, &data, FilePage { inode, offset })
+            .expect("possible")
     };
     for (inode, offset, page) in [(7, 0, 100), (9, 3, 101), (7, 1, 102)] {
         assert_eq!(write(inode, offset, page), FileStatus::Recorded);
     }
     assert_eq!(write(11, 0, 104), FileStatus::FilesFull);
     for offset in 0..500 {
-        assert_eq!(write(9, offset, 200 + u64::from(offset)), FileStatus::Recorded);
+        assert_eq!(
+            write(9, offset, 200 + u64::from(offset)),
+            FileStatus::Recorded
+        );
     }
     assert_eq!(write(9, 0, 105), FileStatus::BlocksFull);
 
     let mut page = [0; PAGE];
     disk.read(105, &mut page).expect("readable");
-    assert!(page == [105; PAGE], "what is not listed is written all the same");
+    assert!(
+        page == [105; PAGE],
+        "what is not listed is written all the same"
+    );
     let block = |offset, page| DiskFileBlock { offset, page };
-    assert_eq!(disk.fs_list(7).expect("possible"), [block(0, 100), block(1, 102)]);
+    assert_eq!(
+        disk.fs_list(7).expect("possible"),
+        [block(0, 100), block(1, 102)]
+    );
     assert_eq!(disk.fs_list(9).expect("possible").len(), 501);
     assert_eq!(disk.fs_files().expect("possible"), [7, 9]);
     disk.fs_reset().expect("possible");
@@ -217,17 +309,26 @@ fn lists_files_by_page<D: Disk>(disk: &mut D) {
 
 #[test]
 fn every_disk_has_the_same_file_map_or_none() {
-    let mut config = DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
+    let mut config =
+        DeviceConfig::for_service(BYTES, SchemeKind::RemapSsd, false).expect("possible");
     let mut without = LocalDisk::new(Device::in_memory(config.clone()).expect("possible"));
     assert!(matches!(without.fs_reset(), Err(FileMapError::Unsupported)));
     let rig = Rig::new();
-    assert!(matches!(rig.client().fs_list(1), Err(FileMapError::Unsupported)));
+    assert!(matches!(
+        rig.client().fs_list(1),
+        Err(FileMapError::Unsupported)
+    ));
     rig.stop();
 
     (config.firmware.fs_files, config.firmware.fs_blocks) = (2, 503);
-    lists_files_by_page(&mut LocalDisk::new(Device::in_memory(config.clone()).expect("possible")));
+    lists_files_by_page(&mut LocalDisk::new(
+        Device::in_memory(config.clone()).expect("possible"),
+    ));
     for lba_shift in [9, 12] {
-        let namespace = NamespaceSpec { pages: (BYTES / PAGE as u64) as u32, lba_shift };
+        let namespace = NamespaceSpec {
+            pages: (BYTES / PAGE as u64) as u32,
+            lba_shift,
+        };
         let device = Device::format(config.clone()).expect("possible");
         let rig = Rig::with(device, &[namespace], Latency::None);
         lists_files_by_page(&mut rig.client());
@@ -246,9 +347,14 @@ fn counting_proxy(server: SocketAddr) -> (SocketAddr, Arc<AtomicU64>) {
     std::thread::spawn(move || {
         for host in listener.incoming().map_while(Result::ok) {
             let target = TcpStream::connect(server).expect("it listens");
-            for (mut from, mut to, parity) in
-                [(host.try_clone().expect("possible"), target.try_clone().expect("possible"), 0), (target, host, 1)]
-            {
+            for (mut from, mut to, parity) in [
+                (
+                    host.try_clone().expect("possible"),
+                    target.try_clone().expect("possible"),
+                    0,
+                ),
+                (target, host, 1),
+            ] {
                 let turns = counted.clone();
                 std::thread::spawn(move || {
                     let mut buffer = vec![0; 1 << 20];
@@ -289,12 +395,19 @@ fn a_checkpoint_does_not_pay_a_round_trip_a_page() {
         let before = turns.load(Ordering::Relaxed);
         client.remap_all(&list).expect("possible");
         let trips = (turns.load(Ordering::Relaxed) - before) / 2;
-        assert!(trips <= limit, "{trips} round trips for {} pages {targets}", list.len());
+        assert!(
+            trips <= limit,
+            "{trips} round trips for {} pages {targets}",
+            list.len()
+        );
 
         let mut page = [0; PAGE];
         for remap in list.iter().step_by(37) {
             Disk::read(&mut client, remap.target, &mut page).expect("readable");
-            assert!(page[..] == content(1000, PAGES, 3)[at(remap.source - 1000)..][..PAGE], "{remap:?}");
+            assert!(
+                page[..] == content(1000, PAGES, 3)[at(remap.source - 1000)..][..PAGE],
+                "{remap:?}"
+            );
         }
     }
     drop(client);
@@ -314,7 +427,11 @@ fn a_transaction_does_not_pay_a_round_trip_a_page() {
 
     let apart: Vec<(u64, u64, u8)> = (0..120).map(|place| (place * 7, 1, place as u8)).collect();
     let found = trips(&apart, &mut client);
-    assert!(found <= 4, "{found} round trips for {} pages all apart", apart.len());
+    assert!(
+        found <= 4,
+        "{found} round trips for {} pages all apart",
+        apart.len()
+    );
 
     // More than may be under way at once, one of them larger than a command; and a page that is written twice.
     let mut many: Vec<(u64, u64, u8)> = (0..300).map(|place| (place * 5, 1, place as u8)).collect();
@@ -332,7 +449,11 @@ fn a_transaction_does_not_pay_a_round_trip_a_page() {
 
 #[test]
 fn a_client_writes_nothing_to_another_device_at_its_address() {
-    let rig = Rig::at("127.0.0.1:0".parse().expect("an address"), device(BYTES, false), 1);
+    let rig = Rig::at(
+        "127.0.0.1:0".parse().expect("an address"),
+        device(BYTES, false),
+        1,
+    );
     let address = rig.address;
     let mut client = rig.client();
     Disk::write(&mut client, 0, &content(0, 1, 3)).expect("possible");
@@ -343,7 +464,10 @@ fn a_client_writes_nothing_to_another_device_at_its_address() {
         let other = Rig::at(address, device(bytes, false), incarnation);
         for _ in 0..2 {
             let error = Disk::write(&mut client, 1, &content(1, 1, 3)).expect_err("another device");
-            assert!(error.to_string().contains("serves another device now"), "{error}");
+            assert!(
+                error.to_string().contains("serves another device now"),
+                "{error}"
+            );
         }
         let mut page = [1; PAGE];
         assert!(Disk::read(&mut client, 1, &mut page).is_err());

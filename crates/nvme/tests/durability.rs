@@ -23,20 +23,46 @@ impl Host {
     /// Two namespaces of 512-byte blocks; what is acknowledged may stay in the machine's cache until a flush.
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let mut config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+        let mut config =
+            DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
         (config.firmware.fs_files, config.firmware.fs_blocks) = (4, 16);
-        let device = Device::create_in_folder(&dir.path().join("device"), config, None).expect("room for it");
-        let spec = NamespaceSpec { pages: 1000, lba_shift: 9 };
+        let device = Device::create_in_folder(&dir.path().join("device"), config, None)
+            .expect("room for it");
+        let spec = NamespaceSpec {
+            pages: 1000,
+            lba_shift: 9,
+        };
         let nqn = "nqn.2026-11.test:durability";
-        let subsystem = Subsystem::new(device, nqn, &[spec; 2], Latency::None, true, Health::default());
-        Self { subsystem: subsystem.expect("possible"), cache_enabled: true, _dir: dir }
+        let subsystem = Subsystem::new(
+            device,
+            nqn,
+            &[spec; 2],
+            Latency::None,
+            true,
+            Health::default(),
+        );
+        Self {
+            subsystem: subsystem.expect("possible"),
+            cache_enabled: true,
+            _dir: dir,
+        }
     }
 
     fn execute(&self, nsid: u32, request: &IoRequest, from_host: &[u8]) -> (Outcome, Vec<u8>) {
         let mut to_host = Vec::new();
-        let mut data = InMemory { from_host, to_host: &mut to_host };
-        let job = Job { nsid, request, now: 0, cache_enabled: self.cache_enabled };
-        let outcome = self.subsystem.execute(&mut self.subsystem.device(), &job, &mut data);
+        let mut data = InMemory {
+            from_host,
+            to_host: &mut to_host,
+        };
+        let job = Job {
+            nsid,
+            request,
+            now: 0,
+            cache_enabled: self.cache_enabled,
+        };
+        let outcome = self
+            .subsystem
+            .execute(&mut self.subsystem.device(), &job, &mut data);
         (self.subsystem.settle(outcome), to_host)
     }
 
@@ -45,14 +71,24 @@ impl Host {
     }
 
     fn read(&self, nsid: u32, slba: u64, count: u32) -> Vec<u8> {
-        let (outcome, data) = self.execute(nsid, &IoRequest::Read { blocks: Blocks { slba, count }, fua: false }, &[]);
+        let (outcome, data) = self.execute(
+            nsid,
+            &IoRequest::Read {
+                blocks: Blocks { slba, count },
+                fua: false,
+            },
+            &[],
+        );
         assert_eq!(outcome.status, Status::SUCCESS);
         data
     }
 
     fn write(&self, nsid: u32, slba: u64, blocks: &[u8]) {
         let count = (blocks.len() / BLOCK) as u32;
-        let write = IoRequest::Write { blocks: Blocks { slba, count }, fua: false };
+        let write = IoRequest::Write {
+            blocks: Blocks { slba, count },
+            fua: false,
+        };
         assert_eq!(self.ends(nsid, &write, blocks), Status::SUCCESS);
     }
 
@@ -63,7 +99,9 @@ impl Host {
 
 /// Blocks that all differ.
 fn numbered(from: u8, blocks: u8) -> Vec<u8> {
-    (0..blocks).flat_map(|block| [from + block; BLOCK]).collect()
+    (0..blocks)
+        .flat_map(|block| [from + block; BLOCK])
+        .collect()
 }
 
 #[test]
@@ -90,19 +128,31 @@ fn a_flush_and_a_forced_command_reach_the_disk_and_others_need_not() {
     };
     for (request, data) in commands(false) {
         let before = host.syncs();
-        assert_eq!((host.ends(1, &request, data), host.syncs()), (Status::SUCCESS, before), "{request:?}");
+        assert_eq!(
+            (host.ends(1, &request, data), host.syncs()),
+            (Status::SUCCESS, before),
+            "{request:?}"
+        );
         assert_eq!(host.ends(1, &IoRequest::Flush, &[]), Status::SUCCESS);
         assert_eq!(host.syncs(), before + 1, "a flush of {request:?}");
     }
     for (request, data) in commands(true) {
         let before = host.syncs();
-        assert_eq!((host.ends(1, &request, data), host.syncs()), (Status::SUCCESS, before + 1), "{request:?}");
+        assert_eq!(
+            (host.ends(1, &request, data), host.syncs()),
+            (Status::SUCCESS, before + 1),
+            "{request:?}"
+        );
     }
     // Without a cache each command is forced.
     host.cache_enabled = false;
     for (request, data) in commands(false) {
         let before = host.syncs();
-        assert_eq!((host.ends(1, &request, data), host.syncs()), (Status::SUCCESS, before + 1), "{request:?}");
+        assert_eq!(
+            (host.ends(1, &request, data), host.syncs()),
+            (Status::SUCCESS, before + 1),
+            "{request:?}"
+        );
     }
 }
 
@@ -117,7 +167,10 @@ fn a_block_may_be_written_or_zeroed_without_its_neighbours() {
     wanted[14 * BLOCK..18 * BLOCK].copy_from_slice(&numbered(110, 4));
     assert!(host.read(1, 0, 24) == wanted);
     // Zeroes over the end of one page, a whole one, and the beginning of the next.
-    let zeroes = IoRequest::WriteZeroes { blocks: Blocks { slba: 6, count: 12 }, fua: false };
+    let zeroes = IoRequest::WriteZeroes {
+        blocks: Blocks { slba: 6, count: 12 },
+        fua: false,
+    };
     assert_eq!(host.ends(1, &zeroes, &[]), Status::SUCCESS);
     wanted[6 * BLOCK..18 * BLOCK].fill(0);
     assert!(host.read(1, 0, 24) == wanted);
@@ -127,13 +180,21 @@ fn a_block_may_be_written_or_zeroed_without_its_neighbours() {
 fn namespaces_end_where_they_end() {
     let host = Host::new();
     let last = 1000 * PAGE_BLOCKS - 1;
-    let blocks = |slba, count| host.subsystem.namespace(1).expect("there are two").blocks(slba, count);
+    let blocks = |slba, count| {
+        host.subsystem
+            .namespace(1)
+            .expect("there are two")
+            .blocks(slba, count)
+    };
     assert!(blocks(last, 1).is_ok() && blocks(0, last as u32 + 1).is_ok());
     assert_eq!(blocks(last, 2).err(), Some(Status::LBA_RANGE));
     assert_eq!(blocks(last + 1, 1).err(), Some(Status::LBA_RANGE));
     assert_eq!(blocks(u64::MAX, 2).err(), Some(Status::LBA_RANGE));
     host.write(1, last, &numbered(9, 1));
-    assert!(host.read(2, 0, 1) == [0; BLOCK], "the next namespace begins behind it");
+    assert!(
+        host.read(2, 0, 1) == [0; BLOCK],
+        "the next namespace begins behind it"
+    );
 }
 
 /// Blocks of 512 bytes: what is remapped must be whole pages at both ends.
@@ -143,10 +204,24 @@ fn parts_of_pages_are_not_remapped() {
     host.write(1, 0, &numbered(1, 32));
     let remap = |slba, source, count| {
         let target = Blocks { slba, count };
-        host.ends(1, &IoRequest::Remap { target, source, relocate: false, atomic: false, fua: false }, &[])
+        host.ends(
+            1,
+            &IoRequest::Remap {
+                target,
+                source,
+                relocate: false,
+                atomic: false,
+                fua: false,
+            },
+            &[],
+        )
     };
     for (target, source, count) in [(64, 0, 7), (64, 0, 9), (64, 1, 8), (65, 0, 8)] {
-        assert_eq!(remap(target, source, count), Status::INVALID_FIELD, "{count} blocks from {source} to {target}");
+        assert_eq!(
+            remap(target, source, count),
+            Status::INVALID_FIELD,
+            "{count} blocks from {source} to {target}"
+        );
     }
     assert!(host.read(1, 64, 16) == [0; 16 * BLOCK]);
     assert_eq!(remap(64, 8, 16), Status::SUCCESS);
@@ -165,7 +240,12 @@ fn ranges_of_a_copy_follow_each_other() {
         range
     };
     let ranges = [range(8, 8), range(3, 5), range(40, 8)].concat();
-    let copy = IoRequest::Copy { target: 96, ranges: 3, with_namespaces: false, fua: false };
+    let copy = IoRequest::Copy {
+        target: 96,
+        ranges: 3,
+        with_namespaces: false,
+        fua: false,
+    };
     assert_eq!(host.ends(1, &copy, &ranges), Status::SUCCESS);
     let wanted = [numbered(9, 8), numbered(4, 5), numbered(41, 8)].concat();
     assert!(host.read(1, 96, 21) == wanted);
@@ -178,14 +258,35 @@ fn a_namespace_lists_its_own_pages_of_a_file() {
     let page = numbered(1, 8);
     for (nsid, slba, offset) in [(1, 16, 0), (2, 40, 1), (2, 8, 2)] {
         let blocks = Blocks { slba, count: 8 };
-        let write = IoRequest::FsWrite { blocks, inode: 7, page: offset, fua: false };
+        let write = IoRequest::FsWrite {
+            blocks,
+            inode: 7,
+            page: offset,
+            fua: false,
+        };
         assert_eq!(host.ends(nsid, &write, &page), Status::SUCCESS);
     }
     let list = |nsid| {
-        let (outcome, data) = host.execute(nsid, &IoRequest::FsMap { bytes: 40, inode: Some(7), first: 0 }, &[]);
+        let (outcome, data) = host.execute(
+            nsid,
+            &IoRequest::FsMap {
+                bytes: 40,
+                inode: Some(7),
+                first: 0,
+            },
+            &[],
+        );
         assert_eq!(outcome.status, Status::SUCCESS);
-        let words: Vec<u32> = data.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        words[2..2 + 2 * words[0] as usize].as_chunks::<2>().0.to_vec()
+        let words: Vec<u32> = data
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|word| u32::from_le_bytes(*word))
+            .collect();
+        words[2..2 + 2 * words[0] as usize]
+            .as_chunks::<2>()
+            .0
+            .to_vec()
     };
     assert_eq!(list(1), [[0, 2]]);
     assert_eq!(list(2), [[1, 5], [2, 1]]);

@@ -18,12 +18,20 @@ const PAGES: u32 = 32 << 10;
 const HALF: u32 = PAGES / 2;
 
 fn rig(limits: Limits) -> Rig {
-    Rig::limited(kit::device(u64::from(PAGES) * PAGE as u64, false), &[], Latency::None, limits)
+    Rig::limited(
+        kit::device(u64::from(PAGES) * PAGE as u64, false),
+        &[],
+        Latency::None,
+        limits,
+    )
 }
 
 fn host(rig: &Rig, name: &str) -> Client {
-    let options =
-        Options { hostnqn: format!("nqn.2026-11.test:{name}"), subnqn: Some(kit::NQN.into()), ..Options::default() };
+    let options = Options {
+        hostnqn: format!("nqn.2026-11.test:{name}"),
+        subnqn: Some(kit::NQN.into()),
+        ..Options::default()
+    };
     Client::connect(rig.address, options).expect("it listens")
 }
 
@@ -58,14 +66,19 @@ fn reads_during(slices_used_up: u64, attack: impl Fn(&mut Client) + Sync) -> u32
         }
     });
     let slices = rig.subsystem.slices() - slices;
-    assert!(slices >= slices_used_up, "{slices} slices: long commands are done in several");
+    assert!(
+        slices >= slices_used_up,
+        "{slices} slices: long commands are done in several"
+    );
     drop((attacker, reader));
     rig.stop();
     reads.into_inner()
 }
 
 fn together(client: &mut Client, call: Call<'_>, count: usize) {
-    let answers = client.queue(|queue| queue.calls(&vec![call; count])).expect("served");
+    let answers = client
+        .queue(|queue| queue.calls(&vec![call; count]))
+        .expect("served");
     assert!(answers.iter().all(|answer| answer.status.is_success()));
 }
 
@@ -74,22 +87,46 @@ fn others_read_while_one_host_copies() {
     let (sqe, range) = copy();
     let reads = reads_during(400 * 12, |client| {
         for _ in 0..4 {
-            together(client, Call { sqe, send: range.as_bytes(), receive: 0 }, 100);
+            together(
+                client,
+                Call {
+                    sqe,
+                    send: range.as_bytes(),
+                    receive: 0,
+                },
+                100,
+            );
         }
     });
-    assert!(reads > 100, "{reads} reads while 400 copies of 16 MiB were made");
+    assert!(
+        reads > 100,
+        "{reads} reads while 400 copies of 16 MiB were made"
+    );
 }
 
 #[test]
 fn others_read_while_one_host_verifies() {
     let mut sqe = entry(io::VERIFY, 1);
-    sqe.cdw12 = RwCdw12::new().with_nlb_z((VERIFY_BYTES_MAX / PAGE as u64 - 1) as u16).into_bits();
+    sqe.cdw12 = RwCdw12::new()
+        .with_nlb_z((VERIFY_BYTES_MAX / PAGE as u64 - 1) as u16)
+        .into_bits();
     let reads = reads_during(8000 * 2, |client| {
         for _ in 0..80 {
-            together(client, Call { sqe, send: &[], receive: 0 }, 100);
+            together(
+                client,
+                Call {
+                    sqe,
+                    send: &[],
+                    receive: 0,
+                },
+                100,
+            );
         }
     });
-    assert!(reads > 100, "{reads} reads while 8,000 times 16 MiB were verified");
+    assert!(
+        reads > 100,
+        "{reads} reads while 8,000 times 16 MiB were verified"
+    );
 }
 
 #[test]
@@ -99,10 +136,21 @@ fn others_read_while_one_host_deallocates() {
     sqe.cdw12 = RwCdw12::new().with_nlb_z((HALF - 1) as u16).into_bits();
     let reads = reads_during(1000, |client| {
         for _ in 0..20 {
-            together(client, Call { sqe, send: &[], receive: 0 }, 100);
+            together(
+                client,
+                Call {
+                    sqe,
+                    send: &[],
+                    receive: 0,
+                },
+                100,
+            );
         }
     });
-    assert!(reads > 100, "{reads} reads while 2,000 times 64 MiB were deallocated");
+    assert!(
+        reads > 100,
+        "{reads} reads while 2,000 times 64 MiB were deallocated"
+    );
 }
 
 #[test]
@@ -112,15 +160,49 @@ fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
     let mut sqe = entry(admin::SET_FEATURES, 0);
     sqe.cdw10 = FeatureCdw10::new().with_fid(0x0f).into_bits();
     sqe.cdw11 = 250;
-    client.admin(|queue| queue.call("keep alive of 250 ms", &Call { sqe, send: &[], receive: 0 })).expect("served");
+    client
+        .admin(|queue| {
+            queue.call(
+                "keep alive of 250 ms",
+                &Call {
+                    sqe,
+                    send: &[],
+                    receive: 0,
+                },
+            )
+        })
+        .expect("served");
 
     // Both queues' threads wait for the device; meanwhile the host says every 100 ms that it is there.
-    let smart = Sqe { cdw10: 0x02 | 127 << 16, ..entry(admin::GET_LOG_PAGE, u32::MAX) };
+    let smart = Sqe {
+        cdw10: 0x02 | 127 << 16,
+        ..entry(admin::GET_LOG_PAGE, u32::MAX)
+    };
     let held = rig.subsystem.device();
-    client.admin(|queue| queue.send_only(&Call { sqe: smart, send: &[], receive: 512 })).expect("sent");
+    client
+        .admin(|queue| {
+            queue.send_only(&Call {
+                sqe: smart,
+                send: &[],
+                receive: 512,
+            })
+        })
+        .expect("sent");
     let read = client.rw(io::READ, 0, 0);
-    client.queue(|queue| queue.send_only(&Call { sqe: read, send: &[], receive: PAGE })).expect("sent");
-    let alive = Call { sqe: entry(admin::KEEP_ALIVE, 0), send: &[], receive: 0 };
+    client
+        .queue(|queue| {
+            queue.send_only(&Call {
+                sqe: read,
+                send: &[],
+                receive: PAGE,
+            })
+        })
+        .expect("sent");
+    let alive = Call {
+        sqe: entry(admin::KEEP_ALIVE, 0),
+        send: &[],
+        receive: 0,
+    };
     for _ in 0..20 {
         client.admin(|queue| queue.send_only(&alive)).expect("sent");
         std::thread::sleep(Duration::from_millis(100));
@@ -131,7 +213,10 @@ fn a_host_whose_keep_alives_arrive_in_time_lives_however_late_they_are_read() {
     client.admin(|queue| queue.send_only(&alive)).expect("sent");
     std::thread::sleep(Duration::from_millis(400));
     let lines = rig.lines.0.lock().expect("nothing fails here").clone();
-    assert!(!lines.iter().any(|line| line.contains("nothing was heard")), "{lines:?}");
+    assert!(
+        !lines.iter().any(|line| line.contains("nothing was heard")),
+        "{lines:?}"
+    );
     drop(client);
     rig.stop();
 }
@@ -143,11 +228,26 @@ fn a_silent_host_is_given_up() {
     let mut sqe = entry(admin::SET_FEATURES, 0);
     sqe.cdw10 = FeatureCdw10::new().with_fid(0x0f).into_bits();
     sqe.cdw11 = 100;
-    client.admin(|queue| queue.call("keep alive of 100 ms", &Call { sqe, send: &[], receive: 0 })).expect("served");
+    client
+        .admin(|queue| {
+            queue.call(
+                "keep alive of 100 ms",
+                &Call {
+                    sqe,
+                    send: &[],
+                    receive: 0,
+                },
+            )
+        })
+        .expect("served");
     let began = Instant::now();
     let lines = || rig.lines.0.lock().expect("nothing fails here").clone();
     while lines().iter().filter(|line| line.contains("ended")).count() < 2 {
-        assert!(began.elapsed() < Duration::from_secs(60), "both of its queues end: {:?}", lines());
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "both of its queues end: {:?}",
+            lines()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(client);
@@ -156,7 +256,10 @@ fn a_silent_host_is_given_up() {
 
 #[test]
 fn a_host_connects_while_the_device_is_busy() {
-    let rig = rig(Limits { connect_within: Duration::from_millis(300), ..Limits::default() });
+    let rig = rig(Limits {
+        connect_within: Duration::from_millis(300),
+        ..Limits::default()
+    });
     let held = rig.subsystem.device();
     // All of them have waited for a second when the device is free again.
     let threads: Vec<_> = (0..4)
@@ -167,7 +270,9 @@ fn a_host_connects_while_the_device_is_busy() {
                 ..Options::default()
             };
             let address = rig.address;
-            std::thread::spawn(move || Client::connect(address, options).map(|mut client| client.read(0, 1).is_ok()))
+            std::thread::spawn(move || {
+                Client::connect(address, options).map(|mut client| client.read(0, 1).is_ok())
+            })
         })
         .collect();
     std::thread::sleep(Duration::from_secs(1));

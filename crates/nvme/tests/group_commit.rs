@@ -16,8 +16,10 @@ const PAGE: usize = 4096;
 
 /// A served device in a folder.
 fn rig(dir: &TempDir) -> Rig {
-    let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
-    let device = Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
+    let config =
+        DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let device =
+        Device::create_in_folder(&dir.path().join("device"), config, None).expect("there is room");
     Rig::with(device, &[], Latency::None)
 }
 
@@ -30,8 +32,13 @@ fn forced(lba: u32) -> Sqe {
 
 fn write_together(client: &mut Client, first: u32, count: u32) {
     let data = vec![first as u8 | 1; PAGE];
-    let calls: Vec<Call<'_>> =
-        (first..first + count).map(|lba| Call { sqe: forced(lba), send: &data, receive: 0 }).collect();
+    let calls: Vec<Call<'_>> = (first..first + count)
+        .map(|lba| Call {
+            sqe: forced(lba),
+            send: &data,
+            receive: 0,
+        })
+        .collect();
     let answers = client.queue(|queue| queue.calls(&calls)).expect("served");
     assert!(answers.iter().all(|answer| answer.status.is_success()));
 }
@@ -46,7 +53,10 @@ fn writes_with_fua_that_are_under_way_together_share_a_sync() {
         write_together(&mut client, round * 32, 32);
     }
     let commits = rig.subsystem.commits() - before;
-    assert!((10..=60).contains(&commits), "{commits} syncs for 320 writes, 32 at a time");
+    assert!(
+        (10..=60).contains(&commits),
+        "{commits} syncs for 320 writes, 32 at a time"
+    );
     drop(client);
     rig.stop();
 }
@@ -59,11 +69,16 @@ fn writes_with_fua_of_several_connections_share_syncs() {
     std::thread::scope(|scope| {
         for index in 0..8 {
             let mut client = rig.client();
-            scope.spawn(move || (0..20).for_each(|round| write_together(&mut client, index * 100 + round * 4, 4)));
+            scope.spawn(move || {
+                (0..20).for_each(|round| write_together(&mut client, index * 100 + round * 4, 4))
+            });
         }
     });
     let commits = rig.subsystem.commits() - before;
-    assert!(commits <= 160, "{commits} syncs for 640 writes, 4 at a time on 8 connections");
+    assert!(
+        commits <= 160,
+        "{commits} syncs for 640 writes, 4 at a time on 8 connections"
+    );
     rig.stop();
 }
 
@@ -95,7 +110,9 @@ fn a_copy_waits_for_the_disk_only_if_it_programs() {
     let rig = rig(&dir);
     let mut client = rig.client();
     let longest = 4096;
-    let numbered: Vec<u8> = (1..=longest as u32).flat_map(|page| page.to_le_bytes().repeat(PAGE / 4)).collect();
+    let numbered: Vec<u8> = (1..=longest as u32)
+        .flat_map(|page| page.to_le_bytes().repeat(PAGE / 4))
+        .collect();
     client.write(0, &numbered).expect("served");
     let before = rig.subsystem.commits();
     client.copy(0, longest, longest).expect("served");
@@ -113,7 +130,10 @@ fn a_copy_waits_for_the_disk_only_if_it_programs() {
         have *= 2;
     }
     client.copy(0, longest, longest).expect("served");
-    assert!(rig.subsystem.commits() > before, "long, and pages were programmed");
+    assert!(
+        rig.subsystem.commits() > before,
+        "long, and pages were programmed"
+    );
     drop(client);
     rig.stop();
 }
@@ -150,15 +170,28 @@ fn a_host_that_shuts_its_controller_down_finds_kept_what_it_wrote() {
     let before = rig.subsystem.commits();
     let mut set = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
     set.cdw11 = property::CC;
-    set.cdw12 = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).with_shn(1).into_bits();
+    set.cdw12 = Cc::new()
+        .with_en(true)
+        .with_iosqes(6)
+        .with_iocqes(4)
+        .with_shn(1)
+        .into_bits();
     let mut get = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_GET));
     get.cdw11 = property::CSTS;
-    let [set, get] = [set, get].map(|sqe| Call { sqe, send: &[], receive: 0 });
+    let [set, get] = [set, get].map(|sqe| Call {
+        sqe,
+        send: &[],
+        receive: 0,
+    });
     let csts = client.admin(|queue| {
         queue.call("shut down", &set)?;
         queue.call("status", &get)
     });
-    assert_eq!(csts.expect("served").result >> 2 & 3, 2, "shutdown is complete");
+    assert_eq!(
+        csts.expect("served").result >> 2 & 3,
+        2,
+        "shutdown is complete"
+    );
     assert_eq!(rig.subsystem.commits() - before, 1);
     drop(client);
     rig.stop();
@@ -171,8 +204,22 @@ fn reads_with_fua_return_what_is_durable() {
     let mut client = rig.client();
     client.write(5, &[5; PAGE]).expect("served");
     let before = rig.subsystem.commits();
-    let sqe = Sqe { cdw0: io::READ.into(), ..forced(5) };
-    let answer = client.queue(|queue| queue.call("read", &Call { sqe, send: &[], receive: PAGE })).expect("served");
+    let sqe = Sqe {
+        cdw0: io::READ.into(),
+        ..forced(5)
+    };
+    let answer = client
+        .queue(|queue| {
+            queue.call(
+                "read",
+                &Call {
+                    sqe,
+                    send: &[],
+                    receive: PAGE,
+                },
+            )
+        })
+        .expect("served");
     assert_eq!(answer.data, vec![5; PAGE]);
     assert_eq!(rig.subsystem.commits() - before, 1);
     drop(client);

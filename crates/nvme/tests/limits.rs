@@ -19,10 +19,15 @@ const LONGEST: usize = 16 << 20;
 
 /// A device each of whose 512 bytes says where it was written.
 fn filled(lba_shift: u8) -> (Rig, Client, Vec<u8>) {
-    let spec = NamespaceSpec { pages: PAGES as u32, lba_shift };
+    let spec = NamespaceSpec {
+        pages: PAGES as u32,
+        lba_shift,
+    };
     let rig = Rig::with(device((PAGES * PAGE) as u64, false), &[spec], Latency::None);
     let mut client = rig.client();
-    let bytes: Vec<u8> = (1..=(PAGES * 8) as u32).flat_map(|number| number.to_le_bytes().repeat(128)).collect();
+    let bytes: Vec<u8> = (1..=(PAGES * 8) as u32)
+        .flat_map(|number| number.to_le_bytes().repeat(128))
+        .collect();
     client.write(0, &bytes).expect("served");
     (rig, client, bytes)
 }
@@ -33,7 +38,16 @@ fn holds(client: &mut Client, bytes: &[u8]) -> bool {
 }
 
 fn status(client: &mut Client, sqe: Sqe, send: &[u8]) -> Status {
-    match client.queue(|queue| queue.call("test", &Call { sqe, send, receive: 0 })) {
+    match client.queue(|queue| {
+        queue.call(
+            "test",
+            &Call {
+                sqe,
+                send,
+                receive: 0,
+            },
+        )
+    }) {
         Ok(_) => Status::SUCCESS,
         Err(ClientError::Status { status, .. }) => status,
         Err(other) => panic!("{other}"),
@@ -42,11 +56,18 @@ fn status(client: &mut Client, sqe: Sqe, send: &[u8]) -> Status {
 
 /// A Copy of ranges of so many blocks, which follow each other from block 0 on, to a block.
 fn copy(client: &mut Client, to: u32, lengths: &[u32]) -> Status {
-    let starts = lengths.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + u64::from(*len))));
-    let ranges: Vec<CopyRange> = starts.zip(lengths).map(|(at, len)| CopyRange::new(at, (len - 1) as u16)).collect();
+    let starts = lengths.iter().scan(0, |end, len| {
+        Some(std::mem::replace(end, *end + u64::from(*len)))
+    });
+    let ranges: Vec<CopyRange> = starts
+        .zip(lengths)
+        .map(|(at, len)| CopyRange::new(at, (len - 1) as u16))
+        .collect();
     let mut sqe = entry(io::COPY, 1);
     sqe.cdw10 = to;
-    sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).into_bits();
+    sqe.cdw12 = CopyCdw12::new()
+        .with_nr_z((ranges.len() - 1) as u8)
+        .into_bits();
     status(client, sqe, ranges.as_bytes())
 }
 
@@ -56,14 +77,31 @@ fn one_copy_is_16_mib_in_one_range_or_in_256_and_not_a_block_more() {
         let (rig, mut client, mut bytes) = filled(lba_shift);
         let most = (LONGEST >> lba_shift) as u32;
         let namespace = client.namespace().clone();
-        assert_eq!(({ namespace.mcl }, u32::from(namespace.mssrl), namespace.msrc_z), (most, most, 255));
+        assert_eq!(
+            (
+                { namespace.mcl },
+                u32::from(namespace.mssrl),
+                namespace.msrc_z
+            ),
+            (most, most, 255)
+        );
 
         // One range too long, two and 256 that are too long together: refused before any of it is copied.
         let to = most * 2;
         let mut many = vec![most / 256; 256];
         many[255] += 1;
-        for lengths in [&[most + 1][..], &[most / 2, most / 2 + 1], &[most, 1], &many] {
-            assert_eq!(copy(&mut client, to - 1, lengths), Status::SIZE_LIMIT, "{} ranges", lengths.len());
+        for lengths in [
+            &[most + 1][..],
+            &[most / 2, most / 2 + 1],
+            &[most, 1],
+            &many,
+        ] {
+            assert_eq!(
+                copy(&mut client, to - 1, lengths),
+                Status::SIZE_LIMIT,
+                "{} ranges",
+                lengths.len()
+            );
         }
         assert!(holds(&mut client, &bytes));
 
@@ -71,7 +109,12 @@ fn one_copy_is_16_mib_in_one_range_or_in_256_and_not_a_block_more() {
         bytes.copy_within(..LONGEST, 2 * LONGEST);
         for lengths in [&[most][..], &[most / 2, most / 2], &many] {
             client.trim(to.into(), most.into()).expect("served");
-            assert_eq!(copy(&mut client, to, lengths), Status::SUCCESS, "{} ranges", lengths.len());
+            assert_eq!(
+                copy(&mut client, to, lengths),
+                Status::SUCCESS,
+                "{} ranges",
+                lengths.len()
+            );
             assert!(holds(&mut client, &bytes));
         }
         drop(client);
@@ -83,9 +126,22 @@ fn one_copy_is_16_mib_in_one_range_or_in_256_and_not_a_block_more() {
 fn one_verify_is_16_mib_and_not_a_block_more() {
     for lba_shift in [9, 12] {
         let (rig, mut client, _) = filled(lba_shift);
-        let sqe = Sqe { cdw10: cns::COMMAND_SET_CONTROLLER.into(), ..entry(admin::IDENTIFY, 0) };
-        let answer = client.admin(|queue| queue.call("identify", &Call { sqe, send: &[], receive: 4096 }));
-        let limits = NvmController::read_from_bytes(&answer.expect("served").data).expect("4096 bytes");
+        let sqe = Sqe {
+            cdw10: cns::COMMAND_SET_CONTROLLER.into(),
+            ..entry(admin::IDENTIFY, 0)
+        };
+        let answer = client.admin(|queue| {
+            queue.call(
+                "identify",
+                &Call {
+                    sqe,
+                    send: &[],
+                    receive: 4096,
+                },
+            )
+        });
+        let limits =
+            NvmController::read_from_bytes(&answer.expect("served").data).expect("4096 bytes");
         assert_eq!(4096 << limits.vsl, LONGEST);
 
         let most = LONGEST >> lba_shift;
@@ -111,12 +167,32 @@ fn our_client_copies_any_length_in_either_direction_over_itself_too() {
         (9, 40, 3, LONGEST / 512 + 500),
     ] {
         let (rig, mut client, mut bytes) = filled(lba_shift);
-        client.copy(from as u64, to as u64, len as u64).expect("within the limits, command by command");
-        bytes.copy_within(from << lba_shift..(from + len) << lba_shift, to << lba_shift);
-        assert!(holds(&mut client, &bytes), "{len} blocks of {} bytes from {from} to {to}", 1 << lba_shift);
+        client
+            .copy(from as u64, to as u64, len as u64)
+            .expect("within the limits, command by command");
+        bytes.copy_within(
+            from << lba_shift..(from + len) << lba_shift,
+            to << lba_shift,
+        );
+        assert!(
+            holds(&mut client, &bytes),
+            "{len} blocks of {} bytes from {from} to {to}",
+            1 << lba_shift
+        );
 
-        let beyond = client.copy(from as u64, u64::MAX - 3, len as u64).expect_err("refused");
-        assert!(matches!(beyond, ClientError::Status { status: Status::LBA_RANGE, .. }), "{beyond}");
+        let beyond = client
+            .copy(from as u64, u64::MAX - 3, len as u64)
+            .expect_err("refused");
+        assert!(
+            matches!(
+                beyond,
+                ClientError::Status {
+                    status: Status::LBA_RANGE,
+                    ..
+                }
+            ),
+            "{beyond}"
+        );
         drop(client);
         rig.stop();
     }

@@ -12,7 +12,10 @@ const PAGES: usize = 4 << 10;
 
 /// What the device holds: a number for each page, 0 for zeroes.
 fn numbered(pages: &[u16]) -> Vec<u8> {
-    pages.iter().flat_map(|number| number.to_le_bytes().repeat(PAGE / 2)).collect()
+    pages
+        .iter()
+        .flat_map(|number| number.to_le_bytes().repeat(PAGE / 2))
+        .collect()
 }
 
 /// A device whose pages have their numbers, but for some that are not mapped.
@@ -20,7 +23,9 @@ fn filled(rig: &Rig, unit: u64) -> (Client, Vec<u16>) {
     let mut client = rig.client();
     let mut model: Vec<u16> = (1..=PAGES as u16).collect();
     for (first, pages) in (0u64..).step_by(256).zip(model.chunks(256)) {
-        client.write(first * unit, &numbered(pages)).expect("served");
+        client
+            .write(first * unit, &numbered(pages))
+            .expect("served");
     }
     for hole in (0..PAGES as u64).step_by(97) {
         client.trim(hole * unit, 3 * unit).expect("served");

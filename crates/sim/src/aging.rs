@@ -53,7 +53,13 @@ pub struct AgingOptions {
 
 impl Default for AgingOptions {
     fn default() -> Self {
-        Self { fill: Fill::Random, seed: 1, nvram_used: 0.9, nvram_valid: 0.7, overwrite: 0.0 }
+        Self {
+            fill: Fill::Random,
+            seed: 1,
+            nvram_used: 0.9,
+            nvram_valid: 0.7,
+            overwrite: 0.0,
+        }
     }
 }
 
@@ -113,10 +119,17 @@ const STRIDE: u64 = 1024;
 ///
 /// # Errors
 /// The source fails, or the device does not get into the wanted state.
-pub fn age(device: &mut Device, writes: &mut dyn Source, options: &AgingOptions) -> Result<AgingReport, AgingError> {
+pub fn age(
+    device: &mut Device,
+    writes: &mut dyn Source,
+    options: &AgingOptions,
+) -> Result<AgingReport, AgingError> {
     if options.fill == Fill::Sequential {
         let filled = fill_in_order(device)?;
-        return Ok(AgingReport { filled, ..AgingReport::default() });
+        return Ok(AgingReport {
+            filled,
+            ..AgingReport::default()
+        });
     }
     let mut aging = Aging {
         written: LpnSet::new(device.config().firmware.lpns),
@@ -137,7 +150,13 @@ pub fn age(device: &mut Device, writes: &mut dyn Source, options: &AgingOptions)
     let overwritten = (addressable * options.overwrite) as u64;
     aging.write(overwritten)?;
     let usage = aging.device.ftl().usage();
-    let share = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+    let share = |part: u64, whole: u64| {
+        if whole > 0 {
+            part as f64 / whole as f64
+        } else {
+            0.0
+        }
+    };
     Ok(AgingReport {
         filled,
         remapped,
@@ -155,7 +174,9 @@ fn fill_in_order(device: &mut Device) -> Result<u64, AgingError> {
     let lpns = device.config().firmware.lpns;
     for lpn in 0..lpns {
         let content = Payload::Identity(FILL_CONTENTS + u64::from(lpn));
-        device.untimed(|ftl| ftl.write(lpn, &content)).map_err(AgingError::Refused)?;
+        device
+            .untimed(|ftl| ftl.write(lpn, &content))
+            .map_err(AgingError::Refused)?;
     }
     Ok(lpns.into())
 }
@@ -184,7 +205,11 @@ impl Aging<'_> {
             if writes - checked_writes >= patience {
                 let programs = self.device.ftl().stats().host_programs - begin.host_programs;
                 if programs - checked_programs < (writes - checked_writes) / 64 {
-                    return Err(AgingError::NeverFull { writes, programs, pages });
+                    return Err(AgingError::NeverFull {
+                        writes,
+                        programs,
+                        pages,
+                    });
                 }
                 (checked_writes, checked_programs) = (writes, programs);
             }
@@ -224,7 +249,9 @@ impl Aging<'_> {
                 *at = (*at + *step) % *pages;
             }
             let command = command(&page);
-            let result = self.device.untimed(|ftl| ftl.write(command.lpn, &Payload::Identity(command.content)));
+            let result = self
+                .device
+                .untimed(|ftl| ftl.write(command.lpn, &Payload::Identity(command.content)));
             result.map_err(AgingError::Refused)?;
             if self.written.insert(page.lpn) {
                 self.lpns.push(page.lpn);
@@ -258,13 +285,26 @@ impl Aging<'_> {
             if used >= options.nvram_used {
                 break;
             }
-            let renew = valid >= options.nvram_valid * used.max(f64::MIN_POSITIVE) && !draws.again.is_empty();
+            let renew = valid >= options.nvram_valid * used.max(f64::MIN_POSITIVE)
+                && !draws.again.is_empty();
             let stride = STRIDE.min((room / 256).max(1));
             for _ in 0..stride {
-                let target = if renew { draws.old_target() } else { draws.new_target() };
+                let target = if renew {
+                    draws.old_target()
+                } else {
+                    draws.new_target()
+                };
                 let source = draws.source(target);
-                let remap = Remap { target, source, len: 1, relocate: false, atomic: false };
-                self.device.untimed(|ftl| ftl.remap(&remap)).map_err(AgingError::Refused)?;
+                let remap = Remap {
+                    target,
+                    source,
+                    len: 1,
+                    relocate: false,
+                    atomic: false,
+                };
+                self.device
+                    .untimed(|ftl| ftl.remap(&remap))
+                    .map_err(AgingError::Refused)?;
             }
             done += stride;
         }
@@ -280,7 +320,10 @@ fn fullness(ftl: &Ftl, room: u64) -> (f64, f64) {
         0 => (ftl.stats().remaps, usage.valid_bytes / 16, room),
         capacity => (usage.used_bytes, usage.valid_bytes, capacity),
     };
-    (used as f64 / whole.max(1) as f64, valid as f64 / whole.max(1) as f64)
+    (
+        used as f64 / whole.max(1) as f64,
+        valid as f64 / whole.max(1) as f64,
+    )
 }
 
 /// Draws pages to remap.
@@ -337,7 +380,10 @@ struct LpnSet {
 
 impl LpnSet {
     fn new(lpns: u32) -> Self {
-        Self { words: vec![0; (lpns as usize).div_ceil(64)], len: 0 }
+        Self {
+            words: vec![0; (lpns as usize).div_ceil(64)],
+            len: 0,
+        }
     }
 
     /// Adds a page; `false` if it was in.

@@ -44,7 +44,10 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// At the source's own times.
-    pub const OWN: Self = Self { times: Times::Own { speed: 1.0 }, bound: None };
+    pub const OWN: Self = Self {
+        times: Times::Own { speed: 1.0 },
+        bound: None,
+    };
 
     /// Can they be had of this workload?
     ///
@@ -71,9 +74,15 @@ impl Arrivals {
     ) -> Result<Timed<'a>, WorkloadError> {
         self.check(workload)?;
         let clock = match (self.times, workload.bursts()) {
-            (Times::Own { speed }, Some(bursts)) => Clock::Bursts { bursts, left: 0, speed },
+            (Times::Own { speed }, Some(bursts)) => Clock::Bursts {
+                bursts,
+                left: 0,
+                speed,
+            },
             (Times::Own { speed }, None) => Clock::Own { speed },
-            (Times::Rate { per_second }, _) => Clock::Rate { mean_ns: 1e9 / per_second },
+            (Times::Rate { per_second }, _) => Clock::Rate {
+                mean_ns: 1e9 / per_second,
+            },
         };
         Ok(Timed::new(inner, clock, seed))
     }
@@ -82,7 +91,9 @@ impl Arrivals {
     pub fn over_trace<'a>(&self, inner: &'a mut dyn Source, seed: u64) -> Timed<'a> {
         let clock = match self.times {
             Times::Own { speed } => Clock::Own { speed },
-            Times::Rate { per_second } => Clock::Rate { mean_ns: 1e9 / per_second },
+            Times::Rate { per_second } => Clock::Rate {
+                mean_ns: 1e9 / per_second,
+            },
         };
         Timed::new(inner, clock, seed)
     }
@@ -92,23 +103,49 @@ impl FromStr for Arrivals {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is none of trace, trace:SPEED and rate:R, each with `,bound=N` or without");
-        let positive = |number: &str| number.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1e9).ok_or_else(wrong);
+        let wrong = || {
+            format!(
+                "`{text}` is none of trace, trace:SPEED and rate:R, each with `,bound=N` or without"
+            )
+        };
+        let positive = |number: &str| {
+            number
+                .parse::<f64>()
+                .ok()
+                .filter(|n| *n > 0.0 && *n <= 1e9)
+                .ok_or_else(wrong)
+        };
 
         let (times, bound) = match text.split_once(",bound=") {
-            Some((times, bound)) => (times, Some(bound.parse::<u32>().ok().filter(|n| (1..=65_535).contains(n)))),
+            Some((times, bound)) => (
+                times,
+                Some(
+                    bound
+                        .parse::<u32>()
+                        .ok()
+                        .filter(|n| (1..=65_535).contains(n)),
+                ),
+            ),
             None => (text, None),
         };
         let bound = match bound {
-            Some(None) => return Err(format!("the bound in `{text}` is not a number of requests from 1 to 65535")),
+            Some(None) => {
+                return Err(format!(
+                    "the bound in `{text}` is not a number of requests from 1 to 65535"
+                ));
+            }
             Some(some) => some,
             None => None,
         };
 
         let times = match times.split_once(':') {
             None if times == "trace" => Times::Own { speed: 1.0 },
-            Some(("trace", speed)) => Times::Own { speed: positive(speed)? },
-            Some(("rate", rate)) => Times::Rate { per_second: positive(rate)? },
+            Some(("trace", speed)) => Times::Own {
+                speed: positive(speed)?,
+            },
+            Some(("rate", rate)) => Times::Rate {
+                per_second: positive(rate)?,
+            },
             _ => return Err(wrong()),
         };
         Ok(Self { times, bound })
@@ -131,9 +168,17 @@ impl fmt::Display for Arrivals {
 
 /// What makes the times.
 enum Clock {
-    Own { speed: f64 },
-    Rate { mean_ns: f64 },
-    Bursts { bursts: Bursts, left: u32, speed: f64 },
+    Own {
+        speed: f64,
+    },
+    Rate {
+        mean_ns: f64,
+    },
+    Bursts {
+        bursts: Bursts,
+        left: u32,
+        speed: f64,
+    },
 }
 
 /// A source whose requests arrive at given times.
@@ -152,20 +197,35 @@ impl<'a> Timed<'a> {
         // 2^192 steps further on than any draw of a workload.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         rng.long_jump();
-        Self { inner, clock, rng, at_ns: 0.0, inside: false }
+        Self {
+            inner,
+            clock,
+            rng,
+            at_ns: 0.0,
+            inside: false,
+        }
     }
 
     /// When the next request arrives.
     fn next(&mut self, own_ns: u64) -> f64 {
-        let exponential = |rng: &mut Xoshiro256PlusPlus, mean_ns: f64| -mean_ns * libm::log(unit(rng));
+        let exponential =
+            |rng: &mut Xoshiro256PlusPlus, mean_ns: f64| -mean_ns * libm::log(unit(rng));
         match &mut self.clock {
             Clock::Own { speed } => own_ns as f64 / *speed,
             Clock::Rate { mean_ns } => self.at_ns + exponential(&mut self.rng, *mean_ns),
-            Clock::Bursts { bursts, left, speed } if *left == 0 => {
+            Clock::Bursts {
+                bursts,
+                left,
+                speed,
+            } if *left == 0 => {
                 *left = bursts.len(&mut self.rng) - 1;
                 self.at_ns + bursts.gap_ns(&mut self.rng) / *speed
             }
-            Clock::Bursts { bursts, left, speed } => {
+            Clock::Bursts {
+                bursts,
+                left,
+                speed,
+            } => {
                 *left -= 1;
                 self.at_ns + exponential(&mut self.rng, bursts.interval_ns()) / *speed
             }
@@ -202,11 +262,26 @@ mod tests {
 
     #[test]
     fn what_is_typed_reads_back_the_same() {
-        for text in ["trace", "trace:12.5", "rate:5000", "rate:0.5,bound=32", "trace,bound=1"] {
+        for text in [
+            "trace",
+            "trace:12.5",
+            "rate:5000",
+            "rate:0.5,bound=32",
+            "trace,bound=1",
+        ] {
             assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
         }
-        for text in ["", "rate", "rate:0", "rate:-1", "rate:NaN", "trace:", "closed", "trace,bound=0", "trace,depth=3"]
-        {
+        for text in [
+            "",
+            "rate",
+            "rate:0",
+            "rate:-1",
+            "rate:NaN",
+            "trace:",
+            "closed",
+            "trace,bound=0",
+            "trace,depth=3",
+        ] {
             assert!(text.parse::<Arrivals>().is_err(), "{text}");
         }
     }

@@ -17,7 +17,11 @@ impl InFlight {
     /// `depth` places, all of them free from `now` on.
     pub(crate) fn new(depth: u32, now: u64) -> Self {
         let leaves = depth.max(1).next_power_of_two() as usize;
-        let mut queue = Self { tree: vec![u64::MAX; 2 * leaves], leaves, bits: leaves.trailing_zeros() };
+        let mut queue = Self {
+            tree: vec![u64::MAX; 2 * leaves],
+            leaves,
+            bits: leaves.trailing_zeros(),
+        };
         for place in 0..depth.max(1) as usize {
             queue.tree[leaves + place] = queue.key(now, place);
         }
@@ -29,7 +33,10 @@ impl InFlight {
 
     #[inline]
     fn key(&self, end: u64, place: usize) -> u64 {
-        assert!(end < 1 << (63 - self.bits), "virtual time is beyond what the queue can hold");
+        assert!(
+            end < 1 << (63 - self.bits),
+            "virtual time is beyond what the queue can hold"
+        );
         end << self.bits | place as u64
     }
 
@@ -70,7 +77,9 @@ mod tests {
             for _ in 0..2000 {
                 let now = heap.pop().unwrap().0;
                 assert_eq!(queue.earliest(), now);
-                noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                noise = noise
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 let end = now + (noise >> 54);
                 heap.push(Reverse(end));
                 queue.replace_earliest(end);

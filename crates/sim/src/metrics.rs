@@ -158,7 +158,10 @@ impl Meters {
     /// Takes the reading that is due.
     #[cold]
     pub fn read(&mut self, device: &Device, now: u64, passed: Passed, backlog: Option<u64>) {
-        self.readings.push(Reading { backlog, ..Reading::of(device, now, passed) });
+        self.readings.push(Reading {
+            backlog,
+            ..Reading::of(device, now, passed)
+        });
         if self.readings.len() >= 2 * self.wanted {
             // The readings that stay are those at even multiples of the interval.
             let mut index = 0;
@@ -174,7 +177,11 @@ impl Meters {
     /// Everything but the accounting of requests and the wall clock; the last completion was at `end_ns`.
     pub fn finish(mut self, device: &Device, end_ns: u64, passed: Passed) -> RunSummary {
         let last = Reading::of(device, end_ns, passed);
-        if self.readings.last().is_none_or(|reading| reading.at_ns < end_ns) {
+        if self
+            .readings
+            .last()
+            .is_none_or(|reading| reading.at_ns < end_ns)
+        {
             self.readings.push(last);
         }
 
@@ -184,12 +191,19 @@ impl Meters {
         let config = device.config();
         let media = device.ftl().media();
 
-        let (flash_pages, erases) = (last.programs - self.first.programs, last.erases - self.first.erases);
+        let (flash_pages, erases) = (
+            last.programs - self.first.programs,
+            last.erases - self.first.erases,
+        );
         let nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
         let nvram_bytes = media.nvram_words() as f64 * 8.0;
 
         // A scheme without limit has no room that could be short.
-        let room_bytes = if usage.entry_room_bytes > 0 { config.firmware.log_bytes } else { 0 };
+        let room_bytes = if usage.entry_room_bytes > 0 {
+            config.firmware.log_bytes
+        } else {
+            0
+        };
 
         let blocks = media.erase_counts();
         let erase_max = blocks.iter().copied().max().unwrap_or(0);
@@ -236,14 +250,21 @@ impl Meters {
             host_programs: stats.host_programs,
             metadata_pages: stats.meta_programs,
             log_pages: stats.log_programs,
-            write_amplification_data: ratio(flash_pages - stats.meta_programs.min(flash_pages), stats.host_writes),
+            write_amplification_data: ratio(
+                flash_pages - stats.meta_programs.min(flash_pages),
+                stats.host_writes,
+            ),
             lost_references: stats.lost_references,
             dedup_hits: stats.dedup_hits,
             dedup_missed: stats.dedup_missed,
             latency_cdf: self.writes.cdf(),
             samples: self.samples(),
             nvram_bytes_written,
-            nvram_life_years: years(config.nvram.endurance, nvram_bytes_written as f64 / nvram_bytes, seconds),
+            nvram_life_years: years(
+                config.nvram.endurance,
+                nvram_bytes_written as f64 / nvram_bytes,
+                seconds,
+            ),
             nvram_used: last.nvram_used,
             nvram_valid: share(usage.valid_bytes, usage.used_bytes),
             nvram_room_bytes: room_bytes,
@@ -254,33 +275,48 @@ impl Meters {
             p2l_bytes: usage.p2l_bytes,
             p2l_lookup_s: (last.lookup_ns - self.first.lookup_ns) as f64 / NS_PER_S,
             gc_runs: stats.gc_runs,
-            erase_mean: blocks.iter().map(|count| f64::from(*count)).sum::<f64>() / blocks.len() as f64,
+            erase_mean: blocks.iter().map(|count| f64::from(*count)).sum::<f64>()
+                / blocks.len() as f64,
             erase_max: erase_max.into(),
             erase_spread: (erase_max - erase_min).into(),
             wear_out: WearOut {
                 host_bytes: last.stats.host_writes * PAGE_BYTES as u64,
-                first_retired_bytes: device.ftl().first_retired().map(|pages| pages * PAGE_BYTES as u64),
+                first_retired_bytes: device
+                    .ftl()
+                    .first_retired()
+                    .map(|pages| pages * PAGE_BYTES as u64),
                 read_only: device.ftl().is_read_only(),
                 blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
                 block_erases: last.erases,
                 usable_pages: last.usable_pages,
             },
             survival: survival(device),
-            lifetime_years: years(config.flash.endurance, erases as f64 / blocks.len() as f64, seconds),
+            lifetime_years: years(
+                config.flash.endurance,
+                erases as f64 / blocks.len() as f64,
+                seconds,
+            ),
             ..RunSummary::default()
         }
     }
 
     fn samples(&self) -> Vec<Sample> {
         let earlier = std::iter::once(&self.first).chain(&self.readings);
-        earlier.zip(&self.readings).map(|(from, to)| sample(from, to, self.first.at_ns)).collect()
+        earlier
+            .zip(&self.readings)
+            .map(|(from, to)| sample(from, to, self.first.at_ns))
+            .collect()
     }
 }
 
 /// The classes that any page was in.
 fn survival(device: &Device) -> Vec<SurvivalClass> {
     let classes = device.ftl().survival();
-    classes.into_iter().flatten().filter(|class| class.died + class.alive > 0).collect()
+    classes
+        .into_iter()
+        .flatten()
+        .filter(|class| class.died + class.alive > 0)
+        .collect()
 }
 
 fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
@@ -291,7 +327,10 @@ fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
         at_s: (to.at_ns - start_ns) as f64 / NS_PER_S,
         bandwidth_mib_s: rate(transfers * PAGE_BYTES as f64 / MIB, seconds),
         written_mib_s: rate(stats.host_writes as f64 * PAGE_BYTES as f64 / MIB, seconds),
-        iops: rate((to.passed.operations - from.passed.operations) as f64, seconds),
+        iops: rate(
+            (to.passed.operations - from.passed.operations) as f64,
+            seconds,
+        ),
         gc_runs: stats.gc_runs,
         gc_pages_s: rate(stats.gc_programs as f64, seconds),
         write_amplification: ratio(to.programs - from.programs, stats.host_writes),
@@ -305,7 +344,11 @@ fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
 
 /// Years until `endurance` is reached by what grew by `grown` in `seconds`; infinite if it did not grow.
 fn years(endurance: u64, grown: f64, seconds: f64) -> f64 {
-    if grown > 0.0 { endurance as f64 / grown * seconds / S_PER_YEAR } else { f64::INFINITY }
+    if grown > 0.0 {
+        endurance as f64 / grown * seconds / S_PER_YEAR
+    } else {
+        f64::INFINITY
+    }
 }
 
 fn rate(amount: f64, seconds: f64) -> f64 {
@@ -313,7 +356,11 @@ fn rate(amount: f64, seconds: f64) -> f64 {
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
-    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+    if whole > 0 {
+        part as f64 / whole as f64
+    } else {
+        0.0
+    }
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -330,7 +377,11 @@ mod tests {
         assert_eq!(latencies.percentiles().p99, 0.0);
         (1..=1000).for_each(|n| latencies.record(n * 1000));
         let found = latencies.percentiles();
-        assert!((found.p50 - 500.0).abs() < 1.0 && (found.p99 - 990.0).abs() < 1.0 && (found.max - 1000.0).abs() < 1.0);
+        assert!(
+            (found.p50 - 500.0).abs() < 1.0
+                && (found.p99 - 990.0).abs() < 1.0
+                && (found.max - 1000.0).abs() < 1.0
+        );
         assert!((found.mean - 500.5).abs() < 0.5);
     }
 
@@ -340,7 +391,11 @@ mod tests {
         (0..100_000).for_each(|n| latencies.record(500_000 + n));
         latencies.record(90_000_000);
         let points = latencies.cdf();
-        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+        assert!(
+            points
+                .windows(2)
+                .all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1)
+        );
         assert!(points.len() < 300);
         let last = points.last().unwrap();
         assert!(last.0 > 89_000.0 && (last.1 - 1.0).abs() < 1e-12);

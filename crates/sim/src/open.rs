@@ -49,12 +49,18 @@ impl OpenLoop {
     pub(crate) fn arrive(&mut self, at_ns: u64) -> u64 {
         self.arrived = self.start + at_ns;
         self.arrivals += 1;
-        while self.outstanding.peek().is_some_and(|end| end.0 <= self.arrived) {
+        while self
+            .outstanding
+            .peek()
+            .is_some_and(|end| end.0 <= self.arrived)
+        {
             self.outstanding.pop();
         }
         // With itself.
         self.backlog_max = self.backlog_max.max(self.backlog() + 1);
-        self.places.as_ref().map_or(self.arrived, |places| places.earliest().max(self.arrived))
+        self.places
+            .as_ref()
+            .map_or(self.arrived, |places| places.earliest().max(self.arrived))
     }
 
     /// Requests that had not ended when the latest arrived, and that one too once it has an end.

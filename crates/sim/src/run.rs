@@ -124,7 +124,9 @@ pub fn run(
     };
     let mut feed = Feed::default();
     // A request that has begun is brought to its end.
-    while (run.request.is_some() || run.tally.passed.operations < run.limit) && feed.refill(source)? {
+    while (run.request.is_some() || run.tally.passed.operations < run.limit)
+        && feed.refill(source)?
+    {
         feed.drain(&mut run);
         let told = Progress {
             pages: run.tally.passed.operations,
@@ -135,7 +137,15 @@ pub fn run(
             return Err(RunError::Stopped);
         }
     }
-    let Run { device, meters, tally, request, ended, clock, .. } = run;
+    let Run {
+        device,
+        meters,
+        tally,
+        request,
+        ended,
+        clock,
+        ..
+    } = run;
     if request.is_some() {
         return Err(RunError::Unfinished);
     }
@@ -166,7 +176,10 @@ impl Feed {
         while !self.exhausted && self.pages.len() < BATCH_PAGES {
             let before = self.pages.len();
             self.exhausted = !source.fill(&mut self.pages, BATCH_PAGES)?;
-            assert!(self.exhausted || self.pages.len() > before, "a source that goes on yields pages");
+            assert!(
+                self.exhausted || self.pages.len() > before,
+                "a source that goes on yields pages"
+            );
         }
         Ok(!self.pages.is_empty())
     }
@@ -197,7 +210,9 @@ impl Feed {
 
     fn drain(&mut self, run: &mut Run<'_>) {
         while run.request.is_some() || run.tally.passed.operations < run.limit {
-            let Some(page) = self.next(run.device) else { return };
+            let Some(page) = self.next(run.device) else {
+                return;
+            };
             run.page(&page);
         }
     }
@@ -206,7 +221,11 @@ impl Feed {
 /// The device's form of a page.
 #[inline(always)]
 pub(crate) fn command(page: &HostPage) -> PageCommand {
-    PageCommand { content: page.content, lpn: page.lpn, kind: page.kind }
+    PageCommand {
+        content: page.content,
+        lpn: page.lpn,
+        kind: page.kind,
+    }
 }
 
 /// When requests enter.
@@ -247,9 +266,17 @@ impl Run<'_> {
         let mut request = match self.request.take() {
             Some(request) => request,
             None => {
-                let after = if page.kind == PageKind::Flush { self.ended } else { self.flushed };
+                let after = if page.kind == PageKind::Flush {
+                    self.ended
+                } else {
+                    self.flushed
+                };
                 self.enter(page.at_ns, after);
-                Request { kind: page.kind, done_at: self.entered, result: Ok(()) }
+                Request {
+                    kind: page.kind,
+                    done_at: self.entered,
+                    result: Ok(()),
+                }
             }
         };
         let completion = match page.kind {
@@ -273,15 +300,23 @@ impl Run<'_> {
 
     /// Adjacent pages that one request deallocates are one command, as hosts send it.
     fn trim(&mut self, page: &HostPage) -> Completion {
-        let mut whole = Completion { done_at: self.entered, result: Ok(()) };
+        let mut whole = Completion {
+            done_at: self.entered,
+            result: Ok(()),
+        };
         let mut submit = |device: &mut Device, (lpn, len): (u32, u32)| {
             let part = device.deallocate(self.entered, lpn, len);
-            whole = Completion { done_at: whole.done_at.max(part.done_at), result: whole.result.and(part.result) };
+            whole = Completion {
+                done_at: whole.done_at.max(part.done_at),
+                result: whole.result.and(part.result),
+            };
         };
         let extent = match self.trim.take() {
             Some((lpn, len)) if lpn + len == page.lpn => (lpn, len + 1),
             before => {
-                before.into_iter().for_each(|extent| submit(self.device, extent));
+                before
+                    .into_iter()
+                    .for_each(|extent| submit(self.device, extent));
                 (page.lpn, 1)
             }
         };
@@ -307,7 +342,8 @@ impl Run<'_> {
         self.entered = now;
         self.tally.requests.submitted += 1;
         if now >= self.meters.due_ns {
-            self.meters.read(self.device, now, self.tally.passed, backlog);
+            self.meters
+                .read(self.device, now, self.tally.passed, backlog);
         }
     }
 
@@ -392,7 +428,11 @@ impl Tally {
 
     #[cold]
     fn refuse(&mut self, refusal: Refusal) {
-        *self.requests.refused.entry(refusal.to_string()).or_default() += 1;
+        *self
+            .requests
+            .refused
+            .entry(refusal.to_string())
+            .or_default() += 1;
     }
 
     /// Everything that was submitted ended, and the firmware saw the same pages.
@@ -401,11 +441,16 @@ impl Tally {
         if all.submitted == 0 {
             return Err(RunError::Nothing);
         }
-        let completed = all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps + all.flushes;
+        let completed =
+            all.reads + all.writes + all.read_modify_writes + all.trims + all.remaps + all.flushes;
         let refused = all.refused.values().sum::<u64>();
         let agree = |what, submitted, ended| match submitted == ended {
             true => Ok(()),
-            false => Err(RunError::Unaccounted { what, submitted, ended }),
+            false => Err(RunError::Unaccounted {
+                what,
+                submitted,
+                ended,
+            }),
         };
         agree("requests", all.submitted, completed + refused)?;
         // What the firmware counts of a page that it refuses is its own affair.

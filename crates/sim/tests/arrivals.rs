@@ -28,8 +28,15 @@ fn measured(source: &mut dyn Source, bound: Option<u32>) -> RunSummary {
     let mut config = DeviceConfig::preset("fast21-32g").unwrap();
     config.firmware.scheme = SchemeKind::None;
     let mut device = Device::format(config.scale(1.0 / 64.0).unwrap()).unwrap();
-    let options = RunOptions { open_loop: true, bound, ..RunOptions::default() };
-    run(&mut device, source, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+    let options = RunOptions {
+        open_loop: true,
+        bound,
+        ..RunOptions::default()
+    };
+    run(&mut device, source, &options, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap()
 }
 
 /// Writes of one page each, one a microsecond.
@@ -47,19 +54,39 @@ fn writes(count: u32) -> Fixed {
 // A program takes half a millisecond. One at a time, the eighth write waits for seven others.
 #[test]
 fn a_response_counts_the_wait_for_a_place_and_a_latency_does_not() {
-    let (free, bound) = (measured(&mut writes(8), None), measured(&mut writes(8), Some(1)));
+    let (free, bound) = (
+        measured(&mut writes(8), None),
+        measured(&mut writes(8), Some(1)),
+    );
     let (free_open, bound_open) = (free.arrivals.unwrap(), bound.arrivals.unwrap());
     assert!(free_open.response_us.max < 1100.0, "{free_open:?}");
-    assert!((free_open.response_us.max - free.latency_us.max).abs() < 2.0, "{free_open:?}");
+    assert!(
+        (free_open.response_us.max - free.latency_us.max).abs() < 2.0,
+        "{free_open:?}"
+    );
 
-    assert!(bound.latency_us.max < 1100.0 && bound.latency_us.p50 < 510.0, "{:?}", bound.latency_us);
+    assert!(
+        bound.latency_us.max < 1100.0 && bound.latency_us.p50 < 510.0,
+        "{:?}",
+        bound.latency_us
+    );
     assert!(bound_open.response_us.max > 7.0 * 500.0, "{bound_open:?}");
-    assert_eq!((bound_open.bound, bound_open.backlog_max, bound_open.backlog_end), (Some(1), 8, 8));
+    assert_eq!(
+        (
+            bound_open.bound,
+            bound_open.backlog_max,
+            bound_open.backlog_end
+        ),
+        (Some(1), 8, 8)
+    );
     assert_eq!(free_open.backlog_max, 8);
 
     // Little's law: what the requests took together, over the time.
     let together = 8.0 * bound_open.response_us.mean / 1e6;
-    assert!((bound_open.backlog_mean / (together / bound.seconds_simulated) - 1.0).abs() < 0.01, "{bound_open:?}");
+    assert!(
+        (bound_open.backlog_mean / (together / bound.seconds_simulated) - 1.0).abs() < 0.01,
+        "{bound_open:?}"
+    );
 }
 
 #[test]
@@ -70,7 +97,13 @@ fn a_place_that_is_free_costs_nothing() {
         measured(&mut pages, bound)
     };
     let (free, bound) = (spread(None), spread(Some(1)));
-    let text = |run: &RunSummary| format!("{:?} {:?}", run.latency_us, run.arrivals.as_ref().unwrap().response_us);
+    let text = |run: &RunSummary| {
+        format!(
+            "{:?} {:?}",
+            run.latency_us,
+            run.arrivals.as_ref().unwrap().response_us
+        )
+    };
     assert_eq!(text(&free), text(&bound));
     assert_eq!(bound.arrivals.unwrap().backlog_max, 1);
 }
@@ -80,7 +113,9 @@ fn a_device_that_cannot_keep_up_ends_with_a_backlog() {
     // Sixteen dies program 32,000 pages a second.
     let workload: NamedWorkload = "randwrite".parse().unwrap();
     let at = |rate: &str| {
-        let mut source = workload.source(workload.content_default(), 10_000, 1, 0).unwrap();
+        let mut source = workload
+            .source(workload.content_default(), 10_000, 1, 0)
+            .unwrap();
         let arrivals: Arrivals = rate.parse().unwrap();
         let mut timed = arrivals.over_workload(&mut *source, &workload, 1).unwrap();
         let mut pages = Vec::new();
@@ -89,19 +124,34 @@ fn a_device_that_cannot_keep_up_ends_with_a_backlog() {
     };
     let (slow, fast) = (at("rate:5000"), at("rate:200000"));
     assert!((slow.offered_per_s / 5000.0 - 1.0).abs() < 0.03, "{slow:?}");
-    assert!((fast.offered_per_s / 200_000.0 - 1.0).abs() < 0.03, "{fast:?}");
-    assert!(slow.backlog_end < 100 && fast.backlog_end > 5000, "{slow:?} {fast:?}");
-    assert!(fast.response_us.mean > 20.0 * slow.response_us.mean, "{slow:?} {fast:?}");
+    assert!(
+        (fast.offered_per_s / 200_000.0 - 1.0).abs() < 0.03,
+        "{fast:?}"
+    );
+    assert!(
+        slow.backlog_end < 100 && fast.backlog_end > 5000,
+        "{slow:?} {fast:?}"
+    );
+    assert!(
+        fast.response_us.mean > 20.0 * slow.response_us.mean,
+        "{slow:?} {fast:?}"
+    );
 }
 
 #[test]
 fn times_change_nothing_of_what_is_asked_and_belong_to_whole_requests() {
     let workload: NamedWorkload = "fiu-webvm".parse().unwrap();
-    let source = || workload.source(workload.content_default(), 1 << 22, 7, 0).unwrap();
+    let source = || {
+        workload
+            .source(workload.content_default(), 1 << 22, 7, 0)
+            .unwrap()
+    };
     let (mut plain, mut timed) = (Vec::new(), Vec::new());
     source().fill(&mut plain, 10_000).unwrap();
     let mut inner = source();
-    let mut clock = Arrivals::OWN.over_workload(&mut *inner, &workload, 7).unwrap();
+    let mut clock = Arrivals::OWN
+        .over_workload(&mut *inner, &workload, 7)
+        .unwrap();
     while timed.len() < plain.len() {
         clock.fill(&mut timed, 64).unwrap();
     }
@@ -120,7 +170,11 @@ fn times_change_nothing_of_what_is_asked_and_belong_to_whole_requests() {
         .unwrap()
         .fill(&mut timed, 400)
         .unwrap();
-    assert!(timed.chunks(4).all(|request| request.iter().all(|page| page.at_ns == request[0].at_ns)));
+    assert!(
+        timed
+            .chunks(4)
+            .all(|request| request.iter().all(|page| page.at_ns == request[0].at_ns))
+    );
     assert_ne!(timed[0].at_ns, timed[4].at_ns);
 }
 
@@ -128,7 +182,10 @@ fn times_change_nothing_of_what_is_asked_and_belong_to_whole_requests() {
 fn a_workload_without_times_says_which_have_some() {
     let workload: NamedWorkload = "oltp".parse().unwrap();
     let error = Arrivals::OWN.check(&workload).unwrap_err().to_string();
-    assert!(error.contains("rate:R") && error.contains("fiu-homes"), "{error}");
+    assert!(
+        error.contains("rate:R") && error.contains("fiu-homes"),
+        "{error}"
+    );
 }
 
 // ---- real excerpts ----
@@ -146,11 +203,17 @@ fn bursts(times: &[u64]) -> [f64; 3] {
     let requests = times.len() as f64;
     let squares: f64 = lengths.iter().map(|length| length * length).sum();
     let seconds = (times[times.len() - 1] - times[0]) as f64 / 1e9;
-    [requests / lengths.len() as f64, squares / requests, requests / seconds]
+    [
+        requests / lengths.len() as f64,
+        squares / requests,
+        requests / seconds,
+    ]
 }
 
 fn excerpt(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/fiu-sample").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/traces/fiu-sample")
+        .join(name);
     if !path.exists() {
         println!("skipped: the trace excerpt {name} is not here");
     }
@@ -159,22 +222,35 @@ fn excerpt(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn fiu_generators_have_the_bursts_and_the_rate_of_the_excerpts() {
-    for (name, file) in [("fiu-homes", "ld-homes-sample.1.blkparse"), ("fiu-webvm", "ld-web-vm-sample.blkparse")] {
+    for (name, file) in [
+        ("fiu-homes", "ld-homes-sample.1.blkparse"),
+        ("fiu-webvm", "ld-web-vm-sample.blkparse"),
+    ] {
         let Some(path) = excerpt(file) else { continue };
         let mut real = Vec::new();
         let mut reader = TraceReader::open(path, None, TraceOptions::new(u32::MAX >> 1)).unwrap();
         while reader.fill(&mut real, 1000).unwrap() {}
 
         let workload: NamedWorkload = name.parse().unwrap();
-        let mut inner = workload.source(workload.content_default(), 1 << 22, 3, 0).unwrap();
+        let mut inner = workload
+            .source(workload.content_default(), 1 << 22, 3, 0)
+            .unwrap();
         let mut drawn = Vec::new();
-        Arrivals::OWN.over_workload(&mut *inner, &workload, 3).unwrap().fill(&mut drawn, 300_000).unwrap();
+        Arrivals::OWN
+            .over_workload(&mut *inner, &workload, 3)
+            .unwrap()
+            .fill(&mut drawn, 300_000)
+            .unwrap();
 
-        let of = |pages: &[HostPage]| bursts(&pages.iter().map(|page| page.at_ns).collect::<Vec<_>>());
+        let of =
+            |pages: &[HostPage]| bursts(&pages.iter().map(|page| page.at_ns).collect::<Vec<_>>());
         let (real, drawn) = (of(&real), of(&drawn));
         println!("{name}: {real:?} and {drawn:?}");
         for (real, drawn) in real.iter().zip(drawn) {
-            assert!((drawn / real - 1.0).abs() < 0.1, "{name}: {real} and {drawn}");
+            assert!(
+                (drawn / real - 1.0).abs() < 0.1,
+                "{name}: {real} and {drawn}"
+            );
         }
     }
 }

@@ -24,15 +24,23 @@ fn a_move_by_remap_takes_a_command_and_no_flash() {
         let before = device.ftl().media().counts;
         let measured = moves(&mut device, how, threads, 20_000).unwrap();
         let counts = device.ftl().media().counts;
-        (measured, counts.programs - before.programs, device.ftl().stats())
+        (
+            measured,
+            counts.programs - before.programs,
+            device.ftl().stats(),
+        )
     };
     let (remap, programs, stats) = measure(MoveHow::Remap, 1);
     assert_eq!((stats.remaps, stats.demoted()), (20_000, 0));
-    assert!(programs < 1000, "{programs} programs, of bitmaps of what was moved away");
+    assert!(
+        programs < 1000,
+        "{programs} programs, of bitmaps of what was moved away"
+    );
     let (copied, programs, _) = measure(MoveHow::ReadWrite, 1);
     assert!(programs >= 20_000);
     let less = 1.0 - remap.latency_mean_us / copied.latency_mean_us;
-    let more = measure(MoveHow::Remap, 4).0.per_second / measure(MoveHow::ReadWrite, 4).0.per_second;
+    let more =
+        measure(MoveHow::Remap, 4).0.per_second / measure(MoveHow::ReadWrite, 4).0.per_second;
     println!(
         "PB6: latency {:.2} against {:.1} us, {:.1} % less; throughput {more:.1}x",
         remap.latency_mean_us,
@@ -54,8 +62,14 @@ fn fs_write_costs_what_write_costs() {
             "PB5, {threads} threads: {:.0} and {:.0} a second, {:.2} and {:.2} us",
             a.per_second, b.per_second, a.latency_mean_us, b.latency_mean_us
         );
-        assert!((0.99..=1.0).contains(&(a.per_second / b.per_second)), "{a:?} {b:?}");
-        assert!((1.0..1.01).contains(&(a.latency_mean_us / b.latency_mean_us)), "{a:?} {b:?}");
+        assert!(
+            (0.99..=1.0).contains(&(a.per_second / b.per_second)),
+            "{a:?} {b:?}"
+        );
+        assert!(
+            (1.0..1.01).contains(&(a.latency_mean_us / b.latency_mean_us)),
+            "{a:?} {b:?}"
+        );
     }
 }
 
@@ -65,20 +79,41 @@ fn fs_write_costs_what_write_costs() {
 fn shares_of_the_nvram_are_the_tables_and_a_remainder() {
     let [conventional, remap, files] = bam_use();
     let percent = |share: f64| (share * 1000.0).round() / 10.0;
-    assert_eq!([conventional, remap, files].map(|device| percent(device.derived())), [25.0, 50.0, 75.8]);
-    assert_eq!([conventional, remap, files].map(|device| percent(device.unexplained())), [10.0, 10.0, 4.2]);
+    assert_eq!(
+        [conventional, remap, files].map(|device| percent(device.derived())),
+        [25.0, 50.0, 75.8]
+    );
+    assert_eq!(
+        [conventional, remap, files].map(|device| percent(device.unexplained())),
+        [10.0, 10.0, 4.2]
+    );
 }
 
 // Ours, for the same 512 GB: L2P as in the paper; P2L twice that for each slot, since an entry has 8 bytes (an LPN and an
 // age) and there are as many as physical pages.
 #[test]
 fn our_tables_for_512_gb_of_flash() {
-    let geometry = Geometry::new(Shape { channels: 16, dies: 64, superblocks: 8192, pages_per_block: 256 }).unwrap();
+    let geometry = Geometry::new(Shape {
+        channels: 16,
+        dies: 64,
+        superblocks: 8192,
+        pages_per_block: 256,
+    })
+    .unwrap();
     assert_eq!(geometry.pages(), 1 << 27);
     let tables = |degree| {
-        let config = Config { scheme: SchemeKind::Pebble, lpns: 0, degree, ..Config::default() };
+        let config = Config {
+            scheme: SchemeKind::Pebble,
+            lpns: 0,
+            degree,
+            ..Config::default()
+        };
         config.tables_bytes(&geometry)
     };
     let heads = 8192 * 8;
-    assert_eq!([1, 2].map(tables), [heads + (1 << 30), heads + (2 << 30)], "P2L");
+    assert_eq!(
+        [1, 2].map(tables),
+        [heads + (1 << 30), heads + (2 << 30)],
+        "P2L"
+    );
 }

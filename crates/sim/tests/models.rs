@@ -14,16 +14,25 @@ const GIB: u32 = 1 << 18;
 
 fn model(text: &str, addressable: u32, seed: u64) -> Model {
     let spec: ModelSpec = text.parse().unwrap();
-    spec.source(spec.kind.content_default(), addressable, seed, 0).unwrap()
+    spec.source(spec.kind.content_default(), addressable, seed, 0)
+        .unwrap()
 }
 
 fn profiled(text: &str, addressable: u32, requests: u64) -> Profile {
-    profile(&mut model(text, addressable, 1), Some(requests), &mut |_| ()).unwrap()
+    profile(
+        &mut model(text, addressable, 1),
+        Some(requests),
+        &mut |_| (),
+    )
+    .unwrap()
 }
 
 #[track_caller]
 fn near(found: f64, stated: f64, tolerance: f64) {
-    assert!((found - stated).abs() <= tolerance, "{found} instead of {stated}");
+    assert!(
+        (found - stated).abs() <= tolerance,
+        "{found} instead of {stated}"
+    );
 }
 
 // ---- stated targets ----
@@ -33,18 +42,35 @@ fn fileserver_turns_over_8000_files_of_128_kib_in_the_mean() {
     let all = profiled("fileserver", 32 * GIB, 400_000);
     // What is written in a turn: a file, and 8 KiB appended (three pages: the one it begins in, and two).
     let deleted = 32.5 + 3.0;
-    near(all.pages.trimmed as f64 / all.pages.written as f64, 1.0, 0.06);
+    near(
+        all.pages.trimmed as f64 / all.pages.written as f64,
+        1.0,
+        0.06,
+    );
     let turns = all.pages.written as f64 / deleted;
     // Files are in few pieces.
-    assert!((1.0..4.0).contains(&(all.requests.trims as f64 / turns)), "{:?}", all.requests);
+    assert!(
+        (1.0..4.0).contains(&(all.requests.trims as f64 / turns)),
+        "{:?}",
+        all.requests
+    );
     // 10,000 files of 32.5 pages and a quarter more room; all of it comes into use.
-    near(all.pages.unique as f64 / (10_000.0 * 32.0 * 1.25), 1.0, 0.02);
+    near(
+        all.pages.unique as f64 / (10_000.0 * 32.0 * 1.25),
+        1.0,
+        0.02,
+    );
     assert_eq!((all.pages.read, all.pages.written_in_part), (0, 0));
     // Every file is as likely as any other.
     assert!(all.skew_writes.zipf_exponent < 0.1, "{:?}", all.skew_writes);
     let direct = profiled("fileserver,direct", 32 * GIB, 400_000);
     near(direct.write_share, 0.51, 0.04);
-    assert_eq!(profiled("fileserver,nodiscard", 32 * GIB, 10_000).pages.trimmed, 0);
+    assert_eq!(
+        profiled("fileserver,nodiscard", 32 * GIB, 10_000)
+            .pages
+            .trimmed,
+        0
+    );
 }
 
 // A read posts to each of the ten writers, and each of them writes 100 times for 1,000 posts.
@@ -52,11 +78,17 @@ fn fileserver_turns_over_8000_files_of_128_kib_in_the_mean() {
 fn oltp_writes_3200_half_pages_to_each_256_kib_of_log_and_reads_as_often() {
     let all = profiled("oltp", 32 * GIB, 3201 * 1000);
     assert_eq!((all.pages.written, all.pages.read), (3264 * 1000, 0));
-    assert_eq!(all.request_pages.into_iter().collect::<Vec<_>>(), [(1, 3_200_000), (64, 1000)]);
+    assert_eq!(
+        all.request_pages.into_iter().collect::<Vec<_>>(),
+        [(1, 3_200_000), (64, 1000)]
+    );
     // Ten files of 10 MB, and a log.
     assert_eq!(all.pages.unique, 10 * 2560 + 2560);
     let direct = profiled("oltp,direct", 32 * GIB, (3200 + 3201) * 100);
-    assert_eq!((direct.pages.read, direct.pages.written_in_part), (320_000, 320_000));
+    assert_eq!(
+        (direct.pages.read, direct.pages.written_in_part),
+        (320_000, 320_000)
+    );
     assert_eq!(direct.pages.written, 326_400);
 }
 
@@ -85,12 +117,23 @@ fn ycsb_writes_log_and_memtables_and_rewrites_them_in_compactions() {
     }
     let per_log = |pages: u64| pages as f64 / log as f64;
     // A memtable has less than its updates (their keys repeat), each level rewrites about its ratio to the next.
-    assert!((2.0..12.0).contains(&per_log(rewritten)), "{}", per_log(rewritten));
+    assert!(
+        (2.0..12.0).contains(&per_log(rewritten)),
+        "{}",
+        per_log(rewritten)
+    );
     assert!((2.0..12.0).contains(&per_log(reads)), "{}", per_log(reads));
-    assert!(reads < rewritten + log, "what is merged is not larger than its parts");
+    assert!(
+        reads < rewritten + log,
+        "what is merged is not larger than its parts"
+    );
     let all = profiled("ycsb", DEVICE, 400_000);
     let loaded = f64::from(DEVICE) / 4.0;
-    assert!((1.0..1.75).contains(&(all.pages.unique as f64 / loaded)), "{}", all.pages.unique);
+    assert!(
+        (1.0..1.75).contains(&(all.pages.unique as f64 / loaded)),
+        "{}",
+        all.pages.unique
+    );
 }
 
 #[test]
@@ -99,27 +142,49 @@ fn databases_write_each_page_twice_with_the_same_content_and_their_rows_are_skew
         let all = profiled(name, 16 * GIB, 700_000);
         let log_writes = all.request_pages[&1];
         // A batch of 64 pages: two requests of the doublewrite buffer, 64 of four pages.
-        near(all.request_pages[&4] as f64 / all.request_pages[&128] as f64, 32.0, 0.1);
+        near(
+            all.request_pages[&4] as f64 / all.request_pages[&128] as f64,
+            32.0,
+            0.1,
+        );
         let flushed = all.pages.written - log_writes;
-        assert!(all.duplicates.stored >= flushed / 2 - 256, "{:?}", all.duplicates);
+        assert!(
+            all.duplicates.stored >= flushed / 2 - 256,
+            "{:?}",
+            all.duplicates
+        );
         // Log, doublewrite buffer and the database's pages.
         let room = database_pages + 24_576.0 + 256.0;
-        assert!((0.5 * room..room).contains(&(all.pages.unique as f64)), "{name}: {}", all.pages.unique);
-        assert!(all.skew_writes.top_20_percent > 0.4, "{name}: {:?}", all.skew_writes);
+        assert!(
+            (0.5 * room..room).contains(&(all.pages.unique as f64)),
+            "{name}: {}",
+            all.pages.unique
+        );
+        assert!(
+            all.skew_writes.top_20_percent > 0.4,
+            "{name}: {:?}",
+            all.skew_writes
+        );
     }
 }
 
 #[test]
 fn fiu_traces_have_the_published_shares_of_writes_and_of_duplicate_writes() {
     // An 8 GiB slice is 2 Mi pages written.
-    for (name, writes, duplicates) in
-        [("fiu-homes", 0.805, 0.335), ("fiu-mail", 0.785, 0.880), ("fiu-webvm", 0.698, 0.200)]
-    {
+    for (name, writes, duplicates) in [
+        ("fiu-homes", 0.805, 0.335),
+        ("fiu-mail", 0.785, 0.880),
+        ("fiu-webvm", 0.698, 0.200),
+    ] {
         let slice = (f64::from(8 * GIB) / writes) as u64;
         let all = profiled(name, 256 * GIB, slice);
         near(all.write_share, writes, 0.004);
         near(all.duplicates.write_share, duplicates, 0.004);
-        assert_eq!(all.request_pages.keys().copied().collect::<Vec<_>>(), [1], "{name}");
+        assert_eq!(
+            all.request_pages.keys().copied().collect::<Vec<_>>(),
+            [1],
+            "{name}"
+        );
         near(all.skew_all.zipf_exponent, 0.85, 0.2);
     }
 }
@@ -130,14 +195,20 @@ fn fiu_traces_have_the_published_working_sets() {
     for (name, gib) in [("fiu-homes", 17.4), ("fiu-mail", 56.2), ("fiu-webvm", 2.1)] {
         let working_set = gib * f64::from(GIB) / 64.0;
         let all = profiled(name, 4 * GIB, (10.0 * working_set) as u64);
-        assert!((0.85..=1.001).contains(&(all.pages.unique as f64 / working_set)), "{name}: {}", all.pages.unique);
+        assert!(
+            (0.85..=1.001).contains(&(all.pages.unique as f64 / working_set)),
+            "{name}: {}",
+            all.pages.unique
+        );
     }
 }
 
 // ---- real excerpts ----
 
 fn excerpt(name: &str) -> Option<Profile> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/fiu-sample").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/traces/fiu-sample")
+        .join(name);
     if !path.exists() {
         println!("skipped: the trace excerpt {name} is not here");
         return None;
@@ -149,7 +220,8 @@ fn excerpt(name: &str) -> Option<Profile> {
 /// The first thousand writes of a model, the reads left out, in the mean of some streams.
 fn thousands(name: &str) -> Vec<Profile> {
     let thousand = |seed| {
-        let (mut source, mut profiler, mut writes) = (model(name, 256 * GIB, seed), Profiler::default(), 0);
+        let (mut source, mut profiler, mut writes) =
+            (model(name, 256 * GIB, seed), Profiler::default(), 0);
         // The slice before it is the history of its contents.
         let mut pages = Vec::new();
         source.fill(&mut pages, 100_000).unwrap();
@@ -170,9 +242,10 @@ fn thousands(name: &str) -> Vec<Profile> {
 
 #[test]
 fn fiu_generators_have_the_runs_rewrites_and_duplicates_of_the_excerpts() {
-    for (name, file, duplicates_tolerance) in
-        [("fiu-homes", "ld-homes-sample.1.blkparse", 0.05), ("fiu-webvm", "ld-web-vm-sample.blkparse", 0.10)]
-    {
+    for (name, file, duplicates_tolerance) in [
+        ("fiu-homes", "ld-homes-sample.1.blkparse", 0.05),
+        ("fiu-webvm", "ld-web-vm-sample.blkparse", 0.10),
+    ] {
         let Some(real) = excerpt(file) else { continue };
         let drawn = thousands(name);
         let mean = |of: fn(&Profile) -> f64| drawn.iter().map(of).sum::<f64>() / drawn.len() as f64;
@@ -192,8 +265,16 @@ fn fiu_generators_have_the_runs_rewrites_and_duplicates_of_the_excerpts() {
         assert_eq!((real.pages.written, real.request_pages_mean), (1000, 1.0));
         near(mean(run), run(&real), 0.15 * run(&real));
         near(mean(rewrites), rewrites(&real), 0.25 * rewrites(&real));
-        near(mean(|all| all.duplicates.write_share), real.duplicates.write_share, duplicates_tolerance);
-        near(mean(|all| all.skew_writes.top_20_percent), real.skew_writes.top_20_percent, 0.06);
+        near(
+            mean(|all| all.duplicates.write_share),
+            real.duplicates.write_share,
+            duplicates_tolerance,
+        );
+        near(
+            mean(|all| all.skew_writes.top_20_percent),
+            real.skew_writes.top_20_percent,
+            0.06,
+        );
     }
 }
 
@@ -211,8 +292,17 @@ fn a_journal_names_the_homes_that_its_pages_are_remapped_to() {
                 named += 1;
                 meant.insert(page.lpn, home);
             }
-            PageKind::Remap { source, len, relocate, .. } => {
-                assert!((0..u32::from(len)).all(|at| meant.get(&(source + at)) == Some(&(page.lpn + at))), "{page:?}");
+            PageKind::Remap {
+                source,
+                len,
+                relocate,
+                ..
+            } => {
+                assert!(
+                    (0..u32::from(len))
+                        .all(|at| meant.get(&(source + at)) == Some(&(page.lpn + at))),
+                    "{page:?}"
+                );
                 assert!(!relocate);
                 (remapped, commands) = (remapped + u32::from(len), commands + 1);
             }
@@ -222,11 +312,21 @@ fn a_journal_names_the_homes_that_its_pages_are_remapped_to() {
     // 32 pages of 34 name a home. Three to four quarters of the journal, of 7,712 pages each, are not checkpointed yet;
     // few of the 262,144 database pages are in the journal twice.
     let all = profiled("journal", 32 * GIB, 20_000);
-    near(f64::from(named) / pages.iter().filter(|page| page.kind.writes()).count() as f64, 32.0 / 34.0, 0.001);
+    near(
+        f64::from(named) / pages.iter().filter(|page| page.kind.writes()).count() as f64,
+        32.0 / 34.0,
+        0.001,
+    );
     assert_eq!(remapped, 4 * commands);
     near(f64::from(remapped) / f64::from(named - 26_992), 0.985, 0.03);
     assert_eq!(all.pages.read, 0);
-    assert!(all.pages.trimmed > 0 && profiled("journal,nodiscard", 32 * GIB, 20_000).pages.trimmed == 0);
+    assert!(
+        all.pages.trimmed > 0
+            && profiled("journal,nodiscard", 32 * GIB, 20_000)
+                .pages
+                .trimmed
+                == 0
+    );
 }
 
 #[test]
@@ -235,8 +335,15 @@ fn four_of_five_pages_of_snapshots_are_copies_in_long_commands() {
     let (mut source, mut pages) = (model("snapshot", GIB / 2, 1), Vec::new());
     source.fill(&mut pages, 40 * 1024 + 100_000).unwrap();
     let (first, rest) = pages.split_at(40 * 1024);
-    assert!((0..).zip(first).all(|(lpn, page)| page.lpn == lpn && page.kind == PageKind::Write));
-    let written = rest.iter().filter(|page| page.kind == PageKind::Write).count() as f64;
+    assert!(
+        (0..)
+            .zip(first)
+            .all(|(lpn, page)| page.lpn == lpn && page.kind == PageKind::Write)
+    );
+    let written = rest
+        .iter()
+        .filter(|page| page.kind == PageKind::Write)
+        .count() as f64;
     let copied: Vec<u16> = rest
         .iter()
         .filter_map(|page| match page.kind {
@@ -257,12 +364,17 @@ struct Deallocated(std::collections::HashSet<u32>);
 impl Deallocated {
     fn see(&mut self, page: &HostPage) -> Result<(), String> {
         match page.kind {
-            PageKind::Trim if !self.0.insert(page.lpn) => Err(format!("{page:?} is deallocated twice")),
+            PageKind::Trim if !self.0.insert(page.lpn) => {
+                Err(format!("{page:?} is deallocated twice"))
+            }
             PageKind::Read | PageKind::ReadModifyWrite if self.0.contains(&page.lpn) => {
                 Err(format!("{page:?} is not there"))
             }
             PageKind::Remap { source, len, .. } => {
-                let (targets, sources) = (page.lpn..page.lpn + u32::from(len), source..source + u32::from(len));
+                let (targets, sources) = (
+                    page.lpn..page.lpn + u32::from(len),
+                    source..source + u32::from(len),
+                );
                 targets.for_each(|lpn| _ = self.0.remove(&lpn));
                 match sources.into_iter().any(|lpn| self.0.contains(&lpn)) {
                     true => Err(format!("{page:?} has a source that is not there")),
@@ -331,11 +443,17 @@ fn a_smaller_device_is_the_published_one_scaled_down_and_a_larger_one_is_not_sca
         let unique = |addressable| profiled(kind.name(), addressable, 300_000).pages.unique as f64;
         let published = kind.reference_pages();
         if matches!(kind, ModelKind::Oltp | ModelKind::Fileserver) {
-            near(unique(published / 32) / unique(published / 4), 1.0 / 8.0, 0.02);
+            near(
+                unique(published / 32) / unique(published / 4),
+                1.0 / 8.0,
+                0.02,
+            );
         }
         let same = |addressable| {
             let mut pages = Vec::new();
-            model(kind.name(), addressable, 1).fill(&mut pages, 10_000).unwrap();
+            model(kind.name(), addressable, 1)
+                .fill(&mut pages, 10_000)
+                .unwrap();
             pages.into_iter().map(|page| page.lpn).collect::<Vec<_>>()
         };
         assert_eq!(same(published), same(published + published / 2), "{kind}");
@@ -347,10 +465,14 @@ fn a_smaller_device_is_the_published_one_scaled_down_and_a_larger_one_is_not_sca
 fn a_seed_gives_the_same_stream_everywhere() {
     let digest = |kind: ModelKind| {
         let mut pages = Vec::new();
-        model(kind.name(), 2 * GIB, 42).fill(&mut pages, 100_000).unwrap();
+        model(kind.name(), 2 * GIB, 42)
+            .fill(&mut pages, 100_000)
+            .unwrap();
         pages.iter().fold(0u64, |digest, page| {
             let word = page.content ^ (u64::from(page.lpn) << 24) ^ u64::from(page.kind.writes());
-            (digest ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
+            (digest ^ word)
+                .wrapping_mul(0x0000_0100_0000_01b3)
+                .rotate_left(23)
         })
     };
     let found = MODELS.map(digest);
@@ -375,12 +497,23 @@ fn models_are_known_by_name_and_mistakes_are_explained() {
     for kind in MODELS {
         let named: NamedWorkload = kind.name().parse().unwrap();
         assert_eq!(named.to_string(), kind.name());
-        assert!(kind.about().len() > 40 && !kind.about().contains("  "), "{}", kind.about());
+        assert!(
+            kind.about().len() > 40 && !kind.about().contains("  "),
+            "{}",
+            kind.about()
+        );
     }
     let wrong = |text: &str| text.parse::<NamedWorkload>().unwrap_err().to_string();
-    assert!(wrong("fileservers").contains("or a model: fileserver, oltp"), "{}", wrong("fileservers"));
+    assert!(
+        wrong("fileservers").contains("or a model: fileserver, oltp"),
+        "{}",
+        wrong("fileservers")
+    );
     assert!(wrong("oltp,files=9").contains("none of size=FACTOR (above 0), direct, nodiscard"));
     assert!(wrong("oltp,size=0").contains("size=0"));
-    let small = ModelSpec::new(ModelKind::Ycsb).source(ContentModel::Unique, 100, 1, 0).err().unwrap();
+    let small = ModelSpec::new(ModelKind::Ycsb)
+        .source(ContentModel::Unique, 100, 1, 0)
+        .err()
+        .unwrap();
     assert!(small.to_string().starts_with("ycsb needs "), "{small}");
 }

@@ -27,8 +27,14 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
             Sample {
                 at_s: (i + 1) as f64 * seconds / samples as f64,
                 bandwidth_mib_s: speed * (0.8 + 0.4 * noise(i)) * if burst { 0.35 } else { 1.0 },
-                gc_pages_s: gc as f64 / seconds * (0.5 + noise(i + 5)) * if burst { 3.0 } else { 0.8 },
-                nvram_used: if scheme == "none" { 0.0 } else { (0.6 + 0.01 * i as f64).min(0.9) },
+                gc_pages_s: gc as f64 / seconds
+                    * (0.5 + noise(i + 5))
+                    * if burst { 3.0 } else { 0.8 },
+                nvram_used: if scheme == "none" {
+                    0.0
+                } else {
+                    (0.6 + 0.01 * i as f64).min(0.9)
+                },
                 ..Sample::default()
             }
         })
@@ -37,7 +43,10 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
     let latency_cdf = (0..2000)
         .map(|i| {
             let fraction = 1.0 - 10f64.powf(-6.0 * f64::from(i) / 1999.0);
-            (median * (0.3 + (-(1.0 - fraction).ln()).powf(1.6)), fraction)
+            (
+                median * (0.3 + (-(1.0 - fraction).ln()).powf(1.6)),
+                fraction,
+            )
         })
         .chain([(median * 80.0, 1.0)])
         .collect();
@@ -77,7 +86,11 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
         latency_cdf,
         samples,
         nvram_bytes_written: 49_059_376,
-        nvram_life_years: if scheme == "none" { f64::INFINITY } else { 812.5 },
+        nvram_life_years: if scheme == "none" {
+            f64::INFINITY
+        } else {
+            812.5
+        },
         nvram_used: 0.91,
         nvram_valid: 0.704,
         largest_group_bytes: 81_920,
@@ -87,7 +100,12 @@ pub fn run(scheme: &str, samples: usize) -> RunSummary {
         erase_max: 19,
         erase_spread: 11,
         lifetime_years: 6.4,
-        requests: Accounting { submitted: 4_200_000, reads: 5_696, writes: 4_194_304, ..Accounting::default() },
+        requests: Accounting {
+            submitted: 4_200_000,
+            reads: 5_696,
+            writes: 4_194_304,
+            ..Accounting::default()
+        },
         wall_s: 2.34,
         ..RunSummary::default()
     }
@@ -103,7 +121,15 @@ fn page(runs: &[RunSummary]) -> String {
 
 /// A run in which nothing is a usable number.
 fn broken(value: f64) -> RunSummary {
-    let p = Percentiles { mean: value, p50: value, p90: value, p99: value, p999: value, p9999: value, max: value };
+    let p = Percentiles {
+        mean: value,
+        p50: value,
+        p90: value,
+        p99: value,
+        p999: value,
+        p9999: value,
+        max: value,
+    };
     let sample = Sample {
         at_s: value,
         bandwidth_mib_s: value,
@@ -122,7 +148,13 @@ fn broken(value: f64) -> RunSummary {
         read_latency_us: p,
         seconds_simulated: value,
         latency_cdf: vec![(value, value), (1.0, value), (value, 0.5)],
-        samples: vec![sample.clone(), Sample { at_s: 1.0, ..sample }],
+        samples: vec![
+            sample.clone(),
+            Sample {
+                at_s: 1.0,
+                ..sample
+            },
+        ],
         nvram_life_years: value,
         nvram_used: value,
         nvram_valid: value,
@@ -136,11 +168,28 @@ fn broken(value: f64) -> RunSummary {
 
 /// Inputs at the edges of what a run can be.
 fn edges() -> Vec<Vec<RunSummary>> {
-    let values = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e-300, f64::MAX];
-    let mut edges: Vec<_> = values.map(|value| vec![run("flog", 9), broken(value)]).to_vec();
+    let values = [
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -1.0,
+        0.0,
+        1e-300,
+        f64::MAX,
+    ];
+    let mut edges: Vec<_> = values
+        .map(|value| vec![run("flog", 9), broken(value)])
+        .to_vec();
     edges.extend(values.map(|value| vec![broken(value)]));
     let same = RunSummary {
-        samples: vec![Sample { at_s: 1.0, bandwidth_mib_s: 5.0, ..Sample::default() }; 1000],
+        samples: vec![
+            Sample {
+                at_s: 1.0,
+                bandwidth_mib_s: 5.0,
+                ..Sample::default()
+            };
+            1000
+        ],
         latency_cdf: vec![(100.0, 1.0); 3],
         ..run("opt", 0)
     };
@@ -149,11 +198,21 @@ fn edges() -> Vec<Vec<RunSummary>> {
         flash_pages: u64::MAX,
         gc_pages: u64::MAX / 4,
         remaps: u64::MAX,
-        demotions: Demotions { counter_full: u64::MAX, nvram_full: 1, watermark: u64::MAX, ..Demotions::default() },
+        demotions: Demotions {
+            counter_full: u64::MAX,
+            nvram_full: 1,
+            watermark: u64::MAX,
+            ..Demotions::default()
+        },
         largest_group_bytes: u64::MAX,
         ..run("nlog", 3)
     };
-    edges.extend([vec![], vec![RunSummary::default()], vec![run("none", 1)], vec![run("flog", 0)]]);
+    edges.extend([
+        vec![],
+        vec![RunSummary::default()],
+        vec![run("none", 1)],
+        vec![run("flog", 0)],
+    ]);
     edges.extend([vec![same.clone()], vec![same.clone(), same], vec![largest]]);
     edges
 }
@@ -185,8 +244,14 @@ fn lines(page: &str) -> Vec<Vec<(f64, f64)>> {
 
 #[test]
 fn every_line_of_a_table_is_equally_wide() {
-    for runs in [runs(), vec![run("an ünusual 名前", 0), run("none", 0)]].into_iter().chain(edges()) {
-        let texts = runs.iter().map(report::details).chain([report::table(&runs)]);
+    for runs in [runs(), vec![run("an ünusual 名前", 0), run("none", 0)]]
+        .into_iter()
+        .chain(edges())
+    {
+        let texts = runs
+            .iter()
+            .map(report::details)
+            .chain([report::table(&runs)]);
         for text in texts {
             let mut widths: Vec<_> = text.lines().map(UnicodeWidthStr::width).collect();
             widths.dedup();
@@ -199,13 +264,25 @@ fn every_line_of_a_table_is_equally_wide() {
 fn a_table_has_one_row_for_each_scheme_and_right_aligned_numbers() {
     let text = report::table(&runs());
     for scheme in SCHEMES {
-        assert_eq!(text.lines().filter(|line| line.trim().starts_with(scheme)).count(), 1, "\n{text}");
+        assert_eq!(
+            text.lines()
+                .filter(|line| line.trim().starts_with(scheme))
+                .count(),
+            1,
+            "\n{text}"
+        );
     }
     // 655.4 / 212.0, under the heading that says so.
-    let line = text.lines().find(|line| line.trim().starts_with("remap-ssd")).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.trim().starts_with("remap-ssd"))
+        .unwrap();
     assert!(line.contains("3.09x"), "{line}");
     let end_of = |line: &str, word: &str| line[..line.find(word).unwrap() + word.len()].width();
-    assert_eq!(end_of(text.lines().next().unwrap(), "vs none"), end_of(line, "3.09x"));
+    assert_eq!(
+        end_of(text.lines().next().unwrap(), "vs none"),
+        end_of(line, "3.09x")
+    );
 }
 
 #[test]
@@ -219,11 +296,20 @@ fn a_comparison_needs_a_run_without_remapping() {
 
 #[test]
 fn lost_data_gets_a_column_of_its_own() {
-    let runs = [run("remap-ssd", 5), RunSummary { lost_references: 1234, ..run("unsafe", 5) }];
+    let runs = [
+        run("remap-ssd", 5),
+        RunSummary {
+            lost_references: 1234,
+            ..run("unsafe", 5)
+        },
+    ];
     let text = report::table(&runs);
     assert!(text.lines().next().unwrap().contains("LOST"), "{text}");
     assert!(!report::table(&runs[..1]).contains("LOST"));
-    let line = text.lines().find(|line| line.trim().starts_with("unsafe")).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.trim().starts_with("unsafe"))
+        .unwrap();
     assert!(line.contains("1,234") || line.contains("1.23"), "{line}");
 }
 
@@ -231,7 +317,9 @@ fn lost_data_gets_a_column_of_its_own() {
 fn details_say_when_requests_are_lost() {
     let mut one = run("flog", 3);
     assert!(!report::details(&one).contains("THE SUM IS WRONG"));
-    one.requests.refused.insert("lba out of range".to_owned(), 7);
+    one.requests
+        .refused
+        .insert("lba out of range".to_owned(), 7);
     assert!(report::details(&one).contains("7 (lba out of range 7)"));
     assert!(report::details(&one).contains("THE SUM IS WRONG"));
     one.requests.submitted += 7;
@@ -244,7 +332,10 @@ fn every_scheme_is_in_every_table_and_figure() {
     let figures: Vec<_> = page.split("<figure>").skip(1).collect();
     assert_eq!(figures.len(), 8);
     for scheme in SCHEMES {
-        assert!(page.contains(&format!("</span>{scheme}</th>")), "{scheme} has no row");
+        assert!(
+            page.contains(&format!("</span>{scheme}</th>")),
+            "{scheme} has no row"
+        );
         for figure in &figures {
             assert!(figure.contains(scheme), "{scheme} is missing in {figure}");
         }
@@ -254,10 +345,15 @@ fn every_scheme_is_in_every_table_and_figure() {
 #[test]
 fn a_colour_belongs_to_a_scheme_whatever_else_is_shown() {
     let color = |page: &str| {
-        let end = page.find("\" aria-hidden=\"true\"></span>flog").expect("flog has a swatch");
+        let end = page
+            .find("\" aria-hidden=\"true\"></span>flog")
+            .expect("flog has a swatch");
         page[..end].rsplit("--c:").next().unwrap().to_owned()
     };
-    assert_eq!(color(&page(&runs())), color(&page(&[run("mine", 2), run("flog", 2)])));
+    assert_eq!(
+        color(&page(&runs())),
+        color(&page(&[run("mine", 2), run("flog", 2)]))
+    );
 }
 
 #[test]
@@ -265,16 +361,27 @@ fn names_and_text_from_outside_are_escaped() {
     let evil = "</title><script>alert('x')</script>\"&\u{1b}[31m\n";
     let mut mine = run(evil, 5);
     mine.requests.refused.insert(evil.to_owned(), 1);
-    let page = report::html(&[mine, run("none", 5)], evil, evil, &json!({ evil: evil }), 1);
+    let page = report::html(
+        &[mine, run("none", 5)],
+        evil,
+        evil,
+        &json!({ evil: evil }),
+        1,
+    );
     assert!(!page.contains("<script"));
-    assert_eq!(page.matches("</title>").count(), page.matches("<title>").count());
+    assert_eq!(
+        page.matches("</title>").count(),
+        page.matches("<title>").count()
+    );
     pictures(&page);
 }
 
 #[test]
 fn the_page_fetches_nothing_and_runs_nothing() {
     let page = page(&runs());
-    for forbidden in ["http://", "https://", "src=", "href=", "url(", "@import", "<script", "<link", "<img"] {
+    for forbidden in [
+        "http://", "https://", "src=", "href=", "url(", "@import", "<script", "<link", "<img",
+    ] {
         assert!(!page.contains(forbidden), "the page has {forbidden}");
     }
 }
@@ -282,11 +389,17 @@ fn the_page_fetches_nothing_and_runs_nothing() {
 #[test]
 fn what_is_not_a_number_is_never_printed() {
     for runs in edges() {
-        let texts = runs.iter().map(report::details).chain([report::table(&runs), page(&runs)]);
+        let texts = runs
+            .iter()
+            .map(report::details)
+            .chain([report::table(&runs), page(&runs)]);
         for text in texts {
             let words = text.split(|c: char| !c.is_alphanumeric());
             for word in words {
-                assert!(!["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str()), "{text}");
+                assert!(
+                    !["nan", "inf", "infinity"].contains(&word.to_lowercase().as_str()),
+                    "{text}"
+                );
             }
         }
     }
@@ -298,15 +411,29 @@ fn pictures_are_well_formed_and_stay_inside_their_frame() {
         let page = page(&runs);
         for picture in pictures(&page) {
             let root = picture.root_element();
-            let size: Vec<f64> = root.attribute("viewBox").unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
+            let size: Vec<f64> = root
+                .attribute("viewBox")
+                .unwrap()
+                .split(' ')
+                .map(|n| n.parse().unwrap())
+                .collect();
             for node in picture.descendants().filter(roxmltree::Node::is_element) {
-                for (names, limit) in [(["x", "x1", "x2", "cx"], size[2]), (["y", "y1", "y2", "cy"], size[3])] {
+                for (names, limit) in [
+                    (["x", "x1", "x2", "cx"], size[2]),
+                    (["y", "y1", "y2", "cy"], size[3]),
+                ] {
                     for value in names.iter().filter_map(|name| node.attribute(*name)) {
                         let value: f64 = value.parse().expect("a coordinate is a number");
-                        assert!((0.0..=limit).contains(&value), "{value} lies outside {limit}");
+                        assert!(
+                            (0.0..=limit).contains(&value),
+                            "{value} lies outside {limit}"
+                        );
                     }
                 }
-                for value in ["width", "height"].iter().filter_map(|name| node.attribute(*name)) {
+                for value in ["width", "height"]
+                    .iter()
+                    .filter_map(|name| node.attribute(*name))
+                {
                     assert!(value.parse::<f64>().unwrap() >= 0.0);
                 }
             }
@@ -321,17 +448,22 @@ fn pictures_are_well_formed_and_stay_inside_their_frame() {
 fn the_page_opens_and_closes_its_elements_in_order() {
     let page = page(&runs());
     let style = page.find("<style>").unwrap()..page.find("</style>").unwrap();
-    let text = page.replace(&page[style], "<style>").replace("<!DOCTYPE html>", "");
+    let text = page
+        .replace(&page[style], "<style>")
+        .replace("<!DOCTYPE html>", "");
     // Void elements are the only ones that HTML leaves open.
     let closed: Vec<_> = text.split("<meta").collect();
-    let text =
-        closed[1..].iter().fold(closed[0].to_owned(), |text, part| text + "<meta" + &part.replacen('>', "/>", 1));
+    let text = closed[1..].iter().fold(closed[0].to_owned(), |text, part| {
+        text + "<meta" + &part.replacen('>', "/>", 1)
+    });
     roxmltree::Document::parse(&text).expect("the page is balanced");
 }
 
 #[test]
 fn downsampling_keeps_ends_and_peaks() {
-    let mut points: Vec<_> = (0..10_000).map(|i| (f64::from(i), f64::from(i % 50))).collect();
+    let mut points: Vec<_> = (0..10_000)
+        .map(|i| (f64::from(i), f64::from(i % 50)))
+        .collect();
     points[6_001].1 = 1e6;
     points[777].1 = -1e6;
     let few = series::downsample(&points, series::POINTS_MAX);
@@ -339,7 +471,10 @@ fn downsampling_keeps_ends_and_peaks() {
     for i in [0, 777, 6_001, 9_999] {
         assert!(few.contains(&points[i]), "point {i} was lost");
     }
-    assert!(few.windows(2).all(|pair| pair[0].0 < pair[1].0), "the points are out of order");
+    assert!(
+        few.windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "the points are out of order"
+    );
     assert_eq!(series::downsample(&points[..600], 600), points[..600]);
 }
 
@@ -351,8 +486,15 @@ fn a_long_run_is_drawn_with_few_points_and_its_peak() {
     let lines = lines(&page);
     assert!(lines.iter().all(|line| line.len() <= series::POINTS_MAX));
     // The axis ends at 5,000, so the peak touches the upper edge of the plot.
-    let top = lines.iter().flatten().map(|point| point.1).fold(f64::MAX, f64::min);
-    let peaks = lines.iter().filter(|line| line.iter().any(|point| point.1 == top)).count();
+    let top = lines
+        .iter()
+        .flatten()
+        .map(|point| point.1)
+        .fold(f64::MAX, f64::min);
+    let peaks = lines
+        .iter()
+        .filter(|line| line.iter().any(|point| point.1 == top))
+        .count();
     assert!(peaks >= 1 && top <= 30.0, "the peak is drawn at {top}");
     assert!(page.len() < 200_000, "the page has {} bytes", page.len());
 }
@@ -360,7 +502,10 @@ fn a_long_run_is_drawn_with_few_points_and_its_peak() {
 #[test]
 fn a_trend_weighs_a_rate_by_how_long_it_held() {
     // 10/s for 9 s, then 110/s for 1 s: 20/s on average.
-    assert_eq!(series::trend(&[(9.0, 10.0), (10.0, 110.0)], 1), [(5.0, 20.0)]);
+    assert_eq!(
+        series::trend(&[(9.0, 10.0), (10.0, 110.0)], 1),
+        [(5.0, 20.0)]
+    );
     assert_eq!(series::trend(&[], 5), []);
 }
 
@@ -374,7 +519,10 @@ fn a_distribution_is_a_staircase() {
 fn the_ideal_is_never_called_the_best() {
     let page = page(&runs());
     let cards = &page[page.find("class=\"cards\"").unwrap()..page.find("id=\"overview\"").unwrap()];
-    assert!(cards.contains("<dd class=\"value\">remap-ssd</dd>"), "{cards}");
+    assert!(
+        cards.contains("<dd class=\"value\">remap-ssd</dd>"),
+        "{cards}"
+    );
     assert!(cards.contains("3.09x"), "{cards}");
 }
 
@@ -388,7 +536,10 @@ fn a_stack_that_exceeds_its_total_says_so() {
 
 #[test]
 fn wall_clock_time_does_not_reach_the_page() {
-    let slow = RunSummary { wall_s: 99.0, ..run("flog", 5) };
+    let slow = RunSummary {
+        wall_s: 99.0,
+        ..run("flog", 5)
+    };
     assert_eq!(page(&[run("flog", 5)]), page(&[slow]));
 }
 
@@ -400,14 +551,30 @@ fn runs_of_one_scheme_are_told_apart() {
 
 #[test]
 fn numbers_read_well() {
-    let shown = [0.0, 0.000_123, 0.5, 1.0, 9.999, 42.0, 123.4, 999.6, 12_345.6, -2.5, -1e4, 1e18];
-    let expected =
-        ["0", "1.2e-4", "0.500", "1.00", "10.0", "42.0", "123", "1,000", "12,346", "-2.50", "-10,000", "1.00e18"];
+    let shown = [
+        0.0, 0.000_123, 0.5, 1.0, 9.999, 42.0, 123.4, 999.6, 12_345.6, -2.5, -1e4, 1e18,
+    ];
+    let expected = [
+        "0", "1.2e-4", "0.500", "1.00", "10.0", "42.0", "123", "1,000", "12,346", "-2.50",
+        "-10,000", "1.00e18",
+    ];
     assert_eq!(shown.map(format::number), expected);
-    assert_eq!([0, 99_999, 100_000, 12_345_678].map(format::compact), ["0", "99,999", "100.0k", "12.35M"]);
-    assert_eq!([0, 1024, 81_920, 1 << 30].map(format::bytes), ["0 B", "1.00 KiB", "80.0 KiB", "1.00 GiB"]);
-    assert_eq!([0.0, 0.00001, 0.0567, 1.0].map(format::percent), ["0 %", "<0.01 %", "5.7 %", "100 %"]);
-    assert_eq!([0.0, 5e-8, 0.0183, 60.0].map(format::seconds), ["0 s", "50.0 ns", "18.3 ms", "60.0 s"]);
+    assert_eq!(
+        [0, 99_999, 100_000, 12_345_678].map(format::compact),
+        ["0", "99,999", "100.0k", "12.35M"]
+    );
+    assert_eq!(
+        [0, 1024, 81_920, 1 << 30].map(format::bytes),
+        ["0 B", "1.00 KiB", "80.0 KiB", "1.00 GiB"]
+    );
+    assert_eq!(
+        [0.0, 0.00001, 0.0567, 1.0].map(format::percent),
+        ["0 %", "<0.01 %", "5.7 %", "100 %"]
+    );
+    assert_eq!(
+        [0.0, 5e-8, 0.0183, 60.0].map(format::seconds),
+        ["0 s", "50.0 ns", "18.3 ms", "60.0 s"]
+    );
     let value: Value = json!({"life": format::years(f64::INFINITY)});
     assert_eq!(value["life"], "no wear");
 }

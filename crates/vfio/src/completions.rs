@@ -18,7 +18,14 @@ pub struct Due {
 
 impl Due {
     pub fn new(at: u64, (sqid, cid): (u16, u16), status: u16, result: u64) -> Self {
-        Self { at, order: 0, sqid, cid, status, result }
+        Self {
+            at,
+            order: 0,
+            sqid,
+            cid,
+            status,
+            result,
+        }
     }
 }
 
@@ -44,7 +51,10 @@ impl HeldCompletions {
     pub fn put(&mut self, due: Due) {
         self.order += 1;
         self.commands.insert((due.sqid, due.cid));
-        self.held.push(Reverse(Due { order: self.order, ..due }));
+        self.held.push(Reverse(Due {
+            order: self.order,
+            ..due
+        }));
     }
 
     /// One that is due.
@@ -61,7 +71,10 @@ impl HeldCompletions {
     pub fn take_queue(&mut self, sqid: u16) -> Vec<Due> {
         self.commands.retain(|(other, _)| *other != sqid);
         let all = std::mem::take(&mut self.held).into_sorted_vec();
-        let (taken, kept) = all.into_iter().rev().partition(|Reverse(due)| due.sqid == sqid);
+        let (taken, kept) = all
+            .into_iter()
+            .rev()
+            .partition(|Reverse(due)| due.sqid == sqid);
         self.held = BinaryHeap::from(kept);
         let taken: Vec<Reverse<Due>> = taken;
         taken.into_iter().map(|Reverse(due)| due).collect()

@@ -11,8 +11,8 @@ use crate::pci::{BAR_BYTES, Config, VECTORS};
 use crate::prp::{GuestData, PAGE, segments};
 use crate::queues::{Place, Queues};
 use remap_ssd_nvme::controller::{
-    AdminOutcome, Association, HostData, IO_QUEUES_MAX, Job, Latency, Outcome, QUEUE_ENTRIES_MAX, Subsystem, Transfer,
-    Weight, admin_transfer,
+    AdminOutcome, Association, HostData, IO_QUEUES_MAX, Job, Latency, Outcome, QUEUE_ENTRIES_MAX,
+    Subsystem, Transfer, Weight, admin_transfer,
 };
 use remap_ssd_nvme::spec::bus::{Aqa, register};
 use remap_ssd_nvme::spec::command::Sqe;
@@ -94,24 +94,35 @@ impl Function {
             thread: OnceLock::new(),
         });
 
-        let thread = std::thread::Builder::new().name("nvme function".into()).spawn({
-            let shared = shared.clone();
-            move || shared.run()
-        })?;
+        let thread = std::thread::Builder::new()
+            .name("nvme function".into())
+            .spawn({
+                let shared = shared.clone();
+                move || shared.run()
+            })?;
         let _ = shared.thread.set(thread.thread().clone());
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// The same function for another thread; closing is left to this one.
     pub fn handle(&self) -> Self {
-        Self { shared: self.shared.clone(), thread: None }
+        Self {
+            shared: self.shared.clone(),
+            thread: None,
+        }
     }
 
     /// Ends the thread after the commands under way, and gives the device back. `false` if the thread had failed.
     pub fn close(&mut self) -> bool {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
-        let well = self.thread.take().is_none_or(|thread| thread.join().is_ok());
+        let well = self
+            .thread
+            .take()
+            .is_none_or(|thread| thread.join().is_ok());
         drop(self.shared.lock().take());
         well
     }
@@ -162,7 +173,14 @@ impl Function {
     ///
     /// # Errors
     /// It overlaps, is not in its file, or the system's reason.
-    pub fn map(&self, address: u64, len: u64, file: File, offset: u64, writable: bool) -> std::io::Result<()> {
+    pub fn map(
+        &self,
+        address: u64,
+        len: u64,
+        file: File,
+        offset: u64,
+        writable: bool,
+    ) -> std::io::Result<()> {
         match &mut *self.shared.lock() {
             Some(state) => state.memory.map(address, len, file, offset, writable),
             None => Err(std::io::ErrorKind::NotConnected.into()),
@@ -195,7 +213,13 @@ impl Function {
     /// Interrupts by hand.
     pub fn trigger(&self, start: u32, count: u32) {
         if let Some(state) = &*self.shared.lock() {
-            state.vectors.iter().skip(start as usize).take(count as usize).flatten().for_each(interrupt);
+            state
+                .vectors
+                .iter()
+                .skip(start as usize)
+                .take(count as usize)
+                .flatten()
+                .for_each(interrupt);
         }
     }
 
@@ -270,8 +294,14 @@ impl Shared {
         }
         if !before.en() && after.en() {
             let aqa = Aqa::from_bits(state.aqa);
-            let place = |base: u64, entries_z: u16| Place { base, entries: entries_z + 1 };
-            let (submission, completion) = (place(state.asq, aqa.asqs_z()), place(state.acq, aqa.acqs_z()));
+            let place = |base: u64, entries_z: u16| Place {
+                base,
+                entries: entries_z + 1,
+            };
+            let (submission, completion) = (
+                place(state.asq, aqa.asqs_z()),
+                place(state.acq, aqa.acqs_z()),
+            );
             self.quiet();
             state.queues = Queues::of_admin(submission, completion);
             state.association.configure(value);
@@ -293,7 +323,9 @@ impl Shared {
     }
 
     fn quiet(&self) {
-        self.doorbells.iter().for_each(|doorbell| doorbell.store(0, Ordering::Release));
+        self.doorbells
+            .iter()
+            .for_each(|doorbell| doorbell.store(0, Ordering::Release));
     }
 
     fn run(&self) {
@@ -301,7 +333,9 @@ impl Shared {
         loop {
             let mut guard = self.lock();
             let Some(state) = &mut *guard else { return };
-            let mut worked = self.burst(state).and_then(|worked| self.settle(state).map(|()| worked));
+            let mut worked = self
+                .burst(state)
+                .and_then(|worked| self.settle(state).map(|()| worked));
 
             if Instant::now() >= tick {
                 tick = Instant::now() + TICK;
@@ -319,12 +353,21 @@ impl Shared {
                 false
             });
 
-            let State { queues, vectors, .. } = state;
+            let State {
+                queues, vectors, ..
+            } = state;
             for vector in queues.interrupts() {
-                vectors.get(usize::from(vector)).into_iter().flatten().for_each(interrupt);
+                vectors
+                    .get(usize::from(vector))
+                    .into_iter()
+                    .flatten()
+                    .for_each(interrupt);
             }
 
-            let due = state.held.next().map(|at| self.epoch + Duration::from_nanos(at));
+            let due = state
+                .held
+                .next()
+                .map(|at| self.epoch + Duration::from_nanos(at));
             drop(guard);
 
             if self.stop.load(Ordering::SeqCst) && !worked && due.is_none() {
@@ -341,8 +384,12 @@ impl Shared {
         if !state.queues.has_room(0) {
             return Ok(false);
         }
-        let Some((cid, result)) = state.association.event() else { return Ok(false) };
-        state.queues.complete(0, cid, Status::SUCCESS, result, &state.memory)?;
+        let Some((cid, result)) = state.association.event() else {
+            return Ok(false);
+        };
+        state
+            .queues
+            .complete(0, cid, Status::SUCCESS, result, &state.memory)?;
         Ok(true)
     }
 
@@ -351,7 +398,13 @@ impl Shared {
         let now = self.now();
         let mut worked = false;
         while let Some(due) = state.held.take(now) {
-            state.queues.complete(due.sqid, due.cid, Status::from_bits(due.status), due.result, &state.memory)?;
+            state.queues.complete(
+                due.sqid,
+                due.cid,
+                Status::from_bits(due.status),
+                due.result,
+                &state.memory,
+            )?;
             worked = true;
         }
 
@@ -362,13 +415,18 @@ impl Shared {
         let mut left = BURST;
         loop {
             let before = left;
-            let doorbell =
-                |index: usize| u16::try_from(self.doorbells[index].load(Ordering::Acquire)).unwrap_or(u16::MAX);
-            state.queues.take(|cqid| doorbell(usize::from(cqid) * 2 + 1));
+            let doorbell = |index: usize| {
+                u16::try_from(self.doorbells[index].load(Ordering::Acquire)).unwrap_or(u16::MAX)
+            };
+            state
+                .queues
+                .take(|cqid| doorbell(usize::from(cqid) * 2 + 1));
 
             for qid in state.queues.submission_ids() {
                 let tail = doorbell(usize::from(qid) * 2);
-                let Some(sqe) = state.queues.fetch(qid, tail, &state.memory)? else { continue };
+                let Some(sqe) = state.queues.fetch(qid, tail, &state.memory)? else {
+                    continue;
+                };
                 self.command(state, qid, &sqe)?;
                 worked = true;
                 left -= 1;
@@ -385,7 +443,12 @@ impl Shared {
 
     fn command(&self, state: &mut State, sqid: u16, sqe: &Sqe) -> Result<(), OutOfReach> {
         let cid = sqe.head().cid();
-        let unsettled = || state.unsettled.iter().any(|(other, sqe, _)| (*other, sqe.head().cid()) == (sqid, cid));
+        let unsettled = || {
+            state
+                .unsettled
+                .iter()
+                .any(|(other, sqe, _)| (*other, sqe.head().cid()) == (sqid, cid))
+        };
         let event = || sqid == 0 && state.association.has_event_request(cid);
         let in_use = state.held.has(sqid, cid) || unsettled() || event();
         let outcome = if in_use {
@@ -394,11 +457,14 @@ impl Shared {
             // PRPs alone: Identify says that there are no SGLs.
             Some(at_once(Status::INVALID_FIELD, 0))
         } else if sqid == 0 {
-            self.admin(state, sqe).map(|(status, result)| at_once(status, result))
+            self.admin(state, sqe)
+                .map(|(status, result)| at_once(status, result))
         } else {
             Some(self.io(state, sqe))
         };
-        let Some(outcome) = outcome else { return Ok(()) };
+        let Some(outcome) = outcome else {
+            return Ok(());
+        };
         if outcome.owes.is_some() {
             state.unsettled.push((sqid, *sqe, outcome));
             return Ok(());
@@ -408,36 +474,65 @@ impl Shared {
 
     /// Makes durable and completes all commands of a burst that wait for it, together.
     fn settle(&self, state: &mut State) -> Result<(), OutOfReach> {
-        let Some(wanted) = state.unsettled.iter().filter_map(|(.., outcome)| outcome.owes).max() else { return Ok(()) };
+        let Some(wanted) = state
+            .unsettled
+            .iter()
+            .filter_map(|(.., outcome)| outcome.owes)
+            .max()
+        else {
+            return Ok(());
+        };
         let settled = state.association.subsystem().make_durable(wanted);
         for (sqid, sqe, outcome) in std::mem::take(&mut state.unsettled) {
             let outcome = match settled {
                 Ok(()) => outcome,
-                Err(status) => Outcome { status, result: 0, ..outcome },
+                Err(status) => Outcome {
+                    status,
+                    result: 0,
+                    ..outcome
+                },
             };
             self.complete(state, sqid, &sqe, outcome)?;
         }
         Ok(())
     }
 
-    fn complete(&self, state: &mut State, sqid: u16, sqe: &Sqe, outcome: Outcome) -> Result<(), OutOfReach> {
+    fn complete(
+        &self,
+        state: &mut State,
+        sqid: u16,
+        sqe: &Sqe,
+        outcome: Outcome,
+    ) -> Result<(), OutOfReach> {
         let cid = sqe.head().cid();
-        let Outcome { status, result, done_at, .. } = outcome;
+        let Outcome {
+            status,
+            result,
+            done_at,
+            ..
+        } = outcome;
         if !status.is_success() && sqid > 0 {
             state.association.log_error(sqid, sqe, status);
         }
         if state.association.subsystem().latency() == Latency::Emulated && done_at > self.now() {
-            state.held.put(Due::new(done_at, (sqid, cid), status.into_bits(), result));
+            state
+                .held
+                .put(Due::new(done_at, (sqid, cid), status.into_bits(), result));
             return Ok(());
         }
-        state.queues.complete(sqid, cid, status, result, &state.memory)
+        state
+            .queues
+            .complete(sqid, cid, status, result, &state.memory)
     }
 
     fn io(&self, state: &mut State, sqe: &Sqe) -> Outcome {
-        let checked = state.association.io_request(sqe).and_then(|(request, transfer)| {
-            let (len, access) = moved(transfer);
-            Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
-        });
+        let checked = state
+            .association
+            .io_request(sqe)
+            .and_then(|(request, transfer)| {
+                let (len, access) = moved(transfer);
+                Ok((request, segments(&state.memory, sqe.prps(), len, access)?))
+            });
         let (request, found) = match checked {
             Ok(checked) => checked,
             Err(status) => return at_once(status, 0),
@@ -445,14 +540,22 @@ impl Shared {
         let mut data = GuestData::new(&state.memory, &found);
         let subsystem = state.association.subsystem().clone();
         let cache_enabled = state.association.cache_enabled();
-        let job = Job { nsid: sqe.nsid, request: &request, now: self.now(), cache_enabled };
+        let job = Job {
+            nsid: sqe.nsid,
+            request: &request,
+            now: self.now(),
+            cache_enabled,
+        };
         let mut device = subsystem.turn(state.weight);
         let outcome = subsystem.execute(&mut device, &job, &mut data);
         let failed = data.failed();
         state.weight = device.weight();
         drop(device);
         if outcome.status.is_success() && failed {
-            return Outcome { status: Status::DATA_TRANSFER, ..outcome };
+            return Outcome {
+                status: Status::DATA_TRANSFER,
+                ..outcome
+            };
         }
         outcome
     }
@@ -461,9 +564,18 @@ impl Shared {
     fn queue_command(&self, state: &mut State, sqe: &Sqe) -> Option<Status> {
         let qids = state.association.io_queues();
         let made = match sqe.head().opcode() {
-            admin::CREATE_CQ => state.queues.create_cq(sqe, qids).map(|qid| usize::from(qid) * 2 + 1),
-            admin::CREATE_SQ => state.queues.create_sq(sqe, qids).map(|qid| usize::from(qid) * 2),
-            admin::DELETE_CQ => state.queues.delete_cq(sqe).map(|qid| usize::from(qid) * 2 + 1),
+            admin::CREATE_CQ => state
+                .queues
+                .create_cq(sqe, qids)
+                .map(|qid| usize::from(qid) * 2 + 1),
+            admin::CREATE_SQ => state
+                .queues
+                .create_sq(sqe, qids)
+                .map(|qid| usize::from(qid) * 2),
+            admin::DELETE_CQ => state
+                .queues
+                .delete_cq(sqe)
+                .map(|qid| usize::from(qid) * 2 + 1),
             admin::DELETE_SQ => {
                 // Guest memory out of reach is detected again at the next command.
                 let _ = self.settle(state);
@@ -496,7 +608,11 @@ impl Shared {
 
         let transfer = admin_transfer(sqe).and_then(|transfer| {
             let (len, access) = moved(transfer);
-            Ok((transfer, len, segments(&state.memory, sqe.prps(), len, access)?))
+            Ok((
+                transfer,
+                len,
+                segments(&state.memory, sqe.prps(), len, access)?,
+            ))
         });
         let (transfer, len, found) = match transfer {
             Ok(transfer) => transfer,
@@ -523,7 +639,11 @@ impl Shared {
                 if status.is_success() {
                     guest.put(&page);
                 }
-                let status = if guest.failed() { Status::DATA_TRANSFER } else { status };
+                let status = if guest.failed() {
+                    Status::DATA_TRANSFER
+                } else {
+                    status
+                };
                 Some((status, result))
             }
         }
@@ -535,14 +655,21 @@ impl Shared {
         for due in state.held.take_queue(qid) {
             let status = Status::from_bits(due.status);
             // Guest memory out of reach is detected again at the next command.
-            let _ = state.queues.complete(due.sqid, due.cid, status, due.result, &state.memory);
+            let _ = state
+                .queues
+                .complete(due.sqid, due.cid, status, due.result, &state.memory);
         }
     }
 }
 
 /// Completed, with nothing to wait for.
 fn at_once(status: Status, result: u64) -> Outcome {
-    Outcome { status, result, done_at: 0, owes: None }
+    Outcome {
+        status,
+        result,
+        done_at: 0,
+        owes: None,
+    }
 }
 
 /// How many bytes, and how guest memory is accessed.
@@ -563,4 +690,7 @@ fn sleep(until: Instant) {
     }
 }
 
-const _: () = assert!(QUEUE_ENTRIES_MAX <= 1 << 15, "sums of two queue positions fit in 16 bits");
+const _: () = assert!(
+    QUEUE_ENTRIES_MAX <= 1 << 15,
+    "sums of two queue positions fit in 16 bits"
+);

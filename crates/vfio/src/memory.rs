@@ -45,8 +45,18 @@ impl Memory {
     ///
     /// # Errors
     /// It overlaps another mapping, or is not in the file, or the system's reason.
-    pub fn map(&mut self, address: u64, len: u64, file: File, offset: u64, writable: bool) -> io::Result<()> {
-        let end = address.checked_add(len).filter(|_| len > 0).ok_or_else(|| invalid("an impossible range"))?;
+    pub fn map(
+        &mut self,
+        address: u64,
+        len: u64,
+        file: File,
+        offset: u64,
+        writable: bool,
+    ) -> io::Result<()> {
+        let end = address
+            .checked_add(len)
+            .filter(|_| len > 0)
+            .ok_or_else(|| invalid("an impossible range"))?;
         let before = self.regions.range(..end).next_back();
         if before.is_some_and(|(start, region)| start + region.len > address) {
             return Err(invalid("the range overlaps one that is mapped"));
@@ -55,7 +65,11 @@ impl Memory {
         if offset.checked_add(len).is_none_or(|end| end > there) {
             return Err(invalid("the range is not in its file"));
         }
-        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let protection = if writable {
+            ProtFlags::READ | ProtFlags::WRITE
+        } else {
+            ProtFlags::READ
+        };
         let map = MmapRegionBuilder::new(usize::try_from(len).map_err(|_| invalid("too much"))?)
             .with_file_offset(FileOffset::new(file, offset))
             .with_mmap_prot(protection.bits() as i32)
@@ -69,7 +83,8 @@ impl Memory {
     /// Forgets the mappings that lie in a range; they are not used any more when this returns.
     pub fn unmap(&mut self, address: u64, len: u64) {
         let end = address.saturating_add(len);
-        self.regions.retain(|start, region| *start < address || start.saturating_add(region.len) > end);
+        self.regions
+            .retain(|start, region| *start < address || start.saturating_add(region.len) > end);
     }
 
     /// Forgets everything.
@@ -79,7 +94,11 @@ impl Memory {
 
     /// The region that an address is in, where in it, and how much follows.
     fn find(&self, address: u64, access: Access) -> Result<(&Region, usize, usize), OutOfReach> {
-        let (start, region) = self.regions.range(..=address).next_back().ok_or(OutOfReach)?;
+        let (start, region) = self
+            .regions
+            .range(..=address)
+            .next_back()
+            .ok_or(OutOfReach)?;
         let at = address - start;
         if at >= region.len || (access == Access::Write && !region.writable) {
             return Err(OutOfReach);
@@ -114,7 +133,10 @@ impl Memory {
     /// Copies from the guest.
     pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), OutOfReach> {
         self.pieces(address, to.len(), Access::Read, |region, at, range| {
-            let slice = region.map.get_slice(at, range.len()).map_err(|_| OutOfReach)?;
+            let slice = region
+                .map
+                .get_slice(at, range.len())
+                .map_err(|_| OutOfReach)?;
             slice.copy_to(&mut to[range]);
             Ok(())
         })
@@ -123,7 +145,10 @@ impl Memory {
     /// Copies to the guest.
     pub fn write(&self, address: u64, from: &[u8]) -> Result<(), OutOfReach> {
         self.pieces(address, from.len(), Access::Write, |region, at, range| {
-            let slice = region.map.get_slice(at, range.len()).map_err(|_| OutOfReach)?;
+            let slice = region
+                .map
+                .get_slice(at, range.len())
+                .map_err(|_| OutOfReach)?;
             slice.copy_from(&from[range]);
             Ok(())
         })
@@ -133,6 +158,8 @@ impl Memory {
     pub fn store(&self, address: u64, value: u32) -> Result<(), OutOfReach> {
         let (region, at, _) = self.find(address, Access::Write)?;
         let slice = region.map.get_slice(at, 4).map_err(|_| OutOfReach)?;
-        slice.store(value, 0, Ordering::Release).map_err(|_| OutOfReach)
+        slice
+            .store(value, 0, Ordering::Release)
+            .map_err(|_| OutOfReach)
     }
 }

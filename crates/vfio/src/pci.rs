@@ -38,7 +38,10 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        let mut new = Self { bytes: [0; 256], writable: [0; 256] };
+        let mut new = Self {
+            bytes: [0; 256],
+            writable: [0; 256],
+        };
         new.set(0x00, &VENDOR.to_le_bytes());
         new.set(0x02, &DEVICE.to_le_bytes());
         // Capabilities are listed.
@@ -74,7 +77,10 @@ impl Config {
 
     /// Reads; what is not there is zero.
     pub fn read(&self, offset: u64, to: &mut [u8]) {
-        let there = usize::try_from(offset).ok().and_then(|at| self.bytes.get(at..)).unwrap_or(&[]);
+        let there = usize::try_from(offset)
+            .ok()
+            .and_then(|at| self.bytes.get(at..))
+            .unwrap_or(&[]);
         let len = there.len().min(to.len());
         to.fill(0);
         to[..len].copy_from_slice(&there[..len]);
@@ -103,7 +109,11 @@ mod tests {
         config.write(0, &[0; 4]);
         let mut head = [0; 4];
         config.read(0, &mut head);
-        assert_eq!(head, [0xf4, 0x1a, 0xf0, 0x10], "vendor and device cannot be written");
+        assert_eq!(
+            head,
+            [0xf4, 0x1a, 0xf0, 0x10],
+            "vendor and device cannot be written"
+        );
         config.write(0x42, &[0xff; 2]);
         let mut control = [0; 2];
         config.read(0x42, &mut control);

@@ -22,12 +22,19 @@ pub struct Segment {
 ///
 /// # Errors
 /// The status to answer.
-pub fn segments(memory: &Memory, prps: [u64; 2], len: usize, access: Access) -> Result<Vec<Segment>, Status> {
+pub fn segments(
+    memory: &Memory,
+    prps: [u64; 2],
+    len: usize,
+    access: Access,
+) -> Result<Vec<Segment>, Status> {
     let mut found: Vec<Segment> = Vec::new();
     let mut rest = len;
     let mut add = |address: u64, rest: &mut usize| -> Result<(), Status> {
         let len = ((PAGE - address % PAGE) as usize).min(*rest);
-        memory.check(address, len, access).map_err(|_| Status::DATA_TRANSFER)?;
+        memory
+            .check(address, len, access)
+            .map_err(|_| Status::DATA_TRANSFER)?;
         *rest -= len;
         match found.last_mut() {
             Some(last) if last.address + last.len as u64 == address => last.len += len,
@@ -62,8 +69,14 @@ pub fn segments(memory: &Memory, prps: [u64; 2], len: usize, access: Access) -> 
         let room = (PAGE - list % PAGE) / ENTRY;
         let needed = rest.div_ceil(PAGE as usize) as u64;
         let mut bytes = vec![0; (room.min(needed) * ENTRY) as usize];
-        memory.read(list, &mut bytes).map_err(|_| Status::DATA_TRANSFER)?;
-        let mut entries = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        memory
+            .read(list, &mut bytes)
+            .map_err(|_| Status::DATA_TRANSFER)?;
+        let mut entries = bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|bytes| u64::from_le_bytes(*bytes));
         let data = if needed > room { room - 1 } else { needed };
         for entry in entries.by_ref().take(data as usize) {
             if !entry.is_multiple_of(PAGE) {
@@ -94,7 +107,13 @@ pub struct GuestData<'a> {
 
 impl<'a> GuestData<'a> {
     pub fn new(memory: &'a Memory, segments: &'a [Segment]) -> Self {
-        Self { memory, segments, at: 0, taken: Vec::new(), failed: false }
+        Self {
+            memory,
+            segments,
+            at: 0,
+            taken: Vec::new(),
+            failed: false,
+        }
     }
 
     /// Was some memory out of reach, or not described?
@@ -106,7 +125,10 @@ impl<'a> GuestData<'a> {
     fn next(&mut self, len: usize) -> Option<Segment> {
         let segment = *self.segments.first()?;
         let len = len.min(segment.len - self.at);
-        let piece = Segment { address: segment.address + self.at as u64, len };
+        let piece = Segment {
+            address: segment.address + self.at as u64,
+            len,
+        };
         self.at += len;
         if self.at == segment.len {
             (self.segments, self.at) = (&self.segments[1..], 0);
@@ -121,8 +143,14 @@ impl HostData for GuestData<'_> {
         taken.resize(len, 0);
         let mut filled = 0;
         while filled < len {
-            let Some(piece) = self.next(len - filled) else { break };
-            if self.memory.read(piece.address, &mut taken[filled..filled + piece.len]).is_err() {
+            let Some(piece) = self.next(len - filled) else {
+                break;
+            };
+            if self
+                .memory
+                .read(piece.address, &mut taken[filled..filled + piece.len])
+                .is_err()
+            {
                 self.failed = true;
                 break;
             }
@@ -169,14 +197,27 @@ mod tests {
     /// 16 pages of memory at 0x10000, and its file.
     fn memory() -> (Memory, std::fs::File) {
         let file = tempfile::tempfile().expect("a file");
-        (&file).write_all(&vec![0; 16 * PAGE as usize]).expect("room");
+        (&file)
+            .write_all(&vec![0; 16 * PAGE as usize])
+            .expect("room");
         let mut memory = Memory::default();
-        memory.map(0x10000, 16 * PAGE, file.try_clone().expect("a handle"), 0, true).expect("possible");
+        memory
+            .map(
+                0x10000,
+                16 * PAGE,
+                file.try_clone().expect("a handle"),
+                0,
+                true,
+            )
+            .expect("possible");
         (memory, file)
     }
 
     fn list(file: &std::fs::File, address: u64, entries: &[u64]) {
-        let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
+        let bytes: Vec<u8> = entries
+            .iter()
+            .flat_map(|entry| entry.to_le_bytes())
+            .collect();
         file.write_all_at(&bytes, address - 0x10000).expect("room");
     }
 
@@ -184,12 +225,33 @@ mod tests {
     fn two_entries_reach_two_pages() {
         let (memory, _) = memory();
         let of = |prps, len| segments(&memory, prps, len, Access::Write);
-        assert_eq!(of([0x10010, 0], 100), Ok(vec![Segment { address: 0x10010, len: 100 }]));
+        assert_eq!(
+            of([0x10010, 0], 100),
+            Ok(vec![Segment {
+                address: 0x10010,
+                len: 100
+            }])
+        );
         assert_eq!(
             of([0x10010, 0x14000], 4096),
-            Ok(vec![Segment { address: 0x10010, len: 4080 }, Segment { address: 0x14000, len: 16 }])
+            Ok(vec![
+                Segment {
+                    address: 0x10010,
+                    len: 4080
+                },
+                Segment {
+                    address: 0x14000,
+                    len: 16
+                }
+            ])
         );
-        assert_eq!(of([0x10000, 0x11000], 8192), Ok(vec![Segment { address: 0x10000, len: 8192 }]));
+        assert_eq!(
+            of([0x10000, 0x11000], 8192),
+            Ok(vec![Segment {
+                address: 0x10000,
+                len: 8192
+            }])
+        );
         assert_eq!(of([0x10011, 0], 100), Err(Status::PRP_OFFSET));
         assert_eq!(of([0x10000, 0x11008], 8192), Err(Status::PRP_OFFSET));
         assert_eq!(of([0x0f000, 0], 100), Err(Status::DATA_TRANSFER));
@@ -202,10 +264,16 @@ mod tests {
         let (memory, file) = memory();
         let of = |prps, len| segments(&memory, prps, len, Access::Read);
         list(&file, 0x1f000, &[0x12000, 0x14000, 0x16000]);
-        assert_eq!(of([0x10000, 0x1f000], 4 * 4096).map(|found| found.len()), Ok(4));
+        assert_eq!(
+            of([0x10000, 0x1f000], 4 * 4096).map(|found| found.len()),
+            Ok(4)
+        );
         // Two entries fit behind the offset: one page, and where the list goes on.
         list(&file, 0x1eff0, &[0x12000, 0x1f000]);
-        assert_eq!(of([0x10000, 0x1eff0], 5 * 4096).map(|found| found.len()), Ok(5));
+        assert_eq!(
+            of([0x10000, 0x1eff0], 5 * 4096).map(|found| found.len()),
+            Ok(5)
+        );
         // One that leads to itself for ever.
         list(&file, 0x1eff8, &[0x1eff8]);
         assert_eq!(of([0x10000, 0x1eff8], 5 * 4096), Err(Status::PRP_OFFSET));
@@ -213,14 +281,26 @@ mod tests {
         assert_eq!(of([0x10000, 0x1f000], 4 * 4096), Err(Status::PRP_OFFSET));
         list(&file, 0x1f000, &[0x12000, 0xdead_b000, 0x16000]);
         assert_eq!(of([0x10000, 0x1f000], 4 * 4096), Err(Status::DATA_TRANSFER));
-        assert_eq!(of([0x10000, 0xdead_b000], 4 * 4096), Err(Status::DATA_TRANSFER));
+        assert_eq!(
+            of([0x10000, 0xdead_b000], 4 * 4096),
+            Err(Status::DATA_TRANSFER)
+        );
         assert_eq!(of([0x10000, 0x1f004], 4 * 4096), Err(Status::PRP_OFFSET));
     }
 
     #[test]
     fn data_move_through_segments_in_order() {
         let (memory, file) = memory();
-        let found = [Segment { address: 0x10ff0, len: 32 }, Segment { address: 0x15000, len: 16 }];
+        let found = [
+            Segment {
+                address: 0x10ff0,
+                len: 32,
+            },
+            Segment {
+                address: 0x15000,
+                len: 16,
+            },
+        ];
         let mut data = GuestData::new(&memory, &found);
         data.put(&[7; 40]);
         data.put_zeroes(8);
@@ -239,14 +319,31 @@ mod tests {
     fn mappings_neither_overlap_nor_reach_past_their_files() {
         let (mut memory, file) = memory();
         let again = || file.try_clone().expect("a handle");
-        memory.map(0x1f000, 0x2000, again(), 0, true).expect_err("overlaps");
-        memory.map(0xf000, 0x2000, again(), 0, true).expect_err("overlaps");
-        memory.map(0x30000, 17 * PAGE, again(), 0, true).expect_err("behind the file");
-        memory.map(0x30000, PAGE, again(), u64::MAX, true).expect_err("behind the file");
-        memory.map(u64::MAX, PAGE, again(), 0, true).expect_err("no such addresses");
-        memory.map(0x20000, PAGE, again(), 0, false).expect("adjoins");
-        memory.read(0x1ff00, &mut [0; 512]).expect("through two mappings");
-        assert!(memory.write(0x1ff00, &[0; 512]).is_err(), "the second is for reading");
+        memory
+            .map(0x1f000, 0x2000, again(), 0, true)
+            .expect_err("overlaps");
+        memory
+            .map(0xf000, 0x2000, again(), 0, true)
+            .expect_err("overlaps");
+        memory
+            .map(0x30000, 17 * PAGE, again(), 0, true)
+            .expect_err("behind the file");
+        memory
+            .map(0x30000, PAGE, again(), u64::MAX, true)
+            .expect_err("behind the file");
+        memory
+            .map(u64::MAX, PAGE, again(), 0, true)
+            .expect_err("no such addresses");
+        memory
+            .map(0x20000, PAGE, again(), 0, false)
+            .expect("adjoins");
+        memory
+            .read(0x1ff00, &mut [0; 512])
+            .expect("through two mappings");
+        assert!(
+            memory.write(0x1ff00, &[0; 512]).is_err(),
+            "the second is for reading"
+        );
         memory.unmap(0x20000, PAGE);
         assert!(memory.read(0x1ff00, &mut [0; 512]).is_err());
         memory.clear();

@@ -54,7 +54,16 @@ pub struct Place {
 impl CompletionQueue {
     fn new(place: Place, vector: Option<u16>) -> Self {
         let Place { base, entries } = place;
-        Self { base, entries, head: 0, tail: 0, phase: true, promised: 0, vector, news: false }
+        Self {
+            base,
+            entries,
+            head: 0,
+            tail: 0,
+            phase: true,
+            promised: 0,
+            vector,
+            news: false,
+        }
     }
 
     fn room(&self) -> u16 {
@@ -68,12 +77,22 @@ impl Queues {
     pub fn of_admin(submission: Place, completion: Place) -> Self {
         let mut queues = Self::default();
         queues.put_sq(0, submission, 0);
-        queues.completion.insert(0, CompletionQueue::new(completion, Some(0)));
+        queues
+            .completion
+            .insert(0, CompletionQueue::new(completion, Some(0)));
         queues
     }
 
     fn put_sq(&mut self, qid: u16, Place { base, entries }: Place, cqid: u16) {
-        self.submission.insert(qid, SubmissionQueue { base, entries, head: 0, cqid });
+        self.submission.insert(
+            qid,
+            SubmissionQueue {
+                base,
+                entries,
+                head: 0,
+                cqid,
+            },
+        );
     }
 
     fn place(sqe: &Sqe, qids: u16) -> Result<(u16, Place), Status> {
@@ -88,7 +107,13 @@ impl Queues {
         if !base.is_multiple_of(crate::prp::PAGE) {
             return Err(Status::PRP_OFFSET);
         }
-        Ok((cdw10.qid(), Place { base, entries: cdw10.qsize_z() + 1 }))
+        Ok((
+            cdw10.qid(),
+            Place {
+                base,
+                entries: cdw10.qsize_z() + 1,
+            },
+        ))
     }
 
     /// Create I/O Completion Queue.
@@ -104,7 +129,10 @@ impl Queues {
         if cdw11.iv() >= VECTORS {
             return Err(Status::INTERRUPT_VECTOR);
         }
-        self.completion.insert(qid, CompletionQueue::new(place, cdw11.ien().then_some(cdw11.iv())));
+        self.completion.insert(
+            qid,
+            CompletionQueue::new(place, cdw11.ien().then_some(cdw11.iv())),
+        );
         Ok(qid)
     }
 
@@ -169,7 +197,9 @@ impl Queues {
 
     /// Is there room for a completion that no command under way needs?
     pub fn has_room(&self, cqid: u16) -> bool {
-        self.completion.get(&cqid).is_some_and(|queue| queue.room() > 0)
+        self.completion
+            .get(&cqid)
+            .is_some_and(|queue| queue.room() > 0)
     }
 
     /// A command that was fetched does without the room that was kept for it.
@@ -184,14 +214,26 @@ impl Queues {
     ///
     /// # Errors
     /// The queue is not in the guest's memory.
-    pub fn fetch(&mut self, qid: u16, tail: u16, memory: &Memory) -> Result<Option<Sqe>, OutOfReach> {
-        let Some(queue) = self.submission.get_mut(&qid) else { return Ok(None) };
-        let Some(completion) = self.completion.get_mut(&queue.cqid) else { return Ok(None) };
+    pub fn fetch(
+        &mut self,
+        qid: u16,
+        tail: u16,
+        memory: &Memory,
+    ) -> Result<Option<Sqe>, OutOfReach> {
+        let Some(queue) = self.submission.get_mut(&qid) else {
+            return Ok(None);
+        };
+        let Some(completion) = self.completion.get_mut(&queue.cqid) else {
+            return Ok(None);
+        };
         if tail >= queue.entries || tail == queue.head || completion.room() == 0 {
             return Ok(None);
         }
         let mut bytes = [0; SQE_BYTES as usize];
-        let at = queue.base.checked_add(u64::from(queue.head) * SQE_BYTES).ok_or(OutOfReach)?;
+        let at = queue
+            .base
+            .checked_add(u64::from(queue.head) * SQE_BYTES)
+            .ok_or(OutOfReach)?;
         memory.read(at, &mut bytes)?;
         queue.head = (queue.head + 1) % queue.entries;
         completion.promised += 1;
@@ -210,11 +252,24 @@ impl Queues {
         result: u64,
         memory: &Memory,
     ) -> Result<(), OutOfReach> {
-        let Some(submission) = self.submission.get(&sqid) else { return Ok(()) };
+        let Some(submission) = self.submission.get(&sqid) else {
+            return Ok(());
+        };
         let (sqhd, cqid) = (submission.head, submission.cqid);
-        let Some(queue) = self.completion.get_mut(&cqid) else { return Ok(()) };
-        let cqe = Cqe { result, sqhd, sqid, cid, status: status.into_bits() << 1 | u16::from(queue.phase) };
-        let at = queue.base.checked_add(u64::from(queue.tail) * CQE_BYTES).ok_or(OutOfReach)?;
+        let Some(queue) = self.completion.get_mut(&cqid) else {
+            return Ok(());
+        };
+        let cqe = Cqe {
+            result,
+            sqhd,
+            sqid,
+            cid,
+            status: status.into_bits() << 1 | u16::from(queue.phase),
+        };
+        let at = queue
+            .base
+            .checked_add(u64::from(queue.tail) * CQE_BYTES)
+            .ok_or(OutOfReach)?;
         // 1. all but the last dword  2. the last, whose phase tells the guest that the entry is there.
         memory.write(at, &cqe.as_bytes()[..12])?;
         let last = u32::from_le_bytes(cqe.as_bytes()[12..].try_into().expect("four bytes"));
@@ -230,6 +285,8 @@ impl Queues {
 
     /// Vectors of queues that have new entries; they are told once.
     pub fn interrupts(&mut self) -> impl Iterator<Item = u16> + '_ {
-        self.completion.values_mut().filter_map(|queue| std::mem::take(&mut queue.news).then_some(queue.vector)?)
+        self.completion
+            .values_mut()
+            .filter_map(|queue| std::mem::take(&mut queue.news).then_some(queue.vector)?)
     }
 }

@@ -23,9 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use vfio_bindings::bindings::vfio::{
-    VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_NORESIZE, VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD,
-    VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
-    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ,
+    VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_NORESIZE, VFIO_IRQ_SET_ACTION_TRIGGER,
+    VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX,
+    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
+    VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ,
     VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
@@ -61,17 +62,28 @@ impl Service {
     ///
     /// # Errors
     /// Why it cannot be, and what to do.
-    pub fn start(subsystem: &Arc<Subsystem>, path: &Path, epoch: Instant, log: Log) -> Result<Self, ServiceError> {
+    pub fn start(
+        subsystem: &Arc<Subsystem>,
+        path: &Path,
+        epoch: Instant,
+        log: Log,
+    ) -> Result<Self, ServiceError> {
         make_way(path)?;
         let server = Server::from_owned_fd(private_listener(path)?, true, interrupts(), regions());
         let function = Function::start(subsystem, epoch)?;
         let stop = Arc::new(AtomicBool::new(false));
         // It waits in the library for messages and cannot be called back: ended, it finds a closed function.
-        std::thread::Builder::new().name("vfio-user".into()).spawn({
-            let (mut backend, stop) = (Backend(function.handle()), stop.clone());
-            move || listen(&server, &mut backend, &stop, &log, epoch)
-        })?;
-        Ok(Self { function, stop, path: path.into() })
+        std::thread::Builder::new()
+            .name("vfio-user".into())
+            .spawn({
+                let (mut backend, stop) = (Backend(function.handle()), stop.clone());
+                move || listen(&server, &mut backend, &stop, &log, epoch)
+            })?;
+        Ok(Self {
+            function,
+            stop,
+            path: path.into(),
+        })
     }
 
     /// Ends after the commands under way, and gives the device back.
@@ -79,7 +91,11 @@ impl Service {
     /// # Errors
     /// The service had failed.
     pub fn close(mut self) -> io::Result<()> {
-        if self.end() { Ok(()) } else { Err(io::Error::other("a thread of the service has failed")) }
+        if self.end() {
+            Ok(())
+        } else {
+            Err(io::Error::other("a thread of the service has failed"))
+        }
     }
 
     fn end(&mut self) -> bool {
@@ -103,7 +119,8 @@ impl Drop for Service {
 fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, epoch: Instant) {
     let notices = Notices::default();
     let notice = |kind: &'static str, text: &str| {
-        if let Some(left_out) = notices.admit(kind, Pace::SELDOM, epoch.elapsed().as_nanos() as u64) {
+        if let Some(left_out) = notices.admit(kind, Pace::SELDOM, epoch.elapsed().as_nanos() as u64)
+        {
             log(&format!("{text}{}", more(left_out)));
         }
     };
@@ -123,9 +140,15 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
                 log(&format!("nobody can connect any more: {error}"));
                 return;
             }
-            Ok(Err(error)) => notice("dropped", &format!("dropped: {}", Escaped::text(&error.to_string()))),
+            Ok(Err(error)) => notice(
+                "dropped",
+                &format!("dropped: {}", Escaped::text(&error.to_string())),
+            ),
             Err(_) if was_library => notice("malformed", "dropped: a malformed message"),
-            Err(_) => notice("failed", "dropped: this program has failed at a message, see above"),
+            Err(_) => notice(
+                "failed",
+                "dropped: this program has failed at a message, see above",
+            ),
         }
     }
 }
@@ -133,7 +156,12 @@ fn listen(server: &Server, backend: &mut Backend, stop: &AtomicBool, log: &Log, 
 /// A listening socket that only its owner can connect to, from the start.
 fn private_listener(path: &Path) -> Result<OwnedFd, ServiceError> {
     let owner = Mode::RUSR | Mode::WUSR;
-    let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let made = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    );
     let socket = made.map_err(io::Error::from)?;
     // 1. On Linux the file gets the socket's mode, minus the umask.
     let _ = fchmod(&socket, owner);
@@ -155,7 +183,9 @@ fn make_way(path: &Path) -> Result<(), ServiceError> {
         Err(error) => Err(error.into()),
         Ok(found) if !found.file_type().is_socket() => Err(ServiceError::NoSocket),
         Ok(_) => match UnixStream::connect(path) {
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(std::fs::remove_file(path)?),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                Ok(std::fs::remove_file(path)?)
+            }
             _ => Err(ServiceError::Busy),
         },
     }
@@ -176,19 +206,33 @@ fn regions() -> Vec<ServerRegion> {
             size,
             ..vfio_region_info::default()
         };
-        ServerRegion { region_info, sparse_areas: Vec::new(), mmap_fd: None }
+        ServerRegion {
+            region_info,
+            sparse_areas: Vec::new(),
+            mmap_fd: None,
+        }
     };
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
 
 fn interrupts() -> Vec<IrqInfo> {
     let irq = |index: u32| match index {
-        VFIO_PCI_MSIX_IRQ_INDEX => {
-            IrqInfo { index, flags: VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_NORESIZE, count: VECTORS.into() }
-        }
+        VFIO_PCI_MSIX_IRQ_INDEX => IrqInfo {
+            index,
+            flags: VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_NORESIZE,
+            count: VECTORS.into(),
+        },
         // Which monitors want to have, and which never comes.
-        VFIO_PCI_ERR_IRQ_INDEX => IrqInfo { index, flags: VFIO_IRQ_INFO_EVENTFD, count: 1 },
-        _ => IrqInfo { index, flags: 0, count: 0 },
+        VFIO_PCI_ERR_IRQ_INDEX => IrqInfo {
+            index,
+            flags: VFIO_IRQ_INFO_EVENTFD,
+            count: 1,
+        },
+        _ => IrqInfo {
+            index,
+            flags: 0,
+            count: 0,
+        },
     };
     (0..VFIO_PCI_NUM_IRQS).map(irq).collect()
 }
@@ -231,7 +275,13 @@ impl ServerBackend for Backend {
     ) -> io::Result<()> {
         // Memory without a file cannot be shared: the device does without it.
         hush::ours(|| match fd {
-            Some(file) => self.0.map(address, size, file, offset, flags.contains(DmaMapFlags::WRITE)),
+            Some(file) => self.0.map(
+                address,
+                size,
+                file,
+                offset,
+                flags.contains(DmaMapFlags::WRITE),
+            ),
             None => Ok(()),
         })
     }
@@ -247,7 +297,14 @@ impl ServerBackend for Backend {
         Ok(())
     }
 
-    fn set_irqs(&mut self, index: u32, flags: u32, start: u32, count: u32, fds: Vec<File>) -> io::Result<()> {
+    fn set_irqs(
+        &mut self,
+        index: u32,
+        flags: u32,
+        start: u32,
+        count: u32,
+        fds: Vec<File>,
+    ) -> io::Result<()> {
         if index != VFIO_PCI_MSIX_IRQ_INDEX || flags & VFIO_IRQ_SET_ACTION_TRIGGER == 0 {
             // There are no other interrupts, and masks are the monitor's.
             return Ok(());
@@ -257,7 +314,10 @@ impl ServerBackend for Backend {
                 self.0.clear_vectors();
             } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
                 let count = count.min(VECTORS.into()) as usize;
-                let files = fds.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+                let files = fds
+                    .into_iter()
+                    .map(Some)
+                    .chain(std::iter::repeat_with(|| None));
                 self.0.set_vectors(start, files.take(count));
             } else if flags & VFIO_IRQ_SET_DATA_NONE != 0 {
                 self.0.trigger(start, count);

@@ -21,25 +21,36 @@ fn its_owner_alone_may_connect_and_nonsense_is_a_few_lines_of_the_log() {
     }));
     // Whatever the process lets others do with its files.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let config =
+        DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
     let device = Device::format(config).expect("possible");
     let nqn = "nqn.2026-11.test:remap-ssd";
-    let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
+    let subsystem =
+        Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
     let subsystem = Arc::new(subsystem);
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("socket");
     let lines = Arc::new(Mutex::new(Vec::new()));
     let log = lines.clone();
-    let log = Box::new(move |line: &str| log.lock().expect("nothing fails here").push(line.to_owned()));
+    let log = Box::new(move |line: &str| {
+        log.lock()
+            .expect("nothing fails here")
+            .push(line.to_owned())
+    });
     let service = Service::start(&subsystem, &path, Instant::now(), log).expect("possible");
 
-    let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+    let mode = std::fs::metadata(&path)
+        .expect("there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600, "its owner alone");
 
     // Version, of fewer bytes than its header has; then of bytes that are no text.
     for round in 0..60u8 {
         let mut stream = UnixStream::connect(&path).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .expect("a time");
         let size: u32 = if round % 2 == 0 { 3 } else { 24 };
         let mut message = Vec::new();
         message.extend(1u16.to_ne_bytes());
@@ -55,7 +66,13 @@ fn its_owner_alone_may_connect_and_nonsense_is_a_few_lines_of_the_log() {
     service.close().expect("nothing failed");
     let lines = lines.lock().expect("nothing fails here").clone();
     assert!((1..30).contains(&lines.len()), "{} lines", lines.len());
-    assert!(lines.iter().any(|line| line.contains("malformed")), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.contains("not logged")) || lines.len() < 20, "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("malformed")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.contains("not logged")) || lines.len() < 20,
+        "{lines:#?}"
+    );
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "panics were written");
 }

@@ -33,12 +33,16 @@ pub enum DedupError<E: Error + 'static> {
     #[error("{0}")]
     Damaged(String),
     /// An atomic remap whose mappings are not in one page.
-    #[error("an atomic remap of these pages is not possible here: their mappings are in more than one page")]
+    #[error(
+        "an atomic remap of these pages is not possible here: their mappings are in more than one page"
+    )]
     NotAtomic,
     /// No block is free, although all that can be has been freed.
     #[error("no block is free: damaged mappings hold blocks that cannot be told from those in use")]
     Full,
     /// A flush failed: what was written before it may be lost.
-    #[error("a flush failed before: what was written since the last one may be lost; open the disk again")]
+    #[error(
+        "a flush failed before: what was written since the last one may be lost; open the disk again"
+    )]
     Broken,
 }

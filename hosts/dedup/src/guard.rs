@@ -40,6 +40,11 @@ impl Guard {
         Self::FlushTable,
     ];
     /// Those of `OrderMerge`.
-    pub const ORDER_MERGE: [Self; 5] =
-        [Self::FlushTrimmed, Self::FlushOpened, Self::CountsFirst, Self::FlushData, Self::FlushMappings];
+    pub const ORDER_MERGE: [Self; 5] = [
+        Self::FlushTrimmed,
+        Self::FlushOpened,
+        Self::CountsFirst,
+        Self::FlushData,
+        Self::FlushMappings,
+    ];
 }

@@ -27,7 +27,10 @@ pub fn inside<E: std::error::Error>(page: u64, pages: u64, end: u64) -> Result<(
 }
 
 /// Runs of indices for which `next(previous, this)` says that they belong together, none longer than a batch.
-pub fn runs(count: usize, mut next: impl FnMut(usize, usize) -> bool) -> Vec<std::ops::Range<usize>> {
+pub fn runs(
+    count: usize,
+    mut next: impl FnMut(usize, usize) -> bool,
+) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for index in 0..count {
         match runs.last_mut() {
@@ -39,7 +42,11 @@ pub fn runs(count: usize, mut next: impl FnMut(usize, usize) -> bool) -> Vec<std
 }
 
 /// Writes pages, in ascending order, each made when it is written; neighbours go together.
-pub fn write_each<D: Disk>(disk: &mut D, pages: &[u64], make: impl Fn(u64) -> Page) -> Result<(), D::Error> {
+pub fn write_each<D: Disk>(
+    disk: &mut D,
+    pages: &[u64],
+    make: impl Fn(u64) -> Page,
+) -> Result<(), D::Error> {
     for run in runs(pages.len(), |before, this| pages[before] + 1 == pages[this]) {
         let bytes: Vec<Page> = pages[run.clone()].iter().map(|page| make(*page)).collect();
         disk.write(pages[run.start], bytes.as_flattened())?;
@@ -48,12 +55,19 @@ pub fn write_each<D: Disk>(disk: &mut D, pages: &[u64], make: impl Fn(u64) -> Pa
 }
 
 /// Reads pages and shows each, or why it cannot be read. Pages that cannot be read together are read one by one.
-pub fn read_each<D: Disk>(disk: &mut D, first: u64, count: u64, mut show: impl FnMut(u64, Result<&Page, D::Error>)) {
+pub fn read_each<D: Disk>(
+    disk: &mut D,
+    first: u64,
+    count: u64,
+    mut show: impl FnMut(u64, Result<&Page, D::Error>),
+) {
     let mut bytes = vec![[0; PAGE_BYTES]; BATCH_PAGES.min(count as usize)];
     for at in (0..count).step_by(BATCH_PAGES) {
         let bytes = &mut bytes[..BATCH_PAGES.min((count - at) as usize)];
         if disk.read(first + at, bytes.as_flattened_mut()).is_ok() {
-            (at..).zip(bytes.iter()).for_each(|(index, page)| show(index, Ok(page)));
+            (at..)
+                .zip(bytes.iter())
+                .for_each(|(index, page)| show(index, Ok(page)));
             continue;
         }
         for (index, page) in (at..).zip(bytes.iter_mut()) {

@@ -45,7 +45,10 @@ impl Hash {
     pub fn signature(self, key: &[u8; 32], page: &[u8; PAGE_BYTES]) -> Signature {
         let mut signature: Signature = match self {
             Self::Md5 => Md5::digest(page).into(),
-            Self::Blake3 => *blake3::keyed_hash(key, page).as_bytes().first_chunk().expect("a hash has 32 bytes"),
+            Self::Blake3 => *blake3::keyed_hash(key, page)
+                .as_bytes()
+                .first_chunk()
+                .expect("a hash has 32 bytes"),
         };
         if signature == UNKNOWN {
             signature[0] = 1;
@@ -58,7 +61,9 @@ impl std::str::FromStr for Hash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Md5, Self::Blake3].into_iter().find(|hash| hash.name() == text);
+        let found = [Self::Md5, Self::Blake3]
+            .into_iter()
+            .find(|hash| hash.name() == text);
         found.ok_or_else(|| format!("unknown hash `{text}`: md5 or blake3"))
     }
 }

@@ -53,7 +53,9 @@ impl std::str::FromStr for Scheme {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Ccaw, Self::OrderMerge].into_iter().find(|scheme| scheme.name() == text);
+        let found = [Self::Ccaw, Self::OrderMerge]
+            .into_iter()
+            .find(|scheme| scheme.name() == text);
         found.ok_or_else(|| format!("unknown scheme `{text}`: ccaw or ordermerge"))
     }
 }
@@ -78,7 +80,14 @@ pub struct NewDedup {
 
 impl Default for NewDedup {
     fn default() -> Self {
-        Self { hash: Hash::Md5, pages: None, segment_pages: 1024, spare: 1024, identity: None, force: false }
+        Self {
+            hash: Hash::Md5,
+            pages: None,
+            segment_pages: 1024,
+            spare: 1024,
+            identity: None,
+            force: false,
+        }
     }
 }
 
@@ -159,14 +168,24 @@ impl Superblock {
             return Err("its checksum is wrong".into());
         }
         if record.version.get() != VERSION {
-            return Err(format!("it is of version {}, and only {VERSION} is known", record.version));
+            return Err(format!(
+                "it is of version {}, and only {VERSION} is known",
+                record.version
+            ));
         }
 
         let number = record.scheme.get();
-        let scheme = [Scheme::Ccaw, Scheme::OrderMerge].into_iter().find(|scheme| scheme.number() == number);
-        let hash = [Hash::Md5, Hash::Blake3].into_iter().find(|hash| hash_number(*hash) == record.hash.get());
+        let scheme = [Scheme::Ccaw, Scheme::OrderMerge]
+            .into_iter()
+            .find(|scheme| scheme.number() == number);
+        let hash = [Hash::Md5, Hash::Blake3]
+            .into_iter()
+            .find(|hash| hash_number(*hash) == record.hash.get());
         let (Some(scheme), Some(hash)) = (scheme, hash) else {
-            return Err(format!("its scheme {number} or its hash {} is unknown", record.hash));
+            return Err(format!(
+                "its scheme {number} or its hash {} is unknown",
+                record.hash
+            ));
         };
         let found = Self {
             scheme,
@@ -179,7 +198,10 @@ impl Superblock {
         };
         match found.pages <= disk_pages {
             true => Ok(found),
-            false => Err(format!("it is of {} pages, and the disk has {disk_pages}", found.pages)),
+            false => Err(format!(
+                "it is of {} pages, and the disk has {disk_pages}",
+                found.pages
+            )),
         }
     }
 
@@ -217,14 +239,21 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), DedupErr
         }
     });
 
-    let mended = |page: u64, why: &str| format!("page {page} was written again from its copy: {why}");
+    let mended =
+        |page: u64, why: &str| format!("page {page} was written again from its copy: {why}");
     match (first, second) {
         (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
-        (Ok(_), Ok(_)) => Err(DedupError::Damaged("pages 0 and 1 are of two different disks".into())),
+        (Ok(_), Ok(_)) => Err(DedupError::Damaged(
+            "pages 0 and 1 are of two different disks".into(),
+        )),
         (Ok(first), Err(why)) => Ok((first, vec![mended(1, &why)])),
         (Err(why), Ok(second)) => Ok((second, vec![mended(0, &why)])),
-        (Err(first), Err(second)) if first == second => Err(DedupError::NotFound(format!("page 0: {first}"))),
-        (Err(first), Err(second)) => Err(DedupError::NotFound(format!("page 0: {first}; page 1: {second}"))),
+        (Err(first), Err(second)) if first == second => {
+            Err(DedupError::NotFound(format!("page 0: {first}")))
+        }
+        (Err(first), Err(second)) => Err(DedupError::NotFound(format!(
+            "page 0: {first}; page 1: {second}"
+        ))),
     }
 }
 
@@ -241,7 +270,10 @@ pub fn open<D: Disk>(
     let (superblock, notes) = find(disk)?;
     if superblock.scheme != scheme {
         let other = superblock.scheme.name();
-        return Err(DedupError::NotFound(format!("it was made for scheme {other}, not {}", scheme.name())));
+        return Err(DedupError::NotFound(format!(
+            "it was made for scheme {other}, not {}",
+            scheme.name()
+        )));
     }
     if !notes.is_empty() {
         // One after the other: a cut must not take both.
@@ -279,7 +311,12 @@ fn must_be_blank<D: Disk>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), DedupError<D::Error>> {
     match find(disk) {
-        Ok((old, _)) => return Err(DedupError::NotBlank(format!("scheme {} is on it", old.scheme.name()))),
+        Ok((old, _)) => {
+            return Err(DedupError::NotBlank(format!(
+                "scheme {} is on it",
+                old.scheme.name()
+            )));
+        }
         Err(DedupError::NotFound(_)) => {}
         Err(error) => return Err(error),
     }
@@ -289,7 +326,10 @@ fn must_be_blank<D: Disk>(
         let bytes = &mut bytes[..BATCH_PAGES.min((pages - first) as usize)];
         disk.read(first, bytes.as_flattened_mut())?;
         if let Some(index) = bytes.iter().position(|page| *page != [0; PAGE_BYTES]) {
-            return Err(DedupError::NotBlank(format!("something is in page {}", first + index as u64)));
+            return Err(DedupError::NotBlank(format!(
+                "something is in page {}",
+                first + index as u64
+            )));
         }
         progress(first + bytes.len() as u64, pages);
     }
@@ -314,10 +354,15 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 /// Pages that are used of a disk, as far as they can be numbered.
-pub fn pages_used<E: std::error::Error>(new: &NewDedup, disk_pages: u64) -> Result<u64, DedupError<E>> {
+pub fn pages_used<E: std::error::Error>(
+    new: &NewDedup,
+    disk_pages: u64,
+) -> Result<u64, DedupError<E>> {
     let pages = new.pages.unwrap_or(disk_pages);
     if pages > disk_pages {
-        return Err(DedupError::BadShape(format!("{pages} pages do not fit on a disk of {disk_pages}")));
+        return Err(DedupError::BadShape(format!(
+            "{pages} pages do not fit on a disk of {disk_pages}"
+        )));
     }
     if pages > u64::from(u32::MAX) {
         return Err(DedupError::BadShape(format!(

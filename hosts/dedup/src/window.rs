@@ -16,7 +16,11 @@ impl Window {
 
     /// How many of so many pages belong to this window.
     pub fn fitting(&self, pages: usize, most: usize) -> usize {
-        let left = if self.size == 0 { most } else { (self.size - self.used) as usize };
+        let left = if self.size == 0 {
+            most
+        } else {
+            (self.size - self.used) as usize
+        };
         pages.min(left).min(most)
     }
 

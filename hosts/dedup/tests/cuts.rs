@@ -49,11 +49,25 @@ impl Script {
     /// Begins on what a cut has left.
     fn begin(setup: Setup, pages: Vec<u64>, base: Contents, fresh: u64) -> Result<Self, String> {
         let disk = MemDisk::holding(setup.pages, base.clone());
-        let mut subject = setup.open(disk.clone()).map_err(|error| error.to_string())?;
+        let mut subject = setup
+            .open(disk.clone())
+            .map_err(|error| error.to_string())?;
         let values: Vec<u64> = pages.iter().map(|page| subject.read(*page)).collect();
         let operations = disk.medium().log.len();
-        let moments = vec![Moment { operations, values, durable: true }];
-        Ok(Self { setup, pages, base, disk, subject: Some(subject), moments, fresh })
+        let moments = vec![Moment {
+            operations,
+            values,
+            durable: true,
+        }];
+        Ok(Self {
+            setup,
+            pages,
+            base,
+            disk,
+            subject: Some(subject),
+            moments,
+            fresh,
+        })
     }
 
     fn values(&self) -> Vec<u64> {
@@ -62,7 +76,11 @@ impl Script {
 
     fn after(&mut self, values: Vec<u64>, durable: bool) {
         let operations = self.disk.medium().log.len();
-        self.moments.push(Moment { operations, values, durable });
+        self.moments.push(Moment {
+            operations,
+            values,
+            durable,
+        });
     }
 
     /// A place for so many pages, as an index.
@@ -105,7 +123,13 @@ impl Script {
                 // The simulated disk does not tell apart sources that are targets too.
                 let relocate = random.random_bool(0.3) && at.abs_diff(from) >= count;
                 let (target, source) = (self.pages[at], self.pages[from]);
-                let remap = DiskRemap { target, source, pages: count as u32, relocate, atomic: false };
+                let remap = DiskRemap {
+                    target,
+                    source,
+                    pages: count as u32,
+                    relocate,
+                    atomic: false,
+                };
                 self.page_range(|disk, _| disk.remap(&remap), at);
                 let moved = values[from..from + count].to_vec();
                 if relocate {
@@ -119,7 +143,12 @@ impl Script {
                 self.after(values, true);
             }
             8 => {
-                let disk = self.subject.take().expect("open").close().expect("it closes");
+                let disk = self
+                    .subject
+                    .take()
+                    .expect("open")
+                    .close()
+                    .expect("it closes");
                 self.reopen(disk)?;
             }
             9 => {
@@ -142,7 +171,10 @@ impl Script {
 
     fn page_range(
         &mut self,
-        work: impl FnOnce(&mut dyn remap_ssd_device::Disk<Error = kit::Error>, u64) -> Result<(), kit::Error>,
+        work: impl FnOnce(
+            &mut dyn remap_ssd_device::Disk<Error = kit::Error>,
+            u64,
+        ) -> Result<(), kit::Error>,
         at: usize,
     ) {
         let page = self.pages[at];
@@ -162,7 +194,9 @@ impl Script {
     /// A process that is killed in the middle of something.
     fn dying(&mut self, random: &mut Random) {
         let changes = random.random_range(0..12);
-        let Ok(mut subject) = self.setup.open(self.disk.dying_after(changes)) else { return };
+        let Ok(mut subject) = self.setup.open(self.disk.dying_after(changes)) else {
+            return;
+        };
         // What it found may be older than what the process before it had in memory.
         let mut values: Vec<u64> = self.pages.iter().map(|page| subject.read(*page)).collect();
         self.after(values.clone(), false);
@@ -180,7 +214,12 @@ impl Script {
     }
 
     /// A write during which the way to the disk is down for a moment: each page is old or new.
-    fn failing_write(&mut self, random: &mut Random, at: usize, count: usize) -> Result<(), String> {
+    fn failing_write(
+        &mut self,
+        random: &mut Random,
+        at: usize,
+        count: usize,
+    ) -> Result<(), String> {
         let numbers = self.numbers(random, count);
         let (data, old, page) = (contents(&numbers), self.values(), self.pages[at]);
         self.disk.medium().fails_from_remap = Some(random.random_range(1..4));
@@ -200,7 +239,10 @@ impl Script {
             values[index] = subject.read(self.pages[index]);
             let known = values[index] == *new || values[index] == old[index];
             if !known || written.is_ok() && values[index] != *new {
-                return Err(format!("page {}: {}, neither {} nor {new}", self.pages[index], values[index], old[index]));
+                return Err(format!(
+                    "page {}: {}, neither {} nor {new}",
+                    self.pages[index], values[index], old[index]
+                ));
             }
         }
         self.after(values, true);
@@ -222,10 +264,21 @@ impl Script {
 
     /// Judges what the open disk holds, which was cut after so many operations; and what it holds.
     fn judge(&mut self, operations: usize) -> Result<Vec<u64>, String> {
-        let over = self.moments.iter().rposition(|moment| moment.operations <= operations).expect("it was opened");
-        let floor = self.moments[..=over].iter().rposition(|moment| moment.durable).expect("the first one is");
+        let over = self
+            .moments
+            .iter()
+            .rposition(|moment| moment.operations <= operations)
+            .expect("it was opened");
+        let floor = self.moments[..=over]
+            .iter()
+            .rposition(|moment| moment.durable)
+            .expect("the first one is");
         // Steps of one number of operations, and the one that was under way.
-        let next = self.moments.iter().rposition(|moment| moment.operations == operations).unwrap_or(over + 1);
+        let next = self
+            .moments
+            .iter()
+            .rposition(|moment| moment.operations == operations)
+            .unwrap_or(over + 1);
         let possible = &self.moments[floor..=next.max(over + 1).min(self.moments.len() - 1)];
         let subject = self.subject.as_mut().expect("open");
         if subject.counts_too_low() > 0 {
@@ -237,7 +290,9 @@ impl Script {
             let found = subject.read(*page);
             if !possible.iter().any(|moment| moment.values[index] == found) {
                 let values: Vec<u64> = possible.iter().map(|moment| moment.values[index]).collect();
-                return Err(format!("page {page} reads as {found}, and was {values:?} since the last flush"));
+                return Err(format!(
+                    "page {page} reads as {found}, and was {values:?} since the last flush"
+                ));
             }
             values.push(found);
         }
@@ -246,17 +301,29 @@ impl Script {
 
     /// What a cut after so many operations leaves, of the unflushed ones those that are kept.
     fn cut(&self, operations: usize, keep: impl FnMut(usize) -> bool) -> Contents {
-        kept_on(self.base.clone(), &self.disk.medium().log[..operations], keep)
+        kept_on(
+            self.base.clone(),
+            &self.disk.medium().log[..operations],
+            keep,
+        )
     }
 
     fn unflushed(&self, operations: usize) -> usize {
-        self.disk.medium().log[..operations].iter().rev().take_while(|op| !matches!(op, Op::Flush)).count()
+        self.disk.medium().log[..operations]
+            .iter()
+            .rev()
+            .take_while(|op| !matches!(op, Op::Flush))
+            .count()
     }
 
     /// Judges a cut, and what the disk does afterwards.
     fn judge_cut(&mut self, operations: usize, left: &Contents) -> Result<(), String> {
         let disk = MemDisk::holding(self.setup.pages, left.clone());
-        let open = |disk: &MemDisk| self.setup.open(disk.clone()).map_err(|error| format!("it does not open: {error}"));
+        let open = |disk: &MemDisk| {
+            self.setup
+                .open(disk.clone())
+                .map_err(|error| format!("it does not open: {error}"))
+        };
         let before = self.subject.take();
         self.subject = Some(open(&disk)?);
         let judged = self.judge(operations);
@@ -265,14 +332,22 @@ impl Script {
 
         // It goes on: everything that was ever common, and all that is there, written to other places.
         let mut subject = subject.expect("it was opened");
-        let numbers: Vec<u64> = COMMON.chain(values.clone()).filter(|number| *number != 0).collect();
+        let numbers: Vec<u64> = COMMON
+            .chain(values.clone())
+            .filter(|number| *number != 0)
+            .collect();
         for (round, number) in numbers.into_iter().enumerate() {
             let at = round % self.pages.len();
-            subject.disk().write(self.pages[at], &content(number)).map_err(|error| error.to_string())?;
+            subject
+                .disk()
+                .write(self.pages[at], &content(number))
+                .map_err(|error| error.to_string())?;
             values[at] = number;
             let found = subject.read(self.pages[at]);
             if found != number {
-                return Err(format!("after the cut {number} was written, and {found} was read"));
+                return Err(format!(
+                    "after the cut {number} was written, and {found} was read"
+                ));
             }
         }
         subject.close().map_err(|error| error.to_string())?;
@@ -280,7 +355,9 @@ impl Script {
         for (page, value) in self.pages.iter().zip(values) {
             let found = subject.read(*page);
             if found != value || subject.counts_too_low() > 0 {
-                return Err(format!("after the cut page {page} was closed as {value}, and opened as {found}"));
+                return Err(format!(
+                    "after the cut page {page} was closed as {value}, and opened as {found}"
+                ));
             }
         }
         Ok(())
@@ -299,10 +376,20 @@ fn pages_of(setup: &Setup, wide: bool) -> Vec<u64> {
 /// An empty disk; if it is wide, one that is filled but for a few blocks.
 fn empty(setup: &Setup, wide: bool) -> Contents {
     let disk = MemDisk::new(setup.pages);
-    let mut subject = Setup { without: None, ..*setup }.create(disk.clone(), 7, false).expect("it fits");
+    let mut subject = Setup {
+        without: None,
+        ..*setup
+    }
+    .create(disk.clone(), 7, false)
+    .expect("it fits");
     if wide && setup.scheme == Scheme::OrderMerge {
-        let numbers: Vec<u64> = (0..subject.disk().pages()).map(|page| 1 << 40 | page).collect();
-        subject.disk().write(0, &contents(&numbers)).expect("there is room");
+        let numbers: Vec<u64> = (0..subject.disk().pages())
+            .map(|page| 1 << 40 | page)
+            .collect();
+        subject
+            .disk()
+            .write(0, &contents(&numbers))
+            .expect("there is room");
     }
     subject.close().expect("it closes");
     disk.medium().contents()
@@ -315,17 +402,34 @@ fn setup(scheme: Scheme, window: u32, wide: bool) -> Setup {
         (Scheme::OrderMerge, true) => 2 + 6 + 2 + 1027,
     };
     let hash = Hash::Blake3;
-    Setup { scheme, hash, pages, window, commit_after: 7, entries_max: u32::MAX, without: None }
+    Setup {
+        scheme,
+        hash,
+        pages,
+        window,
+        commit_after: 7,
+        entries_max: u32::MAX,
+        without: None,
+    }
 }
 
 /// Several lives of a disk, each cut at many points; each begins on what one of them left. Returns the number of cuts.
-fn lives(setup: Setup, wide: bool, seed: u64, steps: usize, cuts: usize, exhaust: bool) -> Result<usize, String> {
+fn lives(
+    setup: Setup,
+    wide: bool,
+    seed: u64,
+    steps: usize,
+    cuts: usize,
+    exhaust: bool,
+) -> Result<usize, String> {
     let random = &mut Random::seed_from_u64(seed);
     let (mut base, mut fresh, mut done) = (empty(&setup, wide), 1000, 0);
     while done < cuts {
         let mut script = Script::begin(setup, pages_of(&setup, wide), base, fresh)?;
         for _ in 0..steps {
-            script.step(random).map_err(|error| format!("seed {seed}: {error}"))?;
+            script
+                .step(random)
+                .map_err(|error| format!("seed {seed}: {error}"))?;
         }
         let (first, last) = (script.moments[0].operations, script.disk.medium().log.len());
         let mut points: Vec<usize> = (first..=last).collect();
@@ -338,7 +442,9 @@ fn lives(setup: Setup, wide: bool, seed: u64, steps: usize, cuts: usize, exhaust
             for subset in subsets(random, script.unflushed(operations), exhaust) {
                 let left = script.cut(operations, |index| subset[index]);
                 let judged = script.judge_cut(operations, &left);
-                judged.map_err(|error| format!("seed {seed}, after {operations} of {last} operations: {error}"))?;
+                judged.map_err(|error| {
+                    format!("seed {seed}, after {operations} of {last} operations: {error}")
+                })?;
                 done += 1;
                 if random.random_bool(0.01) {
                     base = left;
@@ -353,7 +459,9 @@ fn lives(setup: Setup, wide: bool, seed: u64, steps: usize, cuts: usize, exhaust
 /// Which of so many unflushed operations are kept.
 fn subsets(random: &mut Random, count: usize, exhaust: bool) -> Vec<Vec<bool>> {
     if exhaust && count <= 5 {
-        return (0..1 << count).map(|bits: u32| (0..count).map(|index| bits >> index & 1 == 1).collect()).collect();
+        return (0..1 << count)
+            .map(|bits: u32| (0..count).map(|index| bits >> index & 1 == 1).collect())
+            .collect();
     }
     let mut subsets = vec![vec![true; count], vec![false; count]];
     if count > 0 {
@@ -370,7 +478,11 @@ fn cuts() -> usize {
     std::env::var("DEDUP_CUTS").map_or(1000, |text| text.parse().expect("DEDUP_CUTS is a number"))
 }
 
-const SCHEMES: [(Scheme, bool); 3] = [(Scheme::Ccaw, true), (Scheme::OrderMerge, false), (Scheme::OrderMerge, true)];
+const SCHEMES: [(Scheme, bool); 3] = [
+    (Scheme::Ccaw, true),
+    (Scheme::OrderMerge, false),
+    (Scheme::OrderMerge, true),
+];
 
 #[test]
 fn a_thousand_cuts_with_each_window_lose_nothing_and_mix_nothing_up() {
@@ -378,7 +490,14 @@ fn a_thousand_cuts_with_each_window_lose_nothing_and_mix_nothing_up() {
         for window in [0, 1, 10, 100, 1000] {
             // Long enough for windows to end.
             let steps = 40 + window as usize / 2;
-            let done = lives(setup(scheme, window, wide), wide, u64::from(window) + 11, steps, cuts(), false);
+            let done = lives(
+                setup(scheme, window, wide),
+                wide,
+                u64::from(window) + 11,
+                steps,
+                cuts(),
+                false,
+            );
             let done = done.unwrap_or_else(|error| panic!("{scheme:?}, window {window}: {error}"));
             println!("{scheme:?}, wide {wide}, window {window}: {done} cuts");
         }
@@ -399,7 +518,11 @@ fn every_cut_of_a_short_script_with_every_subset_of_a_short_window() {
 #[test]
 fn other_hashes_and_small_tables_survive_the_same_cuts() {
     for (scheme, wide) in SCHEMES {
-        let setup = Setup { hash: Hash::Md5, entries_max: 5, ..setup(scheme, 10, wide) };
+        let setup = Setup {
+            hash: Hash::Md5,
+            entries_max: 5,
+            ..setup(scheme, 10, wide)
+        };
         lives(setup, wide, 5, 60, 500, false).unwrap_or_else(|error| panic!("{scheme:?}: {error}"));
     }
 }
@@ -408,40 +531,66 @@ fn other_hashes_and_small_tables_survive_the_same_cuts() {
 fn each_flush_and_each_order_is_missed_if_it_is_left_out() {
     let noticed = |scheme, guard| {
         let without = |window, wide, seed| {
-            let setup = Setup { without: Some(guard), ..setup(scheme, window, wide) };
+            let setup = Setup {
+                without: Some(guard),
+                ..setup(scheme, window, wide)
+            };
             let result = lives(setup, wide, seed, 40, 1500, true);
             result.is_err_and(|error| {
                 println!("{scheme:?} without {guard:?}: {error}");
                 true
             })
         };
-        (0..100).any(|seed| without([3, 10, 100][seed % 3], scheme == Scheme::Ccaw || seed % 2 == 1, seed as u64))
+        (0..100).any(|seed| {
+            without(
+                [3, 10, 100][seed % 3],
+                scheme == Scheme::Ccaw || seed % 2 == 1,
+                seed as u64,
+            )
+        })
     };
-    for (scheme, guards) in [(Scheme::Ccaw, &Guard::CCAW[..]), (Scheme::OrderMerge, &Guard::ORDER_MERGE[..])] {
+    for (scheme, guards) in [
+        (Scheme::Ccaw, &Guard::CCAW[..]),
+        (Scheme::OrderMerge, &Guard::ORDER_MERGE[..]),
+    ] {
         for guard in guards.iter().filter(|guard| **guard != Guard::FlushTrimmed) {
-            assert!(noticed(scheme, *guard), "{scheme:?}: {guard:?} protects nothing that this test would notice");
+            assert!(
+                noticed(scheme, *guard),
+                "{scheme:?}: {guard:?} protects nothing that this test would notice"
+            );
         }
     }
 }
 
 /// Makes a disk over an older one and cuts its power; how often there was none, a new one, the old one.
 fn made_over(scheme: Scheme, without: Option<Guard>) -> Result<[u32; 3], String> {
-    let setup = Setup { without, ..setup(scheme, 10, false) };
+    let setup = Setup {
+        without,
+        ..setup(scheme, 10, false)
+    };
     let random = &mut Random::seed_from_u64(5);
     let disk = MemDisk::new(setup.pages);
     let mut old = setup.create(disk.clone(), 1, false).expect("it fits");
-    old.disk().write(0, &contents(&[1, 2, 3, 4])).expect("there is room");
+    old.disk()
+        .write(0, &contents(&[1, 2, 3, 4]))
+        .expect("there is room");
     old.close().expect("it closes");
     let base = disk.medium().contents();
     let from = disk.medium().log.len();
-    setup.create(disk.clone(), 2, true).expect("it was asked for");
+    setup
+        .create(disk.clone(), 2, true)
+        .expect("it was asked for");
     let log = disk.medium().log.split_off(from);
 
     let mut found = [0; 3];
     for operations in 0..=log.len() {
         for _ in 0..20 {
-            let left = kept_on(base.clone(), &log[..operations], |_| random.random_bool(0.5));
-            let superblock = [0, 1].iter().find_map(|page| left.get(page).cloned().flatten());
+            let left = kept_on(base.clone(), &log[..operations], |_| {
+                random.random_bool(0.5)
+            });
+            let superblock = [0, 1]
+                .iter()
+                .find_map(|page| left.get(page).cloned().flatten());
             let Ok(mut opened) = setup.open(MemDisk::holding(setup.pages, left)) else {
                 found[0] += 1;
                 continue;
@@ -452,7 +601,10 @@ fn made_over(scheme: Scheme, without: Option<Guard>) -> Result<[u32; 3], String>
                 continue;
             }
             let mut bytes = contents(&[9; 10]);
-            opened.disk().read(0, &mut bytes).map_err(|error| error.to_string())?;
+            opened
+                .disk()
+                .read(0, &mut bytes)
+                .map_err(|error| error.to_string())?;
             if bytes.iter().any(|byte| *byte != 0) {
                 return Err("the new disk shows what the old one held".into());
             }
@@ -466,7 +618,13 @@ fn made_over(scheme: Scheme, without: Option<Guard>) -> Result<[u32; 3], String>
 fn a_cut_while_a_disk_is_made_leaves_one_or_none() {
     for scheme in [Scheme::Ccaw, Scheme::OrderMerge] {
         let found = made_over(scheme, None).expect("nothing is mixed up");
-        assert!(found.iter().all(|count| *count > 0), "none, new, old: {found:?}");
-        assert!(made_over(scheme, Some(Guard::FlushTrimmed)).is_err(), "{scheme:?}: the flush protects nothing");
+        assert!(
+            found.iter().all(|count| *count > 0),
+            "none, new, old: {found:?}"
+        );
+        assert!(
+            made_over(scheme, Some(Guard::FlushTrimmed)).is_err(),
+            "{scheme:?}: the flush protects nothing"
+        );
     }
 }

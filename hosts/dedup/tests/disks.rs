@@ -7,14 +7,16 @@ use kit::{PAGE, Setup, content, contents, number};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_dedup::{
-    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme, Statistics, scheme_on,
+    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,
+    Statistics, scheme_on,
 };
 use remap_ssd_device::{Device, DeviceConfig, Disk, DiskRemap, LocalDisk};
 use remap_ssd_ftl::SchemeKind;
 use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
 
 fn device() -> LocalDisk {
-    let config = DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    let config =
+        DeviceConfig::for_service(16 << 20, SchemeKind::RemapSsd, false).expect("possible");
     LocalDisk::new(Device::in_memory(config).expect("possible"))
 }
 
@@ -23,7 +25,11 @@ fn programs(disk: &LocalDisk) -> u64 {
 }
 
 fn new(hash: Hash) -> NewDedup {
-    NewDedup { hash, spare: 64, ..NewDedup::default() }
+    NewDedup {
+        hash,
+        spare: 64,
+        ..NewDedup::default()
+    }
 }
 
 fn ccaw<D: Disk>(disk: D, hash: Hash) -> Ccaw<D> {
@@ -31,7 +37,13 @@ fn ccaw<D: Disk>(disk: D, hash: Hash) -> Ccaw<D> {
 }
 
 fn order_merge<D: Disk>(disk: D, hash: Hash) -> OrderMerge<D> {
-    OrderMerge::create(disk, &new(hash), OrderMergeOptions::default(), &mut |_, _| {}).expect("it fits")
+    OrderMerge::create(
+        disk,
+        &new(hash),
+        OrderMergeOptions::default(),
+        &mut |_, _| {},
+    )
+    .expect("it fits")
 }
 
 fn setup(scheme: Scheme) -> Setup {
@@ -64,7 +76,13 @@ fn is_a_disk(disk: &mut impl Disk, seed: u64) {
             1 | 2 => {
                 let source = random.random_range(0..=pages - count);
                 let relocate = random.random_bool(0.5);
-                let remap = DiskRemap { target: at, source, pages: count as u32, relocate, atomic: false };
+                let remap = DiskRemap {
+                    target: at,
+                    source,
+                    pages: count as u32,
+                    relocate,
+                    atomic: false,
+                };
                 disk.remap(&remap).expect("it works");
                 let moved = model[source as usize..(source + count) as usize].to_vec();
                 if relocate {
@@ -74,7 +92,13 @@ fn is_a_disk(disk: &mut impl Disk, seed: u64) {
             }
             3 => disk.flush().expect("it works"),
             _ => {
-                let draw = |_| if random.random_bool(0.6) { random.random_range(1..30) } else { 1000 + step * 20 };
+                let draw = |_| {
+                    if random.random_bool(0.6) {
+                        random.random_range(1..30)
+                    } else {
+                        1000 + step * 20
+                    }
+                };
                 let numbers: Vec<u64> = (0..count).map(draw).collect();
                 disk.write(at, &contents(&numbers)).expect("it works");
                 model[range].copy_from_slice(&numbers);
@@ -87,7 +111,10 @@ fn is_a_disk(disk: &mut impl Disk, seed: u64) {
             assert!(numbers == model, "step {step}");
         }
     }
-    assert!(disk.read(disk.pages(), &mut [0; PAGE]).is_err() && disk.write(disk.pages() - 1, &[0; 2 * PAGE]).is_err());
+    assert!(
+        disk.read(disk.pages(), &mut [0; PAGE]).is_err()
+            && disk.write(disk.pages() - 1, &[0; 2 * PAGE]).is_err()
+    );
     assert!(disk.write(0, &[0; 100]).is_err() && disk.trim(u64::MAX, 2).is_err());
 }
 
@@ -104,8 +131,12 @@ fn both_are_disks_on_the_real_firmware_and_on_each_other() {
 #[test]
 fn a_volume_of_files_lies_on_a_disk_that_deduplicates() {
     let disk = ccaw(device(), Hash::Md5);
-    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("it fits");
-    let make = OpenOptions { create: Create::New, ..OpenOptions::default() };
+    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
+        .expect("it fits");
+    let make = OpenOptions {
+        create: Create::New,
+        ..OpenOptions::default()
+    };
     let data = contents(&(100..200).collect::<Vec<u64>>());
     for name in ["one", "two"] {
         let file = volume.open(name, make).expect("a new file");
@@ -113,13 +144,21 @@ fn a_volume_of_files_lies_on_a_disk_that_deduplicates() {
         volume.sync(file).expect("it works");
     }
     let disk = volume.into_disk();
-    assert!(disk.statistics().duplicates >= 100, "{:?}", disk.statistics());
+    assert!(
+        disk.statistics().duplicates >= 100,
+        "{:?}",
+        disk.statistics()
+    );
     let programs = programs(disk.disk());
     assert!(programs < 160, "{programs} programs for 200 pages");
-    let volume =
-        Volume::open(Ccaw::open(disk.into_disk(), CcawOptions::default()).expect("it is there"), &Processes::One);
+    let volume = Volume::open(
+        Ccaw::open(disk.into_disk(), CcawOptions::default()).expect("it is there"),
+        &Processes::One,
+    );
     let volume = volume.expect("it is there");
-    let file = volume.open("two", OpenOptions::default()).expect("it is there");
+    let file = volume
+        .open("two", OpenOptions::default())
+        .expect("it is there");
     let mut found = vec![0; data.len()];
     volume.read(file, 0, &mut found).expect("it works");
     assert!(found == data);
@@ -128,37 +167,73 @@ fn a_volume_of_files_lies_on_a_disk_that_deduplicates() {
 // What each costs below, exactly: a duplicate is a copy to one and a mapping to the other.
 #[test]
 fn a_duplicate_programs_nothing_and_a_window_costs_its_flushes() {
-    let options = CcawOptions { window: 10, compare: Some(false), ..CcawOptions::default() };
-    let mut disk = Ccaw::create(device(), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
-    disk.write(0, &contents(&[1, 2, 3, 4, 5])).expect("it works");
-    let (before, remaps) = (programs(disk.disk()), disk.disk().device().ftl().stats().remaps);
-    disk.write(100, &contents(&[1, 2, 3, 4, 5])).expect("it works");
+    let options = CcawOptions {
+        window: 10,
+        compare: Some(false),
+        ..CcawOptions::default()
+    };
+    let mut disk =
+        Ccaw::create(device(), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
+    disk.write(0, &contents(&[1, 2, 3, 4, 5]))
+        .expect("it works");
+    let (before, remaps) = (
+        programs(disk.disk()),
+        disk.disk().device().ftl().stats().remaps,
+    );
+    disk.write(100, &contents(&[1, 2, 3, 4, 5]))
+        .expect("it works");
     assert_eq!(programs(disk.disk()), before);
     assert_eq!(disk.disk().device().ftl().stats().remaps, remaps + 5);
-    let expected = Statistics { host_pages: 10, data_pages: 5, duplicates: 5, flushes: 1, ..Statistics::default() };
+    let expected = Statistics {
+        host_pages: 10,
+        data_pages: 5,
+        duplicates: 5,
+        flushes: 1,
+        ..Statistics::default()
+    };
     assert_eq!(disk.statistics(), expected);
 
-    let options = OrderMergeOptions { window: 10, compare: Some(false), ..OrderMergeOptions::default() };
-    let mut disk = OrderMerge::create(device(), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
-    disk.write(0, &contents(&[1, 2, 3, 4, 5])).expect("it works");
-    disk.write(1500, &contents(&[1, 2, 3, 4, 5])).expect("it works");
+    let options = OrderMergeOptions {
+        window: 10,
+        compare: Some(false),
+        ..OrderMergeOptions::default()
+    };
+    let mut disk =
+        OrderMerge::create(device(), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
+    disk.write(0, &contents(&[1, 2, 3, 4, 5]))
+        .expect("it works");
+    disk.write(1500, &contents(&[1, 2, 3, 4, 5]))
+        .expect("it works");
     // A page of counts, and two of mappings.
-    let expected = Statistics { data_pages: 5, metadata_pages: 3, flushes: 2, ..expected };
+    let expected = Statistics {
+        data_pages: 5,
+        metadata_pages: 3,
+        flushes: 2,
+        ..expected
+    };
     assert_eq!(disk.statistics(), expected);
 }
 
 // Remap-SSD counts 15 references of a page: the next copy is made in full, and the ones after it are of that one.
 #[test]
 fn a_device_that_demotes_copies_gives_the_same_contents_and_one_program_in_fifteen() {
-    let options = CcawOptions { shared_max: u8::MAX, ..CcawOptions::default() };
-    let mut disk = Ccaw::create(device(), &new(Hash::Blake3), options, &mut |_, _| {}).expect("it fits");
+    let options = CcawOptions {
+        shared_max: u8::MAX,
+        ..CcawOptions::default()
+    };
+    let mut disk =
+        Ccaw::create(device(), &new(Hash::Blake3), options, &mut |_, _| {}).expect("it fits");
     let before = programs(disk.disk());
     for page in 0..600 {
         disk.write(page, &content(77)).expect("it works");
     }
     let stats = disk.disk().device().ftl().stats();
     assert!(stats.demoted() > 30, "{} demoted", stats.demoted());
-    assert!(programs(disk.disk()) - before < 600 / 14, "{} programs", programs(disk.disk()) - before);
+    assert!(
+        programs(disk.disk()) - before < 600 / 14,
+        "{} programs",
+        programs(disk.disk()) - before
+    );
     let mut found = vec![0; 600 * PAGE];
     disk.read(0, &mut found).expect("it works");
     assert!(found == contents(&[77; 600]));
@@ -167,21 +242,33 @@ fn a_device_that_demotes_copies_gives_the_same_contents_and_one_program_in_fifte
     let mut disk = ccaw(device(), Hash::Blake3);
     let (before, len) = (programs(disk.disk()), 50);
     for page in (0..600).step_by(len) {
-        disk.write(page, &contents(&vec![77; len])).expect("it works");
+        disk.write(page, &contents(&vec![77; len]))
+            .expect("it works");
     }
-    assert_eq!((disk.disk().device().ftl().stats().demoted(), disk.statistics().duplicates), (0, 560));
+    assert_eq!(
+        (
+            disk.disk().device().ftl().stats().demoted(),
+            disk.statistics().duplicates
+        ),
+        (0, 560)
+    );
     assert_eq!(programs(disk.disk()) - before, 600 / 15);
 
     // Without NVRAM for more than a few remaps.
-    let config = DeviceConfig::for_service_with_log(16 << 20, SchemeKind::RemapSsd, false, Some(20 << 10));
+    let config =
+        DeviceConfig::for_service_with_log(16 << 20, SchemeKind::RemapSsd, false, Some(20 << 10));
     let small = LocalDisk::new(Device::in_memory(config.expect("possible")).expect("possible"));
     let mut disk = ccaw(small, Hash::Blake3);
     is_a_disk(&mut disk, 9);
     for page in 0..2000 {
-        disk.write(page, &content(1 + page % 500)).expect("it works");
+        disk.write(page, &content(1 + page % 500))
+            .expect("it works");
     }
     let stats = disk.disk().device().ftl().stats();
-    assert!(stats.demoted_nvram_full + stats.demoted_watermark > 0, "{stats:?}");
+    assert!(
+        stats.demoted_nvram_full + stats.demoted_watermark > 0,
+        "{stats:?}"
+    );
     for page in 0..2000 {
         let mut found = [0; PAGE];
         disk.read(page, &mut found).expect("it works");
@@ -195,20 +282,46 @@ fn after_a_restart_duplicates_are_found_again_and_after_a_crash_those_of_valid_s
         let setup = setup(scheme);
         let disk = MemDisk::new(setup.pages);
         let mut subject = setup.create(disk.clone(), 1, false).expect("it fits");
-        subject.disk().write(0, &contents(&[1, 2, 3])).expect("it works");
-        subject.disk().write(510, &contents(&[4])).expect("it works");
+        subject
+            .disk()
+            .write(0, &contents(&[1, 2, 3]))
+            .expect("it works");
+        subject
+            .disk()
+            .write(510, &contents(&[4]))
+            .expect("it works");
         subject.close().expect("it closes");
 
         let mut subject = setup.open(disk.clone()).expect("it is there");
-        assert!(subject.notes().iter().all(|note| note.contains("not valid")), "{:?}", subject.notes());
-        subject.disk().write(20, &contents(&[1, 2, 3, 4])).expect("it works");
-        assert_eq!((subject.statistics().duplicates, subject.statistics().data_pages), (4, 0), "{scheme:?}");
+        assert!(
+            subject
+                .notes()
+                .iter()
+                .all(|note| note.contains("not valid")),
+            "{:?}",
+            subject.notes()
+        );
+        subject
+            .disk()
+            .write(20, &contents(&[1, 2, 3, 4]))
+            .expect("it works");
+        assert_eq!(
+            (
+                subject.statistics().duplicates,
+                subject.statistics().data_pages
+            ),
+            (4, 0),
+            "{scheme:?}"
+        );
         subject.disk().flush().expect("it works");
         drop(subject);
 
         // The process has ended without closing: of CCAW's table the second segment is valid.
         let mut subject = setup.open(disk.clone()).expect("it is there");
-        subject.disk().write(30, &contents(&[1, 2, 3, 4])).expect("it works");
+        subject
+            .disk()
+            .write(30, &contents(&[1, 2, 3, 4]))
+            .expect("it works");
         let found = if scheme == Scheme::Ccaw { 1 } else { 4 };
         assert_eq!(subject.statistics().duplicates, found, "{scheme:?}");
         let numbers: Vec<u64> = (30..34).map(|page| subject.read(page)).collect();
@@ -222,8 +335,14 @@ fn a_damaged_segment_is_not_believed_and_costs_duplicates_only() {
     for damaged in [2, 3] {
         let disk = MemDisk::new(setup.pages);
         let mut subject = setup.create(disk.clone(), 1, false).expect("it fits");
-        subject.disk().write(0, &contents(&[1, 2])).expect("it works");
-        subject.disk().write(300, &contents(&[3])).expect("it works");
+        subject
+            .disk()
+            .write(0, &contents(&[1, 2]))
+            .expect("it works");
+        subject
+            .disk()
+            .write(300, &contents(&[3]))
+            .expect("it works");
         subject.close().expect("it closes");
         // Page 2 is the header of the first segment, 3 its first page of signatures.
         let mut page = *disk.medium().content(damaged).expect("it was written");
@@ -231,15 +350,29 @@ fn a_damaged_segment_is_not_believed_and_costs_duplicates_only() {
         disk.medium().set(damaged, Some(page.into()));
 
         let mut subject = setup.open(disk.clone()).expect("it is there");
-        assert!(subject.notes().iter().any(|note| note.contains("valid") || note.contains("page 3")));
-        subject.disk().write(20, &contents(&[1, 2, 3])).expect("it works");
+        assert!(
+            subject
+                .notes()
+                .iter()
+                .any(|note| note.contains("valid") || note.contains("page 3"))
+        );
+        subject
+            .disk()
+            .write(20, &contents(&[1, 2, 3]))
+            .expect("it works");
         assert_eq!(subject.statistics().duplicates, damaged - 2);
-        assert_eq!([0, 1, 300, 20, 21, 22].map(|page| subject.read(page)), [1, 2, 3, 1, 2, 3]);
+        assert_eq!(
+            [0, 1, 300, 20, 21, 22].map(|page| subject.read(page)),
+            [1, 2, 3, 1, 2, 3]
+        );
 
         // It is whole again.
         subject.close().expect("it closes");
         let mut subject = setup.open(disk).expect("it is there");
-        subject.disk().write(40, &contents(&[1, 2])).expect("it works");
+        subject
+            .disk()
+            .write(40, &contents(&[1, 2]))
+            .expect("it works");
         assert_eq!(subject.statistics().duplicates, 2);
     }
 }
@@ -255,7 +388,11 @@ impl Disk for Unreadable {
     }
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<(), Self::Error> {
         let is_in = (page..page + (into.len() / PAGE) as u64).contains(&self.1);
-        if is_in { self.0.read(u64::MAX, into) } else { self.0.read(page, into) }
+        if is_in {
+            self.0.read(u64::MAX, into)
+        } else {
+            self.0.read(page, into)
+        }
     }
     fn write(&mut self, page: u64, data: &[u8]) -> Result<(), Self::Error> {
         self.0.write(page, data)
@@ -282,49 +419,90 @@ fn a_page_that_cannot_be_read_is_no_source_where_contents_are_compared() {
     disk.write(6, &content(8)).expect("it works");
     let mut found = [0; PAGE];
     disk.read(6, &mut found).expect("it was written");
-    assert_eq!((number(&found), disk.statistics().duplicates, disk.statistics().mismatches), (8, 0, 1));
+    assert_eq!(
+        (
+            number(&found),
+            disk.statistics().duplicates,
+            disk.statistics().mismatches
+        ),
+        (8, 0, 1)
+    );
     disk.write(7, &content(8)).expect("it works");
     assert_eq!(disk.statistics().duplicates, 1, "of the new one");
 }
 
 #[test]
 fn damaged_mappings_are_errors_until_they_are_written_and_their_blocks_go_to_nobody() {
-    let setup = Setup { pages: 1100, ..setup(Scheme::OrderMerge) };
+    let setup = Setup {
+        pages: 1100,
+        ..setup(Scheme::OrderMerge)
+    };
     let disk = MemDisk::new(setup.pages);
     let mut subject = setup.create(disk.clone(), 1, false).expect("it fits");
     let pages = subject.disk().pages();
     let all: Vec<u64> = (0..pages).map(|page| 1000 + page).collect();
-    subject.disk().write(0, &contents(&all)).expect("there is room");
+    subject
+        .disk()
+        .write(0, &contents(&all))
+        .expect("there is room");
     subject.close().expect("it closes");
 
     let first_mapping = 2 + (pages + 3).div_ceil(204);
-    let before = *disk.medium().content(first_mapping).expect("it was written");
+    let before = *disk
+        .medium()
+        .content(first_mapping)
+        .expect("it was written");
     let mut page = before;
     page[400] ^= 1;
     disk.medium().set(first_mapping, Some(page.into()));
     let mut subject = setup.open(disk.clone()).expect("it is there");
-    assert!(subject.notes().iter().any(|note| note.contains("pages 0 to 1019")), "{:?}", subject.notes());
-    let error = subject.disk().read(1019, &mut [0; 2 * PAGE]).expect_err("a mapping is lost");
+    assert!(
+        subject
+            .notes()
+            .iter()
+            .any(|note| note.contains("pages 0 to 1019")),
+        "{:?}",
+        subject.notes()
+    );
+    let error = subject
+        .disk()
+        .read(1019, &mut [0; 2 * PAGE])
+        .expect_err("a mapping is lost");
     assert!(error.to_string().contains("page 1019"), "{error}");
-    let remap = DiskRemap { target: 1030, source: 5, pages: 1, relocate: false, atomic: false };
+    let remap = DiskRemap {
+        target: 1030,
+        source: 5,
+        pages: 1,
+        relocate: false,
+        atomic: false,
+    };
     assert!(subject.disk().remap(&remap).is_err());
     assert_eq!(subject.read(1020), 2020);
 
     // Blocks of lost mappings are not written to: only those to spare are free.
     for round in 0..20 {
-        subject.disk().write(1025, &content(5000 + round)).expect("there are blocks to spare");
+        subject
+            .disk()
+            .write(1025, &content(5000 + round))
+            .expect("there are blocks to spare");
         subject.disk().flush().expect("it works");
     }
     drop(subject);
     disk.medium().set(first_mapping, Some(before.into()));
     let mut subject = setup.open(disk.clone()).expect("it is there");
-    assert!((0..1020).all(|page| subject.read(page) == 1000 + page), "whoever mends the page has everything");
+    assert!(
+        (0..1020).all(|page| subject.read(page) == 1000 + page),
+        "whoever mends the page has everything"
+    );
     drop(subject);
 
     // What is written can be read; the others are errors after the next opening too.
     disk.medium().set(first_mapping, Some(page.into()));
     let mut subject = setup.open(disk.clone()).expect("it is there");
-    subject.disk().write(7, &content(7)).expect("there are blocks to spare");
+    subject
+        .disk()
+        .write(7, &content(7))
+        .expect("there are blocks to spare");
     subject.close().expect("it closes");
     let mut subject = setup.open(disk).expect("it is there");
     assert_eq!(subject.read(7), 7);
@@ -335,12 +513,17 @@ fn damaged_mappings_are_errors_until_they_are_written_and_their_blocks_go_to_nob
 
 #[test]
 fn a_full_table_gives_up_entries_and_copies_what_it_still_knows() {
-    let options = CcawOptions { entries_max: 100, ..CcawOptions::default() };
-    let mut disk = Ccaw::create(device(), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
+    let options = CcawOptions {
+        entries_max: 100,
+        ..CcawOptions::default()
+    };
+    let mut disk =
+        Ccaw::create(device(), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
     let fresh: Vec<u64> = (1..=1000).collect();
     disk.write(0, &contents(&fresh)).expect("it works");
     assert_eq!(disk.statistics().entries_discarded, 900);
-    disk.write(2000, &contents(&fresh[950..])).expect("it works");
+    disk.write(2000, &contents(&fresh[950..]))
+        .expect("it works");
     assert_eq!(disk.statistics().duplicates, 50);
     is_a_disk(&mut disk, 12);
 }
@@ -353,9 +536,14 @@ const DIFFERENCES: [usize; 6] = [19, 45, 59, 83, 109, 123];
 fn colliding() -> [[u8; PAGE]; 2] {
     let mut pages = [[0; PAGE]; 2];
     for (index, pair) in COLLISION.as_bytes().chunks(2).enumerate() {
-        let byte = u8::from_str_radix(std::str::from_utf8(pair).expect("text"), 16).expect("a byte");
+        let byte =
+            u8::from_str_radix(std::str::from_utf8(pair).expect("text"), 16).expect("a byte");
         pages[0][index] = byte;
-        pages[1][index] = if DIFFERENCES.contains(&index) { byte ^ 0x80 } else { byte };
+        pages[1][index] = if DIFFERENCES.contains(&index) {
+            byte ^ 0x80
+        } else {
+            byte
+        };
     }
     pages
 }
@@ -373,13 +561,21 @@ fn pages_of_one_md5_are_told_apart() {
         found == [pages[0], pages[1], pages[0], pages[1]]
     };
     for (compare, told_apart) in [(None, true), (Some(false), false)] {
-        let options = CcawOptions { compare, ..CcawOptions::default() };
-        let mut disk = Ccaw::create(MemDisk::new(5000), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
+        let options = CcawOptions {
+            compare,
+            ..CcawOptions::default()
+        };
+        let mut disk = Ccaw::create(MemDisk::new(5000), &new(Hash::Md5), options, &mut |_, _| {})
+            .expect("it fits");
         assert_eq!(both(&mut disk), told_apart);
         assert_eq!(disk.statistics().mismatches > 0, told_apart);
-        let options = OrderMergeOptions { compare, ..OrderMergeOptions::default() };
+        let options = OrderMergeOptions {
+            compare,
+            ..OrderMergeOptions::default()
+        };
         let mut disk =
-            OrderMerge::create(MemDisk::new(5000), &new(Hash::Md5), options, &mut |_, _| {}).expect("it fits");
+            OrderMerge::create(MemDisk::new(5000), &new(Hash::Md5), options, &mut |_, _| {})
+                .expect("it fits");
         assert_eq!(both(&mut disk), told_apart);
     }
     assert!(both(&mut ccaw(MemDisk::new(5000), Hash::Blake3)));
@@ -390,23 +586,60 @@ fn what_is_there_is_not_overwritten_unasked_and_not_taken_for_something_else() {
     let setup = setup(Scheme::Ccaw);
     let mut disk = MemDisk::new(setup.pages);
     assert!(scheme_on(&mut disk).expect("it can be read").is_none());
-    assert!(matches!(setup.open(disk.clone()), Err(DedupError::NotFound(_))));
+    assert!(matches!(
+        setup.open(disk.clone()),
+        Err(DedupError::NotFound(_))
+    ));
     disk.write(300, &content(1)).expect("it works");
-    let error = setup.create(disk.clone(), 1, false).err().expect("it is not blank").to_string();
-    assert!(error.contains("page 300") && error.contains("--force"), "{error}");
-    setup.create(disk.clone(), 1, true).expect("it was asked for").close().expect("it closes");
-    assert_eq!(scheme_on(&mut disk).expect("it can be read"), Some(Scheme::Ccaw));
-    assert!(matches!(setup.create(disk.clone(), 1, false), Err(DedupError::NotBlank(_))));
+    let error = setup
+        .create(disk.clone(), 1, false)
+        .err()
+        .expect("it is not blank")
+        .to_string();
+    assert!(
+        error.contains("page 300") && error.contains("--force"),
+        "{error}"
+    );
+    setup
+        .create(disk.clone(), 1, true)
+        .expect("it was asked for")
+        .close()
+        .expect("it closes");
+    assert_eq!(
+        scheme_on(&mut disk).expect("it can be read"),
+        Some(Scheme::Ccaw)
+    );
+    assert!(matches!(
+        setup.create(disk.clone(), 1, false),
+        Err(DedupError::NotBlank(_))
+    ));
 
-    let other = Setup { scheme: Scheme::OrderMerge, ..setup };
-    let error = other.open(disk.clone()).err().expect("it is CCAW's").to_string();
+    let other = Setup {
+        scheme: Scheme::OrderMerge,
+        ..setup
+    };
+    let error = other
+        .open(disk.clone())
+        .err()
+        .expect("it is CCAW's")
+        .to_string();
     assert!(error.contains("ccaw, not ordermerge"), "{error}");
-    assert!(matches!(setup.create(MemDisk::new(4), 1, false), Err(DedupError::BadShape(_))));
+    assert!(matches!(
+        setup.create(MemDisk::new(4), 1, false),
+        Err(DedupError::BadShape(_))
+    ));
 
     // One superblock is enough, and the other is made again.
     disk.trim(0, 1).expect("it works");
     let subject = setup.open(disk.clone()).expect("there are two");
-    assert!(subject.notes().iter().any(|note| note.contains("page 0 was written again")), "{:?}", subject.notes());
+    assert!(
+        subject
+            .notes()
+            .iter()
+            .any(|note| note.contains("page 0 was written again")),
+        "{:?}",
+        subject.notes()
+    );
     drop(subject);
     disk.trim(1, 1).expect("it works");
     setup.open(disk).expect("page 0 is there again");
@@ -416,11 +649,27 @@ fn what_is_there_is_not_overwritten_unasked_and_not_taken_for_something_else() {
 fn an_atomic_remap_is_one_page_of_mappings_or_refused() {
     let mut disk = order_merge(MemDisk::new(5000), Hash::Blake3);
     disk.write(0, &contents(&[1, 2, 3, 4])).expect("it works");
-    let remap = DiskRemap { target: 1000, source: 0, pages: 4, relocate: true, atomic: true };
+    let remap = DiskRemap {
+        target: 1000,
+        source: 0,
+        pages: 4,
+        relocate: true,
+        atomic: true,
+    };
     disk.remap(&remap).expect("all of it is in one page");
-    let error = disk.remap(&DiskRemap { target: 1018, source: 1000, ..remap }).expect_err("it is in two");
+    let error = disk
+        .remap(&DiskRemap {
+            target: 1018,
+            source: 1000,
+            ..remap
+        })
+        .expect_err("it is in two");
     assert!(matches!(error, DedupError::NotAtomic));
     let mut found = [[0; PAGE]; 4];
     disk.read(1000, found.as_flattened_mut()).expect("it works");
-    assert_eq!(found.map(|page| number(&page)), [1, 2, 3, 4], "nothing has changed");
+    assert_eq!(
+        found.map(|page| number(&page)),
+        [1, 2, 3, 4],
+        "nothing has changed"
+    );
 }

@@ -46,12 +46,22 @@ pub struct Piece {
 }
 
 fn after(at: Place, pages: u64) -> Place {
-    Place { page: at.page + pages, ..at }
+    Place {
+        page: at.page + pages,
+        ..at
+    }
 }
 
-fn check<N: Namespaces + ?Sized>(device: &N, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
+fn check<N: Namespaces + ?Sized>(
+    device: &N,
+    from: Place,
+    to: Place,
+    pages: u64,
+) -> Result<(), ShareError> {
     if pages == 0 {
-        return Err(ShareError::Usage("there are no pages to share: the length is 0".into()));
+        return Err(ShareError::Usage(
+            "there are no pages to share: the length is 0".into(),
+        ));
     }
     device.check(from, pages)?;
     device.check(to, pages)?;
@@ -90,7 +100,10 @@ pub(crate) fn counted<N: Namespaces + ?Sized>(
 ) -> Result<Shared, ShareError> {
     let before = device.counts()?;
     work(device)?;
-    Ok(Shared { pages, counts: device.counts()? - before })
+    Ok(Shared {
+        pages,
+        counts: device.counts()? - before,
+    })
 }
 
 /// Copies a range. It survives a crash of the device's machine when this has returned.
@@ -138,7 +151,11 @@ pub fn relocate<N: Namespaces + ?Sized>(
                 let count = MOVE_PAGES.min(run.first + run.pages - at);
                 let (source, target) = (after(from, at), after(to, at));
                 let moved_here = move_stretch(device, source, target, count);
-                let interrupted = |error| ShareError::Moving { error: Box::new(error), done, pages: moved };
+                let interrupted = |error| ShareError::Moving {
+                    error: Box::new(error),
+                    done,
+                    pages: moved,
+                };
                 moved_here.map_err(interrupted)?;
                 done += count;
                 progress(done, moved);
@@ -180,7 +197,10 @@ fn runs_to_move<N: Namespaces + ?Sized>(
             if *source != [0; PAGE_BYTES] {
                 match runs.last_mut() {
                     Some(run) if run.first + run.pages == page => run.pages += 1,
-                    _ => runs.push(Piece { first: page, pages: 1 }),
+                    _ => runs.push(Piece {
+                        first: page,
+                        pages: 1,
+                    }),
                 }
                 continue;
             }
@@ -215,7 +235,11 @@ pub fn first_written<N: Namespaces + ?Sized>(
         let count = LOOK_PAGES.min(pages - first);
         let bytes = &mut bytes[..count as usize * PAGE_BYTES];
         device.read(after(at, first), bytes)?;
-        let written = bytes.as_chunks::<PAGE_BYTES>().0.iter().position(|page| *page != [0; PAGE_BYTES]);
+        let written = bytes
+            .as_chunks::<PAGE_BYTES>()
+            .0
+            .iter()
+            .position(|page| *page != [0; PAGE_BYTES]);
         if let Some(index) = written {
             return Ok(Some(at.page + first + index as u64));
         }
@@ -228,16 +252,30 @@ pub fn first_written<N: Namespaces + ?Sized>(
 ///
 /// # Errors
 /// A piece is empty, outside the namespace, listed twice, or in the way of the target.
-pub fn plan<N: Namespaces + ?Sized>(device: &N, nsid: u32, pieces: &[Piece], to: u64) -> Result<u64, ShareError> {
-    let pages = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.pages));
+pub fn plan<N: Namespaces + ?Sized>(
+    device: &N,
+    nsid: u32,
+    pieces: &[Piece],
+    to: u64,
+) -> Result<u64, ShareError> {
+    let pages = pieces
+        .iter()
+        .try_fold(0u64, |sum, piece| sum.checked_add(piece.pages));
     let pages = pages.filter(|pages| *pages > 0);
-    let pages = pages.ok_or_else(|| ShareError::Usage("the list of extents has no pages".into()))?;
+    let pages =
+        pages.ok_or_else(|| ShareError::Usage("the list of extents has no pages".into()))?;
     device.check(Place { nsid, page: to }, pages)?;
 
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_by_key(|piece| piece.first);
     for piece in &sorted {
-        device.check(Place { nsid, page: piece.first }, piece.pages)?;
+        device.check(
+            Place {
+                nsid,
+                page: piece.first,
+            },
+            piece.pages,
+        )?;
         if piece.first < to + pages && to < piece.first + piece.pages {
             return Err(ShareError::Usage(format!(
                 "the extent at page {} is in the way of the target, pages {to} to {to} + {pages}",
@@ -245,8 +283,14 @@ pub fn plan<N: Namespaces + ?Sized>(device: &N, nsid: u32, pieces: &[Piece], to:
             )));
         }
     }
-    match sorted.windows(2).find(|pair| pair[0].first + pair[0].pages > pair[1].first) {
-        Some(pair) => Err(ShareError::Usage(format!("page {} is listed twice", pair[1].first))),
+    match sorted
+        .windows(2)
+        .find(|pair| pair[0].first + pair[0].pages > pair[1].first)
+    {
+        Some(pair) => Err(ShareError::Usage(format!(
+            "page {} is listed twice",
+            pair[1].first
+        ))),
         None => Ok(pages),
     }
 }
@@ -265,7 +309,9 @@ pub fn gather<N: Namespaces + ?Sized>(
     progress: Progress<'_>,
 ) -> Result<Shared, ShareError> {
     let pages = plan(device, nsid, pieces, to)?;
-    if !force && let Some(page) = first_written(device, Place { nsid, page: to }, pages, &mut |_, _| {})? {
+    if !force
+        && let Some(page) = first_written(device, Place { nsid, page: to }, pages, &mut |_, _| {})?
+    {
         return Err(ShareError::Refused(format!(
             "something is in page {page}, where the pieces are to go: choose another target; --force overwrites it"
         )));
@@ -273,8 +319,19 @@ pub fn gather<N: Namespaces + ?Sized>(
     counted(device, pages, |device| {
         let mut done = 0;
         for piece in pieces {
-            let (from, target) = (Place { nsid, page: piece.first }, Place { nsid, page: to + done });
-            share(device, from, target, piece.pages, &mut |here| progress(done + here, pages))?;
+            let (from, target) = (
+                Place {
+                    nsid,
+                    page: piece.first,
+                },
+                Place {
+                    nsid,
+                    page: to + done,
+                },
+            );
+            share(device, from, target, piece.pages, &mut |here| {
+                progress(done + here, pages)
+            })?;
             done += piece.pages;
         }
         device.flush()

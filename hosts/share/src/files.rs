@@ -115,7 +115,9 @@ fn decode(bytes: &[u8]) -> Option<Manifest> {
     if crc.trim_end() != format!("{:08x}", crc32c::crc32c(text.as_bytes())) {
         return None;
     }
-    serde_json::from_str(text).ok().filter(|manifest: &Manifest| manifest.version == VERSION)
+    serde_json::from_str(text)
+        .ok()
+        .filter(|manifest: &Manifest| manifest.version == VERSION)
 }
 
 fn copy_name(file: &str, snapshot: &str) -> String {
@@ -145,7 +147,9 @@ fn remove(store: &dyn Store, name: &str) -> Result<(), StoreError> {
 pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
     let mut found = Vec::new();
     for info in store.list()? {
-        let Some(rest) = info.name.strip_prefix('@') else { continue };
+        let Some(rest) = info.name.strip_prefix('@') else {
+            continue;
+        };
         let (name, state) = match rest.split_once('!') {
             None => (rest, FileState::Complete),
             Some((name, "part")) => (name, FileState::Part),
@@ -155,11 +159,21 @@ pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
         let manifest = decode(&read_all(store, &info.name)?);
         match manifest {
             Some(Manifest { made_at, files, .. }) => {
-                found.push(FileSnapshot { name: name.to_owned(), made_at, state, files });
+                found.push(FileSnapshot {
+                    name: name.to_owned(),
+                    made_at,
+                    state,
+                    files,
+                });
             }
             // It was cut off before it was synced: there are no copies yet. Another file of such a name is no manifest.
             None if state == FileState::Part => {
-                found.push(FileSnapshot { name: name.to_owned(), made_at: 0, state, files: Vec::new() });
+                found.push(FileSnapshot {
+                    name: name.to_owned(),
+                    made_at: 0,
+                    state,
+                    files: Vec::new(),
+                });
             }
             None => {}
         }
@@ -169,7 +183,10 @@ pub fn list(store: &dyn Store) -> Result<Vec<FileSnapshot>, FilesError> {
 }
 
 fn unfinished(snapshots: &[FileSnapshot]) -> Result<(), FilesError> {
-    match snapshots.iter().find(|one| one.state == FileState::RollingBack) {
+    match snapshots
+        .iter()
+        .find(|one| one.state == FileState::RollingBack)
+    {
         None => Ok(()),
         Some(FileSnapshot { name, .. }) => Err(FilesError::Refused(format!(
             "a rollback to snapshot {name} was interrupted: first finish it with `share snapshot rollback {name}`"
@@ -219,7 +236,12 @@ pub fn create(
 
     // What "create" above says.
     let part = FileState::Part.manifest(name);
-    let snapshot = FileSnapshot { name: name.to_owned(), made_at: now, state: FileState::Part, files };
+    let snapshot = FileSnapshot {
+        name: name.to_owned(),
+        made_at: now,
+        state: FileState::Part,
+        files,
+    };
     let made = begin(store, &part, &snapshot)
         .and_then(|()| copy_all(store, &snapshot, Direction::Save, progress))
         .and_then(|()| Ok(store.sync_all()?));
@@ -231,29 +253,54 @@ pub fn create(
 
     // If this fails, nobody knows which of the two names is there. Each is true: the copies stay.
     store.rename(&part, &FileState::Complete.manifest(name))?;
-    Ok(FileSnapshot { state: FileState::Complete, ..snapshot })
+    Ok(FileSnapshot {
+        state: FileState::Complete,
+        ..snapshot
+    })
 }
 
 /// The files that are to be in a snapshot.
-fn chosen(store: &dyn Store, known: &[FileSnapshot], wanted: &[String]) -> Result<Vec<FileInSnapshot>, FilesError> {
+fn chosen(
+    store: &dyn Store,
+    known: &[FileSnapshot],
+    wanted: &[String],
+) -> Result<Vec<FileInSnapshot>, FilesError> {
     let all = store.list()?;
     let belongs = |name: &str| {
-        let copies = known.iter().flat_map(|one| one.files.iter().map(|file| copy_name(&file.name, &one.name)));
-        let manifests = known.iter().flat_map(|one| FileState::ALL.map(|state| state.manifest(&one.name)));
+        let copies = known.iter().flat_map(|one| {
+            one.files
+                .iter()
+                .map(|file| copy_name(&file.name, &one.name))
+        });
+        let manifests = known
+            .iter()
+            .flat_map(|one| FileState::ALL.map(|state| state.manifest(&one.name)));
         copies.chain(manifests).any(|other| other == name)
     };
-    let in_snapshot = |info: &remap_ssd_store::FileInfo| FileInSnapshot { name: info.name.clone(), bytes: info.bytes };
+    let in_snapshot = |info: &remap_ssd_store::FileInfo| FileInSnapshot {
+        name: info.name.clone(),
+        bytes: info.bytes,
+    };
 
     if wanted.is_empty() {
-        let files: Vec<FileInSnapshot> = all.iter().filter(|info| !belongs(&info.name)).map(in_snapshot).collect();
+        let files: Vec<FileInSnapshot> = all
+            .iter()
+            .filter(|info| !belongs(&info.name))
+            .map(in_snapshot)
+            .collect();
         return match files.is_empty() {
-            true => Err(FilesError::Refused("there are no files in the volume to make a snapshot of".into())),
+            true => Err(FilesError::Refused(
+                "there are no files in the volume to make a snapshot of".into(),
+            )),
             false => Ok(files),
         };
     }
     let mut files: Vec<FileInSnapshot> = Vec::new();
     for name in wanted {
-        let info = all.iter().find(|info| info.name == *name).ok_or_else(|| StoreError::NotFound(name.clone()))?;
+        let info = all
+            .iter()
+            .find(|info| info.name == *name)
+            .ok_or_else(|| StoreError::NotFound(name.clone()))?;
         if !files.iter().any(|file| file.name == *name) {
             files.push(in_snapshot(info));
         }
@@ -264,8 +311,23 @@ fn chosen(store: &dyn Store, known: &[FileSnapshot], wanted: &[String]) -> Resul
 /// Writes the manifest of a snapshot that is going to be made.
 fn begin(store: &dyn Store, part: &str, snapshot: &FileSnapshot) -> Result<(), FilesError> {
     let FileSnapshot { made_at, files, .. } = snapshot.clone();
-    let file = store.open(part, OpenOptions { create: Create::New, open_end: false })?;
-    store.write(file, 0, encode(&Manifest { version: VERSION, made_at, files }).as_bytes())?;
+    let file = store.open(
+        part,
+        OpenOptions {
+            create: Create::New,
+            open_end: false,
+        },
+    )?;
+    store.write(
+        file,
+        0,
+        encode(&Manifest {
+            version: VERSION,
+            made_at,
+            files,
+        })
+        .as_bytes(),
+    )?;
     Ok(store.sync(file)?)
 }
 
@@ -299,12 +361,24 @@ fn copy_all(
 /// Makes a file what the first `bytes` of another one are; it is made if there is none. Not durable yet.
 fn share_whole(store: &dyn Store, from: &str, to: &str, bytes: u64) -> Result<FileId, FilesError> {
     let source = store.open(from, OpenOptions::default())?;
-    let target = store.open(to, OpenOptions { create: Create::IfAbsent, open_end: false })?;
+    let target = store.open(
+        to,
+        OpenOptions {
+            create: Create::IfAbsent,
+            open_end: false,
+        },
+    )?;
     // Cut off first, so that no page has its beginning from one and its end from the other.
     if store.size(target)? > bytes {
         store.set_size(target, bytes)?;
     }
-    store.share(&Share { from: source, from_offset: 0, to: target, to_offset: 0, bytes })?;
+    store.share(&Share {
+        from: source,
+        from_offset: 0,
+        to: target,
+        to_offset: 0,
+        bytes,
+    })?;
     Ok(target)
 }
 
@@ -325,7 +399,10 @@ pub fn delete(store: &dyn Store, name: &str) -> Result<FileSnapshot, FilesError>
     let snapshot = find(&known, name)?;
     match snapshot.state {
         FileState::RollingBack => unfinished(&known)?,
-        FileState::Complete => store.rename(&FileState::Complete.manifest(name), &FileState::Part.manifest(name))?,
+        FileState::Complete => store.rename(
+            &FileState::Complete.manifest(name),
+            &FileState::Part.manifest(name),
+        )?,
         FileState::Part => {}
     }
     remove_part(store, snapshot)?;
@@ -337,10 +414,17 @@ pub fn delete(store: &dyn Store, name: &str) -> Result<FileSnapshot, FilesError>
 ///
 /// # Errors
 /// There is no such snapshot, no room, or the disk. If it had begun, the manifest says so, and the same call finishes it.
-pub fn rollback(store: &dyn Store, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<FileSnapshot, FilesError> {
+pub fn rollback(
+    store: &dyn Store,
+    name: &str,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<FileSnapshot, FilesError> {
     let known = list(store)?;
     let snapshot = find(&known, name)?;
-    let (whole, under_way) = (FileState::Complete.manifest(name), FileState::RollingBack.manifest(name));
+    let (whole, under_way) = (
+        FileState::Complete.manifest(name),
+        FileState::RollingBack.manifest(name),
+    );
     match snapshot.state {
         FileState::Part => {
             return Err(FilesError::Refused(format!(
@@ -358,7 +442,10 @@ pub fn rollback(store: &dyn Store, name: &str, progress: &mut dyn FnMut(u64, u64
     copy_all(store, snapshot, Direction::Restore, progress)?;
     store.sync_all()?;
     store.rename(&under_way, &whole)?;
-    Ok(FileSnapshot { state: FileState::Complete, ..snapshot.clone() })
+    Ok(FileSnapshot {
+        state: FileState::Complete,
+        ..snapshot.clone()
+    })
 }
 
 /// Copies a file to a new one.

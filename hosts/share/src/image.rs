@@ -30,7 +30,9 @@ impl ImageNamespaces {
         let mut ranges = Vec::new();
         let mut first = 0u64;
         for namespace in image_namespaces(folder, lpns)? {
-            let end = first.checked_add(namespace.pages).filter(|end| *end <= lpns);
+            let end = first
+                .checked_add(namespace.pages)
+                .filter(|end| *end <= lpns);
             let end = end.ok_or("its namespaces are larger than the device")?;
             if namespace.unshared {
                 device.keep_apart(first as u32..end as u32);
@@ -38,7 +40,10 @@ impl ImageNamespaces {
             ranges.push((first, namespace.pages));
             first = end;
         }
-        Ok(Self { disk: Some(LocalDisk::new(device)), ranges })
+        Ok(Self {
+            disk: Some(LocalDisk::new(device)),
+            ranges,
+        })
     }
 
     /// Closes the device, and says whether that could be done.
@@ -57,7 +62,9 @@ impl ImageNamespaces {
     }
 
     fn disk(&mut self) -> &mut LocalDisk {
-        self.disk.as_mut().expect("an image is open until it is dropped")
+        self.disk
+            .as_mut()
+            .expect("an image is open until it is dropped")
     }
 
     /// The device's page.
@@ -80,7 +87,9 @@ impl Namespaces for ImageNamespaces {
     }
 
     fn pages(&self, nsid: u32) -> u64 {
-        self.ranges.get((nsid as usize).wrapping_sub(1)).map_or(0, |(_, pages)| *pages)
+        self.ranges
+            .get((nsid as usize).wrapping_sub(1))
+            .map_or(0, |(_, pages)| *pages)
     }
 
     fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
@@ -104,7 +113,13 @@ impl Namespaces for ImageNamespaces {
 
     fn share(&mut self, from: Place, to: Place, pages: u64) -> Result<(), ShareError> {
         let (source, target) = (self.page(from, pages)?, self.page(to, pages)?);
-        let remap = DiskRemap { target, source, pages: pages as u32, relocate: false, atomic: false };
+        let remap = DiskRemap {
+            target,
+            source,
+            pages: pages as u32,
+            relocate: false,
+            atomic: false,
+        };
         self.disk().remap(&remap).map_err(ShareError::device)
     }
 

@@ -62,7 +62,12 @@ impl Counts {
 
     /// Those that a served device says it has, by the names of its log page.
     pub fn of_statistics(values: &[(&'static str, u64)]) -> Self {
-        let of = |name: &str| values.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+        let of = |name: &str| {
+            values
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map_or(0, |(_, value)| *value)
+        };
         Self {
             host_pages: of("host_pages"),
             host_deallocations: of("host_deallocations"),
@@ -116,7 +121,9 @@ impl Shared {
 
     /// Pages that the device had to program again.
     pub fn copied(&self) -> u64 {
-        self.counts.copied_counter_full + self.counts.copied_metadata_full + self.counts.copied_otherwise
+        self.counts.copied_counter_full
+            + self.counts.copied_metadata_full
+            + self.counts.copied_otherwise
     }
 
     /// Pages that had no flash page: they read as zeroes.
@@ -132,7 +139,9 @@ pub enum ShareError {
     #[error("{0}")]
     Device(Box<dyn Error + Send + Sync>),
     /// The connection ended, or the device failed, in the middle of a move.
-    #[error("{error}; {done} of {pages} pages were moved and the rest is where it was: run it again with --resume")]
+    #[error(
+        "{error}; {done} of {pages} pages were moved and the rest is where it was: run it again with --resume"
+    )]
     Moving {
         /// What the device said.
         error: Box<ShareError>,
@@ -207,10 +216,15 @@ pub trait Namespaces {
     fn check(&self, at: Place, pages: u64) -> Result<(), ShareError> {
         let Place { nsid, page } = at;
         match self.pages(nsid) {
-            0 => Err(ShareError::Refused(format!("there is no namespace {nsid}, only {}", self.count()))),
-            size if page.checked_add(pages).is_none_or(|end| end > size) => Err(ShareError::Usage(format!(
-                "pages {page} to {page} + {pages} are not in namespace {nsid}, which has {size} pages"
+            0 => Err(ShareError::Refused(format!(
+                "there is no namespace {nsid}, only {}",
+                self.count()
             ))),
+            size if page.checked_add(pages).is_none_or(|end| end > size) => {
+                Err(ShareError::Usage(format!(
+                    "pages {page} to {page} + {pages} are not in namespace {nsid}, which has {size} pages"
+                )))
+            }
             _ => Ok(()),
         }
     }

@@ -30,7 +30,13 @@ pub enum State {
 }
 
 impl State {
-    const ALL: [Self; 5] = [Self::Vacant, Self::Creating, Self::Complete, Self::RollingBack, Self::Deleting];
+    const ALL: [Self; 5] = [
+        Self::Vacant,
+        Self::Creating,
+        Self::Complete,
+        Self::RollingBack,
+        Self::Deleting,
+    ];
 
     fn number(self) -> u32 {
         match self {
@@ -94,12 +100,21 @@ pub enum Found {
 impl Record {
     /// That of a namespace without a snapshot.
     pub fn vacant() -> Self {
-        Self { state: State::Vacant, name: String::new(), source: 0, pages: 0, made_at: 0 }
+        Self {
+            state: State::Vacant,
+            name: String::new(),
+            source: 0,
+            pages: 0,
+            made_at: 0,
+        }
     }
 
     /// As the last page of namespace `nsid`.
     pub fn encode(&self, nsid: u32) -> Page {
-        assert!(self.name.len() <= NAME_BYTES_MAX, "names are checked before");
+        assert!(
+            self.name.len() <= NAME_BYTES_MAX,
+            "names are checked before"
+        );
         let mut record = SnapshotRecord {
             magic: MAGIC,
             crc: U32::ZERO,
@@ -130,12 +145,19 @@ impl Record {
         if record.crc.get() != crc(nsid, page) {
             return Found::Damaged("its checksum is wrong");
         }
-        let state = State::ALL.into_iter().find(|state| state.number() == record.state.get());
+        let state = State::ALL
+            .into_iter()
+            .find(|state| state.number() == record.state.get());
         let (Some(state), VERSION) = (state, record.version.get()) else {
             return Found::Damaged("it is of an unknown version");
         };
-        let name = record.name.get(..usize::from(record.name_bytes.get())).unwrap_or_default();
-        let Ok(name) = std::str::from_utf8(name) else { return Found::Damaged("its name is not text") };
+        let name = record
+            .name
+            .get(..usize::from(record.name_bytes.get()))
+            .unwrap_or_default();
+        let Ok(name) = std::str::from_utf8(name) else {
+            return Found::Damaged("its name is not text");
+        };
         let found = Self {
             state,
             name: name.to_owned(),
@@ -155,7 +177,9 @@ pub fn check_name(name: &str) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     match name {
         "" => Err("a snapshot must have a name".into()),
-        _ if name.len() > NAME_BYTES_MAX => Err(format!("a snapshot's name has at most {NAME_BYTES_MAX} bytes")),
+        _ if name.len() > NAME_BYTES_MAX => Err(format!(
+            "a snapshot's name has at most {NAME_BYTES_MAX} bytes"
+        )),
         _ if !name.bytes().all(fits) => Err(format!(
             "{name:?} cannot be a snapshot's name: letters, digits and the characters - _ . : can be in it"
         )),

@@ -69,7 +69,9 @@ pub struct Listed {
 impl Listed {
     /// What is under way in a source: nothing else may be done with it.
     fn rollback_of(&self, source: u32) -> Option<&Snapshot> {
-        self.snapshots.iter().find(|one| one.source == source && one.state == State::RollingBack)
+        self.snapshots
+            .iter()
+            .find(|one| one.source == source && one.state == State::RollingBack)
     }
 
     fn find(&self, name: &str) -> Result<&Snapshot, ShareError> {
@@ -106,16 +108,41 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
             continue;
         }
         let mut page = [0; PAGE_BYTES];
-        device.read(Place { nsid, page: size - 1 }, &mut page)?;
+        device.read(
+            Place {
+                nsid,
+                page: size - 1,
+            },
+            &mut page,
+        )?;
         match Record::decode(&page, nsid, size) {
             Found::Other => {}
             Found::Blank => listed.blank.push(nsid),
             Found::Damaged(why) => {
-                listed.damage.push(format!("the record in page {} of namespace {nsid} is damaged: {why}", size - 1));
+                listed.damage.push(format!(
+                    "the record in page {} of namespace {nsid} is damaged: {why}",
+                    size - 1
+                ));
             }
-            Found::Record(Record { state: State::Vacant, .. }) => listed.vacant.push(nsid),
-            Found::Record(Record { state, name, source, pages, made_at }) => {
-                listed.snapshots.push(Snapshot { name, nsid, source, pages, made_at, state });
+            Found::Record(Record {
+                state: State::Vacant,
+                ..
+            }) => listed.vacant.push(nsid),
+            Found::Record(Record {
+                state,
+                name,
+                source,
+                pages,
+                made_at,
+            }) => {
+                listed.snapshots.push(Snapshot {
+                    name,
+                    nsid,
+                    source,
+                    pages,
+                    made_at,
+                    state,
+                });
             }
         }
     }
@@ -123,15 +150,31 @@ pub fn list<N: Namespaces + ?Sized>(device: &mut N) -> Result<Listed, ShareError
 }
 
 /// Writes a namespace's record, durably.
-fn record<N: Namespaces + ?Sized>(device: &mut N, nsid: u32, record: &Record) -> Result<(), ShareError> {
+fn record<N: Namespaces + ?Sized>(
+    device: &mut N,
+    nsid: u32,
+    record: &Record,
+) -> Result<(), ShareError> {
     let page = device.pages(nsid) - 1;
     device.write(Place { nsid, page }, &record.encode(nsid))?;
     device.flush()
 }
 
 fn record_of(snapshot: &Snapshot, state: State) -> Record {
-    let Snapshot { name, source, pages, made_at, .. } = snapshot.clone();
-    Record { state, name, source, pages, made_at }
+    let Snapshot {
+        name,
+        source,
+        pages,
+        made_at,
+        ..
+    } = snapshot.clone();
+    Record {
+        state,
+        name,
+        source,
+        pages,
+        made_at,
+    }
 }
 
 /// Makes a snapshot.
@@ -144,10 +187,21 @@ pub fn create<N: Namespaces + ?Sized>(
     new: &NewSnapshot,
     progress: Progress<'_>,
 ) -> Result<(Snapshot, Shared), ShareError> {
-    let NewSnapshot { name, source, into, now } = new;
+    let NewSnapshot {
+        name,
+        source,
+        into,
+        now,
+    } = new;
     check_name(name).map_err(ShareError::Usage)?;
     let source_size = device.pages(*source);
-    device.check(Place { nsid: *source, page: 0 }, source_size)?;
+    device.check(
+        Place {
+            nsid: *source,
+            page: 0,
+        },
+        source_size,
+    )?;
     let listed = list(device)?;
     check_source(&listed, *source)?;
     if let Some(old) = listed.snapshots.iter().find(|one| one.name == *name) {
@@ -172,7 +226,13 @@ pub fn create<N: Namespaces + ?Sized>(
         made_at: *now,
         state: State::Complete,
     };
-    let (from, to) = (Place { nsid: *source, page: 0 }, Place { nsid, page: 0 });
+    let (from, to) = (
+        Place {
+            nsid: *source,
+            page: 0,
+        },
+        Place { nsid, page: 0 },
+    );
 
     // What "create" above says.
     record(device, nsid, &record_of(&snapshot, State::Creating))?;
@@ -194,9 +254,12 @@ fn check_source(listed: &Listed, source: u32) -> Result<(), ShareError> {
     if let Some(rollback) = listed.rollback_of(source) {
         return Err(unfinished(rollback));
     }
-    let is_snapshot = listed.snapshots.iter().any(|one| one.nsid == source) || listed.vacant.contains(&source);
+    let is_snapshot =
+        listed.snapshots.iter().any(|one| one.nsid == source) || listed.vacant.contains(&source);
     match is_snapshot {
-        true => Err(ShareError::Refused(format!("namespace {source} is for snapshots itself"))),
+        true => Err(ShareError::Refused(format!(
+            "namespace {source} is for snapshots itself"
+        ))),
         false => Ok(()),
     }
 }
@@ -239,11 +302,17 @@ fn choose<N: Namespaces + ?Sized>(
                 None => return Ok(nsid),
             },
         };
-        return Err(ShareError::Refused(format!("namespace {nsid} is not empty: {what}")));
+        return Err(ShareError::Refused(format!(
+            "namespace {nsid} is not empty: {what}"
+        )));
     }
 
     // Those that were kept for snapshots first; then larger ones that nobody has used.
-    if let Some(nsid) = listed.vacant.iter().find(|nsid| device.pages(**nsid) >= needed) {
+    if let Some(nsid) = listed
+        .vacant
+        .iter()
+        .find(|nsid| device.pages(**nsid) >= needed)
+    {
         return Ok(*nsid);
     }
     for nsid in &listed.blank {
@@ -251,7 +320,12 @@ fn choose<N: Namespaces + ?Sized>(
             return Ok(*nsid);
         }
     }
-    let free = listed.vacant.iter().chain(&listed.blank).filter(|nsid| **nsid != source).count();
+    let free = listed
+        .vacant
+        .iter()
+        .chain(&listed.blank)
+        .filter(|nsid| **nsid != source)
+        .count();
     Err(ShareError::Refused(format!(
         "there is no free namespace of {needed} pages for a snapshot of namespace {source} ({free} smaller ones): delete a \
          snapshot, or make the device with `image create --snapshots N`"
@@ -302,7 +376,11 @@ fn empty<N: Namespaces + ?Sized>(
 ///
 /// # Errors
 /// There is none of this name, its source is being rolled back to it, the device, or the way to it.
-pub fn delete<N: Namespaces + ?Sized>(device: &mut N, name: &str, progress: Progress<'_>) -> Result<(), ShareError> {
+pub fn delete<N: Namespaces + ?Sized>(
+    device: &mut N,
+    name: &str,
+    progress: Progress<'_>,
+) -> Result<(), ShareError> {
     let listed = list(device)?;
     let snapshot = listed.find(name)?;
     if snapshot.state == State::RollingBack {
@@ -323,7 +401,12 @@ pub fn rollback<N: Namespaces + ?Sized>(
 ) -> Result<(Snapshot, Shared), ShareError> {
     let listed = list(device)?;
     let snapshot = listed.find(name)?.clone();
-    let Snapshot { nsid, source, pages, .. } = snapshot;
+    let Snapshot {
+        nsid,
+        source,
+        pages,
+        ..
+    } = snapshot;
     match snapshot.state {
         State::Creating | State::Deleting | State::Vacant => {
             return Err(ShareError::Refused(format!(
@@ -332,7 +415,10 @@ pub fn rollback<N: Namespaces + ?Sized>(
         }
         State::Complete | State::RollingBack => {}
     }
-    if let Some(other) = listed.rollback_of(source).filter(|other| other.nsid != nsid) {
+    if let Some(other) = listed
+        .rollback_of(source)
+        .filter(|other| other.nsid != nsid)
+    {
         return Err(unfinished(other));
     }
     if device.pages(source) != pages {
@@ -344,7 +430,22 @@ pub fn rollback<N: Namespaces + ?Sized>(
 
     // What "roll back" above says.
     record(device, nsid, &record_of(&snapshot, State::RollingBack))?;
-    let shared = undisturbed(device, Place { nsid, page: 0 }, Place { nsid: source, page: 0 }, pages, progress)?;
+    let shared = undisturbed(
+        device,
+        Place { nsid, page: 0 },
+        Place {
+            nsid: source,
+            page: 0,
+        },
+        pages,
+        progress,
+    )?;
     record(device, nsid, &record_of(&snapshot, State::Complete))?;
-    Ok((Snapshot { state: State::Complete, ..snapshot }, shared))
+    Ok((
+        Snapshot {
+            state: State::Complete,
+            ..snapshot
+        },
+        shared,
+    ))
 }

@@ -23,7 +23,10 @@ const CUTS: usize = 150;
 type Rows = BTreeMap<u64, Vec<u8>>;
 
 fn options() -> OpenOptions {
-    OpenOptions { create: Create::IfAbsent, open_end: false }
+    OpenOptions {
+        create: Create::IfAbsent,
+        open_end: false,
+    }
 }
 
 fn backend(disk: MemDisk) -> Backend<Volume<MemDisk>> {
@@ -41,15 +44,22 @@ fn database(backend: Backend<Volume<MemDisk>>) -> Database {
 fn rows(database: &Database) -> Rows {
     let transaction = database.begin_read().expect("possible");
     let table = transaction.open_table(ROWS).expect("it is there");
-    let rows = table.iter().expect("readable").map(|row| row.expect("readable"));
-    rows.map(|(key, value)| (key.value(), value.value().to_vec())).collect()
+    let rows = table
+        .iter()
+        .expect("readable")
+        .map(|row| row.expect("readable"));
+    rows.map(|(key, value)| (key.value(), value.value().to_vec()))
+        .collect()
 }
 
 #[test]
 fn a_cut_in_a_compaction_that_shares_loses_no_row() {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(7);
     let disk = MemDisk::new(PAGES);
-    let new = NewVolume { files_max: 4, ..NewVolume::default() };
+    let new = NewVolume {
+        files_max: 4,
+        ..NewVolume::default()
+    };
     drop(Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible"));
     let backend = backend(disk.clone());
     let mut database = database(backend.clone());
@@ -67,7 +77,11 @@ fn a_cut_in_a_compaction_that_shares_loses_no_row() {
         transaction.commit().expect("durable");
     }
     let transaction = database.begin_write().expect("possible");
-    transaction.open_table(ROWS).expect("it is there").retain(|key, _| key % 3 == 0).expect("possible");
+    transaction
+        .open_table(ROWS)
+        .expect("it is there")
+        .retain(|key, _| key % 3 == 0)
+        .expect("possible");
     transaction.commit().expect("durable");
     wanted.retain(|key, _| key % 3 == 0);
 
@@ -75,7 +89,10 @@ fn a_cut_in_a_compaction_that_shares_loses_no_row() {
     backend.share(true).expect("readable");
     database.compact().expect("possible");
     let asked = backend.asked();
-    assert!(asked.shared * 2 > asked.pages, "most pages only move: {asked:?}");
+    assert!(
+        asked.shared * 2 > asked.pages,
+        "most pages only move: {asked:?}"
+    );
     assert_eq!(rows(&database), wanted);
 
     let log: Vec<Op> = disk.medium().log.clone();
@@ -87,7 +104,10 @@ fn a_cut_in_a_compaction_that_shares_loses_no_row() {
         let subset = &all[random.random_range(0..all.len())];
         let disk = MemDisk::holding(PAGES, kept(&base, log, |index| subset[index]));
         let database = self::database(self::backend(disk));
-        assert!(rows(&database) == wanted, "after {operations} operations, {subset:?}");
+        assert!(
+            rows(&database) == wanted,
+            "after {operations} operations, {subset:?}"
+        );
         cuts += 1;
     }
     assert!(cuts >= CUTS.min(log.len() - from), "{cuts}");

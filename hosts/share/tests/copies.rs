@@ -23,7 +23,11 @@ fn device() -> (MemNamespaces, HashMap<u64, Content>) {
     let mut device = MemNamespaces::new(&SIZES);
     (0..20).for_each(|page| device.put(1, page, 100 + page));
     device.flush().expect("it works");
-    let base = kept(&HashMap::new(), &std::mem::take(&mut device.disk.medium().log), |_| true);
+    let base = kept(
+        &HashMap::new(),
+        &std::mem::take(&mut device.disk.medium().log),
+        |_| true,
+    );
     (device, base)
 }
 
@@ -36,22 +40,34 @@ fn a_cut_in_a_move_loses_no_page_and_the_move_is_finished_with_resume() {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(1);
     for target in [at(1, 30), at(2, 5)] {
         let (mut device, base) = device();
-        copy::relocate(&mut device, at(1, 0), target, 20, Empty::Refuse, &mut quiet).expect("possible");
-        assert_eq!(device.numbers(target.nsid, target.page..target.page + 20), wanted());
+        copy::relocate(&mut device, at(1, 0), target, 20, Empty::Refuse, &mut quiet)
+            .expect("possible");
+        assert_eq!(
+            device.numbers(target.nsid, target.page..target.page + 20),
+            wanted()
+        );
         assert_eq!(device.numbers(1, 0..20), vec![0; 20]);
 
         let log = std::mem::take(&mut device.disk.medium().log);
         for operations in 0..=log.len() {
             for subset in subsets(&log[..operations], random) {
                 let pages = kept(&base, &log[..operations], |index| subset[index]);
-                let mut device = MemNamespaces::over(MemDisk::holding(SIZES.iter().sum(), pages), &SIZES);
+                let mut device =
+                    MemNamespaces::over(MemDisk::holding(SIZES.iter().sum(), pages), &SIZES);
                 let sources = device.numbers(1, 0..20);
                 let targets = device.numbers(target.nsid, target.page..target.page + 20);
                 for ((source, target), wanted) in sources.into_iter().zip(targets).zip(wanted()) {
-                    assert!(source == wanted || target == wanted, "lost after {operations} operations, {subset:?}");
+                    assert!(
+                        source == wanted || target == wanted,
+                        "lost after {operations} operations, {subset:?}"
+                    );
                 }
-                copy::relocate(&mut device, at(1, 0), target, 20, Empty::Leave, &mut quiet).expect("possible");
-                assert_eq!(device.numbers(target.nsid, target.page..target.page + 20), wanted());
+                copy::relocate(&mut device, at(1, 0), target, 20, Empty::Leave, &mut quiet)
+                    .expect("possible");
+                assert_eq!(
+                    device.numbers(target.nsid, target.page..target.page + 20),
+                    wanted()
+                );
                 assert_eq!(device.numbers(1, 0..20), vec![0; 20]);
             }
         }
@@ -61,12 +77,31 @@ fn a_cut_in_a_move_loses_no_page_and_the_move_is_finished_with_resume() {
 #[test]
 fn a_move_that_was_interrupted_is_not_run_again_by_mistake() {
     let (mut device, _) = device();
-    copy::relocate(&mut device, at(1, 0), at(2, 0), 20, Empty::Refuse, &mut quiet).expect("possible");
-    let again = copy::relocate(&mut device, at(1, 0), at(2, 0), 20, Empty::Refuse, &mut quiet);
+    copy::relocate(
+        &mut device,
+        at(1, 0),
+        at(2, 0),
+        20,
+        Empty::Refuse,
+        &mut quiet,
+    )
+    .expect("possible");
+    let again = copy::relocate(
+        &mut device,
+        at(1, 0),
+        at(2, 0),
+        20,
+        Empty::Refuse,
+        &mut quiet,
+    );
     let error = again.expect_err("the sources are empty").to_string();
-    assert!(error.contains("page 0 is empty") && error.contains("--resume"), "{error}");
+    assert!(
+        error.contains("page 0 is empty") && error.contains("--resume"),
+        "{error}"
+    );
     assert_eq!(device.numbers(2, 0..20), wanted(), "nothing was done");
-    copy::relocate(&mut device, at(1, 0), at(2, 0), 20, Empty::Take, &mut quiet).expect("it was asked for");
+    copy::relocate(&mut device, at(1, 0), at(2, 0), 20, Empty::Take, &mut quiet)
+        .expect("it was asked for");
     assert_eq!(device.numbers(2, 0..20), vec![0; 20]);
 }
 
@@ -74,9 +109,26 @@ fn a_move_that_was_interrupted_is_not_run_again_by_mistake() {
 fn a_connection_that_breaks_in_a_move_says_how_far_it_came() {
     let (mut device, _) = device();
     device.breaks_after = Some(0);
-    let broken = copy::relocate(&mut device, at(1, 0), at(2, 0), 20, Empty::Refuse, &mut quiet);
+    let broken = copy::relocate(
+        &mut device,
+        at(1, 0),
+        at(2, 0),
+        20,
+        Empty::Refuse,
+        &mut quiet,
+    );
     let error = broken.expect_err("it broke");
-    assert!(matches!(error, ShareError::Moving { done: 0, pages: 20, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            ShareError::Moving {
+                done: 0,
+                pages: 20,
+                ..
+            }
+        ),
+        "{error}"
+    );
     assert_eq!(device.numbers(1, 0..20), wanted());
 }
 
@@ -85,16 +137,28 @@ fn a_cut_in_a_copy_leaves_the_source_and_each_target_old_or_new() {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(2);
     let (mut device, base) = device();
     let shared = copy::copy(&mut device, at(1, 0), at(2, 20), 20, &mut quiet).expect("possible");
-    assert_eq!((shared.pages, shared.shared(), shared.copied()), (20, 20, 0));
+    assert_eq!(
+        (shared.pages, shared.shared(), shared.copied()),
+        (20, 20, 0)
+    );
     let log = std::mem::take(&mut device.disk.medium().log);
     for operations in 0..=log.len() {
         for subset in subsets(&log[..operations], random) {
             let pages = kept(&base, &log[..operations], |index| subset[index]);
-            let mut device = MemNamespaces::over(MemDisk::holding(SIZES.iter().sum(), pages), &SIZES);
+            let mut device =
+                MemNamespaces::over(MemDisk::holding(SIZES.iter().sum(), pages), &SIZES);
             assert_eq!(device.numbers(1, 0..20), wanted());
             let targets = device.numbers(2, 20..40);
-            assert!(targets.iter().zip(wanted()).all(|(is, new)| *is == 0 || *is == new));
-            assert!(operations < log.len() || targets == wanted(), "it is durable when it has returned");
+            assert!(
+                targets
+                    .iter()
+                    .zip(wanted())
+                    .all(|(is, new)| *is == 0 || *is == new)
+            );
+            assert!(
+                operations < log.len() || targets == wanted(),
+                "it is durable when it has returned"
+            );
         }
     }
 }
@@ -105,11 +169,16 @@ fn pieces_are_gathered_in_the_order_of_the_list_and_stay_as_they_are() {
     let piece = |first, pages| Piece { first, pages };
     let pieces = [piece(10, 3), piece(0, 2), piece(17, 3)];
     copy::gather(&mut device, 1, &pieces, 40, false, &mut quiet).expect("possible");
-    assert_eq!(device.numbers(1, 40..48), [110, 111, 112, 100, 101, 117, 118, 119]);
+    assert_eq!(
+        device.numbers(1, 40..48),
+        [110, 111, 112, 100, 101, 117, 118, 119]
+    );
     assert_eq!(device.numbers(1, 0..20), wanted());
 
     let mut refused = |pieces: &[Piece], to: u64, words: &str| {
-        let error = copy::gather(&mut device, 1, pieces, to, false, &mut quiet).expect_err(words).to_string();
+        let error = copy::gather(&mut device, 1, pieces, to, false, &mut quiet)
+            .expect_err(words)
+            .to_string();
         assert!(error.contains(words) && !error.contains('\n'), "{error}");
     };
     refused(&[], 30, "no pages");
@@ -124,12 +193,19 @@ fn pieces_are_gathered_in_the_order_of_the_list_and_stay_as_they_are() {
 fn what_cannot_be_copied_is_one_sentence() {
     let (mut device, _) = device();
     let mut refused = |from: Place, to: Place, pages: u64, words: &str| {
-        let error = copy::copy(&mut device, from, to, pages, &mut quiet).expect_err(words).to_string();
+        let error = copy::copy(&mut device, from, to, pages, &mut quiet)
+            .expect_err(words)
+            .to_string();
         assert!(error.contains(words) && !error.contains('\n'), "{error}");
     };
     refused(at(1, 0), at(2, 0), 0, "the length is 0");
     refused(at(1, 0), at(1, 5), 6, "overlap");
-    refused(at(1, 50), at(2, 0), 11, "not in namespace 1, which has 60 pages");
+    refused(
+        at(1, 50),
+        at(2, 0),
+        11,
+        "not in namespace 1, which has 60 pages",
+    );
     refused(at(1, 0), at(2, 39), 2, "not in namespace 2");
     refused(at(1, 0), at(3, 0), 2, "there is no namespace 3, only 2");
     refused(at(1, u64::MAX), at(2, 0), 2, "not in namespace 1");

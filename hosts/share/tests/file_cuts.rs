@@ -38,16 +38,26 @@ struct Moment {
 fn quiet(_: u64, _: u64) {}
 
 fn content_of(volume: &Volume<MemDisk>, name: &str) -> Option<Vec<u8>> {
-    volume.open(name, OpenOptions::default()).ok().map(|file| contents(volume, file))
+    volume
+        .open(name, OpenOptions::default())
+        .ok()
+        .map(|file| contents(volume, file))
 }
 
 fn script(seed: u64, steps: usize) -> (MemDisk, usize, Vec<Moment>) {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
     let disk = MemDisk::new(PAGES);
-    let new = NewVolume { files_max: SLOTS, ..NewVolume::default() };
+    let new = NewVolume {
+        files_max: SLOTS,
+        ..NewVolume::default()
+    };
     let volume = Volume::create(disk.clone(), &Processes::One, &new, &mut quiet).expect("possible");
     let begin = disk.medium().log.len();
-    let (mut now, mut snapshots, mut moments) = (Files::new(), BTreeMap::<&'static str, Files>::new(), Vec::new());
+    let (mut now, mut snapshots, mut moments) = (
+        Files::new(),
+        BTreeMap::<&'static str, Files>::new(),
+        Vec::new(),
+    );
     for number in 0..steps as u64 {
         let name = NAMES[random.random_range(0..NAMES.len())];
         let (before, known) = (now.clone(), snapshots.clone());
@@ -63,7 +73,13 @@ fn script(seed: u64, steps: usize) -> (MemDisk, usize, Vec<Moment>) {
             Step::Write => {
                 let name = FILES[random.random_range(0..FILES.len())];
                 let bytes = tagged(seed << 32 | number, random.random_range(1..6 * PAGE));
-                let file = volume.open(name, OpenOptions { create: Create::IfAbsent, open_end: false });
+                let file = volume.open(
+                    name,
+                    OpenOptions {
+                        create: Create::IfAbsent,
+                        open_end: false,
+                    },
+                );
                 let file = file.expect("there is room");
                 volume.write(file, 0, &bytes).expect("there is room");
                 volume.set_size(file, bytes.len() as u64).expect("possible");
@@ -88,18 +104,36 @@ fn script(seed: u64, steps: usize) -> (MemDisk, usize, Vec<Moment>) {
             }
         }
         for (name, bytes) in &now {
-            assert!(content_of(&volume, name).as_ref() == Some(bytes), "{step:?}: {name}");
+            assert!(
+                content_of(&volume, name).as_ref() == Some(bytes),
+                "{step:?}: {name}"
+            );
         }
-        moments.push(Moment { files: before, snapshots: known, step, operations: disk.medium().log.len() });
+        moments.push(Moment {
+            files: before,
+            snapshots: known,
+            step,
+            operations: disk.medium().log.len(),
+        });
     }
     let operations = disk.medium().log.len();
-    moments.push(Moment { files: now, snapshots, step: Step::Write, operations });
+    moments.push(Moment {
+        files: now,
+        snapshots,
+        step: Step::Write,
+        operations,
+    });
     (disk, begin, moments)
 }
 
 /// Whether each page of a file, and its size, is that of one of two states.
 fn is_old_or_new(is: &[u8], old: Option<&Vec<u8>>, new: Option<&Vec<u8>>) -> bool {
-    let states: Vec<&[u8]> = [old, new].into_iter().flatten().map(Vec::as_slice).chain([&[][..]]).collect();
+    let states: Vec<&[u8]> = [old, new]
+        .into_iter()
+        .flatten()
+        .map(Vec::as_slice)
+        .chain([&[][..]])
+        .collect();
     is.chunks(PAGE).enumerate().all(|(page, there)| {
         states.iter().any(|state| {
             let mut bytes = [0; PAGE];
@@ -123,10 +157,14 @@ fn judge(disk: MemDisk, now: &Moment, next: &Moment) -> Result<(), String> {
         let (was, will) = (now.snapshots.get(name), next.snapshots.get(name));
         match (was, will) {
             (Some(_), Some(_)) if !whole => return Err(format!("snapshot {name} is {found:?}")),
-            (None, None) if found.is_some() => return Err(format!("snapshot {name} was never made")),
+            (None, None) if found.is_some() => {
+                return Err(format!("snapshot {name} was never made"));
+            }
             _ => {}
         }
-        let Some(wanted) = was.or(will).filter(|_| whole) else { continue };
+        let Some(wanted) = was.or(will).filter(|_| whole) else {
+            continue;
+        };
         for (file, bytes) in wanted {
             if content_of(&volume, &format!("{file}@{name}")).as_ref() != Some(bytes) {
                 return Err(format!("{file} in snapshot {name} is not what it was"));
@@ -134,9 +172,16 @@ fn judge(disk: MemDisk, now: &Moment, next: &Moment) -> Result<(), String> {
         }
     }
 
-    let rolling = listed.iter().find(|one| one.state == FileState::RollingBack).map(|one| one.name.clone());
+    let rolling = listed
+        .iter()
+        .find(|one| one.state == FileState::RollingBack)
+        .map(|one| one.name.clone());
     let names: Vec<&String> = now.files.keys().chain(next.files.keys()).collect();
-    let is = |state: &Files| names.iter().all(|name| content_of(&volume, name).as_ref() == state.get(*name));
+    let is = |state: &Files| {
+        names
+            .iter()
+            .all(|name| content_of(&volume, name).as_ref() == state.get(*name))
+    };
     for name in &names {
         let (old, new) = (now.files.get(*name), next.files.get(*name));
         let there = content_of(&volume, name);
@@ -155,7 +200,9 @@ fn judge(disk: MemDisk, now: &Moment, next: &Moment) -> Result<(), String> {
 
     // It goes on.
     if let Some(name) = rolling {
-        if files::create(&volume, "later", &[], 0, &mut quiet).is_ok() || files::delete(&volume, &name).is_ok() {
+        if files::create(&volume, "later", &[], 0, &mut quiet).is_ok()
+            || files::delete(&volume, &name).is_ok()
+        {
             return Err("a rollback is under way, and something else was done".into());
         }
         files::rollback(&volume, &name, &mut quiet).map_err(|error| said(&error))?;
@@ -174,10 +221,13 @@ fn judge(disk: MemDisk, now: &Moment, next: &Moment) -> Result<(), String> {
     let left = volume.list().map_err(|error| said(&error))?;
     let known = files::list(&volume).map_err(|error| said(&error))?;
     let stray = left.iter().find(|info| {
-        let of_snapshot = |one: &files::FileSnapshot| info.name.ends_with(&format!("@{}", one.name));
+        let of_snapshot =
+            |one: &files::FileSnapshot| info.name.ends_with(&format!("@{}", one.name));
         info.name.contains('@') && !known.iter().any(of_snapshot)
     });
-    stray.map_or(Ok(()), |info| Err(format!("{} belongs to nothing", info.name)))
+    stray.map_or(Ok(()), |info| {
+        Err(format!("{} belongs to nothing", info.name))
+    })
 }
 
 #[test]
@@ -188,13 +238,19 @@ fn every_cut_leaves_whole_snapshots_of_files_or_says_what_was_under_way() {
         let (disk, mut begin, moments) = script(seed, 14);
         let log = std::mem::take(&mut disk.medium().log);
         for pair in moments.windows(2) {
-            let [now, next] = pair else { unreachable!("windows of two") };
+            let [now, next] = pair else {
+                unreachable!("windows of two")
+            };
             for operations in begin..=now.operations {
                 let log = &log[..operations];
                 for subset in subsets(log, random) {
-                    let disk = MemDisk::holding(PAGES, kept(&HashMap::new(), log, |index| subset[index]));
+                    let disk =
+                        MemDisk::holding(PAGES, kept(&HashMap::new(), log, |index| subset[index]));
                     judge(disk, now, next).unwrap_or_else(|error| {
-                        panic!("seed {seed}, {:?}, after {operations} operations, {subset:?}: {error}", now.step)
+                        panic!(
+                            "seed {seed}, {:?}, after {operations} operations, {subset:?}: {error}",
+                            now.step
+                        )
                     });
                     cuts += 1;
                 }
@@ -207,14 +263,28 @@ fn every_cut_leaves_whole_snapshots_of_files_or_says_what_was_under_way() {
 
 #[test]
 fn what_cannot_be_done_with_files_is_one_sentence() {
-    let new = NewVolume { files_max: 4, ..NewVolume::default() };
-    let volume = Volume::create(MemDisk::new(PAGES), &Processes::One, &new, &mut quiet).expect("possible");
+    let new = NewVolume {
+        files_max: 4,
+        ..NewVolume::default()
+    };
+    let volume =
+        Volume::create(MemDisk::new(PAGES), &Processes::One, &new, &mut quiet).expect("possible");
     let create = |name: &str, files: &[&str]| {
         let files: Vec<String> = files.iter().map(|name| (*name).to_owned()).collect();
-        files::create(&volume, name, &files, 0, &mut quiet).expect_err("it is refused").to_string()
+        files::create(&volume, name, &files, 0, &mut quiet)
+            .expect_err("it is refused")
+            .to_string()
     };
     assert!(create("a", &[]).contains("no files"));
-    let file = volume.open("x", OpenOptions { create: Create::New, open_end: false }).expect("there is room");
+    let file = volume
+        .open(
+            "x",
+            OpenOptions {
+                create: Create::New,
+                open_end: false,
+            },
+        )
+        .expect("there is room");
     volume.write(file, 0, &[7; 9000]).expect("there is room");
     assert!(create("a!", &[]).contains("cannot be a snapshot's name"));
     assert!(create("a", &["nothing"]).contains("no file nothing"));
@@ -222,16 +292,33 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
     files::create(&volume, "a", &[], 0, &mut quiet).expect("there is room");
     assert!(create("a", &[]).contains("already"));
     // The manifest has the last slot: nothing is left of it.
-    assert!(create("b", &[]).contains("room for another one"), "{}", create("b", &[]));
+    assert!(
+        create("b", &[]).contains("room for another one"),
+        "{}",
+        create("b", &[])
+    );
     assert_eq!(volume.list().expect("it works").len(), 3);
-    volume.open("x@b", OpenOptions { create: Create::New, open_end: false }).expect("there is room");
-    assert!(create("b", &[]).contains("there is a file x@b already"), "another file is not overwritten");
+    volume
+        .open(
+            "x@b",
+            OpenOptions {
+                create: Create::New,
+                open_end: false,
+            },
+        )
+        .expect("there is room");
+    assert!(
+        create("b", &[]).contains("there is a file x@b already"),
+        "another file is not overwritten"
+    );
     files::copy(&volume, "x", "x@b").expect_err("it is there");
     files::rollback(&volume, "b", &mut quiet).expect_err("there is none");
     files::delete(&volume, "b").expect_err("there is none");
 
     let before = contents(&volume, file);
-    volume.write(file, 100, &[9; 20_000]).expect("there is room");
+    volume
+        .write(file, 100, &[9; 20_000])
+        .expect("there is room");
     files::rollback(&volume, "a", &mut quiet).expect("it is there");
     assert!(contents(&volume, file) == before);
     files::delete(&volume, "a").expect("it is there");
@@ -240,16 +327,37 @@ fn what_cannot_be_done_with_files_is_one_sentence() {
 
 #[test]
 fn a_full_volume_refuses_and_nothing_is_left_of_what_was_begun() {
-    let new = NewVolume { files_max: 8, ..NewVolume::default() };
-    let volume = Volume::create(MemDisk::new(PAGES), &Processes::One, &new, &mut quiet).expect("possible");
-    let file = volume.open("x", OpenOptions { create: Create::New, open_end: false }).expect("there is room");
-    volume.write(file, 0, &tagged(1, 120 * PAGE)).expect("there is room");
+    let new = NewVolume {
+        files_max: 8,
+        ..NewVolume::default()
+    };
+    let volume =
+        Volume::create(MemDisk::new(PAGES), &Processes::One, &new, &mut quiet).expect("possible");
+    let file = volume
+        .open(
+            "x",
+            OpenOptions {
+                create: Create::New,
+                open_end: false,
+            },
+        )
+        .expect("there is room");
+    volume
+        .write(file, 0, &tagged(1, 120 * PAGE))
+        .expect("there is room");
     let before = volume.info().expect("possible");
     for refused in [
         files::copy(&volume, "x", "y").expect_err("it is full"),
-        files::create(&volume, "a", &[], 0, &mut quiet).map(drop).expect_err("it is full"),
+        files::create(&volume, "a", &[], 0, &mut quiet)
+            .map(drop)
+            .expect_err("it is full"),
     ] {
-        assert!(refused.to_string().contains("the volume is full: 120 pages are needed"), "{refused}");
+        assert!(
+            refused
+                .to_string()
+                .contains("the volume is full: 120 pages are needed"),
+            "{refused}"
+        );
         assert_eq!(volume.info().expect("possible"), before);
     }
 }
@@ -259,14 +367,25 @@ fn a_volume_that_another_process_has_open_is_not_opened_alone() {
     let dir = tempfile::tempdir().expect("a folder");
     let processes = Processes::Several(dir.path().into());
     let disk = MemDisk::new(PAGES);
-    let new = NewVolume { files_max: 4, ..NewVolume::default() };
+    let new = NewVolume {
+        files_max: 4,
+        ..NewVolume::default()
+    };
     let volume = Volume::create(disk.clone(), &processes, &new, &mut quiet).expect("possible");
-    assert!(Volume::open_alone(disk.clone(), &processes).is_err(), "it is in use");
+    assert!(
+        Volume::open_alone(disk.clone(), &processes).is_err(),
+        "it is in use"
+    );
     drop(volume);
     let alone = Volume::open_alone(disk.clone(), &processes).expect("nobody uses it");
-    assert!(Volume::open(disk.clone(), &processes).is_err(), "it is used alone");
+    assert!(
+        Volume::open(disk.clone(), &processes).is_err(),
+        "it is used alone"
+    );
     drop(alone);
-    Volume::open(disk, &processes).map(drop).expect("nobody uses it");
+    Volume::open(disk, &processes)
+        .map(drop)
+        .expect("nobody uses it");
 }
 
 /// The answer of one write is lost, whichever it is; the same process cleans up behind it.
@@ -275,10 +394,24 @@ fn a_snapshot_of_files_that_says_it_is_whole_is_whole_after_a_lost_answer() {
     let mut whole = 0;
     for answered in 0.. {
         let disk = MemDisk::new(PAGES);
-        let new = NewVolume { files_max: SLOTS, ..NewVolume::default() };
-        let volume = Volume::create(disk.clone(), &Processes::One, &new, &mut quiet).expect("possible");
-        let file = volume.open("x", OpenOptions { create: Create::IfAbsent, open_end: false }).expect("possible");
-        volume.write(file, 0, &tagged(1, 3 * PAGE)).expect("possible");
+        let new = NewVolume {
+            files_max: SLOTS,
+            ..NewVolume::default()
+        };
+        let volume =
+            Volume::create(disk.clone(), &Processes::One, &new, &mut quiet).expect("possible");
+        let file = volume
+            .open(
+                "x",
+                OpenOptions {
+                    create: Create::IfAbsent,
+                    open_end: false,
+                },
+            )
+            .expect("possible");
+        volume
+            .write(file, 0, &tagged(1, 3 * PAGE))
+            .expect("possible");
         volume.sync_all().expect("possible");
 
         disk.medium().answers_left = Some(answered);
@@ -291,7 +424,10 @@ fn a_snapshot_of_files_that_says_it_is_whole_is_whole_after_a_lost_answer() {
         }
 
         let volume = Volume::open(disk, &Processes::One).expect("it is whole");
-        assert_eq!(content_of(&volume, "x").as_deref(), Some(&tagged(1, 3 * PAGE)[..]));
+        assert_eq!(
+            content_of(&volume, "x").as_deref(),
+            Some(&tagged(1, 3 * PAGE)[..])
+        );
         for snapshot in files::list(&volume).expect("readable") {
             if snapshot.state == FileState::Complete {
                 files::rollback(&volume, "a", &mut quiet).expect("its copies are there");

@@ -33,7 +33,12 @@ struct Moment {
 }
 
 fn new(name: &str) -> NewSnapshot {
-    NewSnapshot { name: name.into(), source: 1, into: None, now: 5 }
+    NewSnapshot {
+        name: name.into(),
+        source: 1,
+        into: None,
+        now: 5,
+    }
 }
 
 fn quiet(_: u64, _: u64) {}
@@ -82,10 +87,20 @@ fn script(seed: u64, steps: usize) -> (MemNamespaces, Vec<Moment>) {
         }
         assert_eq!(device.numbers(1, 0..PAGES), source, "{step:?}");
         let operations = device.disk.medium().log.len();
-        moments.push(Moment { source: before, snapshots: known, step, operations });
+        moments.push(Moment {
+            source: before,
+            snapshots: known,
+            step,
+            operations,
+        });
     }
     let operations = device.disk.medium().log.len();
-    moments.push(Moment { source, snapshots, step: Step::Write, operations });
+    moments.push(Moment {
+        source,
+        snapshots,
+        step: Step::Write,
+        operations,
+    });
     (device, moments)
 }
 
@@ -99,7 +114,11 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
     }
     for nsid in &listed.vacant {
         let pages = 0..device.pages(*nsid) - 1;
-        if device.numbers(*nsid, pages).iter().any(|number| *number != 0) {
+        if device
+            .numbers(*nsid, pages)
+            .iter()
+            .any(|number| *number != 0)
+        {
             return Err(format!("namespace {nsid} is vacant, and not empty"));
         }
     }
@@ -112,7 +131,9 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
         let (was, will) = (now.snapshots.get(name), next.snapshots.get(name));
         match (was, will) {
             (Some(_), Some(_)) if !whole => return Err(format!("snapshot {name} is {state:?}")),
-            (None, None) if found.is_some() => return Err(format!("snapshot {name} was never made")),
+            (None, None) if found.is_some() => {
+                return Err(format!("snapshot {name} was never made"));
+            }
             _ => {}
         }
         if let (Some(found), true, Some(numbers)) = (found, whole, was.or(will))
@@ -126,9 +147,16 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
     let source = device.numbers(1, 0..PAGES);
     let mixed = |page: usize| source[page] != now.source[page] && source[page] != next.source[page];
     if let Some(page) = (0..PAGES as usize).find(|page| mixed(*page)) {
-        return Err(format!("page {page} of the source was never {}", source[page]));
+        return Err(format!(
+            "page {page} of the source was never {}",
+            source[page]
+        ));
     }
-    let rolling = listed.snapshots.iter().find(|one| one.state == State::RollingBack).map(|one| one.name.clone());
+    let rolling = listed
+        .snapshots
+        .iter()
+        .find(|one| one.state == State::RollingBack)
+        .map(|one| one.name.clone());
     let is_one = source == now.source || source == next.source;
     if now.step != Step::Write && !is_one && rolling.is_none() {
         return Err("the source is a mixture, and nothing says so".into());
@@ -161,7 +189,8 @@ fn judge(pages: HashMap<u64, Content>, now: &Moment, next: &Moment) -> Result<()
         if snapshot::rollback(&mut device, &name, &mut quiet).is_ok() {
             return Err(format!("a rollback to {name}, which is not whole"));
         }
-        let (made, _) = snapshot::create(&mut device, &new(&name), &mut quiet).map_err(|error| error.to_string())?;
+        let (made, _) = snapshot::create(&mut device, &new(&name), &mut quiet)
+            .map_err(|error| error.to_string())?;
         if device.numbers(made.nsid, 0..PAGES) != source {
             return Err(format!("{name} was made again, and is something else"));
         }
@@ -179,13 +208,18 @@ fn every_cut_leaves_whole_snapshots_or_says_what_was_under_way() {
         let log = std::mem::take(&mut device.disk.medium().log);
         let mut begin = 0;
         for pair in moments.windows(2) {
-            let [now, next] = pair else { unreachable!("windows of two") };
+            let [now, next] = pair else {
+                unreachable!("windows of two")
+            };
             for operations in begin..=now.operations {
                 let log = &log[..operations];
                 for subset in subsets(log, random) {
                     let pages = kept(&HashMap::new(), log, |index| subset[index]);
                     judge(pages, now, next).unwrap_or_else(|error| {
-                        panic!("seed {seed}, {:?}, after {operations} operations, {subset:?}: {error}", now.step)
+                        panic!(
+                            "seed {seed}, {:?}, after {operations} operations, {subset:?}: {error}",
+                            now.step
+                        )
                     });
                     cuts += 1;
                 }
@@ -217,8 +251,14 @@ fn a_rollback_that_is_cut_again_and_again_is_finished_in_the_end() {
         }
         let mut device = MemNamespaces::over(MemDisk::holding(SIZES.iter().sum(), pages), &SIZES);
         snapshot::rollback(&mut device, "a", &mut quiet).expect("it is whole");
-        assert_eq!(device.numbers(1, 0..PAGES), (10..10 + PAGES).collect::<Vec<_>>());
-        assert_eq!(snapshot::list(&mut device).expect("it works").snapshots[0].state, State::Complete);
+        assert_eq!(
+            device.numbers(1, 0..PAGES),
+            (10..10 + PAGES).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            snapshot::list(&mut device).expect("it works").snapshots[0].state,
+            State::Complete
+        );
     }
 }
 
@@ -228,16 +268,29 @@ fn what_another_host_writes_meanwhile_ends_a_snapshot_and_a_rollback() {
     (0..PAGES).for_each(|page| device.put(1, page, 10 + page));
     device.disturbance = Some((0, 3));
     let refused = snapshot::create(&mut device, &new("a"), &mut quiet).expect_err("somebody wrote");
-    assert!(refused.to_string().contains("another host wrote 1 pages"), "{refused}");
+    assert!(
+        refused.to_string().contains("another host wrote 1 pages"),
+        "{refused}"
+    );
     let listed = snapshot::list(&mut device).expect("it works");
-    assert_eq!((listed.snapshots.len(), listed.vacant), (0, vec![2]), "nothing is left of it");
+    assert_eq!(
+        (listed.snapshots.len(), listed.vacant),
+        (0, vec![2]),
+        "nothing is left of it"
+    );
 
     snapshot::create(&mut device, &new("a"), &mut quiet).expect("nobody writes");
     device.disturbance = Some((0, 5));
     snapshot::rollback(&mut device, "a", &mut quiet).expect_err("somebody wrote");
-    assert_eq!(snapshot::list(&mut device).expect("it works").snapshots[0].state, State::RollingBack);
+    assert_eq!(
+        snapshot::list(&mut device).expect("it works").snapshots[0].state,
+        State::RollingBack
+    );
     let refused = snapshot::delete(&mut device, "a", &mut quiet).expect_err("first it is finished");
-    assert!(refused.to_string().contains("share snapshot rollback a"), "{refused}");
+    assert!(
+        refused.to_string().contains("share snapshot rollback a"),
+        "{refused}"
+    );
     let before = device.numbers(2, 0..PAGES);
     snapshot::rollback(&mut device, "a", &mut quiet).expect("nobody writes");
     assert_eq!(device.numbers(1, 0..PAGES), before);
@@ -249,34 +302,89 @@ fn what_cannot_be_is_one_sentence_and_changes_nothing() {
     (0..8).for_each(|page| device.put(1, page, 10 + page));
     device.put(4, 7, 1);
     let mut refused = |new: NewSnapshot, words: &str| {
-        let error = snapshot::create(&mut device, &new, &mut quiet).expect_err(words).to_string();
+        let error = snapshot::create(&mut device, &new, &mut quiet)
+            .expect_err(words)
+            .to_string();
         assert!(error.contains(words) && !error.contains('\n'), "{error}");
     };
     refused(new(""), "must have a name");
     refused(new("a b"), "cannot be a snapshot's name");
     refused(new(&"x".repeat(65)), "at most 64 bytes");
-    refused(NewSnapshot { into: Some(2), ..new("a") }, "needs another one of 9");
-    refused(NewSnapshot { into: Some(1), ..new("a") }, "needs another one of 9");
-    refused(NewSnapshot { into: Some(4), ..new("a") }, "namespace 4 is not empty: something is in page 7");
-    refused(NewSnapshot { into: Some(5), ..new("a") }, "there is no namespace 5");
-    refused(NewSnapshot { source: 0, ..new("a") }, "there is no namespace 0");
-    refused(NewSnapshot { source: 4, ..new("a") }, "there is no free namespace of 21 pages");
+    refused(
+        NewSnapshot {
+            into: Some(2),
+            ..new("a")
+        },
+        "needs another one of 9",
+    );
+    refused(
+        NewSnapshot {
+            into: Some(1),
+            ..new("a")
+        },
+        "needs another one of 9",
+    );
+    refused(
+        NewSnapshot {
+            into: Some(4),
+            ..new("a")
+        },
+        "namespace 4 is not empty: something is in page 7",
+    );
+    refused(
+        NewSnapshot {
+            into: Some(5),
+            ..new("a")
+        },
+        "there is no namespace 5",
+    );
+    refused(
+        NewSnapshot {
+            source: 0,
+            ..new("a")
+        },
+        "there is no namespace 0",
+    );
+    refused(
+        NewSnapshot {
+            source: 4,
+            ..new("a")
+        },
+        "there is no free namespace of 21 pages",
+    );
 
     snapshot::create(&mut device, &new("a"), &mut quiet).expect("namespace 3 is free");
-    let error = snapshot::create(&mut device, &new("a"), &mut quiet).expect_err("exists").to_string();
+    let error = snapshot::create(&mut device, &new("a"), &mut quiet)
+        .expect_err("exists")
+        .to_string();
     assert!(error.contains("already, in namespace 3"), "{error}");
-    let error = snapshot::create(&mut device, &new("b"), &mut quiet).expect_err("no room").to_string();
+    let error = snapshot::create(&mut device, &new("b"), &mut quiet)
+        .expect_err("no room")
+        .to_string();
     assert!(error.contains("no free namespace of 9 pages"), "{error}");
-    let of_snapshot = NewSnapshot { source: 3, ..new("b") };
-    let error = snapshot::create(&mut device, &of_snapshot, &mut quiet).expect_err("not of those").to_string();
+    let of_snapshot = NewSnapshot {
+        source: 3,
+        ..new("b")
+    };
+    let error = snapshot::create(&mut device, &of_snapshot, &mut quiet)
+        .expect_err("not of those")
+        .to_string();
     assert!(error.contains("for snapshots itself"), "{error}");
     snapshot::rollback(&mut device, "b", &mut quiet).expect_err("there is none");
     snapshot::delete(&mut device, "b", &mut quiet).expect_err("there is none");
 
     // A record that was copied with its namespace is not believed, and a damaged one is said to be.
     let mut page = [0; 4096];
-    device.read(Place { nsid: 3, page: 8 }, &mut page).expect("it works");
-    device.write(Place { nsid: 4, page: 19 }, &page).expect("it works");
+    device
+        .read(Place { nsid: 3, page: 8 }, &mut page)
+        .expect("it works");
+    device
+        .write(Place { nsid: 4, page: 19 }, &page)
+        .expect("it works");
     let listed = snapshot::list(&mut device).expect("it works");
-    assert_eq!((listed.snapshots.len(), listed.damage.len()), (1, 1), "{listed:?}");
+    assert_eq!(
+        (listed.snapshots.len(), listed.damage.len()),
+        (1, 1),
+        "{listed:?}"
+    );
 }

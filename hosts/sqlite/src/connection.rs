@@ -94,7 +94,12 @@ impl Connection {
     /// # Errors
     /// It cannot be read.
     pub fn open_database(&mut self, file: FileId) -> Result<(), StoreError> {
-        self.database = Some(Database::open(Arc::clone(&self.store), file, self.mark, Arc::clone(&self.twins)));
+        self.database = Some(Database::open(
+            Arc::clone(&self.store),
+            file,
+            self.mark,
+            Arc::clone(&self.twins),
+        ));
         self.learn_stamps()
     }
 
@@ -128,8 +133,12 @@ impl Connection {
         if self.store.identity().is_some() {
             return Ok(());
         }
-        let Some(database) = &mut self.database else { return Ok(()) };
-        self.stamps = database.reserved_bytes()?.is_some_and(|bytes| bytes >= crate::mark::STAMP_BYTES);
+        let Some(database) = &mut self.database else {
+            return Ok(());
+        };
+        self.stamps = database
+            .reserved_bytes()?
+            .is_some_and(|bytes| bytes >= crate::mark::STAMP_BYTES);
         database.set_stamps(self.stamps);
         Ok(())
     }
@@ -170,7 +179,11 @@ impl Connection {
             let mut bytes = self.seen.take().map(|seen| seen.bytes).unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(into);
-            self.seen = Some(Seen { file, offset, bytes });
+            self.seen = Some(Seen {
+                file,
+                offset,
+                bytes,
+            });
         }
         Ok(read)
     }
@@ -203,9 +216,13 @@ impl Connection {
             Role::Journal => {
                 // The first header ends a transaction, or begins one. Others come while pages of the database wait.
                 let is_first = offset == 0;
-                self.database
-                    .as_mut()
-                    .map_or(Ok(()), |database| if is_first { database.flush() } else { database.flush_shared() })?;
+                self.database.as_mut().map_or(Ok(()), |database| {
+                    if is_first {
+                        database.flush()
+                    } else {
+                        database.flush_shared()
+                    }
+                })?;
                 opened(self.journal.as_mut())?.1.write(offset, data)
             }
             Role::Plain(file) => self.store.write(file, offset, data),
@@ -333,7 +350,9 @@ impl Connection {
     }
 
     fn flush_journal(&mut self) -> Result<(), StoreError> {
-        self.journal.as_mut().map_or(Ok(()), |(_, journal)| journal.flush())
+        self.journal
+            .as_mut()
+            .map_or(Ok(()), |(_, journal)| journal.flush())
     }
 
     /// Ends the use of a file. The last close of a log or journal hands out what was gathered.
@@ -345,7 +364,10 @@ impl Connection {
         let (file, flushed) = match role {
             Role::Database => {
                 let flushed = self.flush_database();
-                (self.database.take().map(|database| database.file()), flushed)
+                (
+                    self.database.take().map(|database| database.file()),
+                    flushed,
+                )
             }
             Role::Wal => {
                 let flushed = self.flush_database().and_then(|()| self.flush_wal());
@@ -365,7 +387,11 @@ impl Connection {
     }
 
     fn journals(&self) -> JournalCounters {
-        let now = self.journal.as_ref().map(|(_, journal)| journal.counters()).unwrap_or_default();
+        let now = self
+            .journal
+            .as_ref()
+            .map(|(_, journal)| journal.counters())
+            .unwrap_or_default();
         statistics::sum(&self.journals_before, &now)
     }
 
@@ -391,7 +417,10 @@ impl Drop for Connection {
             self.wal.as_ref().map(|(file, _)| *file),
             self.journal.as_ref().map(|(file, _)| *file),
         ];
-        files.into_iter().flatten().for_each(|file| self.store.close(file));
+        files
+            .into_iter()
+            .flatten()
+            .for_each(|file| self.store.close(file));
     }
 }
 

@@ -135,12 +135,23 @@ impl Database {
             if self.stamps {
                 self.mark.strip(into);
             }
-            self.twins.note(into, PlaceOf { file: self.file, offset });
+            self.twins.note(
+                into,
+                PlaceOf {
+                    file: self.file,
+                    offset,
+                },
+            );
         }
         Ok(read)
     }
 
-    pub fn write(&mut self, offset: u64, data: &[u8], seen: Option<&Seen>) -> Result<(), StoreError> {
+    pub fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        seen: Option<&Seen>,
+    ) -> Result<(), StoreError> {
         let bytes = data.len() as u64;
         let whole = bytes >= PAGE && bytes.is_multiple_of(PAGE) && offset.is_multiple_of(PAGE);
         let same = seen.filter(|seen| whole && seen.bytes == data);
@@ -148,18 +159,44 @@ impl Database {
             self.flush_guesses()?;
             self.flush_pending()?;
             let (from, from_offset) = (seen.file, seen.offset);
-            self.shares.push(Share { from, from_offset, to: self.file, to_offset: offset, bytes });
+            self.shares.push(Share {
+                from,
+                from_offset,
+                to: self.file,
+                to_offset: offset,
+                bytes,
+            });
             self.counters.pages_shared += 1;
-            return if self.shares.len() >= SHARES_MAX { self.flush() } else { Ok(()) };
+            return if self.shares.len() >= SHARES_MAX {
+                self.flush()
+            } else {
+                Ok(())
+            };
         }
         self.flush_shares()?;
 
-        let here = PlaceOf { file: self.file, offset };
+        let here = PlaceOf {
+            file: self.file,
+            offset,
+        };
         if whole && let Some(twin) = self.twin(data, here) {
             self.flush_pending()?;
-            let share = Share { from: twin.file, from_offset: twin.offset, to: self.file, to_offset: offset, bytes };
-            self.guesses.push(Guess { share, bytes: data.to_vec() });
-            return if self.guesses.len() >= GUESSES_MAX { self.flush() } else { Ok(()) };
+            let share = Share {
+                from: twin.file,
+                from_offset: twin.offset,
+                to: self.file,
+                to_offset: offset,
+                bytes,
+            };
+            self.guesses.push(Guess {
+                share,
+                bytes: data.to_vec(),
+            });
+            return if self.guesses.len() >= GUESSES_MAX {
+                self.flush()
+            } else {
+                Ok(())
+            };
         }
         self.flush_guesses()?;
 
@@ -170,13 +207,21 @@ impl Database {
             return self.store.write(self.file, offset, data);
         }
         self.pending.put(offset, data);
-        if self.pending.is_full() { self.flush_pending() } else { Ok(()) }
+        if self.pending.is_full() {
+            self.flush_pending()
+        } else {
+            Ok(())
+        }
     }
 
     /// Where another file has this page, if pages of the store can be shared at all.
     fn twin(&self, page: &[u8], here: PlaceOf) -> Option<PlaceOf> {
         let twin = self.twins.find(page, here)?;
-        self.store.statistics().copied_because.is_none().then_some(twin)
+        self.store
+            .statistics()
+            .copied_because
+            .is_none()
+            .then_some(twin)
     }
 
     pub fn truncate(&mut self, size: u64) -> Result<(), StoreError> {
@@ -216,7 +261,11 @@ impl Database {
     }
 
     fn flush_pending(&mut self) -> Result<(), StoreError> {
-        if self.pending.is_empty() { Ok(()) } else { self.pending.hand_over(self.store.as_ref(), self.file) }
+        if self.pending.is_empty() {
+            Ok(())
+        } else {
+            self.pending.hand_over(self.store.as_ref(), self.file)
+        }
     }
 
     /// Shares what was in another file when it was last read, and writes what is not there any more. Nobody looks before the
@@ -232,7 +281,8 @@ impl Database {
         let mut page = Vec::new();
         for Guess { share, bytes } in &guesses {
             page.resize(bytes.len(), 0);
-            let is_there = shared && self.store.read(self.file, share.to_offset, &mut page)? == bytes.len();
+            let is_there =
+                shared && self.store.read(self.file, share.to_offset, &mut page)? == bytes.len();
             if is_there && self.stamps {
                 self.mark.strip(&mut page);
             }

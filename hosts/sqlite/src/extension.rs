@@ -28,12 +28,17 @@ pub unsafe extern "C" fn sqlite3_extension_init(
             )
         };
     }
-    let default = std::env::var_os("REMAP_SSD_SQLITE_DEFAULT").is_some_and(|value| !value.is_empty());
+    let default =
+        std::env::var_os("REMAP_SSD_SQLITE_DEFAULT").is_some_and(|value| !value.is_empty());
     match vfs::register(default) {
         Ok(()) => ffi::SQLITE_OK_LOAD_PERMANENTLY,
         // SAFETY: as above.
         Err(code) => unsafe {
-            refuse(message, code, &format!("remap: the VFS could not be registered: result {code}"))
+            refuse(
+                message,
+                code,
+                &format!("remap: the VFS could not be registered: result {code}"),
+            )
         },
     }
 }

@@ -33,7 +33,8 @@ impl Mark {
 
     /// Whether a page ends in zeroes where a stamp would be.
     pub fn has_room(page: &[u8]) -> bool {
-        page.last_chunk::<STAMP_BYTES>().is_some_and(|tail| *tail == [0; STAMP_BYTES])
+        page.last_chunk::<STAMP_BYTES>()
+            .is_some_and(|tail| *tail == [0; STAMP_BYTES])
     }
 
     /// Writes a header into the end of a page.
@@ -41,7 +42,9 @@ impl Mark {
     /// # Panics
     /// The page is shorter than a stamp.
     pub fn stamp(self, page: &mut [u8], header: &[u8; HEADER_BYTES]) {
-        let tail = page.last_chunk_mut::<STAMP_BYTES>().expect("a page is longer than a stamp");
+        let tail = page
+            .last_chunk_mut::<STAMP_BYTES>()
+            .expect("a page is longer than a stamp");
         tail[..HEADER_BYTES].copy_from_slice(header);
         tail[HEADER_BYTES..].copy_from_slice(&self.0);
     }

@@ -37,7 +37,10 @@ impl Pending {
 
     /// Whether a page can be kept: it takes the place of exactly one, or of none.
     pub fn has_room_for(&self, offset: u64, page: &[u8]) -> bool {
-        let is_same = self.pages.get(&offset).is_some_and(|old| old.len() == page.len());
+        let is_same = self
+            .pages
+            .get(&offset)
+            .is_some_and(|old| old.len() == page.len());
         is_same || !self.meets(offset, page.len() as u64)
     }
 
@@ -55,13 +58,20 @@ impl Pending {
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         for (offset, page) in std::mem::take(&mut self.pages) {
             match runs.last_mut() {
-                Some((first, run)) if *first + run.len() as u64 == offset => run.extend_from_slice(&page),
+                Some((first, run)) if *first + run.len() as u64 == offset => {
+                    run.extend_from_slice(&page)
+                }
                 _ => runs.push((offset, page)),
             }
         }
 
-        let writes: Vec<FileWrite<'_>> =
-            runs.iter().map(|(offset, data)| FileWrite { offset: *offset, data }).collect();
+        let writes: Vec<FileWrite<'_>> = runs
+            .iter()
+            .map(|(offset, data)| FileWrite {
+                offset: *offset,
+                data,
+            })
+            .collect();
         store.write_all(file, &writes)
     }
 }

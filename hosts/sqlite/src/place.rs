@@ -92,7 +92,9 @@ pub enum PlaceError {
     #[error("{0} names a volume that this process has not opened: open a database on it first")]
     NotOpen(String),
     /// A copy of a volume that this process has open: names in both are the same.
-    #[error("{0} has a copy of a volume that this process has open already: use another process, or close that one")]
+    #[error(
+        "{0} has a copy of a volume that this process has open already: use another process, or close that one"
+    )]
     Copy(String),
     /// A parameter that cannot be.
     #[error("{0}")]
@@ -121,7 +123,9 @@ impl Place {
 
     /// Where a file is, if it is an ordinary one.
     pub fn ordinary(&self, name: &str) -> Option<PathBuf> {
-        self.locks.is_none().then(|| PathBuf::from(self.full_name(name)))
+        self.locks
+            .is_none()
+            .then(|| PathBuf::from(self.full_name(name)))
     }
 
     /// The file that carries the locks of a database.
@@ -162,13 +166,17 @@ impl Places {
 
     fn add(&mut self, spec: Spec, place: &Arc<Place>) {
         self.by_spec.insert(spec, Arc::downgrade(place));
-        self.by_prefix.insert(place.prefix.clone(), Arc::downgrade(place));
+        self.by_prefix
+            .insert(place.prefix.clone(), Arc::downgrade(place));
     }
 }
 
 fn places() -> MutexGuard<'static, Places> {
     static PLACES: OnceLock<Mutex<Places>> = OnceLock::new();
-    PLACES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    PLACES
+        .get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens the place of a specification, or finds it open, and keeps it open until `release`.
@@ -188,7 +196,9 @@ pub fn hold(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
 
             // Two ways to one volume are one place: two would not know of each other's locks. A copy has other data.
             let place = match places.by_prefix.get(&place.prefix).and_then(Weak::upgrade) {
-                Some(open) if open.copy != place.copy => return Err(PlaceError::Copy(spec.to_string())),
+                Some(open) if open.copy != place.copy => {
+                    return Err(PlaceError::Copy(spec.to_string()));
+                }
                 Some(open) => open,
                 None => place,
             };
@@ -265,8 +275,10 @@ pub fn of_full_name(full: &str) -> Result<(Arc<Place>, String), PlaceError> {
     if let Some(place) = places.by_prefix.get(&prefix).and_then(Weak::upgrade) {
         return Ok((place, name.into()));
     }
-    let store =
-        OsStore::open(Path::new(&prefix)).map_err(|error| PlaceError::Store { place: prefix.clone(), error })?;
+    let store = OsStore::open(Path::new(&prefix)).map_err(|error| PlaceError::Store {
+        place: prefix.clone(),
+        error,
+    })?;
     let place = Arc::new(Place {
         store: Arc::new(store),
         twins: Arc::default(),
@@ -284,10 +296,13 @@ fn volume_prefix(full: &str) -> Option<(&str, &str)> {
     let (prefix, name) = full.split_at_checked(UUID_CHARS + 2)?;
     let uuid = prefix.strip_prefix('/')?.strip_suffix('/')?;
     let dashes = [8, 13, 18, 23];
-    let is_uuid = uuid
-        .bytes()
-        .enumerate()
-        .all(|(at, byte)| if dashes.contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() });
+    let is_uuid = uuid.bytes().enumerate().all(|(at, byte)| {
+        if dashes.contains(&at) {
+            byte == b'-'
+        } else {
+            byte.is_ascii_hexdigit()
+        }
+    });
     is_uuid.then_some((prefix, name))
 }
 
@@ -303,54 +318,108 @@ pub fn is_full(name: &str) -> bool {
 
 fn open(spec: &Spec) -> Result<Arc<Place>, PlaceError> {
     match spec {
-        Spec::Device { address, nsid, nqn, hostnqn } => {
-            let failed = |error| PlaceError::Store { place: address.clone(), error };
-            let mut options = Options { subnqn: nqn.clone(), nsid: *nsid, ..Options::default() };
+        Spec::Device {
+            address,
+            nsid,
+            nqn,
+            hostnqn,
+        } => {
+            let failed = |error| PlaceError::Store {
+                place: address.clone(),
+                error,
+            };
+            let mut options = Options {
+                subnqn: nqn.clone(),
+                nsid: *nsid,
+                ..Options::default()
+            };
             options.hostnqn = hostnqn.clone().unwrap_or(options.hostnqn);
             let disk = Client::connect(address.as_str(), options)
                 .map_err(|error| failed(StoreError::Disk(Box::new(error))))?;
             let copy = disk.identity().map(|identity| uuid_text(&identity));
             let processes = Processes::local();
-            let volume = Volume::open(disk, &processes).map_err(failed)?.with_cache(cache_bytes()?);
+            let volume = Volume::open(disk, &processes)
+                .map_err(failed)?
+                .with_cache(cache_bytes()?);
             place_of(Arc::new(volume), copy)
         }
         Spec::Image { folder, nsid } => {
             let place = folder.display().to_string();
-            let disk = ImageDisk::open(folder, *nsid)
-                .map_err(|error| PlaceError::Store { place: place.clone(), error: StoreError::Disk(error) })?;
+            let disk = ImageDisk::open(folder, *nsid).map_err(|error| PlaceError::Store {
+                place: place.clone(),
+                error: StoreError::Disk(error),
+            })?;
             let volume = Volume::open(disk, &Processes::One)
-                .map_err(|error| PlaceError::Store { place: place.clone(), error })?
+                .map_err(|error| PlaceError::Store {
+                    place: place.clone(),
+                    error,
+                })?
                 .with_cache(cache_bytes()?);
 
             // The folder tells copies of an image apart.
-            let metadata = fs::metadata(folder).map_err(|error| PlaceError::System { place: place.clone(), error })?;
-            place_of(Arc::new(volume), Some(format!("{}-{}", metadata.dev(), metadata.ino())))
+            let metadata = fs::metadata(folder).map_err(|error| PlaceError::System {
+                place: place.clone(),
+                error,
+            })?;
+            place_of(
+                Arc::new(volume),
+                Some(format!("{}-{}", metadata.dev(), metadata.ino())),
+            )
         }
-        Spec::Mounted(name) => {
-            Err(PlaceError::Parameter(format!("store={name}: this process has no store of that name")))
-        }
-        Spec::Files => Err(PlaceError::Parameter("files of the operating system have no volume".into())),
+        Spec::Mounted(name) => Err(PlaceError::Parameter(format!(
+            "store={name}: this process has no store of that name"
+        ))),
+        Spec::Files => Err(PlaceError::Parameter(
+            "files of the operating system have no volume".into(),
+        )),
     }
 }
 
 /// How many bytes of a volume's pages may be kept in memory.
 fn cache_bytes() -> Result<u64, PlaceError> {
-    let Some(text) = std::env::var("REMAP_SSD_CACHE_MIB").ok().filter(|text| !text.is_empty()) else {
+    let Some(text) = std::env::var("REMAP_SSD_CACHE_MIB")
+        .ok()
+        .filter(|text| !text.is_empty())
+    else {
         return Ok(CACHE_BYTES_DEFAULT);
     };
     let mebibytes = text.parse::<u32>();
-    let why = || PlaceError::Parameter(format!("REMAP_SSD_CACHE_MIB={text}: say a number of MiB, or 0 for none"));
-    mebibytes.map(|mebibytes| u64::from(mebibytes) << 20).map_err(|_| why())
+    let why = || {
+        PlaceError::Parameter(format!(
+            "REMAP_SSD_CACHE_MIB={text}: say a number of MiB, or 0 for none"
+        ))
+    };
+    mebibytes
+        .map(|mebibytes| u64::from(mebibytes) << 20)
+        .map_err(|_| why())
 }
 
 /// The place of a volume. `copy` tells copies of a volume apart, which have one UUID.
 fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<Place>, PlaceError> {
-    let no_volume = || PlaceError::Parameter("files of the operating system are opened by their paths".into());
+    let no_volume =
+        || PlaceError::Parameter("files of the operating system are opened by their paths".into());
     let uuid = uuid_text(&store.identity().ok_or_else(no_volume)?);
-    let Processes::Several(folder) = Processes::local() else { unreachable!("processes of this user are several") };
-    let name = copy.as_ref().map_or_else(|| format!("{uuid}.locks"), |copy| format!("{uuid}.{copy}.locks"));
+    let Processes::Several(folder) = Processes::local() else {
+        unreachable!("processes of this user are several")
+    };
+    let name = copy.as_ref().map_or_else(
+        || format!("{uuid}.locks"),
+        |copy| format!("{uuid}.{copy}.locks"),
+    );
     let locks = folder.join(name);
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&locks);
-    made.map_err(|error| PlaceError::System { place: locks.display().to_string(), error })?;
-    Ok(Arc::new(Place { store, twins: Arc::default(), prefix: format!("/{uuid}/"), copy, locks: Some(locks) }))
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&locks);
+    made.map_err(|error| PlaceError::System {
+        place: locks.display().to_string(),
+        error,
+    })?;
+    Ok(Arc::new(Place {
+        store,
+        twins: Arc::default(),
+        prefix: format!("/{uuid}/"),
+        copy,
+        locks: Some(locks),
+    }))
 }

@@ -28,23 +28,39 @@ impl<'a> StockFile<'a> {
     /// The store.
     pub fn open(store: &'a dyn Store, file: FileId) -> Result<Self, StoreError> {
         let size = store.size(file)?;
-        let plain = Self { store, file, size, stamps: None };
+        let plain = Self {
+            store,
+            file,
+            size,
+            stamps: None,
+        };
         let mut header = [0; HEADER_BYTES];
         if store.read(file, 0, &mut header)? < HEADER_BYTES || !header.starts_with(MAGIC) {
             return Ok(plain);
         }
 
-        let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let word = |at: usize| {
+            u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         // SQLite's file format, §1.3.2: 1 stands for 65,536.
         let page = match u16::from_be_bytes([header[16], header[17]]) {
             1 => 65_536,
             bytes => u64::from(bytes),
         };
         // §1.3.7: the count means something if the two counters of changes agree.
-        let pages = (word(24) == word(92)).then(|| u64::from(word(28))).filter(|pages| *pages > 0);
+        let pages = (word(24) == word(92))
+            .then(|| u64::from(word(28)))
+            .filter(|pages| *pages > 0);
         let size = pages.map_or(size, |pages| size.min(pages * page));
-        let stamps = store.identity().filter(|_| page >= 4096).map(|identity| (Mark::of(&identity), page));
-        Ok(Self { size, stamps, ..plain })
+        let stamps = store
+            .identity()
+            .filter(|_| page >= 4096)
+            .map(|identity| (Mark::of(&identity), page));
+        Ok(Self {
+            size,
+            stamps,
+            ..plain
+        })
     }
 
     /// Bytes.

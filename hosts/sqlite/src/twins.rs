@@ -31,7 +31,9 @@ pub(crate) struct Twins {
 
 impl Default for Twins {
     fn default() -> Self {
-        Self { places: Mutex::new(Vec::new()) }
+        Self {
+            places: Mutex::new(Vec::new()),
+        }
     }
 }
 

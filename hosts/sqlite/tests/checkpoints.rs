@@ -13,20 +13,31 @@ use std::sync::Arc;
 fn failing_checkpoint(store: &str, before: impl FnOnce(&str) -> Option<Db>) {
     start_with_vfs();
     let disk = MemDisk::new(4000);
-    let volume =
-        Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+    let volume = Volume::create(
+        disk.clone(),
+        &Processes::One,
+        &NewVolume::default(),
+        &mut |_, _| {},
+    )
+    .expect("possible");
     let mounted = remap_ssd_sqlite::mount(store, Arc::new(volume)).expect("the name is free");
     let uri = format!("file:app.db?vfs=remap&store={store}");
     let db = Db::open(&uri).expect("possible");
-    let run = |sql: &str| db.run(sql).unwrap_or_else(|failure| panic!("{sql}: {failure}"));
+    let run = |sql: &str| {
+        db.run(sql)
+            .unwrap_or_else(|failure| panic!("{sql}: {failure}"))
+    };
     run("PRAGMA journal_mode=WAL");
     run("PRAGMA wal_autocheckpoint=0");
     run("CREATE TABLE t(a INTEGER PRIMARY KEY, v)");
     run("PRAGMA wal_checkpoint");
     let fill = |first: u32| {
-        let rows =
-            format!("WITH RECURSIVE n(a) AS (SELECT {first} UNION ALL SELECT a + 1 FROM n WHERE a < {first} + 299)");
-        run(&format!("INSERT INTO t {rows} SELECT a, printf('%0200d', a) FROM n"));
+        let rows = format!(
+            "WITH RECURSIVE n(a) AS (SELECT {first} UNION ALL SELECT a + 1 FROM n WHERE a < {first} + 299)"
+        );
+        run(&format!(
+            "INSERT INTO t {rows} SELECT a, printf('%0200d', a) FROM n"
+        ));
     };
     fill(1);
     let reader = before(&uri);
@@ -43,9 +54,20 @@ fn failing_checkpoint(store: &str, before: impl FnOnce(&str) -> Option<Db>) {
     run("PRAGMA wal_checkpoint");
     run("UPDATE t SET v = v WHERE a = 1");
     let fresh = Db::open(&uri).expect("possible");
-    let [verdict, rows] = ["PRAGMA integrity_check", "SELECT count(*) FROM t WHERE v = printf('%0200d', a)"]
-        .map(|sql| fresh.value(sql).unwrap_or_else(|failure| panic!("{sql}: {failure}, after {answer:?}")));
-    assert_eq!((verdict.text(), rows.integer()), ("ok", 600), "after {answer:?}");
+    let [verdict, rows] = [
+        "PRAGMA integrity_check",
+        "SELECT count(*) FROM t WHERE v = printf('%0200d', a)",
+    ]
+    .map(|sql| {
+        fresh
+            .value(sql)
+            .unwrap_or_else(|failure| panic!("{sql}: {failure}, after {answer:?}"))
+    });
+    assert_eq!(
+        (verdict.text(), rows.integer()),
+        ("ok", 600),
+        "after {answer:?}"
+    );
     drop((db, fresh, mounted));
 }
 
@@ -68,8 +90,13 @@ fn a_part_of_a_checkpoint_that_fails_has_not_happened() {
 fn a_rollback_that_fails_is_done_again_where_synchronous_is_off() {
     start_with_vfs();
     let disk = MemDisk::new(4000);
-    let volume =
-        Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+    let volume = Volume::create(
+        disk.clone(),
+        &Processes::One,
+        &NewVolume::default(),
+        &mut |_, _| {},
+    )
+    .expect("possible");
     let mounted = remap_ssd_sqlite::mount("off", Arc::new(volume)).expect("the name is free");
     let db = Db::open("file:app.db?vfs=remap&store=off").expect("possible");
     for sql in [
@@ -81,14 +108,17 @@ fn a_rollback_that_fails_is_done_again_where_synchronous_is_off() {
         "BEGIN",
         "UPDATE t SET v = printf('%0200d', 0)",
     ] {
-        db.run(sql).unwrap_or_else(|failure| panic!("{sql}: {failure}"));
+        db.run(sql)
+            .unwrap_or_else(|failure| panic!("{sql}: {failure}"));
     }
 
     disk.medium().fails_from_remap = Some(2);
     let answer = db.run("ROLLBACK");
     assert!(disk.medium().fails_from_remap.is_none(), "it shares pages");
     let fresh = Db::open("file:app.db?vfs=remap&store=off").expect("possible");
-    let rows = fresh.value("SELECT count(*) FROM t WHERE v = printf('%0200d', a)").expect("readable");
+    let rows = fresh
+        .value("SELECT count(*) FROM t WHERE v = printf('%0200d', a)")
+        .expect("readable");
     assert_eq!(rows.integer(), 600, "after {answer:?}");
     drop((db, fresh, mounted));
 }

@@ -39,7 +39,8 @@ impl Plan {
     }
 
     fn command(&self) -> Result<(), FaultyError> {
-        let now = self.left.load(Ordering::Relaxed) > 0 && self.left.fetch_sub(1, Ordering::Relaxed) == 1;
+        let now =
+            self.left.load(Ordering::Relaxed) > 0 && self.left.fetch_sub(1, Ordering::Relaxed) == 1;
         let still = self.persists.load(Ordering::Relaxed) && self.hits.load(Ordering::Relaxed) > 0;
         if now || still {
             self.hits.fetch_add(1, Ordering::Relaxed);
@@ -98,17 +99,30 @@ impl Disk for Faulty {
 
 /// A volume on such a disk, known to the VFS by a name.
 fn mounted(store: &str, disk: &MemDisk, plan: &Arc<Plan>) -> Mounted {
-    let volume = Volume::open(Faulty { disk: disk.clone(), plan: Arc::clone(plan) }, &Processes::One);
+    let volume = Volume::open(
+        Faulty {
+            disk: disk.clone(),
+            plan: Arc::clone(plan),
+        },
+        &Processes::One,
+    );
     mount(store, Arc::new(volume.expect("it is one"))).expect("the name is free")
 }
 
 /// A disk with a database of so many rows.
 fn disk_with_rows(store: &str, pages: u64, mode: &str, rows: u32) -> MemDisk {
     let disk = MemDisk::new(pages);
-    Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+    Volume::create(
+        disk.clone(),
+        &Processes::One,
+        &NewVolume::default(),
+        &mut |_, _| {},
+    )
+    .expect("possible");
     let mounted = mounted(store, &disk, &Arc::default());
     let db = open(store).expect("possible");
-    let rows = format!("WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < {rows})");
+    let rows =
+        format!("WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < {rows})");
     for sql in [
         &format!("PRAGMA journal_mode={mode}"),
         "CREATE TABLE t(a INTEGER PRIMARY KEY, round, v)",
@@ -126,7 +140,12 @@ fn open(store: &str) -> Result<Db, Failure> {
 
 /// A transaction that does not fit into the cache, and a checkpoint. Answers whether it was done, as far as SQLite says.
 fn transaction(db: &Db, mode: &str) -> Result<(), Failure> {
-    let all = ["BEGIN", "UPDATE t SET round = 1", "DELETE FROM t WHERE a % 3 = 0", "COMMIT"];
+    let all = [
+        "BEGIN",
+        "UPDATE t SET round = 1",
+        "DELETE FROM t WHERE a % 3 = 0",
+        "COMMIT",
+    ];
     let done = all.into_iter().try_for_each(|sql| db.run(sql));
     if done.is_err() {
         let _ = db.run("ROLLBACK");
@@ -140,12 +159,21 @@ fn transaction(db: &Db, mode: &str) -> Result<(), Failure> {
 
 /// Whether the transaction was done, by what is there.
 fn is_done(db: &Db, rows: i64, context: &str) -> bool {
-    let value = |sql: &str| db.value(sql).unwrap_or_else(|failure| panic!("{context}: {sql}: {failure}"));
+    let value = |sql: &str| {
+        db.value(sql)
+            .unwrap_or_else(|failure| panic!("{context}: {sql}: {failure}"))
+    };
     assert_eq!(value("PRAGMA integrity_check").text(), "ok", "{context}");
-    let found = ["SELECT count(*) FROM t WHERE v = printf('%01000d', a)", "SELECT sum(round) FROM t"]
-        .map(|sql| value(sql).integer());
+    let found = [
+        "SELECT count(*) FROM t WHERE v = printf('%01000d', a)",
+        "SELECT sum(round) FROM t",
+    ]
+    .map(|sql| value(sql).integer());
     let after = rows - rows / 3;
-    assert!(found == [rows, 0] || found == [after, after], "{context}: a part of the transaction is there: {found:?}");
+    assert!(
+        found == [rows, 0] || found == [after, after],
+        "{context}: a part of the transaction is there: {found:?}"
+    );
     found == [after, after]
 }
 
@@ -153,16 +181,25 @@ fn fails_anywhere(mode: &str) {
     const ROWS: i64 = 60;
     start_with_vfs();
     let store = format!("faults-{mode}");
-    let base = disk_with_rows(&store, PAGES, mode, ROWS as u32).medium().contents();
+    let base = disk_with_rows(&store, PAGES, mode, ROWS as u32)
+        .medium()
+        .contents();
     let (mut failed, mut done) = (0, 0);
     for persists in [false, true] {
         for commands in 1.. {
-            let context = format!("{mode}, command {commands} {}", if persists { "and all others" } else { "alone" });
+            let context = format!(
+                "{mode}, command {commands} {}",
+                if persists { "and all others" } else { "alone" }
+            );
             let disk = MemDisk::holding(PAGES, base.clone());
             let plan = Arc::default();
             let place = mounted(&store, &disk, &plan);
             let db = open(&store).expect("possible");
-            for sql in ["PRAGMA cache_size=3", "PRAGMA synchronous=FULL", "SELECT count(*) FROM t"] {
+            for sql in [
+                "PRAGMA cache_size=3",
+                "PRAGMA synchronous=FULL",
+                "SELECT count(*) FROM t",
+            ] {
                 db.run(sql).expect("possible");
             }
 
@@ -182,11 +219,19 @@ fn fails_anywhere(mode: &str) {
             drop((db, place));
             let place = mounted(&store, &disk, &plan);
             let db = open(&store).expect("possible");
-            assert_eq!(is_done(&db, ROWS, &context), is_there, "{context}: later it is otherwise");
+            assert_eq!(
+                is_done(&db, ROWS, &context),
+                is_there,
+                "{context}: later it is otherwise"
+            );
             drop((db, place));
         }
     }
-    assert!(failed > 10, "{mode}: {failed} of {} transactions have failed", failed + done);
+    assert!(
+        failed > 10,
+        "{mode}: {failed} of {} transactions have failed",
+        failed + done
+    );
 }
 
 #[test]
@@ -212,7 +257,8 @@ fn a_volume_that_is_full_is_said_to_be_and_its_database_stays_whole() {
         let disk = disk_with_rows(&store, 600, mode, 3);
         let place = mounted(&store, &disk, &Arc::default());
         let db = open(&store).expect("possible");
-        let insert = || db.run("INSERT INTO t SELECT max(a) + 1, 0, printf('%09000d', max(a) + 1) FROM t");
+        let insert =
+            || db.run("INSERT INTO t SELECT max(a) + 1, 0, printf('%09000d', max(a) + 1) FROM t");
         let mut rows = 3;
         let failure = loop {
             match insert() {
@@ -225,8 +271,18 @@ fn a_volume_that_is_full_is_said_to_be_and_its_database_stays_whole() {
         assert!(rows > 50, "{mode}: it was full after {rows} rows");
 
         let check = |db: &Db| {
-            assert_eq!(db.value("PRAGMA integrity_check").expect("readable").text(), "ok", "{mode}");
-            assert_eq!(db.value("SELECT count(*) FROM t").expect("readable").integer(), rows, "{mode}");
+            assert_eq!(
+                db.value("PRAGMA integrity_check").expect("readable").text(),
+                "ok",
+                "{mode}"
+            );
+            assert_eq!(
+                db.value("SELECT count(*) FROM t")
+                    .expect("readable")
+                    .integer(),
+                rows,
+                "{mode}"
+            );
         };
         check(&db);
         let vacuum = db.run("VACUUM").expect_err("there is no room for a copy");

@@ -26,9 +26,24 @@ struct Bench {
 impl Bench {
     fn new(page: usize, pages: usize) -> Self {
         let disk = MemDisk::new(100_000);
-        let volume = Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {});
+        let volume = Volume::create(
+            disk.clone(),
+            &Processes::One,
+            &NewVolume::default(),
+            &mut |_, _| {},
+        );
         let store: Arc<dyn Store> = Arc::new(volume.expect("possible"));
-        let open = |name, open_end| store.open(name, OpenOptions { create: Create::New, open_end }).expect("possible");
+        let open = |name, open_end| {
+            store
+                .open(
+                    name,
+                    OpenOptions {
+                        create: Create::New,
+                        open_end,
+                    },
+                )
+                .expect("possible")
+        };
         let (database, file) = (open("db", false), open("db-journal", true));
         let mark = Mark::of(&store.identity().expect("a volume has one"));
 
@@ -38,13 +53,26 @@ impl Bench {
             if number % 5 == 0 && Mark::has_room(&bytes) {
                 mark.stamp(&mut bytes, &[7; HEADER_BYTES]);
             }
-            store.write(database, (number * page) as u64, &bytes).expect("there is room");
+            store
+                .write(database, (number * page) as u64, &bytes)
+                .expect("there is room");
         }
-        Self { disk, store, database, file, mark }
+        Self {
+            disk,
+            store,
+            database,
+            file,
+            mark,
+        }
     }
 
     fn journal(&self) -> Journal {
-        Journal::open(self.store.clone(), self.file, self.mark, Some(self.database))
+        Journal::open(
+            self.store.clone(),
+            self.file,
+            self.mark,
+            Some(self.database),
+        )
     }
 }
 
@@ -71,7 +99,15 @@ struct Pager {
 
 impl Pager {
     fn new(page: usize, sector: usize, safe: bool) -> Self {
-        Self { page, sector, safe, flat: Vec::new(), header_at: 0, offset: 0, records: 0 }
+        Self {
+            page,
+            sector,
+            safe,
+            flat: Vec::new(),
+            header_at: 0,
+            offset: 0,
+            records: 0,
+        }
     }
 
     fn write(&mut self, journal: &mut Journal, offset: usize, data: &[u8]) {
@@ -90,7 +126,9 @@ impl Pager {
         bytes[20..24].copy_from_slice(&(self.sector as u32).to_be_bytes());
         bytes[24..28].copy_from_slice(&(self.page as u32).to_be_bytes());
         for part in (0..self.sector).step_by(bytes.len()) {
-            journal.write((at + part) as u64, &bytes).expect("there is room");
+            journal
+                .write((at + part) as u64, &bytes)
+                .expect("there is room");
         }
         self.flat.truncate(at);
         self.flat.resize(at + self.sector, 0);
@@ -102,7 +140,11 @@ impl Pager {
         let at = self.offset;
         self.write(journal, at, &number.to_be_bytes());
         self.write(journal, at + 4, image);
-        self.write(journal, at + 4 + self.page, &(number ^ 0x5a5a).to_be_bytes());
+        self.write(
+            journal,
+            at + 4 + self.page,
+            &(number ^ 0x5a5a).to_be_bytes(),
+        );
         self.offset += self.page + 8;
         self.records += 1;
     }
@@ -111,7 +153,10 @@ impl Pager {
         if !self.safe {
             if zero_byte {
                 let next = self.offset.next_multiple_of(self.sector);
-                assert!(journal.read(next as u64, &mut [0; 8]).expect("readable") < 8, "nothing of an older journal");
+                assert!(
+                    journal.read(next as u64, &mut [0; 8]).expect("readable") < 8,
+                    "nothing of an older journal"
+                );
                 self.write(journal, next, &[0]);
             }
             journal.sync().expect("possible");
@@ -143,8 +188,15 @@ impl Pager {
         assert_eq!(journal.size().expect("readable"), self.flat.len() as u64);
         assert_eq!(journal.exists().expect("readable"), !self.flat.is_empty());
         let mut all = vec![9; self.flat.len() + 100];
-        assert_eq!(journal.read(0, &mut all).expect("readable"), self.flat.len());
-        let differs = self.flat.iter().zip(&all).position(|(one, other)| one != other);
+        assert_eq!(
+            journal.read(0, &mut all).expect("readable"),
+            self.flat.len()
+        );
+        let differs = self
+            .flat
+            .iter()
+            .zip(&all)
+            .position(|(one, other)| one != other);
         assert_eq!(differs, None, "of {} bytes", self.flat.len());
         assert!(all[self.flat.len()..].iter().all(|byte| *byte == 0));
         for _ in 0..20 {
@@ -266,7 +318,10 @@ fn a_transaction_of_five_pages_writes_one_page_and_syncs_twice() {
         assert_eq!(counters.images_copied - before.1.images_copied, 5);
         assert_eq!(counters.metadata_pages - before.1.metadata_pages, 1);
         assert_eq!(counters.invalidations - before.1.invalidations, 1);
-        assert_eq!((counters.images_not_equal, counters.images_not_shareable), (0, 0));
+        assert_eq!(
+            (counters.images_not_equal, counters.images_not_shareable),
+            (0, 0)
+        );
     }
 }
 
@@ -325,15 +380,30 @@ fn images_are_found_where_the_store_has_them_and_the_reasons_for_writing_them_ar
     assert_eq!(journal.origin(), None, "it is nowhere yet");
     journal.sync().expect("possible");
     let counters = journal.counters();
-    assert_eq!((counters.images_copied, counters.images_not_equal, counters.images_not_shareable), (1, 1, 1));
+    assert_eq!(
+        (
+            counters.images_copied,
+            counters.images_not_equal,
+            counters.images_not_shareable
+        ),
+        (1, 1, 1)
+    );
 
     for mut journal in [bench.journal(), journal] {
         let mut page = [0; PAGE];
-        journal.read(first + PAGE as u64 + 8, &mut page).expect("readable");
+        journal
+            .read(first + PAGE as u64 + 8, &mut page)
+            .expect("readable");
         let origin = journal.origin().expect("a whole image");
         let mut there = [0; PAGE];
-        bench.store.read(bench.file, origin, &mut there).expect("readable");
-        assert_eq!((page.as_slice(), there.as_slice()), (changed.as_slice(), changed.as_slice()));
+        bench
+            .store
+            .read(bench.file, origin, &mut there)
+            .expect("readable");
+        assert_eq!(
+            (page.as_slice(), there.as_slice()),
+            (changed.as_slice(), changed.as_slice())
+        );
         journal.read(first, &mut page).expect("readable");
         assert_eq!(page.as_slice(), image(1, PAGE));
         assert!(journal.origin().is_some());
@@ -346,7 +416,11 @@ fn images_are_found_where_the_store_has_them_and_the_reasons_for_writing_them_ar
     // Where no page may have a stamp, one that looks like it is a page of its own.
     let mut plain = bench.journal();
     plain.set_stamps(false);
-    assert_eq!(plain.size().expect("readable"), 512, "the first image was shared with its stamp");
+    assert_eq!(
+        plain.size().expect("readable"),
+        512,
+        "the first image was shared with its stamp"
+    );
     assert_eq!(plain.counters().images_bad, 1);
 }
 
@@ -370,11 +444,21 @@ fn a_bad_image_ends_the_journal_and_fails_nothing() {
         let slot = page.max(PAGE) as u64;
         let hit = PAGE as u64 + 5 * slot + 77;
         let mut byte = [0];
-        bench.store.read(bench.file, hit, &mut byte).expect("readable");
-        bench.store.write(bench.file, hit, &[!byte[0]]).expect("possible");
+        bench
+            .store
+            .read(bench.file, hit, &mut byte)
+            .expect("readable");
+        bench
+            .store
+            .write(bench.file, hit, &[!byte[0]])
+            .expect("possible");
 
         let mut reader = bench.journal();
-        let records = if page < PAGE { 5 * PAGE } else { 5 * (page + 8) };
+        let records = if page < PAGE {
+            5 * PAGE
+        } else {
+            5 * (page + 8)
+        };
         pager.flat.truncate(sector + records);
         pager.check(&mut reader, random);
         assert!(pager.flat.len() < whole as usize);
@@ -395,8 +479,14 @@ fn metadata_that_is_not_whole_is_no_journal() {
     pager.sync(&mut journal, false);
     for at in (0..PAGE as u64).step_by(7) {
         let mut byte = [0];
-        bench.store.read(bench.file, at, &mut byte).expect("readable");
-        bench.store.write(bench.file, at, &[byte[0] ^ 4]).expect("possible");
+        bench
+            .store
+            .read(bench.file, at, &mut byte)
+            .expect("readable");
+        bench
+            .store
+            .write(bench.file, at, &[byte[0] ^ 4])
+            .expect("possible");
         assert!(!bench.journal().exists().expect("readable"), "byte {at}");
         assert_eq!(bench.journal().size().expect("readable"), 0, "byte {at}");
         bench.store.write(bench.file, at, &byte).expect("possible");
@@ -419,7 +509,10 @@ fn a_new_journal_uses_no_slot_before_the_old_one_is_durably_gone() {
         let mut new = Pager::new(PAGE, 512, true);
         new.header(&mut journal, random);
         let log = bench.disk.medium().log[operations..].to_vec();
-        assert!(matches!(log[..], [Op::Set(_, None), Op::Flush]), "a discard and a flush");
+        assert!(
+            matches!(log[..], [Op::Set(_, None), Op::Flush]),
+            "a discard and a flush"
+        );
         new.record(&mut journal, 4, &image(4, PAGE));
         new.sync(&mut journal, false);
         new.check(&mut bench.journal(), random);
@@ -462,7 +555,11 @@ fn a_record_can_be_written_again_and_a_journal_be_cut_off() {
 
     // The middle of a record, its end, and the end of a segment.
     let segment = (512 + 20 * (PAGE + 8)).next_multiple_of(512);
-    for size in [pager.offset - 3 * PAGE, segment + segment - 440, segment + 512 + PAGE + 8] {
+    for size in [
+        pager.offset - 3 * PAGE,
+        segment + segment - 440,
+        segment + 512 + PAGE + 8,
+    ] {
         journal.truncate(size as u64).expect("possible");
         pager.flat.truncate(size);
         pager.check(&mut journal, random);
@@ -471,11 +568,23 @@ fn a_record_can_be_written_again_and_a_journal_be_cut_off() {
     }
     journal.truncate(segment as u64).expect("possible");
     journal.flush().expect("possible");
-    assert!(bench.journal().size().expect("readable") <= segment as u64, "nothing of the second segment");
-    assert!(journal.write(100_000_000, &[1]).is_ok(), "behind the end anything can be");
-    assert!(bench.journal().write(0, &[1; 8]).is_ok(), "a journal that is there can be written by whoever finds it");
+    assert!(
+        bench.journal().size().expect("readable") <= segment as u64,
+        "nothing of the second segment"
+    );
+    assert!(
+        journal.write(100_000_000, &[1]).is_ok(),
+        "behind the end anything can be"
+    );
+    assert!(
+        bench.journal().write(0, &[1; 8]).is_ok(),
+        "a journal that is there can be written by whoever finds it"
+    );
     journal.invalidate().expect("possible");
-    assert!(bench.journal().write(512, &[1; 8]).is_err(), "there is none to write to");
+    assert!(
+        bench.journal().write(512, &[1; 8]).is_err(),
+        "there is none to write to"
+    );
 }
 
 #[test]
@@ -503,12 +612,18 @@ fn metadata_is_written_before_a_page_that_it_does_not_count_and_before_no_other(
     let mut pager = Pager::new(PAGE, 512, true);
     let written = |journal: &mut Journal, page: u64| {
         let before = journal.counters().metadata_pages;
-        journal.flush_before((page - 1) * PAGE as u64, PAGE as u64).expect("possible");
+        journal
+            .flush_before((page - 1) * PAGE as u64, PAGE as u64)
+            .expect("possible");
         journal.counters().metadata_pages - before
     };
     pager.header(&mut journal, random);
     pager.record(&mut journal, 7, &image(7, PAGE));
-    assert_eq!(written(&mut journal, 90), 1, "a page without an image: the header says how long the database was");
+    assert_eq!(
+        written(&mut journal, 90),
+        1,
+        "a page without an image: the header says how long the database was"
+    );
     assert_eq!(written(&mut journal, 7), 0, "it is counted");
 
     for number in 8..12 {

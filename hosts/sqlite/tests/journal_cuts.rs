@@ -34,7 +34,8 @@ struct Pager {
 
 /// SQLite's checksum, which looks at every 200th byte.
 fn checksum(nonce: u32, page: &[u8]) -> u32 {
-    let samples = (1..page.len().div_ceil(200)).map(|step| u32::from(page[page.len() - 200 * step]));
+    let samples =
+        (1..page.len().div_ceil(200)).map(|step| u32::from(page[page.len() - 200 * step]));
     samples.fold(nonce, u32::wrapping_add)
 }
 
@@ -47,11 +48,21 @@ impl Pager {
     fn open(disk: MemDisk, page: usize) -> Self {
         let volume = Volume::open(disk, &Processes::One).expect("a volume");
         let store: Arc<dyn Store> = Arc::new(volume);
-        let open = |name| store.open(name, OpenOptions::default()).expect("it is there");
+        let open = |name| {
+            store
+                .open(name, OpenOptions::default())
+                .expect("it is there")
+        };
         let (database, file) = (open("db"), open("db-journal"));
         let mark = Mark::of(&store.identity().expect("a volume has one"));
         let journal = Journal::open(store.clone(), file, mark, Some(database));
-        let mut pager = Self { store, database, journal, page, state: Vec::new() };
+        let mut pager = Self {
+            store,
+            database,
+            journal,
+            page,
+            state: Vec::new(),
+        };
         pager.recover();
 
         let bytes = kit::contents(&*pager.store, database);
@@ -61,7 +72,9 @@ impl Pager {
 
     fn change(&mut self, index: usize, bytes: &[u8]) {
         self.journal.flush().expect("possible");
-        self.store.write(self.database, (index * self.page) as u64, bytes).expect("there is room");
+        self.store
+            .write(self.database, (index * self.page) as u64, bytes)
+            .expect("there is room");
     }
 
     /// Replays a hot journal.
@@ -75,14 +88,19 @@ impl Pager {
         }
         let size = self.journal.size().expect("readable");
         let mut bytes = vec![0; size as usize];
-        assert_eq!(self.journal.read(0, &mut bytes).expect("readable"), bytes.len());
+        assert_eq!(
+            self.journal.read(0, &mut bytes).expect("readable"),
+            bytes.len()
+        );
 
         let (record, mut at) = (self.page + 8, 0);
         'journal: while at + SECTOR <= bytes.len() && bytes[at..at + 8] == MAGIC {
             let nonce = number(&bytes, at + 12);
             let pages = number(&bytes, at + 16) as usize;
             if at == 0 {
-                self.store.set_size(self.database, (pages * self.page) as u64).expect("possible");
+                self.store
+                    .set_size(self.database, (pages * self.page) as u64)
+                    .expect("possible");
             }
             let count = match number(&bytes, at + 8) {
                 u32::MAX => (bytes.len() - at - SECTOR) / record,
@@ -90,14 +108,18 @@ impl Pager {
             };
             at += SECTOR;
             for _ in 0..count {
-                let Some(here) = bytes.get(at..at + record) else { break 'journal };
+                let Some(here) = bytes.get(at..at + record) else {
+                    break 'journal;
+                };
                 let image = &here[4..4 + self.page];
                 if number(here, 0) == 0 || checksum(nonce, image) != number(here, 4 + self.page) {
                     break 'journal;
                 }
                 let to = (number(here, 0) as usize - 1) * self.page;
                 if to < pages * self.page {
-                    self.store.write(self.database, to as u64, image).expect("there is room");
+                    self.store
+                        .write(self.database, to as u64, image)
+                        .expect("there is room");
                 }
                 at += record;
             }
@@ -113,10 +135,17 @@ impl Pager {
             header[..8].copy_from_slice(&MAGIC);
             header[8..12].fill(0xff);
         }
-        for (field, value) in [(12, nonce), (16, pages as u32), (20, SECTOR as u32), (24, self.page as u32)] {
+        for (field, value) in [
+            (12, nonce),
+            (16, pages as u32),
+            (20, SECTOR as u32),
+            (24, self.page as u32),
+        ] {
             header[field..field + 4].copy_from_slice(&value.to_be_bytes());
         }
-        self.journal.write(at as u64, &header).expect("there is room");
+        self.journal
+            .write(at as u64, &header)
+            .expect("there is room");
     }
 
     /// A transaction in one or several steps, each of which changes pages after its part of the journal is durable.
@@ -129,28 +158,39 @@ impl Pager {
         let mut journalled = vec![false; before.len()];
         let steps = random.random_range(1..4);
         for step in 0..steps {
-            let mut chosen: Vec<usize> = (0..before.len()).filter(|_| random.random_bool(0.35)).collect();
+            let mut chosen: Vec<usize> = (0..before.len())
+                .filter(|_| random.random_bool(0.35))
+                .collect();
             chosen.retain(|index| !std::mem::replace(&mut journalled[*index], true));
             for &index in &chosen {
                 let image = &before[index];
-                self.journal.write(at as u64, &(index as u32 + 1).to_be_bytes()).expect("there is room");
-                self.journal.write(at as u64 + 4, image).expect("there is room");
+                self.journal
+                    .write(at as u64, &(index as u32 + 1).to_be_bytes())
+                    .expect("there is room");
+                self.journal
+                    .write(at as u64 + 4, image)
+                    .expect("there is room");
                 let sum = checksum(nonce, image).to_be_bytes();
-                self.journal.write((at + 4 + self.page) as u64, &sum).expect("there is room");
+                self.journal
+                    .write((at + 4 + self.page) as u64, &sum)
+                    .expect("there is room");
                 at += self.page + 8;
                 records += 1;
             }
             if !safe {
                 self.journal.sync().expect("possible");
                 let head = [&MAGIC[..], &records.to_be_bytes()].concat();
-                self.journal.write(header_at as u64, &head).expect("there is room");
+                self.journal
+                    .write(header_at as u64, &head)
+                    .expect("there is room");
             }
             self.journal.sync().expect("possible");
 
             for &index in &chosen {
                 // A few bytes, of which SQLite's checksum sees none.
                 let mut page = self.state[index].clone();
-                let spot = page.len() - 200 * random.random_range(1..5) - random.random_range(1..100);
+                let spot =
+                    page.len() - 200 * random.random_range(1..5) - random.random_range(1..100);
                 page[spot] = random.random();
                 page[random.random_range(0..8)] = random.random();
                 self.change(index, &page);
@@ -193,27 +233,54 @@ struct Moment {
 
 fn new_disk(page: usize) -> MemDisk {
     let disk = MemDisk::new(PAGES);
-    let new = NewVolume { files_max: 4, ..NewVolume::default() };
-    let volume = Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");
-    let open = |name, open_end| volume.open(name, OpenOptions { create: Create::New, open_end }).expect("possible");
+    let new = NewVolume {
+        files_max: 4,
+        ..NewVolume::default()
+    };
+    let volume =
+        Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");
+    let open = |name, open_end| {
+        volume
+            .open(
+                name,
+                OpenOptions {
+                    create: Create::New,
+                    open_end,
+                },
+            )
+            .expect("possible")
+    };
     let (database, _) = (open("db", false), open("db-journal", true));
     for index in 0..10 {
         // Pages that differ in few bytes, so that a wrong one is not noticed by luck.
         let mut bytes = vec![0x11; page];
         bytes[0] = index as u8;
-        volume.write(database, (index * page) as u64, &bytes).expect("there is room");
+        volume
+            .write(database, (index * page) as u64, &bytes)
+            .expect("there is room");
     }
     volume.sync_all().expect("possible");
     disk
 }
 
-fn run(disk: &MemDisk, page: usize, transactions: usize, random: &mut Xoshiro256PlusPlus) -> Vec<Moment> {
+fn run(
+    disk: &MemDisk,
+    page: usize,
+    transactions: usize,
+    random: &mut Xoshiro256PlusPlus,
+) -> Vec<Moment> {
     disk.medium().log.clear();
     let mut pager = Pager::open(disk.clone(), page);
-    let mut moments = vec![Moment { operations: 0, state: pager.state.clone() }];
+    let mut moments = vec![Moment {
+        operations: 0,
+        state: pager.state.clone(),
+    }];
     for _ in 0..transactions {
         pager.transaction(random, &mut |state| {
-            moments.push(Moment { operations: disk.medium().log.len(), state: state.clone() });
+            moments.push(Moment {
+                operations: disk.medium().log.len(),
+                state: state.clone(),
+            });
         });
     }
     moments
@@ -221,7 +288,10 @@ fn run(disk: &MemDisk, page: usize, transactions: usize, random: &mut Xoshiro256
 
 /// The disk after a prefix of what was done, of which only some was kept since the last flush.
 fn kept(before: &HashMap<u64, Content>, log: &[Op], keep: &[bool]) -> HashMap<u64, Content> {
-    let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+    let flushed = log
+        .iter()
+        .rposition(|op| matches!(op, Op::Flush))
+        .map_or(0, |at| at + 1);
     let mut pages = before.clone();
     for (index, op) in log.iter().enumerate() {
         if let Op::Set(page, content) = op
@@ -235,19 +305,38 @@ fn kept(before: &HashMap<u64, Content>, log: &[Op], keep: &[bool]) -> HashMap<u6
 
 fn contents(disk: &MemDisk) -> HashMap<u64, Content> {
     let medium = disk.medium();
-    (0..PAGES).map(|page| (page, medium.content(page))).collect()
+    (0..PAGES)
+        .map(|page| (page, medium.content(page)))
+        .collect()
 }
 
-fn judge(pages: HashMap<u64, Content>, page: usize, operations: usize, moments: &[Moment]) -> Result<(), String> {
-    let over = moments.iter().rposition(|moment| moment.operations <= operations).unwrap_or(0);
+fn judge(
+    pages: HashMap<u64, Content>,
+    page: usize,
+    operations: usize,
+    moments: &[Moment],
+) -> Result<(), String> {
+    let over = moments
+        .iter()
+        .rposition(|moment| moment.operations <= operations)
+        .unwrap_or(0);
     let found = Pager::open(MemDisk::holding(PAGES, pages), page).state;
     let allowed = &moments[over..moments.len().min(over + 2)];
     if allowed.iter().any(|moment| moment.state == found) {
         return Ok(());
     }
-    let differ =
-        |state: &State| (0..found.len()).filter(|index| state.get(*index) != found.get(*index)).collect::<Vec<_>>();
-    Err(format!("pages {:?} are not as before", allowed.iter().map(|moment| differ(&moment.state)).collect::<Vec<_>>()))
+    let differ = |state: &State| {
+        (0..found.len())
+            .filter(|index| state.get(*index) != found.get(*index))
+            .collect::<Vec<_>>()
+    };
+    Err(format!(
+        "pages {:?} are not as before",
+        allowed
+            .iter()
+            .map(|moment| differ(&moment.state))
+            .collect::<Vec<_>>()
+    ))
 }
 
 fn subsets(pending: usize, random: &mut Xoshiro256PlusPlus) -> Vec<Vec<bool>> {
@@ -277,7 +366,11 @@ fn cut_everywhere(
     let mut cuts = 0;
     for operations in 0..=log.len() {
         let log = &log[..operations];
-        let pending = log.iter().rev().take_while(|op| !matches!(op, Op::Flush)).count();
+        let pending = log
+            .iter()
+            .rev()
+            .take_while(|op| !matches!(op, Op::Flush))
+            .count();
         for subset in subsets(pending, random) {
             let pages = kept(before, log, &subset);
             judge(pages.clone(), page, operations, &moments).unwrap_or_else(|error| {
@@ -295,9 +388,16 @@ fn cut_everywhere(
 #[test]
 fn after_any_cut_the_database_is_as_before_or_after_a_transaction() {
     let mut cuts = 0;
-    for (seed, page) in
-        [(1, PAGE), (2, PAGE), (3, PAGE), (4, PAGE), (5, 2 * PAGE), (6, 2 * PAGE), (7, 1_024), (8, 1_024)]
-    {
+    for (seed, page) in [
+        (1, PAGE),
+        (2, PAGE),
+        (3, PAGE),
+        (4, PAGE),
+        (5, 2 * PAGE),
+        (6, 2 * PAGE),
+        (7, 1_024),
+        (8, 1_024),
+    ] {
         let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
         cuts += cut_everywhere(&contents(&new_disk(page)), page, 5, 2, random);
     }

@@ -13,8 +13,13 @@ const ROWS: i64 = 600;
 fn filled(name: &str, first: &[&str]) -> (MemDisk, Db, remap_ssd_sqlite::Mounted) {
     start_with_vfs();
     let disk = MemDisk::new(4000);
-    let volume =
-        Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+    let volume = Volume::create(
+        disk.clone(),
+        &Processes::One,
+        &NewVolume::default(),
+        &mut |_, _| {},
+    )
+    .expect("possible");
     let mounted = remap_ssd_sqlite::mount(name, Arc::new(volume)).expect("the name is free");
     let db = Db::open(&format!("file:app.db?vfs=remap&store={name}")).expect("possible");
     let fill = [
@@ -23,7 +28,8 @@ fn filled(name: &str, first: &[&str]) -> (MemDisk, Db, remap_ssd_sqlite::Mounted
          INSERT INTO t SELECT a, printf('%0200d', 0) FROM n",
     ];
     for sql in first.iter().copied().chain(fill) {
-        db.run(sql).unwrap_or_else(|failure| panic!("{sql}: {failure}"));
+        db.run(sql)
+            .unwrap_or_else(|failure| panic!("{sql}: {failure}"));
     }
     (disk, db, mounted)
 }
@@ -39,12 +45,20 @@ fn a_transaction_writes_its_pages_together() {
         (medium.writes, medium.log.len(), medium.reads)
     };
     let before = done();
-    db.run("UPDATE t SET v = printf('%0200d', a)").expect("possible");
+    db.run("UPDATE t SET v = printf('%0200d', a)")
+        .expect("possible");
     let (writes, changes) = (done().0 - before.0, done().1 - before.1);
-    assert!(changes > pages, "each page is written: {changes} of {pages}");
+    assert!(
+        changes > pages,
+        "each page is written: {changes} of {pages}"
+    );
     // The metadata of the journal, and all pages of the database.
     assert!(writes <= 4, "{writes} commands for {pages} pages");
-    assert_eq!(done().2, before.2, "what this connection has written or ended is not read again");
+    assert_eq!(
+        done().2,
+        before.2,
+        "what this connection has written or ended is not read again"
+    );
     drop((db, mounted));
 }
 
@@ -52,15 +66,26 @@ fn a_transaction_writes_its_pages_together() {
 #[test]
 fn a_transaction_reads_the_pages_that_it_gave_back() {
     for journal in ["DELETE", "TRUNCATE", "PERSIST", "MEMORY"] {
-        let (name, mode) = (format!("reread-{journal}"), format!("PRAGMA journal_mode={journal}"));
-        let (_, db, mounted) = filled(&name, &[&mode, "PRAGMA cache_size=10", "PRAGMA mmap_size=0"]);
+        let (name, mode) = (
+            format!("reread-{journal}"),
+            format!("PRAGMA journal_mode={journal}"),
+        );
+        let (_, db, mounted) = filled(
+            &name,
+            &[&mode, "PRAGMA cache_size=10", "PRAGMA mmap_size=0"],
+        );
         db.run("BEGIN").expect("possible");
-        db.run("UPDATE t SET v = printf('%0200d', a)").expect("possible");
+        db.run("UPDATE t SET v = printf('%0200d', a)")
+            .expect("possible");
 
-        let changed = db.value("SELECT count(*) FROM t WHERE v = printf('%0200d', a)").expect("readable");
+        let changed = db
+            .value("SELECT count(*) FROM t WHERE v = printf('%0200d', a)")
+            .expect("readable");
         assert_eq!(changed.integer(), ROWS, "{journal}");
         db.run("ROLLBACK").expect("possible");
-        let back = db.value("SELECT count(*) FROM t WHERE v = printf('%0200d', 0)").expect("readable");
+        let back = db
+            .value("SELECT count(*) FROM t WHERE v = printf('%0200d', 0)")
+            .expect("readable");
         assert_eq!(back.integer(), ROWS, "{journal}");
         drop((db, mounted));
     }
@@ -69,15 +94,33 @@ fn a_transaction_reads_the_pages_that_it_gave_back() {
 /// A process may end as soon as SQLite has answered, and take nothing with it.
 #[test]
 fn what_is_committed_is_on_the_disk_however_little_is_synced() {
-    let changed = ["UPDATE t SET v = printf('%0200d', a)", "BEGIN", "UPDATE t SET v = v || 'x'", "ROLLBACK"];
+    let changed = [
+        "UPDATE t SET v = printf('%0200d', a)",
+        "BEGIN",
+        "UPDATE t SET v = v || 'x'",
+        "ROLLBACK",
+    ];
     for journal in ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"] {
-        let (name, mode) = (format!("committed-{journal}"), format!("PRAGMA journal_mode={journal}"));
-        let first = ["PRAGMA synchronous=OFF", "PRAGMA locking_mode=EXCLUSIVE", &mode, "PRAGMA cache_size=10"];
+        let (name, mode) = (
+            format!("committed-{journal}"),
+            format!("PRAGMA journal_mode={journal}"),
+        );
+        let first = [
+            "PRAGMA synchronous=OFF",
+            "PRAGMA locking_mode=EXCLUSIVE",
+            &mode,
+            "PRAGMA cache_size=10",
+        ];
         let (disk, db, mounted) = filled(&name, &first);
         // Without a journal nothing can be taken back.
-        let statements = if journal == "OFF" { &changed[..1] } else { &changed };
+        let statements = if journal == "OFF" {
+            &changed[..1]
+        } else {
+            &changed
+        };
         for sql in statements {
-            db.run(sql).unwrap_or_else(|failure| panic!("{journal}: {sql}: {failure}"));
+            db.run(sql)
+                .unwrap_or_else(|failure| panic!("{journal}: {sql}: {failure}"));
         }
 
         // As it is now: what closing the database would still write is not in it.
@@ -87,8 +130,15 @@ fn what_is_committed_is_on_the_disk_however_little_is_synced() {
         let other = format!("{name}-after");
         let after = remap_ssd_sqlite::mount(&other, Arc::new(volume)).expect("the name is free");
         let found = Db::open(&format!("file:app.db?vfs=remap&store={other}")).expect("possible");
-        let [verdict, rows] = ["PRAGMA integrity_check", "SELECT count(*) FROM t WHERE v = printf('%0200d', a)"]
-            .map(|sql| found.value(sql).unwrap_or_else(|failure| panic!("{journal}: {sql}: {failure}")));
+        let [verdict, rows] = [
+            "PRAGMA integrity_check",
+            "SELECT count(*) FROM t WHERE v = printf('%0200d', a)",
+        ]
+        .map(|sql| {
+            found
+                .value(sql)
+                .unwrap_or_else(|failure| panic!("{journal}: {sql}: {failure}"))
+        });
         assert_eq!((verdict.text(), rows.integer()), ("ok", ROWS), "{journal}");
         drop((found, after));
     }

@@ -13,10 +13,15 @@ use std::sync::Arc;
 
 /// A device in a folder, with a volume.
 fn image(folder: &Path) -> String {
-    let config = DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
-    Device::create_in_folder(folder, config, None).expect("room for it").close().expect("possible");
+    let config =
+        DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
+    Device::create_in_folder(folder, config, None)
+        .expect("room for it")
+        .close()
+        .expect("possible");
     let disk = ImageDisk::open(folder, 1).expect("it is there");
-    Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("it is blank");
+    Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
+        .expect("it is blank");
     folder.display().to_string()
 }
 
@@ -27,7 +32,11 @@ fn an_image_is_free_after_an_opening_that_failed() {
     let folder = dir.path().join("disk");
     let image = image(&folder);
     let absent = format!("file:no.db?vfs=remap&image={image}&mode=rw");
-    assert!(Db::open(&absent).and_then(|db| db.run("SELECT * FROM sqlite_schema")).is_err());
+    assert!(
+        Db::open(&absent)
+            .and_then(|db| db.run("SELECT * FROM sqlite_schema"))
+            .is_err()
+    );
     ImageDisk::open(&folder, 1).expect("nobody uses it");
 
     let db = Db::open(&format!("file:app.db?vfs=remap&image={image}")).expect("possible");
@@ -40,7 +49,10 @@ fn an_image_is_free_after_an_opening_that_failed() {
 fn a_volume_stays_open_between_a_name_and_its_opening_whatever_other_threads_do() {
     start_with_vfs();
     let dir = tempfile::tempdir().expect("a folder");
-    let uri = format!("file:app.db?vfs=remap&image={}", image(&dir.path().join("disk")));
+    let uri = format!(
+        "file:app.db?vfs=remap&image={}",
+        image(&dir.path().join("disk"))
+    );
 
     // SQLite asks for the full name first.
     let image = CString::new(dir.path().join("disk").display().to_string()).expect("no zeroes");
@@ -49,7 +61,11 @@ fn a_volume_stays_open_between_a_name_and_its_opening_whatever_other_threads_do(
     // SAFETY: a VFS that is registered is valid for as long as the process; its functions get what SQLite gives them.
     let (vfs, code) = unsafe {
         let vfs = &mut *ffi::sqlite3_vfs_find(remap_ssd_sqlite::NAME.as_ptr());
-        let (database, journal, wal) = (c"app.db".as_ptr(), c"app.db-journal".as_ptr(), c"app.db-wal".as_ptr());
+        let (database, journal, wal) = (
+            c"app.db".as_ptr(),
+            c"app.db-journal".as_ptr(),
+            c"app.db-wal".as_ptr(),
+        );
         let name = ffi::sqlite3_create_filename(database, journal, wal, 1, parameters.as_mut_ptr());
         let call = vfs.xFullPathname.expect("it has one");
         let code = call(vfs, name, full.len() as c_int, full.as_mut_ptr());
@@ -58,15 +74,24 @@ fn a_volume_stays_open_between_a_name_and_its_opening_whatever_other_threads_do(
     };
     assert_eq!(code, ffi::SQLITE_OK);
 
-    std::thread::spawn(move || Db::open(&uri).expect("possible").run("CREATE TABLE t(a)").expect("possible"))
-        .join()
-        .expect("it did not panic");
+    std::thread::spawn(move || {
+        Db::open(&uri)
+            .expect("possible")
+            .run("CREATE TABLE t(a)")
+            .expect("possible")
+    })
+    .join()
+    .expect("it did not panic");
 
     // The name still leads to a volume that is open.
     let mut there: c_int = 0;
     // SAFETY: the name is a C string, which the VFS has written.
     let code = unsafe {
-        assert!(CStr::from_ptr(full.as_ptr()).to_bytes().ends_with(b"/app.db"));
+        assert!(
+            CStr::from_ptr(full.as_ptr())
+                .to_bytes()
+                .ends_with(b"/app.db")
+        );
         vfs.xAccess.expect("it has one")(vfs, full.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there)
     };
     assert_eq!((code, there), (ffi::SQLITE_OK, 1));
@@ -87,17 +112,23 @@ fn a_copy_of_a_volume_that_is_open_is_refused_and_not_taken_for_it() {
     let uri = |image: &str| format!("file:app.db?vfs=remap&image={image}");
     let copy = second.display().to_string();
     let db = Db::open(&uri(&image)).expect("possible");
-    db.run("CREATE TABLE t AS SELECT 'first' AS a").expect("possible");
-    let refused = Db::open(&uri(&copy)).and_then(|db| db.run("CREATE TABLE t AS SELECT 'second' AS a"));
+    db.run("CREATE TABLE t AS SELECT 'first' AS a")
+        .expect("possible");
+    let refused =
+        Db::open(&uri(&copy)).and_then(|db| db.run("CREATE TABLE t AS SELECT 'second' AS a"));
     assert!(refused.expect_err("the other one is open").cannot_open());
 
     // One after the other they can be used, and each has its own.
     drop(db);
     let db = Db::open(&uri(&copy)).expect("possible");
-    db.run("CREATE TABLE t AS SELECT 'second' AS a").expect("there is no such table");
+    db.run("CREATE TABLE t AS SELECT 'second' AS a")
+        .expect("there is no such table");
     drop(db);
     let db = Db::open(&uri(&image)).expect("possible");
-    assert_eq!(db.value("SELECT a FROM t").expect("readable").text(), "first");
+    assert_eq!(
+        db.value("SELECT a FROM t").expect("readable").text(),
+        "first"
+    );
 }
 
 #[test]
@@ -105,16 +136,23 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
     start_with_vfs();
     let volume = || {
         let disk = kit::disk::MemDisk::new(4000);
-        Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible")
+        Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
+            .expect("possible")
     };
     let uri = "file:app.db?vfs=remap&store=mine";
     assert!(Db::open(uri).is_err(), "there is none yet");
     let mounted = remap_ssd_sqlite::mount("mine", Arc::new(volume())).expect("the name is free");
     let db = Db::open(uri).expect("possible");
-    db.run("CREATE TABLE t AS SELECT 'kept' AS a").expect("possible");
+    db.run("CREATE TABLE t AS SELECT 'kept' AS a")
+        .expect("possible");
 
     // Neither another store of that name, nor the same volume under another one.
-    let refused = |name: &str, store| remap_ssd_sqlite::mount(name, store).err().expect("refused").to_string();
+    let refused = |name: &str, store| {
+        remap_ssd_sqlite::mount(name, store)
+            .err()
+            .expect("refused")
+            .to_string()
+    };
     assert!(refused("mine", Arc::new(volume())).contains("a store of that name already"));
     assert!(refused("other", Arc::clone(mounted.store())).contains("the volume open already"));
     let dir = tempfile::tempdir().expect("a folder");
@@ -123,7 +161,10 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
 
     // What is open stays so; afterwards the name means nothing.
     drop(mounted);
-    assert_eq!(db.value("SELECT a FROM t").expect("readable").text(), "kept");
+    assert_eq!(
+        db.value("SELECT a FROM t").expect("readable").text(),
+        "kept"
+    );
     drop(db);
     assert!(Db::open(uri).is_err());
 }

@@ -27,29 +27,59 @@ fn is_read_only(vfs: &str, all_copied: bool) {
     let dir = tempfile::tempdir().expect("a folder");
     let (path, log) = (dir.path().join("app.db"), dir.path().join("app.db-wal"));
     let writer = open(vfs, &path, "");
-    for sql in ["PRAGMA journal_mode=WAL", "CREATE TABLE t(a)", "PRAGMA wal_checkpoint", "INSERT INTO t VALUES(5)"] {
+    for sql in [
+        "PRAGMA journal_mode=WAL",
+        "CREATE TABLE t(a)",
+        "PRAGMA wal_checkpoint",
+        "INSERT INTO t VALUES(5)",
+    ] {
         writer.run(sql).expect("possible");
     }
     let reader = open(vfs, &path, "&mode=ro");
-    assert_eq!(reader.value("SELECT a FROM t").expect("readable").integer(), 5, "{context}");
-    assert_eq!(code(reader.run("INSERT INTO t VALUES(6)")), ffi::SQLITE_READONLY, "{context}");
+    assert_eq!(
+        reader.value("SELECT a FROM t").expect("readable").integer(),
+        5,
+        "{context}"
+    );
+    assert_eq!(
+        code(reader.run("INSERT INTO t VALUES(6)")),
+        ffi::SQLITE_READONLY,
+        "{context}"
+    );
     if all_copied {
         writer.run("PRAGMA wal_checkpoint").expect("possible");
     } else {
-        assert_eq!(code(reader.run("PRAGMA wal_checkpoint")), ffi::SQLITE_IOERR_WRITE, "{context}");
+        assert_eq!(
+            code(reader.run("PRAGMA wal_checkpoint")),
+            ffi::SQLITE_IOERR_WRITE,
+            "{context}"
+        );
     }
 
     drop(writer);
     let before = fs::read(&path).expect("readable");
     // Whoever is the last to close makes a checkpoint and deletes the log, if it may.
     drop(reader);
-    assert!(fs::read(&path).expect("readable") == before, "{context}: the database was changed");
-    assert!(fs::metadata(&log).is_ok_and(|log| log.len() > 0), "{context}: the log is gone");
+    assert!(
+        fs::read(&path).expect("readable") == before,
+        "{context}: the database was changed"
+    );
+    assert!(
+        fs::metadata(&log).is_ok_and(|log| log.len() > 0),
+        "{context}: the log is gone"
+    );
 
     let writer = open(vfs, &path, "");
-    assert_eq!(writer.value("SELECT a FROM t").expect("readable").integer(), 5, "{context}");
+    assert_eq!(
+        writer.value("SELECT a FROM t").expect("readable").integer(),
+        5,
+        "{context}"
+    );
     drop(writer);
-    assert!(!log.exists(), "{context}: it was not deleted by a connection that may");
+    assert!(
+        !log.exists(),
+        "{context}: it was not deleted by a connection that may"
+    );
 }
 
 #[test]
@@ -67,15 +97,24 @@ fn a_database_whose_first_page_was_lost_is_not_an_empty_one() {
     for vfs in VFSES {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("app.db");
-        open(vfs, &path, "").run("CREATE TABLE t AS SELECT 'kept' AS a").expect("possible");
+        open(vfs, &path, "")
+            .run("CREATE TABLE t AS SELECT 'kept' AS a")
+            .expect("possible");
 
         let mut bytes = fs::read(&path).expect("readable");
         bytes[..4096].fill(0);
         fs::write(&path, &bytes).expect("writable");
         let db = open(vfs, &path, "");
-        assert_eq!(code(db.run("CREATE TABLE u(a)")), ffi::SQLITE_NOTADB, "{vfs}");
+        assert_eq!(
+            code(db.run("CREATE TABLE u(a)")),
+            ffi::SQLITE_NOTADB,
+            "{vfs}"
+        );
         drop(db);
-        assert!(fs::read(&path).expect("readable") == bytes, "{vfs}: what was left is gone");
+        assert!(
+            fs::read(&path).expect("readable") == bytes,
+            "{vfs}: what was left is gone"
+        );
     }
 }
 
@@ -118,7 +157,8 @@ fn a_database_that_may_not_be_written_is_opened_to_be_read() {
             let path = dir.path().join("app.db");
             as_user(dir.path(), || {
                 let db = open(vfs, &path, "");
-                db.value(&format!("PRAGMA journal_mode={mode}")).expect("possible");
+                db.value(&format!("PRAGMA journal_mode={mode}"))
+                    .expect("possible");
                 db.run("CREATE TABLE t AS SELECT 7 AS a").expect("possible");
                 drop(db);
                 fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("it is ours");
@@ -126,10 +166,21 @@ fn a_database_that_may_not_be_written_is_opened_to_be_read() {
                 let context = format!("{vfs}, {mode}");
                 let before = fs::read(&path).expect("readable");
                 let db = open(vfs, &path, "");
-                assert_eq!(db.value("SELECT a FROM t").expect("readable").integer(), 7, "{context}");
-                assert_eq!(code(db.run("INSERT INTO t VALUES(8)")), ffi::SQLITE_READONLY, "{context}");
+                assert_eq!(
+                    db.value("SELECT a FROM t").expect("readable").integer(),
+                    7,
+                    "{context}"
+                );
+                assert_eq!(
+                    code(db.run("INSERT INTO t VALUES(8)")),
+                    ffi::SQLITE_READONLY,
+                    "{context}"
+                );
                 drop(db);
-                assert!(fs::read(&path).expect("readable") == before, "{context}: the database was changed");
+                assert!(
+                    fs::read(&path).expect("readable") == before,
+                    "{context}: the database was changed"
+                );
             });
         }
     }

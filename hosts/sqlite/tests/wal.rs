@@ -26,10 +26,14 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let disk = MemDisk::new(20_000);
-        let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {}).expect("possible");
+        let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {})
+            .expect("possible");
         let mark = Mark::of(&volume.identity().expect("a volume has one"));
         let store = Noting::new(volume);
-        let options = OpenOptions { create: Create::New, open_end: true };
+        let options = OpenOptions {
+            create: Create::New,
+            open_end: true,
+        };
         let file = store.open("wal", options).expect("possible");
         Self { store, file, mark }
     }
@@ -107,19 +111,34 @@ fn compare(random: &mut Random, wal: &mut Wal, flat: &[u8], page_bytes: usize) {
             2 => (frame, HEADER),
             3 => (frame + HEADER, page_bytes),
             4 => (frame + 16, 8),
-            _ => (random.random_range(0..=flat.len()), random.random_range(0..3 * frame_bytes)),
+            _ => (
+                random.random_range(0..=flat.len()),
+                random.random_range(0..3 * frame_bytes),
+            ),
         };
         let mut into = vec![0xaa; bytes];
         let there = flat.len().saturating_sub(offset).min(bytes);
-        assert_eq!(wal.read(offset as u64, &mut into).expect("readable"), there, "{bytes} bytes at {offset}");
-        assert_eq!(into[..there], flat[offset.min(flat.len())..][..there], "{bytes} bytes at {offset}");
+        assert_eq!(
+            wal.read(offset as u64, &mut into).expect("readable"),
+            there,
+            "{bytes} bytes at {offset}"
+        );
+        assert_eq!(
+            into[..there],
+            flat[offset.min(flat.len())..][..there],
+            "{bytes} bytes at {offset}"
+        );
         assert!(into[there..].iter().all(|byte| *byte == 0));
     }
 }
 
 /// One transaction of a script: appended frames, some written again, rolled back or committed.
 fn transaction(random: &mut Random, both: &mut Both, writer: &mut Writer, longest: usize) {
-    let frames = if random.random_bool(0.1) { longest } else { random.random_range(1..6) };
+    let frames = if random.random_bool(0.1) {
+        longest
+    } else {
+        random.random_range(1..6)
+    };
     let commits = random.random_bool(0.8);
     for frame in 0..frames {
         if writer.frames > writer.committed && random.random_bool(0.1) {
@@ -131,7 +150,12 @@ fn transaction(random: &mut Random, both: &mut Both, writer: &mut Writer, longes
             both.wal.flush().expect("possible");
         }
         let size = if frame + 1 == frames && commits { 9 } else { 0 };
-        writer.append(both, random.random_range(1..99), size, &page(random, writer.page_bytes));
+        writer.append(
+            both,
+            random.random_range(1..99),
+            size,
+            &page(random, writer.page_bytes),
+        );
     }
     if !commits {
         writer.roll_back();
@@ -159,7 +183,10 @@ fn script(seed: u64, page_bytes: usize, stamps: bool) -> WalCounters {
     let longest = (1 << 20) / page_bytes.max(PAGE);
 
     for step in 0..60 {
-        let both = &mut Both { wal: &mut wals[random.random_range(0..3)], flat: &mut flat };
+        let both = &mut Both {
+            wal: &mut wals[random.random_range(0..3)],
+            flat: &mut flat,
+        };
         let restart = both.flat.len() < FILE_HEADER || random.random_bool(0.1);
         if restart {
             round += 1;
@@ -207,8 +234,16 @@ fn a_log_reads_as_it_was_written() {
     for (page_bytes, seeds) in [(1024, 4), (4096, 24), (8192, 12), (65536, 6)] {
         for seed in 0..seeds {
             let counters = script(seed, page_bytes, true);
-            let all = [counters.frames_stamped, counters.frames_raw, counters.header_pages, counters.pages_alone];
-            assert!(all.iter().all(|count| (*count > 0) == (page_bytes >= PAGE)), "{counters:?}");
+            let all = [
+                counters.frames_stamped,
+                counters.frames_raw,
+                counters.header_pages,
+                counters.pages_alone,
+            ];
+            assert!(
+                all.iter().all(|count| (*count > 0) == (page_bytes >= PAGE)),
+                "{counters:?}"
+            );
         }
     }
 }
@@ -239,13 +274,32 @@ fn a_transaction_whose_pages_have_room_is_one_write_of_its_pages() {
         let bench = Bench::new();
         let (mut wal, mut writer) = bench.started(page_bytes);
         for frame in 0..5 {
-            writer.append(&mut wal, frame + 1, if frame == 4 { 5 } else { 0 }, &with_room(frame as u8, page_bytes));
-            assert_eq!(bench.store.writes().len(), usize::from(frame == 4), "the commit frame hands all over");
+            writer.append(
+                &mut wal,
+                frame + 1,
+                if frame == 4 { 5 } else { 0 },
+                &with_room(frame as u8, page_bytes),
+            );
+            assert_eq!(
+                bench.store.writes().len(),
+                usize::from(frame == 4),
+                "the commit frame hands all over"
+            );
         }
         wal.sync().expect("possible");
         let counters = wal.counters();
-        assert_eq!((counters.runs, counters.pages), (1, 5 * (page_bytes / PAGE) as u64));
-        assert_eq!((counters.frames_stamped, counters.frames_raw, counters.header_pages), (5, 0, 0));
+        assert_eq!(
+            (counters.runs, counters.pages),
+            (1, 5 * (page_bytes / PAGE) as u64)
+        );
+        assert_eq!(
+            (
+                counters.frames_stamped,
+                counters.frames_raw,
+                counters.header_pages
+            ),
+            (5, 0, 0)
+        );
         assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 5);
     }
 }
@@ -256,7 +310,12 @@ fn a_transaction_without_room_writes_one_header_page_in_front_of_the_commit_fram
     let bench = Bench::new();
     let (mut wal, mut writer) = bench.started(4096);
     for frame in 0..5 {
-        writer.append(&mut wal, frame + 1, if frame == 4 { 5 } else { 0 }, &[1; 4096]);
+        writer.append(
+            &mut wal,
+            frame + 1,
+            if frame == 4 { 5 } else { 0 },
+            &[1; 4096],
+        );
     }
     assert_eq!(bench.store.writes(), [(4096, PAGE), (2 * 4096, 5 * PAGE)]);
     assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 5);
@@ -268,7 +327,12 @@ fn a_transaction_without_room_writes_one_header_page_in_front_of_the_commit_fram
     let group = 4096 * 171;
     let writes = bench.store.writes();
     assert_eq!(writes[..2], [(7 * 4096, 64 * PAGE), (71 * 4096, 64 * PAGE)]);
-    let end = [(135 * 4096, 37 * PAGE), (4096, PAGE), (4096 + group, PAGE), (2 * 4096 + group, 5 * PAGE)];
+    let end = [
+        (135 * 4096, 37 * PAGE),
+        (4096, PAGE),
+        (4096 + group, PAGE),
+        (2 * 4096 + group, 5 * PAGE),
+    ];
     assert_eq!(writes[2..], end);
     assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 175);
 }
@@ -282,13 +346,26 @@ fn provisional_frames_are_not_written_twice() {
     wal.flush().expect("possible");
     writer.overwrite(&mut wal, 0, &with_room(2, 65536));
     for frame in 1..9 {
-        writer.append(&mut wal, frame + 1, if frame == 8 { 9 } else { 0 }, &with_room(3, 65536));
+        writer.append(
+            &mut wal,
+            frame + 1,
+            if frame == 8 { 9 } else { 0 },
+            &with_room(3, 65536),
+        );
     }
     let counters = wal.counters();
     let pages = |frames: u64| frames * 16;
     // Frame 0 first, then its new page, then its new stamp; the other frames once.
     assert_eq!(counters.pages, pages(3 + 8), "{counters:?}");
-    assert_eq!((counters.headers_alone, counters.pages_alone, counters.header_pages), (9, 1, 1), "{counters:?}");
+    assert_eq!(
+        (
+            counters.headers_alone,
+            counters.pages_alone,
+            counters.header_pages
+        ),
+        (9, 1, 1),
+        "{counters:?}"
+    );
     assert_eq!(recover(&mut bench.wal()).expect("a log").frames.len(), 9);
 }
 
@@ -297,14 +374,20 @@ fn the_origin_of_a_page_is_where_the_store_has_it() {
     let bench = Bench::new();
     let (mut wal, mut writer) = bench.started(8192);
     let mut pages = [with_room(1, 8192), vec![2; 8192]];
-    pages.iter().zip([0, 2]).for_each(|(page, size)| writer.append(&mut wal, 1, size, page));
+    pages
+        .iter()
+        .zip([0, 2])
+        .for_each(|(page, size)| writer.append(&mut wal, 1, size, page));
 
     for (frame, page) in pages.iter_mut().enumerate() {
         let place = writer.place(frame) + HEADER;
         assert_eq!(Log::read(&mut wal, place, 8192), *page);
         let origin = wal.origin().expect("the store has it");
         let mut stored = vec![0; 8192];
-        bench.store.read(bench.file, origin, &mut stored).expect("possible");
+        bench
+            .store
+            .read(bench.file, origin, &mut stored)
+            .expect("possible");
         bench.mark.strip(&mut stored);
         assert_eq!(stored, *page);
     }
@@ -312,10 +395,19 @@ fn the_origin_of_a_page_is_where_the_store_has_it() {
     // Not what is gathered, not a part, not behind the end, and nothing after a write.
     writer.append(&mut wal, 1, 0, &pages[0]);
     assert_eq!(wal.origin(), None);
-    for (frame, within, bytes) in [(2, HEADER, 8192), (0, HEADER, 4096), (0, 0, 8192 + HEADER), (9, HEADER, 8192)] {
+    for (frame, within, bytes) in [
+        (2, HEADER, 8192),
+        (0, HEADER, 4096),
+        (0, 0, 8192 + HEADER),
+        (9, HEADER, 8192),
+    ] {
         let place = writer.place(frame) + within;
         Log::read(&mut wal, place, bytes);
-        assert_eq!(wal.origin(), None, "{bytes} bytes at {within} of frame {frame}");
+        assert_eq!(
+            wal.origin(),
+            None,
+            "{bytes} bytes at {within} of frame {frame}"
+        );
     }
     wal.flush().expect("possible");
     let place = writer.place(2) + HEADER;
@@ -340,11 +432,20 @@ fn a_checkpoint_reads_many_frames_at_once() {
         two.set_checkpointing(true);
         let before = bench.store.reads.load(Ordering::Relaxed);
         for frame in (0..frames).map(|frame| frame * 37 % frames) {
-            assert!(Log::read(&mut two, writer.place(frame) + HEADER, page_bytes) == tag(frame, 0), "frame {frame}");
-            assert!(two.origin().is_some(), "what was read ahead can be shared like what was read");
+            assert!(
+                Log::read(&mut two, writer.place(frame) + HEADER, page_bytes) == tag(frame, 0),
+                "frame {frame}"
+            );
+            assert!(
+                two.origin().is_some(),
+                "what was read ahead can be shared like what was read"
+            );
         }
         let reads = bench.store.reads.load(Ordering::Relaxed) - before;
-        assert!(reads <= 4096 / 256 + 2 + 16, "{reads} reads for {frames} frames");
+        assert!(
+            reads <= 4096 / 256 + 2 + 16,
+            "{reads} reads for {frames} frames"
+        );
 
         // The checkpoint is done, and somebody starts the log again.
         two.set_checkpointing(false);
@@ -352,7 +453,10 @@ fn a_checkpoint_reads_many_frames_at_once() {
         (0..frames).for_each(|frame| writer.append(&mut one, 1, 1, &tag(frame, 100)));
         for checkpointing in [false, true] {
             two.set_checkpointing(checkpointing);
-            assert!(Log::read(&mut two, writer.place(9) + HEADER, page_bytes) == tag(9, 100), "{checkpointing}");
+            assert!(
+                Log::read(&mut two, writer.place(9) + HEADER, page_bytes) == tag(9, 100),
+                "{checkpointing}"
+            );
         }
 
         // What this connection writes itself is seen at once.
@@ -403,7 +507,11 @@ fn a_flush_and_a_sync_hand_over_what_is_not_committed() {
     for frames in 1..5 {
         writer.append(&mut wal, 1, 0, &[1; 4096]);
         assert_eq!(bench.store.writes(), []);
-        assert_eq!(Log::size(&mut bench.wal()), writer.place(frames - 1), "another connection does not see it");
+        assert_eq!(
+            Log::size(&mut bench.wal()),
+            writer.place(frames - 1),
+            "another connection does not see it"
+        );
         if frames % 2 == 0 {
             wal.flush().expect("possible")
         } else {
@@ -421,7 +529,10 @@ fn what_could_not_be_written_is_dropped() {
     let (mut wal, writer) = bench.started(4096);
     *bench.store.writes_left.lock().expect("nothing fails here") = Some(0);
     let failed = (0..64).any(|frame| {
-        let header = wal.write(writer.place(frame) as u64, &[0x10, 0, 0, 0, 0, 0, 0, 0].repeat(3));
+        let header = wal.write(
+            writer.place(frame) as u64,
+            &[0x10, 0, 0, 0, 0, 0, 0, 0].repeat(3),
+        );
         let page = wal.write((writer.place(frame) + HEADER) as u64, &[1; 4096]);
         header.is_err() || page.is_err()
     });
@@ -443,13 +554,25 @@ fn an_end_in_the_middle_of_a_group_is_a_size_in_whole_frames() {
         let (mut wal, mut writer) = bench.started(page_bytes);
         writer.append(&mut wal, 1, 1, &with_room(1, page_bytes));
         for pages in 2..400_u64 {
-            bench.store.set_size(bench.file, pages * PAGE as u64).expect("there is room");
+            bench
+                .store
+                .set_size(bench.file, pages * PAGE as u64)
+                .expect("there is room");
             let size = Log::size(&mut wal);
-            assert_eq!((size - FILE_HEADER) % (HEADER + page_bytes), 0, "{pages} pages");
+            assert_eq!(
+                (size - FILE_HEADER) % (HEADER + page_bytes),
+                0,
+                "{pages} pages"
+            );
             let found = recover(&mut wal).map_or(0, |log| log.frames.len());
-            assert_eq!(found, usize::from(pages >= 2 + (page_bytes / PAGE) as u64), "{pages} pages");
+            assert_eq!(
+                found,
+                usize::from(pages >= 2 + (page_bytes / PAGE) as u64),
+                "{pages} pages"
+            );
             let mut into = vec![1; page_bytes];
-            wal.read((size + HEADER) as u64, &mut into).expect("behind the end there is nothing");
+            wal.read((size + HEADER) as u64, &mut into)
+                .expect("behind the end there is nothing");
             assert!(into.iter().all(|byte| *byte == 0));
             if found == 0 {
                 writer = Writer::restart(&mut wal, page_bytes, 1);
@@ -457,6 +580,10 @@ fn an_end_in_the_middle_of_a_group_is_a_size_in_whole_frames() {
             }
         }
         let changes = bench.store.changes();
-        assert!(changes.iter().any(|change| matches!(change, Change::SetSize(_))));
+        assert!(
+            changes
+                .iter()
+                .any(|change| matches!(change, Change::SetSize(_)))
+        );
     }
 }

@@ -24,7 +24,10 @@ type Random = Xoshiro256PlusPlus;
 const PAGES: u64 = 6000;
 
 fn small() -> NewVolume {
-    NewVolume { files_max: 2, ..NewVolume::default() }
+    NewVolume {
+        files_max: 2,
+        ..NewVolume::default()
+    }
 }
 
 /// What a recovery may find.
@@ -86,10 +89,26 @@ impl Script {
         let volume = volume.expect("possible");
         let mark = Mark::of(&volume.identity().expect("a volume has one"));
         let store = Noting::new(volume);
-        let file = store.open("wal", OpenOptions { create: Create::New, open_end: true }).expect("possible");
+        let file = store
+            .open(
+                "wal",
+                OpenOptions {
+                    create: Create::New,
+                    open_end: true,
+                },
+            )
+            .expect("possible");
         store.sync(file).expect("possible");
         let random = Random::seed_from_u64(seed);
-        Self { random, disk, store, file, mark, changes: Vec::new(), events: Vec::new() }
+        Self {
+            random,
+            disk,
+            store,
+            file,
+            mark,
+            changes: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     fn wal(&self) -> Wal {
@@ -105,12 +124,22 @@ impl Script {
         let begun = self.now();
         wal.sync().expect("possible");
         let done = self.now();
-        self.events.push(Event { begun, done, moment: None, synced: true });
+        self.events.push(Event {
+            begun,
+            done,
+            moment: None,
+            synced: true,
+        });
     }
 
     fn moment(&mut self, begun: [usize; 2], moment: Moment) {
         let done = self.now();
-        self.events.push(Event { begun, done, moment: Some(moment), synced: false });
+        self.events.push(Event {
+            begun,
+            done,
+            moment: Some(moment),
+            synced: false,
+        });
     }
 
     /// Starts a round. SQLite syncs the new header before the first frame.
@@ -120,7 +149,13 @@ impl Script {
             wal.truncate(0).expect("possible");
         }
         let writer = Writer::restart(wal, page_bytes, round);
-        self.moment(begun, Moment { round, frames: Vec::new() });
+        self.moment(
+            begun,
+            Moment {
+                round,
+                frames: Vec::new(),
+            },
+        );
         self.sync(wal);
         writer
     }
@@ -141,7 +176,11 @@ impl Script {
                 writer = self.restart(wal, page_bytes, round);
             }
             let begun = self.now();
-            let count = if self.random.random_bool(0.1) { longest } else { self.random.random_range(1..7) };
+            let count = if self.random.random_bool(0.1) {
+                longest
+            } else {
+                self.random.random_range(1..7)
+            };
             let commits = self.random.random_bool(0.75);
             for frame in 0..count {
                 if writer.frames > writer.committed && self.random.random_bool(0.08) {
@@ -154,12 +193,21 @@ impl Script {
                     wal.flush().expect("possible");
                 }
                 let size = if commits && frame + 1 == count { 9 } else { 0 };
-                let (number, page) = (self.random.random_range(1..9), page(&mut self.random, page_bytes, &mut pages));
+                let (number, page) = (
+                    self.random.random_range(1..9),
+                    page(&mut self.random, page_bytes, &mut pages),
+                );
                 writer.append(wal, number, size, &page);
                 frames.push((number, Arc::new(page)));
             }
             if commits {
-                self.moment(begun, Moment { round, frames: frames.clone() });
+                self.moment(
+                    begun,
+                    Moment {
+                        round,
+                        frames: frames.clone(),
+                    },
+                );
             } else {
                 writer.roll_back();
                 frames.truncate(writer.committed);
@@ -172,7 +220,12 @@ impl Script {
         }
         self.now();
         let log = std::mem::take(&mut self.disk.medium().log);
-        Run { mark: self.mark, log, changes: self.changes, events: self.events }
+        Run {
+            mark: self.mark,
+            log,
+            changes: self.changes,
+            events: self.events,
+        }
     }
 }
 
@@ -182,7 +235,9 @@ impl Run {
     fn allowed(&self, unit: usize, done: usize, synced: usize) -> Vec<&Moment> {
         let mut allowed = Vec::new();
         for (index, event) in self.events.iter().enumerate() {
-            let Some(moment) = &event.moment else { continue };
+            let Some(moment) = &event.moment else {
+                continue;
+            };
             if index < synced {
                 allowed.clear();
             }
@@ -195,7 +250,10 @@ impl Run {
 
     /// Events that must have survived a power cut after some operations on the disk.
     fn synced_by(&self, operations: usize) -> usize {
-        let last = self.events.iter().rposition(|event| event.synced && event.done[0] <= operations);
+        let last = self
+            .events
+            .iter()
+            .rposition(|event| event.synced && event.done[0] <= operations);
         last.map_or(0, |index| index + 1)
     }
 }
@@ -206,34 +264,62 @@ fn judge(disk: HashMap<u64, Content>, allowed: &[&Moment], goes_on: bool) -> Res
     let volume = Volume::open(disk, &Processes::One).map_err(|error| error.to_string())?;
     let mark = Mark::of(&volume.identity().expect("a volume has one"));
     let store: Arc<dyn Store> = Arc::new(volume);
-    let Ok(file) = store.open("wal", OpenOptions::default()) else { return Err("the file is gone".into()) };
+    let Ok(file) = store.open("wal", OpenOptions::default()) else {
+        return Err("the file is gone".into());
+    };
     let mut wal = Wal::open(store.clone(), file, mark);
 
     let Some(found) = recover(&mut wal) else {
         // Nothing is lost if a round without frames is allowed, whose header may be the one that was cut.
         let none = allowed.is_empty() || allowed.iter().any(|moment| moment.frames.is_empty());
-        return if none { Ok(()) } else { Err("no valid header".into()) };
+        return if none {
+            Ok(())
+        } else {
+            Err("no valid header".into())
+        };
     };
     let same = |moment: &&&Moment| {
         moment.round == found.round
             && moment.frames.len() == found.frames.len()
-            && moment.frames.iter().zip(&found.frames).all(|(one, two)| one.0 == two.0 && *one.1 == two.1)
+            && moment
+                .frames
+                .iter()
+                .zip(&found.frames)
+                .all(|(one, two)| one.0 == two.0 && *one.1 == two.1)
     };
     if !allowed.iter().any(|moment| same(&moment)) {
-        let wanted: Vec<_> = allowed.iter().map(|moment| (moment.round, moment.frames.len())).collect();
-        return Err(format!("round {} with {} frames instead of one of {wanted:?}", found.round, found.frames.len()));
+        let wanted: Vec<_> = allowed
+            .iter()
+            .map(|moment| (moment.round, moment.frames.len()))
+            .collect();
+        return Err(format!(
+            "round {} with {} frames instead of one of {wanted:?}",
+            found.round,
+            found.frames.len()
+        ));
     }
     if !goes_on {
         return Ok(());
     }
 
     let (mut writer, mut frames) = (found.writer, found.frames);
-    for (page, size) in [(vec![0xee; found.page_bytes], 0), (vec![0; found.page_bytes], 2)] {
+    for (page, size) in [
+        (vec![0xee; found.page_bytes], 0),
+        (vec![0; found.page_bytes], 2),
+    ] {
         writer.append(&mut wal, 77, size, &page);
         frames.push((77, page));
     }
     let again = recover(&mut Wal::open(store, file, mark)).expect("it has a header");
-    if again.frames == frames { Ok(()) } else { Err(format!("{} frames, then {}", frames.len(), again.frames.len())) }
+    if again.frames == frames {
+        Ok(())
+    } else {
+        Err(format!(
+            "{} frames, then {}",
+            frames.len(),
+            again.frames.len()
+        ))
+    }
 }
 
 /// Many cuts of many scripts. Answers how many there were.
@@ -247,14 +333,22 @@ fn campaign(page_bytes: usize, seeds: std::ops::Range<u64>, every: usize) -> usi
         let mut operations = start;
         while operations <= run.log.len() {
             let log = &run.log[..operations];
-            let pending = log.iter().rev().take_while(|op| !matches!(op, Op::Flush)).count();
+            let pending = log
+                .iter()
+                .rev()
+                .take_while(|op| !matches!(op, Op::Flush))
+                .count();
             let allowed = run.allowed(0, operations, run.synced_by(operations));
 
             let one = random.random_range(0..pending.max(1));
             let most = random.random_range(0.0..1.0);
             let chosen: Vec<bool> = (0..pending).map(|_| random.random_bool(most)).collect();
-            let subsets: [&dyn Fn(usize) -> bool; 4] =
-                [&|_| true, &|index| index != one, &|index| index == one, &|index| chosen[index]];
+            let subsets: [&dyn Fn(usize) -> bool; 4] = [
+                &|_| true,
+                &|index| index != one,
+                &|index| index == one,
+                &|index| chosen[index],
+            ];
             for (kind, subset) in subsets.into_iter().enumerate() {
                 judge(kept(log, subset), &allowed, random.random_bool(0.2)).unwrap_or_else(|error| {
                     panic!("pages of {page_bytes}, seed {seed}, {operations} operations, subset {kind}: {error}")
@@ -269,11 +363,13 @@ fn campaign(page_bytes: usize, seeds: std::ops::Range<u64>, every: usize) -> usi
 
 #[test]
 fn a_power_cut_leaves_whole_transactions_and_all_that_were_synced() {
-    let cuts = [(4096, 0..4, 16), (8192, 0..2, 32), (65536, 0..1, 120)].map(|(page_bytes, seeds, every)| {
-        let cuts = campaign(page_bytes, seeds, every);
-        println!("pages of {page_bytes}: {cuts} cuts");
-        cuts
-    });
+    let cuts = [(4096, 0..4, 16), (8192, 0..2, 32), (65536, 0..1, 120)].map(
+        |(page_bytes, seeds, every)| {
+            let cuts = campaign(page_bytes, seeds, every);
+            println!("pages of {page_bytes}: {cuts} cuts");
+            cuts
+        },
+    );
     assert!(cuts.iter().sum::<usize>() > 1000, "{cuts:?}");
 }
 
@@ -285,7 +381,10 @@ fn a_power_cut_after_any_operation() {
     let (first, end) = seeds.split_once("..").expect("FIRST..END");
     let [first, end] = [first, end].map(|seed| seed.parse().expect("a number"));
     for page_bytes in [4096, 8192, 16384] {
-        println!("pages of {page_bytes}: {} cuts", campaign(page_bytes, first..end, 1));
+        println!(
+            "pages of {page_bytes}: {} cuts",
+            campaign(page_bytes, first..end, 1)
+        );
     }
 }
 
@@ -298,16 +397,30 @@ fn a_killed_process_leaves_whole_transactions_and_all_that_were_committed() {
         let disk = MemDisk::new(PAGES);
         let volume = Volume::create(disk.clone(), &Processes::One, &small(), &mut |_, _| {});
         let volume = Arc::new(volume.expect("possible"));
-        let file = volume.open("wal", OpenOptions { create: Create::New, open_end: true }).expect("possible");
+        let file = volume
+            .open(
+                "wal",
+                OpenOptions {
+                    create: Create::New,
+                    open_end: true,
+                },
+            )
+            .expect("possible");
 
         for (index, change) in run.changes.iter().enumerate() {
             // Everything that was over before this change counts, synced or not.
-            let over = run.events.iter().rposition(|event| event.done[1] <= index).map_or(0, |index| index + 1);
+            let over = run
+                .events
+                .iter()
+                .rposition(|event| event.done[1] <= index)
+                .map_or(0, |index| index + 1);
             let allowed = run.allowed(1, index, over);
             if let Change::Write { offset, data } = change {
                 for (page, data) in data.chunks(kit::PAGE).enumerate() {
                     if random.random() {
-                        volume.write(file, offset + (page * kit::PAGE) as u64, data).expect("there is room");
+                        volume
+                            .write(file, offset + (page * kit::PAGE) as u64, data)
+                            .expect("there is room");
                     }
                 }
             }
@@ -319,14 +432,21 @@ fn a_killed_process_leaves_whole_transactions_and_all_that_were_committed() {
                     let pairs = moment.frames.iter().zip(frames);
                     *round == moment.round
                         && frames.len() == moment.frames.len()
-                        && pairs.clone().all(|(one, two)| one.0 == two.0 && *one.1 == two.1)
+                        && pairs
+                            .clone()
+                            .all(|(one, two)| one.0 == two.0 && *one.1 == two.1)
                 }
             };
             let found_frames = found.as_ref().map(|(round, frames)| (*round, frames.len()));
-            assert!(allowed.iter().any(fits), "seed {seed}, change {index}: {found_frames:?}");
+            assert!(
+                allowed.iter().any(fits),
+                "seed {seed}, change {index}: {found_frames:?}"
+            );
 
             match change {
-                Change::Write { offset, data } => volume.write(file, *offset, data).expect("there is room"),
+                Change::Write { offset, data } => {
+                    volume.write(file, *offset, data).expect("there is room")
+                }
                 Change::SetSize(size) => volume.set_size(file, *size).expect("possible"),
             }
         }

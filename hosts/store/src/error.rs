@@ -43,7 +43,9 @@ pub enum StoreError {
         free: u64,
     },
     /// No more files.
-    #[error("the volume has {0} files and no room for another one; `volume create --files N` makes room for more")]
+    #[error(
+        "the volume has {0} files and no room for another one; `volume create --files N` makes room for more"
+    )]
     NoSlot(u32),
     /// Too many extents.
     #[error("{0} is in as many pieces as a file can be: export it, delete it and import it again")]
@@ -85,6 +87,9 @@ impl StoreError {
 
     /// What the system said, and of what.
     pub(crate) fn system(what: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
-        Self::System { what: what.to_string(), error: error.into() }
+        Self::System {
+            what: what.to_string(),
+            error: error.into(),
+        }
     }
 }

@@ -57,7 +57,9 @@ impl ImageDisk {
             device.keep_apart(place(first)..place(first.saturating_add(pages)));
         }
         let window = Window::new(LocalDisk::new(device), first, pages);
-        Ok(Self(Some(window.ok_or("its namespaces are larger than the device")?)))
+        Ok(Self(Some(
+            window.ok_or("its namespaces are larger than the device")?,
+        )))
     }
 
     /// Closes the device, and says whether that could be done.
@@ -70,7 +72,11 @@ impl ImageDisk {
 
     /// The device: its statistics, say.
     pub fn device(&self) -> &Device {
-        self.0.as_ref().expect("an image is open until it is dropped").disk().device()
+        self.0
+            .as_ref()
+            .expect("an image is open until it is dropped")
+            .disk()
+            .device()
     }
 
     fn shut(&mut self) -> Result<(), ImageError> {
@@ -81,7 +87,9 @@ impl ImageDisk {
     }
 
     fn inner(&mut self) -> &mut Inner {
-        self.0.as_mut().expect("an image is open until it is dropped")
+        self.0
+            .as_mut()
+            .expect("an image is open until it is dropped")
     }
 }
 
@@ -93,11 +101,14 @@ pub fn image_namespaces(folder: &Path, pages: u64) -> Result<Vec<ImageNamespace>
     let path = folder.join(SERVICE);
     match fs::read(&path) {
         Ok(bytes) => {
-            let service: Service =
-                serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+            let service: Service = serde_json::from_slice(&bytes)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(service.namespaces)
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![ImageNamespace { pages, unshared: false }]),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![ImageNamespace {
+            pages,
+            unshared: false,
+        }]),
         Err(error) => Err(format!("{}: {error}", path.display()).into()),
     }
 }

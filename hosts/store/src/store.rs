@@ -188,7 +188,9 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As `write`. Some of the list may have been done.
     fn write_all(&self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
-        writes.iter().try_for_each(|write| self.write(file, write.offset, write.data))
+        writes
+            .iter()
+            .try_for_each(|write| self.write(file, write.offset, write.data))
     }
 
     /// Turns bytes of a file into zeroes; whole pages give their space on the device back. The size stays.

@@ -32,7 +32,9 @@ pub enum WindowError<E: Error + 'static> {
 impl<D: Disk> Window<D> {
     /// The window, unless it reaches beyond the disk.
     pub fn new(disk: D, first: u64, pages: u64) -> Option<Self> {
-        let fits = first.checked_add(pages).is_some_and(|end| end <= disk.pages());
+        let fits = first
+            .checked_add(pages)
+            .is_some_and(|end| end <= disk.pages());
         fits.then_some(Self { disk, first, pages })
     }
 
@@ -55,8 +57,15 @@ impl<D: Disk> Window<D> {
 
     fn moved(&self, remap: &DiskRemap) -> Result<DiskRemap, WindowError<D::Error>> {
         let pages = remap.pages.into();
-        let (target, source) = (self.place(remap.target, pages)?, self.place(remap.source, pages)?);
-        Ok(DiskRemap { target, source, ..*remap })
+        let (target, source) = (
+            self.place(remap.target, pages)?,
+            self.place(remap.source, pages)?,
+        );
+        Ok(DiskRemap {
+            target,
+            source,
+            ..*remap
+        })
     }
 }
 
@@ -78,10 +87,15 @@ impl<D: Disk> Disk for Window<D> {
     }
 
     fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), Self::Error> {
-        let moved = |write: &DiskWrite<'_>| self.place(write.page, write.data.len().div_ceil(PAGE_BYTES) as u64);
+        let moved = |write: &DiskWrite<'_>| {
+            self.place(write.page, write.data.len().div_ceil(PAGE_BYTES) as u64)
+        };
         let pages: Vec<u64> = writes.iter().map(moved).collect::<Result<_, _>>()?;
-        let writes: Vec<DiskWrite<'_>> =
-            writes.iter().zip(pages).map(|(write, page)| DiskWrite { page, ..*write }).collect();
+        let writes: Vec<DiskWrite<'_>> = writes
+            .iter()
+            .zip(pages)
+            .map(|(write, page)| DiskWrite { page, ..*write })
+            .collect();
         Ok(self.disk.write_all(&writes)?)
     }
 
@@ -101,9 +115,16 @@ impl<D: Disk> Disk for Window<D> {
 
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<Self::Error>> {
         let moved = remaps.iter().enumerate();
-        let moved: Result<Vec<DiskRemap>, _> =
-            moved.map(|(index, remap)| self.moved(remap).map_err(|error| RemapAllError { index, error })).collect();
+        let moved: Result<Vec<DiskRemap>, _> = moved
+            .map(|(index, remap)| {
+                self.moved(remap)
+                    .map_err(|error| RemapAllError { index, error })
+            })
+            .collect();
         let done = self.disk.remap_all(&moved?);
-        done.map_err(|error| RemapAllError { index: error.index, error: error.error.into() })
+        done.map_err(|error| RemapAllError {
+            index: error.index,
+            error: error.error.into(),
+        })
     }
 }

@@ -40,7 +40,10 @@ struct Moment {
 }
 
 fn options(name: &str) -> OpenOptions {
-    OpenOptions { create: Create::IfAbsent, open_end: name == "wal" }
+    OpenOptions {
+        create: Create::IfAbsent,
+        open_end: name == "wal",
+    }
 }
 
 fn guarded(volume: Volume<MemDisk>, without: Option<Guard>) -> Volume<MemDisk> {
@@ -54,13 +57,21 @@ fn guarded(volume: Volume<MemDisk>, without: Option<Guard>) -> Volume<MemDisk> {
 fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Moment>) {
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
     let disk = MemDisk::new(PAGES);
-    let new = NewVolume { files_max: SLOTS, ..NewVolume::default() };
-    let volume = Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");
+    let new = NewVolume {
+        files_max: SLOTS,
+        ..NewVolume::default()
+    };
+    let volume =
+        Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");
     let volume = guarded(volume, without);
     let operations = || disk.medium().log.len();
     let mut files = Files::new();
     let mut made = 0;
-    let mut moments = vec![Moment { operations: operations(), files: files.clone(), synced: Vec::new() }];
+    let mut moments = vec![Moment {
+        operations: operations(),
+        files: files.clone(),
+        synced: Vec::new(),
+    }];
 
     for step in 0..steps {
         let name = NAMES[random.random_range(0..NAMES.len())];
@@ -75,15 +86,28 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
                 let file = volume.open(name, options(name)).expect("possible");
                 if !files.contains_key(name) {
                     made += 1;
-                    files.insert(name, Known { id: made, bytes: Vec::new() });
-                    moments.push(Moment { operations: operations(), files: files.clone(), synced: Vec::new() });
+                    files.insert(
+                        name,
+                        Known {
+                            id: made,
+                            bytes: Vec::new(),
+                        },
+                    );
+                    moments.push(Moment {
+                        operations: operations(),
+                        files: files.clone(),
+                        synced: Vec::new(),
+                    });
                 }
                 let known = files.get_mut(name).expect("it was made");
-                let offset = place(random, known.bytes.len()) + random.random_range(0..6) / 5 * 2 * PAGE;
+                let offset =
+                    place(random, known.bytes.len()) + random.random_range(0..6) / 5 * 2 * PAGE;
                 let bytes = random.random_range(1..5) * PAGE - random.random_range(0..2) * 100;
                 let data = tagged(seed << 32 | step as u64, bytes);
                 if known.bytes.len().max(offset + bytes) <= 24 * PAGE {
-                    volume.write(file, offset as u64, &data).expect("there is room");
+                    volume
+                        .write(file, offset as u64, &data)
+                        .expect("there is room");
                     write(&mut known.bytes, offset, &data);
                 }
             }
@@ -95,11 +119,21 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
                 let apart = random.random_range(1..4) * PAGE;
                 let places = [first, first + apart, first + 2 * apart];
                 if first + 2 * apart + PAGE <= 24 * PAGE {
-                    let data = places.map(|place| tagged(seed << 32 | (place as u64) << 12 | step as u64, PAGE));
-                    let list: Vec<FileWrite<'_>> =
-                        places.iter().zip(&data).map(|(at, data)| FileWrite { offset: *at as u64, data }).collect();
+                    let data = places
+                        .map(|place| tagged(seed << 32 | (place as u64) << 12 | step as u64, PAGE));
+                    let list: Vec<FileWrite<'_>> = places
+                        .iter()
+                        .zip(&data)
+                        .map(|(at, data)| FileWrite {
+                            offset: *at as u64,
+                            data,
+                        })
+                        .collect();
                     volume.write_all(file, &list).expect("there is room");
-                    places.iter().zip(&data).for_each(|(place, data)| write(&mut known.bytes, *place, data));
+                    places
+                        .iter()
+                        .zip(&data)
+                        .for_each(|(place, data)| write(&mut known.bytes, *place, data));
                 }
             }
             8..10 if files.contains_key(name) => {
@@ -109,11 +143,21 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
                 if let Some(len) = files.get("wal").map(|known| known.bytes.len())
                     && len <= 12 * PAGE
                 {
-                    moments.push(Moment { operations: operations(), files: files.clone(), synced: Vec::new() });
+                    moments.push(Moment {
+                        operations: operations(),
+                        files: files.clone(),
+                        synced: Vec::new(),
+                    });
                     let data = tagged(seed << 32 | 1 << 31 | step as u64, 10 * PAGE);
                     let file = volume.open("wal", options("wal")).expect("it is there");
-                    volume.write(file, len as u64, &data).expect("there is room");
-                    write(&mut files.get_mut("wal").expect("it is there").bytes, len, &data);
+                    volume
+                        .write(file, len as u64, &data)
+                        .expect("there is room");
+                    write(
+                        &mut files.get_mut("wal").expect("it is there").bytes,
+                        len,
+                        &data,
+                    );
                 }
             }
             10 if files.contains_key(name) => {
@@ -123,10 +167,20 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
                     let known = files.remove(name).expect("it is there");
                     files.insert(to, known);
                     // The name is free for a new file at once.
-                    moments.push(Moment { operations: operations(), files: files.clone(), synced: Vec::new() });
+                    moments.push(Moment {
+                        operations: operations(),
+                        files: files.clone(),
+                        synced: Vec::new(),
+                    });
                     volume.open(name, options(name)).expect("possible");
                     made += 1;
-                    files.insert(name, Known { id: made, bytes: Vec::new() });
+                    files.insert(
+                        name,
+                        Known {
+                            id: made,
+                            bytes: Vec::new(),
+                        },
+                    );
                 }
             }
             11..13 if files.contains_key(name) => {
@@ -141,17 +195,26 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
                 let known = files.get_mut(name).expect("it is there");
                 let offset = place(random, known.bytes.len());
                 let file = volume.open(name, options(name)).expect("it is there");
-                volume.discard(file, offset as u64, 3 * PAGE as u64).expect("possible");
+                volume
+                    .discard(file, offset as u64, 3 * PAGE as u64)
+                    .expect("possible");
                 discard(&mut known.bytes, offset, 3 * PAGE);
             }
             14..16 if files.contains_key("wal") && files.contains_key("a") => {
-                let [from, to] = ["wal", "a"].map(|name| volume.open(name, options(name)).expect("it is there"));
+                let [from, to] =
+                    ["wal", "a"].map(|name| volume.open(name, options(name)).expect("it is there"));
                 let source = files["wal"].bytes.clone();
                 let bytes = (source.len() / PAGE).min(4) * PAGE;
                 let known = files.get_mut("a").expect("it is there");
                 let to_offset = known.bytes.len().min(20 * PAGE) / PAGE * PAGE;
                 let (from_offset, to_offset_u64) = (0, to_offset as u64);
-                let share = Share { from, from_offset, to, to_offset: to_offset_u64, bytes: bytes as u64 };
+                let share = Share {
+                    from,
+                    from_offset,
+                    to,
+                    to_offset: to_offset_u64,
+                    bytes: bytes as u64,
+                };
                 volume.share(&share).expect("possible");
                 write(&mut known.bytes, to_offset, &source[..bytes]);
             }
@@ -170,7 +233,11 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
             }
             _ => {}
         }
-        moments.push(Moment { operations: operations(), files: files.clone(), synced });
+        moments.push(Moment {
+            operations: operations(),
+            files: files.clone(),
+            synced,
+        });
     }
     let log = std::mem::take(&mut disk.medium().log);
     (log, moments)
@@ -178,7 +245,10 @@ fn script(seed: u64, steps: usize, without: Option<Guard>) -> (Vec<Op>, Vec<Mome
 
 /// The disk after a prefix of the operations, of which only some were kept since the last flush.
 fn kept(log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
-    let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+    let flushed = log
+        .iter()
+        .rposition(|op| matches!(op, Op::Flush))
+        .map_or(0, |at| at + 1);
     let mut pages = HashMap::new();
     for (index, op) in log.iter().enumerate() {
         if let Op::Set(page, content) = op
@@ -208,19 +278,33 @@ fn judge(
     without: Option<Guard>,
 ) -> Result<(), String> {
     let disk = MemDisk::holding(PAGES, pages);
-    let volume = Volume::open(disk.clone(), &Processes::One).map_err(|error| format!("it does not open: {error}"))?;
+    let volume = Volume::open(disk.clone(), &Processes::One)
+        .map_err(|error| format!("it does not open: {error}"))?;
     let volume = guarded(volume, without);
     volume.info().map_err(|error| error.to_string())?;
 
     // What was over, and the step that was under way.
-    let over = moments.iter().rposition(|moment| moment.operations <= operations).expect("the volume was there");
-    let last = if moments[over].operations == operations { over } else { (over + 1).min(moments.len() - 1) };
+    let over = moments
+        .iter()
+        .rposition(|moment| moment.operations <= operations)
+        .expect("the volume was there");
+    let last = if moments[over].operations == operations {
+        over
+    } else {
+        (over + 1).min(moments.len() - 1)
+    };
     let since = |id: usize| {
-        let synced = moments[..=over].iter().rposition(|moment| moment.synced.contains(&id));
+        let synced = moments[..=over]
+            .iter()
+            .rposition(|moment| moment.synced.contains(&id));
         &moments[synced.unwrap_or(0)..=last]
     };
-    let states =
-        |id: usize| since(id).iter().flat_map(|moment| moment.files.iter()).filter(move |(_, known)| known.id == id);
+    let states = |id: usize| {
+        since(id)
+            .iter()
+            .flat_map(|moment| moment.files.iter())
+            .filter(move |(_, known)| known.id == id)
+    };
 
     let list = volume.list().map_err(|error| error.to_string())?;
     for pair in list.windows(2) {
@@ -234,10 +318,13 @@ fn judge(
             .iter()
             .filter_map(|moment| moment.files.get(info.name.as_str()).map(|known| known.id))
             .collect();
-        let file = volume.open(&info.name, OpenOptions::default()).map_err(|error| error.to_string())?;
+        let file = volume
+            .open(&info.name, OpenOptions::default())
+            .map_err(|error| error.to_string())?;
         let found = contents(&volume, file);
         let fits = |id: usize| {
-            let size_fits = info.open_end || states(id).any(|(_, known)| known.bytes.len() == found.len());
+            let size_fits =
+                info.open_end || states(id).any(|(_, known)| known.bytes.len() == found.len());
             let wrong = (0..found.len().div_ceil(PAGE)).find(|&page| {
                 let there = page_of(&found, page);
                 // In a file that is cut off within a page after it was longer, the rest of the page is not shown.
@@ -257,7 +344,9 @@ fn judge(
         verdict?;
     }
     for name in NAMES {
-        let always = moments[over..=last].iter().all(|moment| moment.files.contains_key(name));
+        let always = moments[over..=last]
+            .iter()
+            .all(|moment| moment.files.contains_key(name));
         if always && !list.iter().any(|info| info.name == name) {
             return Err(format!("{name} is gone"));
         }
@@ -266,34 +355,71 @@ fn judge(
     // It goes on: a file whose end is open shows all of its pages after the next crash.
     let before: Vec<Vec<u8>> = list
         .iter()
-        .map(|info| contents(&volume, volume.open(&info.name, OpenOptions::default()).expect("it was there")))
+        .map(|info| {
+            contents(
+                &volume,
+                volume
+                    .open(&info.name, OpenOptions::default())
+                    .expect("it was there"),
+            )
+        })
         .collect();
-    let open = OpenOptions { create: Create::New, open_end: true };
-    let later = volume.open("later", open).map_err(|error| error.to_string())?;
-    volume.write(later, 0, &[7; PAGE]).map_err(|error| error.to_string())?;
+    let open = OpenOptions {
+        create: Create::New,
+        open_end: true,
+    };
+    let later = volume
+        .open("later", open)
+        .map_err(|error| error.to_string())?;
+    volume
+        .write(later, 0, &[7; PAGE])
+        .map_err(|error| error.to_string())?;
     volume.sync(later).map_err(|error| error.to_string())?;
     drop(volume);
     let volume = Volume::open(disk, &Processes::One).map_err(|error| error.to_string())?;
     for (info, before) in list.iter().zip(before) {
-        let file = volume.open(&info.name, OpenOptions::default()).map_err(|error| error.to_string())?;
+        let file = volume
+            .open(&info.name, OpenOptions::default())
+            .map_err(|error| error.to_string())?;
         if contents(&volume, file) != before {
             return Err(format!("{} changed when another file grew", info.name));
         }
     }
-    let later = contents(&volume, volume.open("later", OpenOptions::default()).map_err(|error| error.to_string())?);
-    let shown = later.chunks(PAGE).enumerate().skip(1).find(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
-    shown.map_or(Ok(()), |(page, _)| Err(format!("page {page} of a new file shows what another one held")))
+    let later = contents(
+        &volume,
+        volume
+            .open("later", OpenOptions::default())
+            .map_err(|error| error.to_string())?,
+    );
+    let shown = later
+        .chunks(PAGE)
+        .enumerate()
+        .skip(1)
+        .find(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
+    shown.map_or(Ok(()), |(page, _)| {
+        Err(format!(
+            "page {page} of a new file shows what another one held"
+        ))
+    })
 }
 
 /// Every prefix of a script's operations, with several subsets of what was not flushed.
-fn campaign(seeds: std::ops::Range<u64>, steps: usize, without: Option<Guard>) -> Result<usize, String> {
+fn campaign(
+    seeds: std::ops::Range<u64>,
+    steps: usize,
+    without: Option<Guard>,
+) -> Result<usize, String> {
     let mut cuts = 0;
     for seed in seeds {
         let random = &mut Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xc0ffee);
         let (log, moments) = script(seed, steps, without);
         for operations in moments[0].operations..=log.len() {
             let log = &log[..operations];
-            let pending = log.iter().rev().take_while(|op| !matches!(op, Op::Flush)).count();
+            let pending = log
+                .iter()
+                .rev()
+                .take_while(|op| !matches!(op, Op::Flush))
+                .count();
             let mut subsets: Vec<Vec<bool>> = vec![vec![true; pending]];
             if pending > 0 {
                 subsets.push(vec![false; pending]);
@@ -305,8 +431,15 @@ fn campaign(seeds: std::ops::Range<u64>, steps: usize, without: Option<Guard>) -
                 subsets.push((0..pending).map(|_| random.random_bool(0.5)).collect());
             }
             for subset in subsets {
-                judge(kept(log, |index| subset[index]), operations, &moments, without)
-                    .map_err(|error| format!("seed {seed}, after {operations} operations, {subset:?}: {error}"))?;
+                judge(
+                    kept(log, |index| subset[index]),
+                    operations,
+                    &moments,
+                    without,
+                )
+                .map_err(|error| {
+                    format!("seed {seed}, after {operations} operations, {subset:?}: {error}")
+                })?;
                 cuts += 1;
             }
         }
@@ -324,20 +457,32 @@ fn what_was_synced_survives_every_cut_and_no_file_shows_what_another_one_held() 
 // `a_claim_is_durable_before_its_pages_are_written` in `processes.rs`.
 #[test]
 fn each_flush_and_trim_is_missed_if_it_is_left_out() {
-    for guard in Guard::ALL.into_iter().filter(|guard| *guard != Guard::FlushClaimed) {
-        assert!(campaign(0..40, 40, Some(guard)).is_err(), "{guard:?} protects nothing that this test would notice");
+    for guard in Guard::ALL
+        .into_iter()
+        .filter(|guard| *guard != Guard::FlushClaimed)
+    {
+        assert!(
+            campaign(0..40, 40, Some(guard)).is_err(),
+            "{guard:?} protects nothing that this test would notice"
+        );
     }
 }
 
 #[test]
 fn a_cut_while_a_volume_is_made_leaves_one_or_none() {
-    let new = NewVolume { files_max: SLOTS, force: true, ..NewVolume::default() };
+    let new = NewVolume {
+        files_max: SLOTS,
+        force: true,
+        ..NewVolume::default()
+    };
     let random = &mut Xoshiro256PlusPlus::seed_from_u64(5);
     // Over a volume with a file, of which nothing may be in the new one.
     let disk = MemDisk::new(PAGES);
-    let old = Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");
+    let old =
+        Volume::create(disk.clone(), &Processes::One, &new, &mut |_, _| {}).expect("possible");
     let file = old.open("old", options("old")).expect("possible");
-    old.write(file, 0, &tagged(3, 20 * PAGE)).expect("there is room");
+    old.write(file, 0, &tagged(3, 20 * PAGE))
+        .expect("there is room");
     old.sync(file).expect("possible");
     let before = old.info().expect("possible").uuid;
     drop(old);
@@ -348,7 +493,8 @@ fn a_cut_while_a_volume_is_made_leaves_one_or_none() {
     let mut found = [0; 3];
     for operations in from..=log.len() {
         for _ in 0..20 {
-            let disk = MemDisk::holding(PAGES, kept(&log[..operations], |_| random.random_bool(0.5)));
+            let disk =
+                MemDisk::holding(PAGES, kept(&log[..operations], |_| random.random_bool(0.5)));
             let Ok(volume) = Volume::open(disk, &Processes::One) else {
                 found[0] += 1;
                 continue;
@@ -356,12 +502,18 @@ fn a_cut_while_a_volume_is_made_leaves_one_or_none() {
             if let Ok(info) = volume.info()
                 && info.uuid != before
             {
-                assert!(volume.list().expect("possible").is_empty(), "files of the old volume");
+                assert!(
+                    volume.list().expect("possible").is_empty(),
+                    "files of the old volume"
+                );
                 found[1] += 1;
             } else {
                 found[2] += 1;
             }
         }
     }
-    assert!(found.iter().all(|count| *count > 0), "none, new, old: {found:?}");
+    assert!(
+        found.iter().all(|count| *count > 0),
+        "none, new, old: {found:?}"
+    );
 }

@@ -7,16 +7,24 @@ use kit::{MemDisk, PAGE, contents, tagged};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_store::guard::Guard;
-use remap_ssd_store::{Create, FileId, NewVolume, OpenOptions, Processes, Store, StoreError, Volume};
+use remap_ssd_store::{
+    Create, FileId, NewVolume, OpenOptions, Processes, Store, StoreError, Volume,
+};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-const NEW: OpenOptions = OpenOptions { create: Create::IfAbsent, open_end: false };
+const NEW: OpenOptions = OpenOptions {
+    create: Create::IfAbsent,
+    open_end: false,
+};
 
 fn make(disk: &MemDisk, dir: &Path) -> Processes {
     let processes = Processes::Several(dir.to_path_buf());
-    let new = NewVolume { files_max: 16, ..NewVolume::default() };
+    let new = NewVolume {
+        files_max: 16,
+        ..NewVolume::default()
+    };
     Volume::create(disk.clone(), &processes, &new, &mut |_, _| {}).expect("possible");
     processes
 }
@@ -46,7 +54,9 @@ fn four_writers_that_allocate_at_once_never_get_the_same_page() {
                 2 => volume.sync(file).expect("possible"),
                 _ if known.len() < 300 * PAGE => {
                     let data = tagged(number << 32 | round, random.random_range(1..12 * PAGE));
-                    volume.write(file, known.len() as u64, &data).expect("there is room");
+                    volume
+                        .write(file, known.len() as u64, &data)
+                        .expect("there is room");
                     known.extend_from_slice(&data);
                 }
                 _ => {}
@@ -58,15 +68,23 @@ fn four_writers_that_allocate_at_once_never_get_the_same_page() {
         (name, known)
     };
     let left: Vec<(String, Vec<u8>)> = std::thread::scope(|scope| {
-        let writers: Vec<_> = (1..5).map(|number| scope.spawn(move || work(number))).collect();
-        writers.into_iter().map(|writer| writer.join().expect("no writer failed")).collect()
+        let writers: Vec<_> = (1..5)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("no writer failed"))
+            .collect()
     });
     let volume = Volume::open(disk.clone(), &processes).expect("possible");
     volume.info().expect("no page is claimed twice");
     for (name, known) in left {
         match volume.open(&name, OpenOptions::default()) {
             Ok(file) => assert!(contents(&volume, file) == known, "{name}"),
-            Err(error) => assert!(known.is_empty() && matches!(error, StoreError::NotFound(_)), "{name}: {error}"),
+            Err(error) => assert!(
+                known.is_empty() && matches!(error, StoreError::NotFound(_)),
+                "{name}: {error}"
+            ),
         }
     }
 }
@@ -78,25 +96,39 @@ fn what_one_process_changes_another_one_sees() {
     let processes = make(&disk, dir.path());
     let [one, two] = [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("possible"));
     let a = one.open("a", NEW).expect("possible");
-    one.write(a, 0, &tagged(1, 10 * PAGE + 5)).expect("possible");
+    one.write(a, 0, &tagged(1, 10 * PAGE + 5))
+        .expect("possible");
     let same = two.open("a", OpenOptions::default()).expect("it was made");
-    assert!(contents(&two, same) == tagged(1, 10 * PAGE + 5), "size and pages, without a sync");
+    assert!(
+        contents(&two, same) == tagged(1, 10 * PAGE + 5),
+        "size and pages, without a sync"
+    );
 
     // It grows in the one and in the other.
-    two.write(same, 10 * PAGE as u64 + 5, &tagged(2, 40 * PAGE)).expect("possible");
+    two.write(same, 10 * PAGE as u64 + 5, &tagged(2, 40 * PAGE))
+        .expect("possible");
     assert_eq!(one.size(a).expect("possible"), 50 * PAGE as u64 + 5);
 
     // Its pages go to another file; who still knows the old places must not read there.
     one.set_size(a, 3).expect("possible");
     let b = one.open("b", NEW).expect("possible");
-    one.write(b, 0, &tagged(3, 500 * PAGE)).expect("the pages are free");
+    one.write(b, 0, &tagged(3, 500 * PAGE))
+        .expect("the pages are free");
     assert!(contents(&two, same) == tagged(1, 3));
     one.delete("a").expect("it is there");
-    assert!(matches!(two.read(same, 0, &mut [0; 3]), Err(StoreError::Gone)));
+    assert!(matches!(
+        two.read(same, 0, &mut [0; 3]),
+        Err(StoreError::Gone)
+    ));
 
     // A volume that is in use is not made anew.
-    let forced = NewVolume { force: true, ..NewVolume::default() };
-    let refused = Volume::create(disk.clone(), &processes, &forced, &mut |_, _| {}).err().expect("it is in use");
+    let forced = NewVolume {
+        force: true,
+        ..NewVolume::default()
+    };
+    let refused = Volume::create(disk.clone(), &processes, &forced, &mut |_, _| {})
+        .err()
+        .expect("it is in use");
     assert!(matches!(refused, StoreError::InUse), "{refused}");
     assert!(contents(&two, two.open("b", NEW).expect("it is there")) == tagged(3, 500 * PAGE));
     drop((one, two));
@@ -117,11 +149,20 @@ fn copies_of_a_volume_have_sizes_of_their_own() {
 
     let second = first.copy([2; 16]);
     let [one, two] = [first, second].map(|disk| Volume::open(disk, &processes).expect("possible"));
-    let [in_one, in_two] = [&one, &two].map(|volume| volume.open("a", OpenOptions::default()).expect("it is there"));
-    one.write(in_one, PAGE as u64, &tagged(2, PAGE)).expect("possible");
+    let [in_one, in_two] = [&one, &two].map(|volume| {
+        volume
+            .open("a", OpenOptions::default())
+            .expect("it is there")
+    });
+    one.write(in_one, PAGE as u64, &tagged(2, PAGE))
+        .expect("possible");
 
     assert_eq!(one.size(in_one).expect("possible"), 2 * PAGE as u64);
-    assert_eq!(two.size(in_two).expect("possible"), PAGE as u64, "nobody has written to the copy");
+    assert_eq!(
+        two.size(in_two).expect("possible"),
+        PAGE as u64,
+        "nobody has written to the copy"
+    );
 }
 
 #[test]
@@ -132,21 +173,32 @@ fn what_a_process_that_died_left_half_done_is_made_durable_first() {
     let volume = Volume::open(disk.clone(), &processes).expect("possible");
     let uuid = volume.info().expect("possible").uuid;
     let file = volume.open("a", NEW).expect("possible");
-    volume.write(file, 0, &tagged(1, 10 * PAGE)).expect("possible");
+    volume
+        .write(file, 0, &tagged(1, 10 * PAGE))
+        .expect("possible");
 
     // Another process dies within a change: the generation is odd.
     use std::os::unix::fs::FileExt;
-    let coordination =
-        std::fs::File::options().read(true).write(true).open(dir.path().join(uuid)).expect("it is there");
+    let coordination = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(dir.path().join(uuid))
+        .expect("it is there");
     let mut word = [0; 8];
     coordination.read_exact_at(&mut word, 0).expect("readable");
     let generation = u64::from_le_bytes(word);
     assert!(generation > 0 && generation % 2 == 0);
-    coordination.write_all_at(&(generation + 1).to_le_bytes(), 0).expect("writable");
+    coordination
+        .write_all_at(&(generation + 1).to_le_bytes(), 0)
+        .expect("writable");
 
     let flushes = volume.statistics().syncs;
     volume.open("b", NEW).expect("possible");
-    assert_eq!(volume.statistics().syncs - flushes, 2, "once for what was left, once for the new file");
+    assert_eq!(
+        volume.statistics().syncs - flushes,
+        2,
+        "once for what was left, once for the new file"
+    );
     coordination.read_exact_at(&mut word, 0).expect("readable");
     assert_eq!(u64::from_le_bytes(word), generation + 4);
     assert!(contents(&volume, file) == tagged(1, 10 * PAGE));
@@ -159,8 +211,12 @@ fn two_readers() -> (MemDisk, [Volume<MemDisk>; 2], FileId, tempfile::TempDir) {
     let processes = make(&disk, dir.path());
     let volumes = [(); 2].map(|()| Volume::open(disk.clone(), &processes).expect("possible"));
     let file = volumes[0].open("a", NEW).expect("possible");
-    volumes[0].write(file, 0, &tagged(1, PAGE)).expect("possible");
-    volumes.iter().for_each(|volume| assert!(contents(volume, file) == tagged(1, PAGE)));
+    volumes[0]
+        .write(file, 0, &tagged(1, PAGE))
+        .expect("possible");
+    volumes
+        .iter()
+        .for_each(|volume| assert!(contents(volume, file) == tagged(1, PAGE)));
     (disk, volumes, file, dir)
 }
 
@@ -173,7 +229,12 @@ fn a_page_that_was_read_while_another_process_wrote_it_is_not_kept() {
     // The other one reads before the disk has got the page, and again when it has.
     let two = Arc::new(two);
     let reader = Arc::clone(&two);
-    let read = move || assert!(contents(&*reader, file) == tagged(1, PAGE), "the write is not there yet");
+    let read = move || {
+        assert!(
+            contents(&*reader, file) == tagged(1, PAGE),
+            "the write is not there yet"
+        )
+    };
     disk.medium().before_write = Some((18..600, Box::new(read)));
     one.write(file, 0, &tagged(2, PAGE)).expect("possible");
     assert!(contents(&*two, file) == tagged(2, PAGE));
@@ -217,8 +278,12 @@ fn nobody_believes_what_is_in_memory_of_a_device_that_has_lost_power() {
     one.write(file, 0, &tagged(4, PAGE)).expect("possible");
     disk.medium().cut(|| false);
     disk.medium().fails_after_write = true;
-    one.write(other, 0, &tagged(5, PAGE)).expect_err("no answer");
-    assert!(contents(&one, file) == tagged(2, PAGE), "what the device has");
+    one.write(other, 0, &tagged(5, PAGE))
+        .expect_err("no answer");
+    assert!(
+        contents(&one, file) == tagged(2, PAGE),
+        "what the device has"
+    );
 }
 
 /// A power cut of the device, and another process that allocates, in the moment in which a process has found where to
@@ -253,9 +318,15 @@ fn claim_race(without: Option<Guard>) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn a_claim_is_durable_before_its_pages_are_written() {
     let (found, written) = claim_race(None);
-    assert!(found == written, "pages of one file were written by another one");
+    assert!(
+        found == written,
+        "pages of one file were written by another one"
+    );
     let (found, written) = claim_race(Some(Guard::FlushClaimed));
-    assert!(found != written, "the flush protects nothing that this test would notice");
+    assert!(
+        found != written,
+        "the flush protects nothing that this test would notice"
+    );
 }
 
 #[test]
@@ -295,7 +366,9 @@ fn a_device_that_loses_power_under_living_processes_keeps_files_apart() {
         let fresh = Volume::open(disk.clone(), &processes).expect("possible");
         fresh.info().expect("no page is claimed twice");
         for (name, known) in synced {
-            let file = fresh.open(&name, OpenOptions::default()).expect("it was synced");
+            let file = fresh
+                .open(&name, OpenOptions::default())
+                .expect("it was synced");
             assert!(contents(&fresh, file) == known, "{name}, seed {seed}");
         }
     }

@@ -28,18 +28,31 @@ impl Shape {
     pub(crate) fn cover(&self, offset: u64, len: u64) -> (u64, u64, usize) {
         let block = u64::from(self.block_bytes);
         let first = offset / block;
-        (first, (offset + len).div_ceil(block) - first, (offset % block) as usize)
+        (
+            first,
+            (offset + len).div_ceil(block) - first,
+            (offset % block) as usize,
+        )
     }
 
     /// A range as the parts of blocks at its ends, in bytes, and the whole blocks between them.
     pub(crate) fn split(&self, offset: u64, len: u64) -> (Vec<Range<u64>>, Range<u64>) {
         let block = u64::from(self.block_bytes);
-        let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
+        let (start, end) = (
+            offset.next_multiple_of(block),
+            (offset + len) / block * block,
+        );
         let (parts, blocks) = match start < end {
-            true => ([offset..start, end..offset + len], start / block..end / block),
+            true => (
+                [offset..start, end..offset + len],
+                start / block..end / block,
+            ),
             false => ([offset..offset + len, 0..0], 0..0),
         };
-        (parts.into_iter().filter(|part| !part.is_empty()).collect(), blocks)
+        (
+            parts.into_iter().filter(|part| !part.is_empty()).collect(),
+            blocks,
+        )
     }
 
     /// What to write so that the range has these bytes: the data itself, or the blocks around it with the data in them.
@@ -108,27 +121,46 @@ pub struct Slot {
 impl Slot {
     /// A place for disks of this size, with none in it.
     pub fn new(shape: Shape) -> Self {
-        Self { shape, array: Arc::default(), failure: Arc::default() }
+        Self {
+            shape,
+            array: Arc::default(),
+            failure: Arc::default(),
+        }
     }
 
     /// Puts a disk there; the one before it is nobody's any more. `None`: requests fail.
     pub fn put(&self, array: Option<Arc<dyn Array>>) {
-        assert!(array.as_ref().is_none_or(|array| array.shape() == self.shape), "all disks of a place have one size");
+        assert!(
+            array
+                .as_ref()
+                .is_none_or(|array| array.shape() == self.shape),
+            "all disks of a place have one size"
+        );
         *self.array.write().unwrap_or_else(PoisonError::into_inner) = array;
     }
 
     fn with<R>(&self, work: impl FnOnce(&dyn Array) -> io::Result<R>) -> Result<R, DiskError> {
         // Not under the lock: requests run side by side.
-        let array = self.array.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let array = self
+            .array
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
-            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.failure
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(error);
             DiskError::Failed
         })
     }
 
     /// Why a request has failed first since this was asked last.
     pub fn take_failure(&self) -> Option<io::Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     fn fitting(&self, offset: u64, len: u64) -> u64 {
@@ -168,7 +200,9 @@ impl Bytes for Served {
     }
 
     fn read(&self, offset: u64, len: u32) -> Result<(Vec<u8>, u64), DiskError> {
-        let Self::Disk(slot) = self else { return Ok((Vec::new(), 0)) };
+        let Self::Disk(slot) = self else {
+            return Ok((Vec::new(), 0));
+        };
         let mut data = vec![0; slot.fitting(offset, len.into()) as usize];
         if !data.is_empty() {
             slot.with(|array| array.read(offset, &mut data))?;
@@ -245,15 +279,24 @@ mod tests {
 
     #[test]
     fn the_reason_of_the_first_request_that_failed_is_kept() {
-        let shape = Shape { block_bytes: 512, blocks: 8 };
+        let shape = Shape {
+            block_bytes: 512,
+            blocks: 8,
+        };
         let slot = Slot::new(shape);
         slot.put(Some(Arc::new(Full(shape))));
         let disk = Served::Disk(slot.clone());
 
         assert!(disk.read(0, 512).is_ok() && slot.take_failure().is_none());
-        assert_eq!(disk.write(0, &[1; 512], false).err(), Some(DiskError::Failed));
+        assert_eq!(
+            disk.write(0, &[1; 512], false).err(),
+            Some(DiskError::Failed)
+        );
         assert_eq!(disk.zero(0, 512).err(), Some(DiskError::Failed));
-        assert_eq!(slot.take_failure().map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
+        assert_eq!(
+            slot.take_failure().map(|error| error.kind()),
+            Some(io::ErrorKind::StorageFull)
+        );
         assert!(slot.take_failure().is_none());
     }
 }

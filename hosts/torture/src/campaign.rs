@@ -72,7 +72,11 @@ impl Verdict {
 
 impl Finding {
     fn of(ending: Ending) -> Self {
-        if ending == Ending::Well { Self::Passed } else { Self::Check(ending) }
+        if ending == Ending::Well {
+            Self::Passed
+        } else {
+            Self::Check(ending)
+        }
     }
 }
 
@@ -88,7 +92,11 @@ impl std::fmt::Display for Finding {
 }
 
 /// The variables that commands have.
-fn environment<'a>(dir: &'a Path, file: &'a Path, marks: &'a Path) -> Vec<(&'static str, &'a Path)> {
+fn environment<'a>(
+    dir: &'a Path,
+    file: &'a Path,
+    marks: &'a Path,
+) -> Vec<(&'static str, &'a Path)> {
     vec![("DIR", dir), ("FILE", file), ("MARKS", marks)]
 }
 
@@ -111,20 +119,32 @@ pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, To
     result?;
     Ok(recorder.finish(About {
         fs: run.fs.as_ref().map(|fs| fs.name.clone()),
-        mount_options: run.fs.as_ref().map(|fs| fs.mount_options.clone()).filter(|options| !options.is_empty()),
+        mount_options: run
+            .fs
+            .as_ref()
+            .map(|fs| fs.mount_options.clone())
+            .filter(|options| !options.is_empty()),
         workload: run.workload.clone(),
         check: check.to_owned(),
     }))
 }
 
 /// Makes the file system if there is to be one, and runs the workload.
-fn perform(run: &Run, stage: &Stage, recorder: &Recorder, stop: &AtomicBool) -> Result<(), TortureError> {
+fn perform(
+    run: &Run,
+    stage: &Stage,
+    recorder: &Recorder,
+    stop: &AtomicBool,
+) -> Result<(), TortureError> {
     let Some(fs) = &run.fs else {
         return work(run, stage, recorder, &stage.file().with_file_name(""), stop);
     };
     stage.make(fs)?;
     let mounted = stage.mount(fs)?.map_err(|words| {
-        TortureError::Missing(format!("a new {} cannot be mounted ({words}): see --mount-options", fs.name))
+        TortureError::Missing(format!(
+            "a new {} cannot be mounted ({words}): see --mount-options",
+            fs.name
+        ))
     })?;
     work(run, stage, recorder, mounted.folder(), stop)?;
 
@@ -137,7 +157,13 @@ fn perform(run: &Run, stage: &Stage, recorder: &Recorder, stop: &AtomicBool) -> 
 }
 
 /// Runs the workload between the start and the end of the record.
-fn work(run: &Run, stage: &Stage, recorder: &Recorder, dir: &Path, stop: &AtomicBool) -> Result<(), TortureError> {
+fn work(
+    run: &Run,
+    stage: &Stage,
+    recorder: &Recorder,
+    dir: &Path,
+    stop: &AtomicBool,
+) -> Result<(), TortureError> {
     // What mkfs and mount have done is no part of the cuts.
     if run.fs.is_some() {
         sync(dir)?;
@@ -153,7 +179,11 @@ fn work(run: &Run, stage: &Stage, recorder: &Recorder, dir: &Path, stop: &Atomic
             let over = &over;
             scope.spawn(move || write_back(dir, interval, run.seed, over));
         }
-        let task = Task { command: &run.workload, environment, limit: run.limit };
+        let task = Task {
+            command: &run.workload,
+            environment,
+            limit: run.limit,
+        };
         let result = task.run(stop);
         over.store(true, Ordering::Relaxed);
         result
@@ -163,9 +193,10 @@ fn work(run: &Run, stage: &Stage, recorder: &Recorder, dir: &Path, stop: &Atomic
     match result? {
         (Ending::Well, _) => Ok(()),
         (Ending::Late, _) if run.limit.is_some() => Ok(()),
-        (ending, output) => {
-            Err(TortureError::Workload { ended: ending.to_string(), output: output.trim_end().to_owned() })
-        }
+        (ending, output) => Err(TortureError::Workload {
+            ended: ending.to_string(),
+            output: output.trim_end().to_owned(),
+        }),
     }
 }
 
@@ -231,30 +262,44 @@ impl<'a> Campaign<'a> {
         limit: Duration,
         stop: &'a AtomicBool,
     ) -> Result<Self, TortureError> {
-        let About { fs, mount_options, .. } = &recording.about;
+        let About {
+            fs, mount_options, ..
+        } = &recording.about;
         let fs = fs.as_ref().map(|name| FileSystem {
             name: name.clone(),
             mount_options: mount_options.clone().unwrap_or_default(),
             ..FileSystem::default()
         });
-        let points =
-            recording.instants().filter(|instant| match instant.checked_sub(1).map(|at| &recording.events[at]) {
+        let points = recording.instants().filter(|instant| {
+            match instant.checked_sub(1).map(|at| &recording.events[at]) {
                 Some(Event::Done(request)) => recording.events[*request as usize] == Event::Flush,
                 Some(Event::Mark(_)) => true,
                 _ => false,
-            });
+            }
+        });
         let points = points.collect();
         let start = Replay::new(recording).until(recording.instants().start);
         let stage = Stage::new(recording.shape)?;
         let check = check.into();
-        Ok(Self { recording, fs, check, limit, stage, points, start, tried: BTreeSet::new(), stop })
+        Ok(Self {
+            recording,
+            fs,
+            check,
+            limit,
+            stage,
+            points,
+            start,
+            tried: BTreeSet::new(),
+            stop,
+        })
     }
 
     /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a mark. Where nothing can be lost, many
     /// cuts are one: one that leaves a disk that was tried before is drawn again, a few times, and in even rounds one that loses nothing.
     pub fn cut(&mut self, seed: u64, round: u64) -> Cut {
         const DRAWS: u32 = 16;
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random =
+            Xoshiro256PlusPlus::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut cut = self.draw(&mut random, round);
         for _ in 1..DRAWS {
             let (outcome, loses) = self.outcome(&cut);
@@ -273,7 +318,10 @@ impl<'a> Campaign<'a> {
             points if points > 0 && round % 2 == 1 => self.points[random.random_range(0..points)],
             _ => random.random_range(self.recording.instants()),
         };
-        Cut { instant, choice: Choice::Drawn(random.random()) }
+        Cut {
+            instant,
+            choice: Choice::Drawn(random.random()),
+        }
     }
 
     /// What a check could see of a cut, as a hash; and does some block lose something?
@@ -281,7 +329,13 @@ impl<'a> Campaign<'a> {
         let (state, lost) = self.state(cut);
         let mut hash = blake3::Hasher::new();
         hash.update(state.after(&lost).as_bytes());
-        hash.update(&self.recording.marks_before(cut.instant).count().to_le_bytes());
+        hash.update(
+            &self
+                .recording
+                .marks_before(cut.instant)
+                .count()
+                .to_le_bytes(),
+        );
         (hash.finalize().into(), !lost.is_empty())
     }
 
@@ -312,7 +366,10 @@ impl<'a> Campaign<'a> {
     /// Nothing could be found out.
     pub fn whole(&mut self) -> Result<Verdict, TortureError> {
         let instant = self.recording.events.len();
-        self.try_cut(&Cut { instant, choice: Choice::Lost(Vec::new()) })
+        self.try_cut(&Cut {
+            instant,
+            choice: Choice::Lost(Vec::new()),
+        })
     }
 
     /// Cuts, mounts, and checks.
@@ -332,10 +389,25 @@ impl<'a> Campaign<'a> {
 
     fn mount_and_check(&mut self, cut: &Cut) -> Result<Verdict, TortureError> {
         let (state, lost) = self.state(cut);
-        let verdict = |finding, output| Verdict { finding, output, pending: state.pending.len(), lost: lost.len() };
-        let Recording { shape, contents, .. } = self.recording;
-        self.stage.put(Arc::new(Image::new(*shape, contents.clone(), state.after(&lost))));
-        let marks: String = self.recording.marks_before(cut.instant).flat_map(|mark| [mark, "\n"]).collect();
+        let verdict = |finding, output| Verdict {
+            finding,
+            output,
+            pending: state.pending.len(),
+            lost: lost.len(),
+        };
+        let Recording {
+            shape, contents, ..
+        } = self.recording;
+        self.stage.put(Arc::new(Image::new(
+            *shape,
+            contents.clone(),
+            state.after(&lost),
+        )));
+        let marks: String = self
+            .recording
+            .marks_before(cut.instant)
+            .flat_map(|mark| [mark, "\n"])
+            .collect();
         std::fs::write(self.stage.marks_seen(), marks)?;
 
         let Some(fs) = &self.fs else {
@@ -365,7 +437,12 @@ impl<'a> Campaign<'a> {
     fn run_check(&self, dir: &Path) -> Result<(Ending, String), TortureError> {
         let (file, marks): (PathBuf, PathBuf) = (self.stage.file(), self.stage.marks_seen());
         let environment = environment(dir, &file, &marks);
-        Task { command: &self.check, environment, limit: Some(self.limit) }.run(self.stop)
+        Task {
+            command: &self.check,
+            environment,
+            limit: Some(self.limit),
+        }
+        .run(self.stop)
     }
 
     /// Looks for the least that the cut may lose so that it still fails, in the same way: a check that fails is no file system that
@@ -373,11 +450,19 @@ impl<'a> Campaign<'a> {
     ///
     /// # Errors
     /// Nothing could be found out.
-    pub fn shrink(&mut self, cut: &Cut, first: Verdict, limit: Duration) -> Result<Smallest, TortureError> {
+    pub fn shrink(
+        &mut self,
+        cut: &Cut,
+        first: Verdict,
+        limit: Duration,
+    ) -> Result<Smallest, TortureError> {
         let (_, lost) = self.state(cut);
         let (began, finding) = (Instant::now(), first.finding.clone());
         let (mut tried, mut verdict) = (0, first);
-        let at = |lost: &[Lost]| Cut { instant: cut.instant, choice: Choice::Lost(lost.to_vec()) };
+        let at = |lost: &[Lost]| Cut {
+            instant: cut.instant,
+            choice: Choice::Lost(lost.to_vec()),
+        };
         let (lost, finished) = shrink(&lost, |lost| {
             if began.elapsed() > limit {
                 return Ok(None);
@@ -390,6 +475,12 @@ impl<'a> Campaign<'a> {
             }
             Ok::<_, TortureError>(Some(failed))
         })?;
-        Ok(Smallest { cut: at(&lost), lost, finished, tried, verdict })
+        Ok(Smallest {
+            cut: at(&lost),
+            lost,
+            finished,
+            tried,
+            verdict,
+        })
     }
 }

@@ -70,9 +70,20 @@ impl Task<'_> {
     pub fn run(&self, stop: &AtomicBool) -> Result<(Ending, String), TortureError> {
         let mut output = tempfile::tempfile()?;
         let mut command = Command::new("sh");
-        command.arg("-c").arg(self.command).envs(self.environment.iter().copied());
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?).process_group(0);
-        let mut group = Group { leader: command.spawn()?, reaped: false, waiting: None };
+        command
+            .arg("-c")
+            .arg(self.command)
+            .envs(self.environment.iter().copied());
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
+            .process_group(0);
+        let mut group = Group {
+            leader: command.spawn()?,
+            reaped: false,
+            waiting: None,
+        };
 
         let ending = group.wait(self.limit, stop);
         let waiting = group.waiting.take();
@@ -153,8 +164,13 @@ impl Drop for Group {
 
 /// A line about the processes of a group that have not ended: name, state, and the function of the kernel in which each waits.
 fn waiting(group: Pid) -> String {
-    let Ok(folders) = std::fs::read_dir("/proc") else { return String::new() };
-    let processes: Vec<String> = folders.flatten().filter_map(|folder| process(&folder.path(), group)).collect();
+    let Ok(folders) = std::fs::read_dir("/proc") else {
+        return String::new();
+    };
+    let processes: Vec<String> = folders
+        .flatten()
+        .filter_map(|folder| process(&folder.path(), group))
+        .collect();
     format!("not ended: {}\n", processes.join(", "))
 }
 
@@ -171,7 +187,10 @@ fn process(folder: &Path, group: Pid) -> Option<String> {
     }
 
     // Readable for root alone; 0 while the process runs.
-    match std::fs::read_to_string(folder.join("wchan")).unwrap_or_default().as_str() {
+    match std::fs::read_to_string(folder.join("wchan"))
+        .unwrap_or_default()
+        .as_str()
+    {
         "" | "0" => Some(format!("{name} ({state})")),
         function => Some(format!("{name} ({state}, {function})")),
     }
@@ -192,14 +211,20 @@ fn tail(file: &mut File) -> io::Result<String> {
 /// # Errors
 /// It is not there, or has failed.
 pub(crate) fn tool(program: &str, arguments: &[&str]) -> Result<String, ToolError> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).output();
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .output();
     let output = output.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => ToolError::NotThere,
         _ => ToolError::Failed(error.to_string()),
     })?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(ToolError::Failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+        false => Err(ToolError::Failed(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        )),
     }
 }
 
@@ -217,31 +242,55 @@ mod tests {
     use super::*;
 
     fn run(command: &str, limit: Option<Duration>) -> (Ending, String) {
-        Task { command, environment: Vec::new(), limit }.run(&AtomicBool::new(false)).unwrap()
+        Task {
+            command,
+            environment: Vec::new(),
+            limit,
+        }
+        .run(&AtomicBool::new(false))
+        .unwrap()
     }
 
     #[test]
     fn a_command_says_how_it_ended_and_what_it_wrote() {
-        assert_eq!(run("echo out; echo err >&2", None), (Ending::Well, "out\nerr\n".into()));
+        assert_eq!(
+            run("echo out; echo err >&2", None),
+            (Ending::Well, "out\nerr\n".into())
+        );
         assert_eq!(run("exit 3", None).0, Ending::Code(3));
         assert_eq!(run("kill -9 $$", None).0, Ending::Signal(9));
     }
 
     #[test]
     fn a_command_that_hangs_is_ended_with_what_it_started() {
-        let (ending, output) = run("sleep 1000 & echo $!; wait", Some(Duration::from_millis(200)));
+        let (ending, output) = run(
+            "sleep 1000 & echo $!; wait",
+            Some(Duration::from_millis(200)),
+        );
         assert_eq!(ending, Ending::Late);
         let (sleeper, rest) = output.split_once('\n').unwrap();
-        assert!(rest.starts_with("not ended: ") && rest.contains("sleep (S"), "{rest}");
+        assert!(
+            rest.starts_with("not ended: ") && rest.contains("sleep (S"),
+            "{rest}"
+        );
         let sleeper = Path::new("/proc").join(sleeper).join("cmdline");
         let alive = || std::fs::read(&sleeper).is_ok_and(|line| !line.is_empty());
-        (0..200).take_while(|_| alive()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+        (0..200)
+            .take_while(|_| alive())
+            .for_each(|_| std::thread::sleep(Duration::from_millis(10)));
         assert!(!alive(), "what it had started is gone");
     }
 
     #[test]
     fn whoever_wants_it_to_end_need_not_wait() {
-        let task = Task { command: "sleep 1000", environment: Vec::new(), limit: None };
-        assert!(matches!(task.run(&AtomicBool::new(true)), Err(TortureError::Interrupted)));
+        let task = Task {
+            command: "sleep 1000",
+            environment: Vec::new(),
+            limit: None,
+        };
+        assert!(matches!(
+            task.run(&AtomicBool::new(true)),
+            Err(TortureError::Interrupted)
+        ));
     }
 }

@@ -57,11 +57,15 @@ impl std::str::FromStr for Code {
             Some("") => Choice::Lost(Vec::new()),
             Some(list) => {
                 let mut lost = Vec::new();
-                list.split(',').try_for_each(|run| parse_run(run, &mut lost))?;
+                list.split(',')
+                    .try_for_each(|run| parse_run(run, &mut lost))?;
                 Choice::Lost(lost)
             }
         };
-        Ok(Self { recording, cut: Cut { instant, choice } })
+        Ok(Self {
+            recording,
+            cut: Cut { instant, choice },
+        })
     }
 }
 
@@ -74,8 +78,10 @@ fn parse_run(run: &str, lost: &mut Vec<Lost>) -> Result<(), NoCode> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| NoCode);
     let (first, more) = (number(first)?, number(more)?);
     let versions = versions.parse().map_err(|_| NoCode)?;
-    let end =
-        first.checked_add(more).filter(|_| more < BLOCKS_MAX && (lost.len() as u64) < BLOCKS_MAX).ok_or(NoCode)?;
+    let end = first
+        .checked_add(more)
+        .filter(|_| more < BLOCKS_MAX && (lost.len() as u64) < BLOCKS_MAX)
+        .ok_or(NoCode)?;
     lost.extend((first..=end).map(|block| Lost { block, versions }));
     Ok(())
 }
@@ -86,11 +92,19 @@ mod tests {
 
     #[test]
     fn codes_are_read_as_they_are_written() {
-        let lost = [(7, 1), (8, 1), (9, 1), (10, 2), (90, 2)].map(|(block, versions)| Lost { block, versions });
+        let lost = [(7, 1), (8, 1), (9, 1), (10, 2), (90, 2)]
+            .map(|(block, versions)| Lost { block, versions });
         let texts = ["0a-5-lost:7+2.1,10.2,90.2", "0a-5-lost:", "0a-5-ff"];
-        let choices = [Choice::Lost(lost.to_vec()), Choice::Lost(Vec::new()), Choice::Drawn(255)];
+        let choices = [
+            Choice::Lost(lost.to_vec()),
+            Choice::Lost(Vec::new()),
+            Choice::Drawn(255),
+        ];
         for (text, choice) in texts.into_iter().zip(choices) {
-            let code = Code { recording: "0a".into(), cut: Cut { instant: 5, choice } };
+            let code = Code {
+                recording: "0a".into(),
+                cut: Cut { instant: 5, choice },
+            };
             assert_eq!(code.to_string(), text);
             assert_eq!(text.parse::<Code>().unwrap(), code);
         }
@@ -98,8 +112,24 @@ mod tests {
 
     #[test]
     fn what_is_no_code_is_refused() {
-        let texts = ["", "a", "a-1", "a-1-", "a-x-1", "-1-1", "a-1-lost:1", "a-1-lost:1+99999999999.1", "a-1-lost:1.x"];
-        texts.iter().for_each(|text| assert!(text.parse::<Code>().is_err(), "{text}"));
-        assert!(format!("a-1-lost:{}+1.1", u64::MAX).parse::<Code>().is_err());
+        let texts = [
+            "",
+            "a",
+            "a-1",
+            "a-1-",
+            "a-x-1",
+            "-1-1",
+            "a-1-lost:1",
+            "a-1-lost:1+99999999999.1",
+            "a-1-lost:1.x",
+        ];
+        texts
+            .iter()
+            .for_each(|text| assert!(text.parse::<Code>().is_err(), "{text}"));
+        assert!(
+            format!("a-1-lost:{}+1.1", u64::MAX)
+                .parse::<Code>()
+                .is_err()
+        );
     }
 }

@@ -32,7 +32,11 @@ impl Contents {
     /// There is no room for a temporary file.
     pub fn new(block_bytes: usize) -> io::Result<Self> {
         let file = Arc::new(tempfile::tempfile()?);
-        Ok(Self { file, block_bytes, table: Arc::default() })
+        Ok(Self {
+            file,
+            block_bytes,
+            table: Arc::default(),
+        })
     }
 
     /// How many there are, without the zeroes. Their numbers begin at 1.
@@ -61,7 +65,8 @@ impl Contents {
         if let Some(known) = table.get(&fingerprint) {
             return Ok(*known);
         }
-        let next = u32::try_from(table.len() + 1).map_err(|_| io::Error::other("too many different blocks"))?;
+        let next = u32::try_from(table.len() + 1)
+            .map_err(|_| io::Error::other("too many different blocks"))?;
         self.file.write_all_at(block, self.position(next))?;
         table.insert(fingerprint, next);
         Ok(next)

@@ -73,10 +73,15 @@ impl State {
 
     /// What the disk holds after a cut.
     pub fn after(&self, lost: &[Lost]) -> Vec<ContentId> {
-        let lost: BTreeMap<u64, u32> = lost.iter().map(|lost| (lost.block, lost.versions)).collect();
+        let lost: BTreeMap<u64, u32> = lost
+            .iter()
+            .map(|lost| (lost.block, lost.versions))
+            .collect();
         let mut blocks = self.durable.clone();
         for (block, versions) in &self.pending {
-            let kept = versions.len().saturating_sub(lost.get(block).map_or(0, |count| *count as usize));
+            let kept = versions
+                .len()
+                .saturating_sub(lost.get(block).map_or(0, |count| *count as usize));
             if let Some(version) = kept.checked_sub(1).map(|index| versions[index]) {
                 blocks[*block as usize] = version.content;
             }
@@ -94,16 +99,21 @@ impl State {
             0 => self.pick(|versions| versions.len()),
             1 => self.few(&mut random),
             2 | 3 => self.commands(&mut random, share),
-            _ => self.pick(
-                |versions| {
-                    if random.random_bool(share) { random.random_range(1..=versions.len()) } else { 0 }
-                },
-            ),
+            _ => self.pick(|versions| {
+                if random.random_bool(share) {
+                    random.random_range(1..=versions.len())
+                } else {
+                    0
+                }
+            }),
         }
     }
 
     fn pick(&self, mut lose: impl FnMut(&[Version]) -> usize) -> Vec<Lost> {
-        let lost = self.pending.iter().map(|(block, all)| Lost { block: *block, versions: lose(all) as u32 });
+        let lost = self.pending.iter().map(|(block, all)| Lost {
+            block: *block,
+            versions: lose(all) as u32,
+        });
         lost.filter(|lost| lost.versions > 0).collect()
     }
 
@@ -114,19 +124,38 @@ impl State {
             return Vec::new();
         }
         let count = random.random_range(1..=3);
-        let chosen: BTreeSet<u64> = (0..count).map(|_| blocks[random.random_range(0..blocks.len())]).collect();
+        let chosen: BTreeSet<u64> = (0..count)
+            .map(|_| blocks[random.random_range(0..blocks.len())])
+            .collect();
         self.pick(|versions| versions.len())
             .into_iter()
             .filter(|lost| chosen.contains(&lost.block))
-            .map(|lost| Lost { versions: random.random_range(1..=lost.versions), ..lost })
+            .map(|lost| Lost {
+                versions: random.random_range(1..=lost.versions),
+                ..lost
+            })
             .collect()
     }
 
     /// Requests are lost whole, none of their blocks kept.
     fn commands(&self, random: &mut Xoshiro256PlusPlus, share: f64) -> Vec<Lost> {
-        let requests: BTreeSet<u32> = self.pending.values().flatten().map(|version| version.event).collect();
-        let gone: BTreeSet<u32> = requests.into_iter().filter(|_| random.random_bool(share)).collect();
-        self.pick(|versions| versions.iter().rev().take_while(|version| gone.contains(&version.event)).count())
+        let requests: BTreeSet<u32> = self
+            .pending
+            .values()
+            .flatten()
+            .map(|version| version.event)
+            .collect();
+        let gone: BTreeSet<u32> = requests
+            .into_iter()
+            .filter(|_| random.random_bool(share))
+            .collect();
+        self.pick(|versions| {
+            versions
+                .iter()
+                .rev()
+                .take_while(|version| gone.contains(&version.event))
+                .count()
+        })
     }
 }
 
@@ -147,8 +176,17 @@ impl<'a> Replay<'a> {
     /// Nothing is played yet.
     pub fn new(recording: &'a Recording) -> Self {
         let durable = vec![ZEROES; recording.shape.blocks as usize];
-        let state = State { durable, pending: BTreeMap::new() };
-        Self { recording, played: 0, state, open: BTreeSet::new(), flushes: BTreeMap::new() }
+        let state = State {
+            durable,
+            pending: BTreeMap::new(),
+        };
+        Self {
+            recording,
+            played: 0,
+            state,
+            open: BTreeSet::new(),
+            flushes: BTreeMap::new(),
+        }
     }
 
     /// Plays on, until before entry `instant`; not back.
@@ -176,12 +214,26 @@ impl<'a> Replay<'a> {
             Event::Write { block, words, .. } => {
                 self.open.insert(index);
                 for (block, content) in (*block..).zip(&recording.words[words.clone()]) {
-                    self.push(block, Version { event: index, content: *content });
+                    self.push(
+                        block,
+                        Version {
+                            event: index,
+                            content: *content,
+                        },
+                    );
                 }
             }
             Event::Zero { block, count } => {
                 self.open.insert(index);
-                (*block..block + count).for_each(|block| self.push(block, Version { event: index, content: ZEROES }));
+                (*block..block + count).for_each(|block| {
+                    self.push(
+                        block,
+                        Version {
+                            event: index,
+                            content: ZEROES,
+                        },
+                    )
+                });
             }
             Event::Flush => {
                 self.flushes.insert(index, self.open.clone());
@@ -199,8 +251,15 @@ impl<'a> Replay<'a> {
         self.open.remove(&request);
         if let Some(under_way) = self.flushes.remove(&request) {
             // Submitted before the flush, and completed before it.
-            self.settle_all(|version| version.event < request && !under_way.contains(&version.event));
-        } else if let Event::Write { block, words, through: true } = &recording.events[request as usize] {
+            self.settle_all(|version| {
+                version.event < request && !under_way.contains(&version.event)
+            });
+        } else if let Event::Write {
+            block,
+            words,
+            through: true,
+        } = &recording.events[request as usize]
+        {
             for block in *block..block + words.len() as u64 {
                 self.settle(block, |version| version.event == request);
             }
@@ -209,13 +268,19 @@ impl<'a> Replay<'a> {
 
     fn settle_all(&mut self, durable: impl Fn(&Version) -> bool + Copy) {
         let blocks: Vec<u64> = self.state.pending.keys().copied().collect();
-        blocks.into_iter().for_each(|block| self.settle(block, durable));
+        blocks
+            .into_iter()
+            .for_each(|block| self.settle(block, durable));
     }
 
     /// The newest of the versions that have become durable replaces all before it.
     fn settle(&mut self, block: u64, durable: impl Fn(&Version) -> bool) {
-        let Some(versions) = self.state.pending.get_mut(&block) else { return };
-        let Some(last) = versions.iter().rposition(durable) else { return };
+        let Some(versions) = self.state.pending.get_mut(&block) else {
+            return;
+        };
+        let Some(last) = versions.iter().rposition(durable) else {
+            return;
+        };
         self.state.durable[block as usize] = versions[last].content;
         versions.drain(..=last);
         if versions.is_empty() {

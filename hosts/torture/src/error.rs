@@ -11,7 +11,9 @@ pub enum TortureError {
     #[error("{0}")]
     Missing(String),
     /// The workload ended with an error, so that its record proves nothing.
-    #[error("the workload {ended}, so there is nothing to cut: mend it, or see what it wrote:\n{output}")]
+    #[error(
+        "the workload {ended}, so there is nothing to cut: mend it, or see what it wrote:\n{output}"
+    )]
     Workload {
         /// How it ended.
         ended: String,

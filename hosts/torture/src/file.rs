@@ -38,8 +38,18 @@ struct Header {
 const _: () = assert!(size_of::<Header>() == 24);
 
 impl Header {
-    fn of(Shape { block_bytes, blocks }: Shape) -> Self {
-        Self { magic: MAGIC, version: VERSION, block_bytes, blocks }
+    fn of(
+        Shape {
+            block_bytes,
+            blocks,
+        }: Shape,
+    ) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            block_bytes,
+            blocks,
+        }
     }
 }
 
@@ -81,9 +91,18 @@ const END: u32 = 7;
 
 impl Entry {
     fn of(event: &Event) -> Self {
-        let entry = |kind, argument, block, count| Self { kind, argument, block, count };
+        let entry = |kind, argument, block, count| Self {
+            kind,
+            argument,
+            block,
+            count,
+        };
         match event {
-            Event::Write { block, words, through } => entry(WRITE, u32::from(*through), *block, words.len() as u64),
+            Event::Write {
+                block,
+                words,
+                through,
+            } => entry(WRITE, u32::from(*through), *block, words.len() as u64),
             Event::Zero { block, count } => entry(ZERO, 0, *block, *count),
             Event::Flush => entry(FLUSH, 0, 0, 0),
             Event::Done(request) => entry(DONE, *request, 0, 0),
@@ -124,7 +143,10 @@ impl<R: Read> Read for Hashed<R> {
 /// # Errors
 /// The contents cannot be read.
 pub fn id(recording: &Recording) -> io::Result<String> {
-    let mut hashed = Hashed { inner: io::sink(), hash: hash_of(&Header::of(recording.shape)) };
+    let mut hashed = Hashed {
+        inner: io::sink(),
+        hash: hash_of(&Header::of(recording.shape)),
+    };
     write_body(recording, &mut hashed)?;
     Ok(hashed.hash.finalize().to_hex()[..ID_DIGITS].to_owned())
 }
@@ -134,13 +156,19 @@ pub fn id(recording: &Recording) -> io::Result<String> {
 /// # Errors
 /// The system's reason.
 pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     let header = Header::of(recording.shape);
     file.write_all(header.as_bytes())?;
 
     let mut stream = zstd::Encoder::new(BufWriter::new(&mut file), LEVEL)?;
-    let mut hashed = Hashed { inner: &mut stream, hash: hash_of(&header) };
+    let mut hashed = Hashed {
+        inner: &mut stream,
+        hash: hash_of(&header),
+    };
     write_body(recording, &mut hashed)?;
     let hash = hashed.hash.finalize();
     stream.write_all(hash.as_bytes())?;
@@ -152,7 +180,14 @@ pub fn save(recording: &Recording, path: &Path) -> io::Result<()> {
 }
 
 fn write_body(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
-    let Recording { about, events, words, marks, contents, .. } = recording;
+    let Recording {
+        about,
+        events,
+        words,
+        marks,
+        contents,
+        ..
+    } = recording;
     let description = Description {
         about: about.clone(),
         marks: marks.clone(),
@@ -163,7 +198,9 @@ fn write_body(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
     let text = serde_json::to_vec(&description)?;
     out.write_all(&(text.len() as u64).to_le_bytes())?;
     out.write_all(&text)?;
-    events.iter().try_for_each(|event| out.write_all(Entry::of(event).as_bytes()))?;
+    events
+        .iter()
+        .try_for_each(|event| out.write_all(Entry::of(event).as_bytes()))?;
     out.write_all(words.as_bytes())?;
 
     let mut block = vec![0; recording.shape.block_bytes as usize];
@@ -185,21 +222,31 @@ pub fn load(path: &Path) -> Result<Recording, TortureError> {
         return Err(not("it begins otherwise"));
     }
     if header.version != VERSION {
-        return Err(not(&format!("it has version {}, and this program reads {VERSION}", header.version)));
+        return Err(not(&format!(
+            "it has version {}, and this program reads {VERSION}",
+            header.version
+        )));
     }
-    let shape = Shape { block_bytes: header.block_bytes, blocks: header.blocks };
+    let shape = Shape {
+        block_bytes: header.block_bytes,
+        blocks: header.blocks,
+    };
     if ![512, 4096].contains(&shape.block_bytes) || !(1..=BLOCKS_MAX).contains(&shape.blocks) {
         return Err(not("its disk has a size that cannot be"));
     }
 
-    let mut body = Hashed { inner: zstd::Decoder::with_buffer(file)?, hash: hash_of(&header) };
+    let mut body = Hashed {
+        inner: zstd::Decoder::with_buffer(file)?,
+        hash: hash_of(&header),
+    };
     let recording = read_body(shape, &mut body).map_err(|error| match error {
         TortureError::Io(error) => not(&error.to_string()),
         other => other,
     })?;
     let expected = body.hash.finalize();
     let mut hash = [0; 32];
-    body.read_exact(&mut hash).map_err(|_| not("it ends early"))?;
+    body.read_exact(&mut hash)
+        .map_err(|_| not("it ends early"))?;
     if expected != hash {
         return Err(not("it is damaged"));
     }
@@ -216,7 +263,8 @@ fn read_body(shape: Shape, from: &mut impl Read) -> Result<Recording, TortureErr
     let len = u64::from_le_bytes(len);
     let mut text = Vec::new();
     from.take(len).read_to_end(&mut text)?;
-    let description: Description = serde_json::from_slice(&text).map_err(|error| not(&error.to_string()))?;
+    let description: Description =
+        serde_json::from_slice(&text).map_err(|error| not(&error.to_string()))?;
 
     let entries = (0..description.events).map(|_| Entry::read_from_io(&mut *from));
     let entries = entries.collect::<io::Result<Vec<Entry>>>()?;
@@ -241,11 +289,22 @@ fn read_body(shape: Shape, from: &mut impl Read) -> Result<Recording, TortureErr
         }
     }
     let Description { about, marks, .. } = description;
-    Ok(Recording { shape, about, events, words, marks, contents })
+    Ok(Recording {
+        shape,
+        about,
+        events,
+        words,
+        marks,
+        contents,
+    })
 }
 
 /// Turns entries into events, and sees that they make sense.
-fn events(shape: Shape, entries: &[Entry], description: &Description) -> Result<Vec<Event>, TortureError> {
+fn events(
+    shape: Shape,
+    entries: &[Entry],
+    description: &Description,
+) -> Result<Vec<Event>, TortureError> {
     let (mut events, mut words, mut marks) = (Vec::new(), 0usize, 0u32);
     let mut open = BTreeSet::new();
     let count_of = |kind| entries.iter().filter(|entry| entry.kind == kind).count();
@@ -254,8 +313,15 @@ fn events(shape: Shape, entries: &[Entry], description: &Description) -> Result<
     }
 
     for (index, entry) in (0..).zip(entries) {
-        let Entry { block, count, argument, .. } = *entry;
-        let inside = block.checked_add(count).is_some_and(|end| count > 0 && end <= shape.blocks);
+        let Entry {
+            block,
+            count,
+            argument,
+            ..
+        } = *entry;
+        let inside = block
+            .checked_add(count)
+            .is_some_and(|end| count > 0 && end <= shape.blocks);
         if matches!(entry.kind, WRITE | ZERO) && !inside {
             return Err(not("a write lies outside of its disk"));
         }
@@ -266,7 +332,11 @@ fn events(shape: Shape, entries: &[Entry], description: &Description) -> Result<
             WRITE => {
                 let start = words;
                 words += count as usize;
-                Event::Write { block, words: start..words, through: argument != 0 }
+                Event::Write {
+                    block,
+                    words: start..words,
+                    through: argument != 0,
+                }
             }
             ZERO => Event::Zero { block, count },
             FLUSH => Event::Flush,
@@ -282,7 +352,9 @@ fn events(shape: Shape, entries: &[Entry], description: &Description) -> Result<
         });
     }
     let position = |kind| entries.iter().position(|entry| entry.kind == kind);
-    if words as u64 != description.words || marks as usize != description.marks.len() || position(START) > position(END)
+    if words as u64 != description.words
+        || marks as usize != description.marks.len()
+        || position(START) > position(END)
     {
         return Err(not("its numbers do not fit together"));
     }

@@ -24,8 +24,19 @@ struct State {
 impl Image {
     /// A disk with these contents.
     pub fn new(shape: Shape, contents: Contents, blocks: Vec<ContentId>) -> Self {
-        assert_eq!(blocks.len() as u64, shape.blocks, "every block has a content");
-        Self { shape, contents, state: Mutex::new(State { blocks, written: HashMap::new() }) }
+        assert_eq!(
+            blocks.len() as u64,
+            shape.blocks,
+            "every block has a content"
+        );
+        Self {
+            shape,
+            contents,
+            state: Mutex::new(State {
+                blocks,
+                written: HashMap::new(),
+            }),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -62,7 +73,9 @@ impl Array for Image {
 
     fn write(&self, offset: u64, data: &[u8], _through: bool) -> io::Result<()> {
         let mut state = self.state();
-        let (first, whole) = self.shape.whole(offset, data, |block, into| self.read_block(&state, block, into))?;
+        let (first, whole) = self.shape.whole(offset, data, |block, into| {
+            self.read_block(&state, block, into)
+        })?;
         for (block, bytes) in (first..).zip(whole.chunks(self.shape.block_bytes as usize)) {
             state.written.insert(block, bytes.into());
         }
@@ -72,7 +85,11 @@ impl Array for Image {
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let (parts, blocks) = self.shape.split(offset, len);
         for part in parts {
-            self.write(part.start, &vec![0; (part.end - part.start) as usize], false)?;
+            self.write(
+                part.start,
+                &vec![0; (part.end - part.start) as usize],
+                false,
+            )?;
         }
         let mut state = self.state();
         for block in blocks {

@@ -80,16 +80,21 @@ impl Recording {
 
     /// The marks that came before an instant.
     pub fn marks_before(&self, instant: usize) -> impl Iterator<Item = &str> {
-        self.events[..instant].iter().filter_map(|event| match event {
-            Event::Mark(index) => Some(self.marks[*index as usize].as_str()),
-            _ => None,
-        })
+        self.events[..instant]
+            .iter()
+            .filter_map(|event| match event {
+                Event::Mark(index) => Some(self.marks[*index as usize].as_str()),
+                _ => None,
+            })
     }
 
     /// How many entries of the workload are of a kind.
     pub fn count(&self, kind: impl Fn(&Event) -> bool) -> u64 {
         let Range { start, end } = self.instants();
-        self.events[start..end.min(self.events.len())].iter().filter(|event| kind(event)).count() as u64
+        self.events[start..end.min(self.events.len())]
+            .iter()
+            .filter(|event| kind(event))
+            .count() as u64
     }
 }
 
@@ -110,7 +115,8 @@ struct State {
 
 impl State {
     fn submit(&mut self, event: Event) -> io::Result<u32> {
-        let index = u32::try_from(self.events.len()).map_err(|_| io::Error::other("the record is full"))?;
+        let index =
+            u32::try_from(self.events.len()).map_err(|_| io::Error::other("the record is full"))?;
         self.events.push(event);
         Ok(index)
     }
@@ -119,14 +125,24 @@ impl State {
         self.contents.get(self.now[block as usize], into)
     }
 
-    fn write(&mut self, block: u64, data: &[u8], block_bytes: usize, through: bool) -> io::Result<u32> {
+    fn write(
+        &mut self,
+        block: u64,
+        data: &[u8],
+        block_bytes: usize,
+        through: bool,
+    ) -> io::Result<u32> {
         let start = self.words.len();
         for (at, bytes) in (block as usize..).zip(data.chunks(block_bytes)) {
             let id = self.contents.put(bytes)?;
             self.words.push(id);
             self.now[at] = id;
         }
-        self.submit(Event::Write { block, words: start..self.words.len(), through })
+        self.submit(Event::Write {
+            block,
+            words: start..self.words.len(),
+            through,
+        })
     }
 }
 
@@ -138,8 +154,17 @@ impl Recorder {
     pub fn new(shape: Shape) -> io::Result<Self> {
         let contents = Contents::new(shape.block_bytes as usize)?;
         let now = vec![ZEROES; shape.blocks as usize];
-        let state = State { now, contents, events: Vec::new(), words: Vec::new(), marks: Vec::new() };
-        Ok(Self { shape, state: Mutex::new(state) })
+        let state = State {
+            now,
+            contents,
+            events: Vec::new(),
+            words: Vec::new(),
+            marks: Vec::new(),
+        };
+        Ok(Self {
+            shape,
+            state: Mutex::new(state),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -163,7 +188,10 @@ impl Recorder {
     /// Adds a mark for each line.
     pub fn mark(&self, lines: &[u8]) {
         let mut state = self.state();
-        for line in String::from_utf8_lossy(lines).lines().filter(|line| !line.is_empty()) {
+        for line in String::from_utf8_lossy(lines)
+            .lines()
+            .filter(|line| !line.is_empty())
+        {
             let index = state.marks.len() as u32;
             // A record that is full refuses the next write, which ends the workload.
             if state.submit(Event::Mark(index)).is_ok() {
@@ -204,7 +232,9 @@ impl Array for Recorder {
 
     fn write(&self, offset: u64, data: &[u8], through: bool) -> io::Result<()> {
         self.request(|state| {
-            let (block, whole) = self.shape.whole(offset, data, |block, into| state.read_block(block, into))?;
+            let (block, whole) = self
+                .shape
+                .whole(offset, data, |block, into| state.read_block(block, into))?;
             state.write(block, &whole, self.shape.block_bytes as usize, through)
         })
     }
@@ -212,14 +242,21 @@ impl Array for Recorder {
     fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
         let (parts, blocks) = self.shape.split(offset, len);
         for part in parts {
-            self.write(part.start, &vec![0; (part.end - part.start) as usize], false)?;
+            self.write(
+                part.start,
+                &vec![0; (part.end - part.start) as usize],
+                false,
+            )?;
         }
         if blocks.is_empty() {
             return Ok(());
         }
         self.request(|state| {
             state.now[blocks.start as usize..blocks.end as usize].fill(ZEROES);
-            state.submit(Event::Zero { block: blocks.start, count: blocks.end - blocks.start })
+            state.submit(Event::Zero {
+                block: blocks.start,
+                count: blocks.end - blocks.start,
+            })
         })
     }
 

@@ -26,7 +26,8 @@ pub fn shrink<T: Clone, E>(
         // A part alone, then all but a part.
         for alone in [true, false] {
             for (index, part) in least.chunks(size).enumerate() {
-                let others = || [&least[..index * size], &least[index * size + part.len()..]].concat();
+                let others =
+                    || [&least[..index * size], &least[index * size + part.len()..]].concat();
                 let candidate = if alone { part.to_vec() } else { others() };
                 // With two parts the one is all but the other.
                 if candidate.len() == least.len() || (!alone && parts == 2) {
@@ -61,7 +62,8 @@ mod tests {
     use std::convert::Infallible;
 
     fn least(whole: &[u32], fails: impl Fn(&[u32]) -> bool) -> Vec<u32> {
-        let (least, finished) = shrink(whole, |list| Ok::<_, Infallible>(Some(fails(list)))).unwrap();
+        let (least, finished) =
+            shrink(whole, |list| Ok::<_, Infallible>(Some(fails(list)))).unwrap();
         assert!(finished);
         least
     }
@@ -70,7 +72,10 @@ mod tests {
     fn the_elements_that_it_takes_are_found() {
         let whole: Vec<u32> = (0..200).collect();
         for needed in [&[7][..], &[0, 199], &[3, 4, 150], &[]] {
-            assert_eq!(least(&whole, |list| needed.iter().all(|one| list.contains(one))), needed);
+            assert_eq!(
+                least(&whole, |list| needed.iter().all(|one| list.contains(one))),
+                needed
+            );
         }
     }
 
@@ -78,7 +83,9 @@ mod tests {
     #[test]
     fn one_of_two_causes_is_left() {
         let whole: Vec<u32> = (0..64).collect();
-        let found = least(&whole, |list| list.contains(&5) || (list.contains(&40) && list.contains(&41)));
+        let found = least(&whole, |list| {
+            list.contains(&5) || (list.contains(&40) && list.contains(&41))
+        });
         assert!(found == [5] || found == [40, 41], "{found:?}");
     }
 

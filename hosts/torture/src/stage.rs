@@ -36,7 +36,10 @@ fn mkfs_options(name: &str) -> &'static [&'static str] {
 /// same recording may still be mounted, by a second campaign or by processes that a check has left.
 fn mount_options(fs: &FileSystem) -> Vec<&str> {
     let own = if fs.name == "xfs" { "nouuid" } else { "" };
-    [own, &fs.mount_options].into_iter().filter(|options| !options.is_empty()).collect()
+    [own, &fs.mount_options]
+        .into_iter()
+        .filter(|options| !options.is_empty())
+        .collect()
 }
 
 fn package(name: &str) -> &str {
@@ -75,25 +78,39 @@ pub fn require(name: &str) -> Result<(), TortureError> {
         );
     }
     if !Path::new("/dev/loop-control").exists() {
-        return missing("there is no /dev/loop-control: load the kernel's module with `modprobe loop`".into());
+        return missing(
+            "there is no /dev/loop-control: load the kernel's module with `modprobe loop`".into(),
+        );
     }
     if matches!(tool("losetup", &["--version"]), Err(ToolError::NotThere)) {
         return missing("losetup is not installed: install the package mount".into());
     }
-    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
-        return missing(format!("`{name}` is no name of a file system: choose one such as ext4, xfs or btrfs"));
+    if name.is_empty()
+        || !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    {
+        return missing(format!(
+            "`{name}` is no name of a file system: choose one such as ext4, xfs or btrfs"
+        ));
     }
     let mkfs = format!("mkfs.{name}");
     if matches!(tool(&mkfs, &["-V"]), Err(ToolError::NotThere)) {
-        return missing(format!("{mkfs} is not installed: install the package {}", package(name)));
+        return missing(format!(
+            "{mkfs} is not installed: install the package {}",
+            package(name)
+        ));
     }
     // Loads the module, if there is one.
     let known = || {
         let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        list.lines().any(|line| line.split_whitespace().next_back() == Some(name))
+        list.lines()
+            .any(|line| line.split_whitespace().next_back() == Some(name))
     };
     if !known() && (tool("modprobe", &["-q", "--", name]).is_err() || !known()) {
-        return missing(format!("this kernel has no file system {name}: choose one of those in /proc/filesystems"));
+        return missing(format!(
+            "this kernel has no file system {name}: choose one of those in /proc/filesystems"
+        ));
     }
     Ok(())
 }
@@ -104,7 +121,9 @@ impl Stage {
     /// # Errors
     /// FUSE is missing, or there is no room for a folder.
     pub fn new(shape: Shape) -> Result<Self, TortureError> {
-        let scratch = tempfile::Builder::new().prefix("remap-ssd-torture-").tempdir()?;
+        let scratch = tempfile::Builder::new()
+            .prefix("remap-ssd-torture-")
+            .tempdir()?;
         for name in ["files", "mounted"] {
             std::fs::create_dir(scratch.path().join(name))?;
         }
@@ -119,7 +138,13 @@ impl Stage {
         let files = vec![Served::Disk(slot.clone()), Served::Marks(Box::new(mark))];
         let mounted = Mounted::mount_arrays(files, &scratch.path().join("files"), || {});
         let mounted = mounted.map_err(|error| TortureError::missing(error.to_string()))?;
-        Ok(Self { mounted: Some(mounted), scratch, slot, shape, marks })
+        Ok(Self {
+            mounted: Some(mounted),
+            scratch,
+            slot,
+            shape,
+            marks,
+        })
     }
 
     /// Puts a disk behind the file.
@@ -166,15 +191,22 @@ impl Stage {
         let mut arguments = mkfs_options(&fs.name).to_vec();
         arguments.extend(fs.mkfs_options.split_whitespace());
         arguments.push(&attached.device);
-        tool(&format!("mkfs.{}", fs.name), &arguments).map(drop).map_err(|error| match error {
-            ToolError::NotThere => TortureError::Missing(format!("mkfs.{} is not installed", fs.name)),
-            ToolError::Failed(words) => TortureError::Missing(format!(
-                "mkfs.{} failed ({}): another --size or other --mkfs-options may help",
-                fs.name,
-                // The version comes first, and a page of usage last.
-                words.lines().find(|line| !line.starts_with("mke2fs ")).unwrap_or("it said nothing")
-            )),
-        })
+        tool(&format!("mkfs.{}", fs.name), &arguments)
+            .map(drop)
+            .map_err(|error| match error {
+                ToolError::NotThere => {
+                    TortureError::Missing(format!("mkfs.{} is not installed", fs.name))
+                }
+                ToolError::Failed(words) => TortureError::Missing(format!(
+                    "mkfs.{} failed ({}): another --size or other --mkfs-options may help",
+                    fs.name,
+                    // The version comes first, and a page of usage last.
+                    words
+                        .lines()
+                        .find(|line| !line.starts_with("mke2fs "))
+                        .unwrap_or("it said nothing")
+                )),
+            })
     }
 
     /// Mounts the file system that is on the disk; recovery is the kernel's.
@@ -195,10 +227,17 @@ impl Stage {
             Ok(_) => {
                 // From now on the kernel detaches it when it is unmounted, however this process ends.
                 attached.detach();
-                Ok(Ok(MountedFs { folder, name: fs.name.clone(), device: attached.device.clone(), mounted: true }))
+                Ok(Ok(MountedFs {
+                    folder,
+                    name: fs.name.clone(),
+                    device: attached.device.clone(),
+                    mounted: true,
+                }))
             }
             Err(ToolError::Failed(words)) => Ok(Err(words)),
-            Err(ToolError::NotThere) => Err(TortureError::missing("mount is not installed: install the package mount")),
+            Err(ToolError::NotThere) => Err(TortureError::missing(
+                "mount is not installed: install the package mount",
+            )),
         }
     }
 }
@@ -222,24 +261,37 @@ struct Loop {
 impl Loop {
     fn attach(file: &Path, shape: Shape) -> Result<Self, TortureError> {
         let (sector, file) = (shape.block_bytes.to_string(), file.to_string_lossy());
-        let arguments = ["--find", "--show", "--direct-io=on", "--sector-size", &sector, &file];
+        let arguments = [
+            "--find",
+            "--show",
+            "--direct-io=on",
+            "--sector-size",
+            &sector,
+            &file,
+        ];
         // Another process may take the device that losetup has found.
         let mut attempts = 0;
         let device = loop {
             match tool("losetup", &arguments) {
                 Ok(device) => break device,
                 Err(ToolError::Failed(words)) if attempts == 20 => {
-                    let sentence = format!("no loop device could be attached ({words}): see `losetup --list`");
+                    let sentence =
+                        format!("no loop device could be attached ({words}): see `losetup --list`");
                     return Err(TortureError::Missing(sentence));
                 }
                 Err(ToolError::Failed(_)) => std::thread::sleep(Duration::from_millis(50)),
                 Err(ToolError::NotThere) => {
-                    return Err(TortureError::missing("losetup is not installed: install the package mount"));
+                    return Err(TortureError::missing(
+                        "losetup is not installed: install the package mount",
+                    ));
                 }
             }
             attempts += 1;
         };
-        Ok(Self { device, attached: true })
+        Ok(Self {
+            device,
+            attached: true,
+        })
     }
 
     /// At once, or as soon as it is not in use any more. Then the device may be somebody else's: never twice.

@@ -1,7 +1,8 @@
 //! End to end: real commands on a real kernel. Without FUSE, root or loop devices a test says so and is skipped.
 
 use remap_ssd_torture::{
-    Campaign, Code, FileSystem, Recording, Run, Shape, TortureError, id, load, record, require, save,
+    Campaign, Code, FileSystem, Recording, Run, Shape, TortureError, id, load, record, require,
+    save,
 };
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -11,9 +12,22 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The recording of a run; none if this machine lacks something.
 fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
-    let shape = Shape { block_bytes: 512, blocks: 65_536 };
-    let fs = fs.map(|name| FileSystem { name: name.into(), ..FileSystem::default() });
-    let run = Run { shape, fs, workload: workload.into(), limit: None, writeback: None, seed: 1 };
+    let shape = Shape {
+        block_bytes: 512,
+        blocks: 65_536,
+    };
+    let fs = fs.map(|name| FileSystem {
+        name: name.into(),
+        ..FileSystem::default()
+    });
+    let run = Run {
+        shape,
+        fs,
+        workload: workload.into(),
+        limit: None,
+        writeback: None,
+        seed: 1,
+    };
     let missing = run.fs.as_ref().and_then(|fs| require(&fs.name).err());
     match missing.map_or_else(|| record(&run, "", &STOP), Err) {
         Ok(recording) => Some(recording),
@@ -29,10 +43,20 @@ fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
 fn first_failure(recording: &Recording, check: &str, rounds: u64) -> Option<Code> {
     let mut campaign = Campaign::new(recording, check, LIMIT, &STOP).unwrap();
     let whole = campaign.whole().unwrap();
-    assert!(whole.passed(), "without a cut: {}\n{}", whole.finding, whole.output);
+    assert!(
+        whole.passed(),
+        "without a cut: {}\n{}",
+        whole.finding,
+        whole.output
+    );
     let cuts: Vec<_> = (0..rounds).map(|round| campaign.cut(7, round)).collect();
-    let cut = cuts.into_iter().find(|cut| !campaign.try_cut(cut).unwrap().passed())?;
-    Some(Code { recording: id(recording).unwrap(), cut })
+    let cut = cuts
+        .into_iter()
+        .find(|cut| !campaign.try_cut(cut).unwrap().passed())?;
+    Some(Code {
+        recording: id(recording).unwrap(),
+        cut,
+    })
 }
 
 const FILES: &str = "for n in 1 2 3 4 5 6 7 8; do head -c 3000 /dev/zero | tr '\\0' $n SYNC; echo $n > $MARKS; done";
@@ -44,7 +68,9 @@ done";
 #[test]
 fn files_that_were_synced_survive_on_ext4() {
     let workload = FILES.replace("SYNC", "| dd of=$DIR/f$n conv=fsync status=none");
-    let Some(recording) = recorded(Some("ext4"), &workload) else { return };
+    let Some(recording) = recorded(Some("ext4"), &workload) else {
+        return;
+    };
     assert_eq!(recording.marks.len(), 8);
     assert_eq!(first_failure(&recording, CHECK, 40), None);
 }
@@ -52,7 +78,9 @@ fn files_that_were_synced_survive_on_ext4() {
 #[test]
 fn files_that_were_not_synced_are_lost_and_the_code_replays_it_from_a_saved_recording() {
     let workload = FILES.replace("SYNC", "> $DIR/f$n") + "; sync -f $DIR";
-    let Some(recording) = recorded(Some("ext4"), &workload) else { return };
+    let Some(recording) = recorded(Some("ext4"), &workload) else {
+        return;
+    };
     let code = first_failure(&recording, CHECK, 40).expect("nothing was synced");
 
     let folder = tempfile::tempdir().unwrap();
@@ -62,45 +90,81 @@ fn files_that_were_not_synced_are_lost_and_the_code_replays_it_from_a_saved_reco
     let mut campaign = Campaign::new(&loaded, CHECK, LIMIT, &STOP).unwrap();
     let again: Code = code.to_string().parse().unwrap();
     let verdict = campaign.try_cut(&again.cut).unwrap();
-    assert!(!verdict.passed() && verdict.output.contains("is lost"), "{}", verdict.output);
+    assert!(
+        !verdict.passed() && verdict.output.contains("is lost"),
+        "{}",
+        verdict.output
+    );
 }
 
 // Two blocks written without a flush between them: the second may be there without the first, and it takes one lost block.
 #[test]
 fn a_disk_without_a_file_system_shows_writes_out_of_order() {
-    let write =
-        |block, bytes| format!("printf {bytes} | dd of=$FILE seek={block} bs=4096 conv=notrunc,SYNC status=none; ");
+    let write = |block, bytes| {
+        format!("printf {bytes} | dd of=$FILE seek={block} bs=4096 conv=notrunc,SYNC status=none; ")
+    };
     let workload = write(3, "first") + &write(90, "second");
     let check = "[ -z \"$(dd if=$FILE skip=90 bs=4096 count=1 status=none | grep -a second)\" ] ||
         dd if=$FILE skip=3 bs=4096 count=1 status=none | grep -aq first";
 
-    let Some(recording) = recorded(None, &workload.replace(",SYNC", "")) else { return };
+    let Some(recording) = recorded(None, &workload.replace(",SYNC", "")) else {
+        return;
+    };
     let code = first_failure(&recording, check, 200).expect("nothing orders the writes");
     let mut campaign = Campaign::new(&recording, check, LIMIT, &STOP).unwrap();
     let verdict = campaign.try_cut(&code.cut).unwrap();
     let smallest = campaign.shrink(&code.cut, verdict, LIMIT).unwrap();
-    assert_eq!((smallest.lost.len(), smallest.lost[0].block, smallest.finished), (1, 3 * 8, true));
+    assert_eq!(
+        (
+            smallest.lost.len(),
+            smallest.lost[0].block,
+            smallest.finished
+        ),
+        (1, 3 * 8, true)
+    );
 
-    let Some(recording) = recorded(None, &workload.replace(",SYNC", ",fsync")) else { return };
+    let Some(recording) = recorded(None, &workload.replace(",SYNC", ",fsync")) else {
+        return;
+    };
     assert_eq!(first_failure(&recording, check, 200), None);
 }
 
 #[test]
 fn a_check_that_hangs_has_failed() {
-    let Some(recording) = recorded(Some("ext4"), "true > $DIR/f") else { return };
-    let mut campaign =
-        Campaign::new(&recording, "exec 3< $DIR/f; sleep 1000", Duration::from_millis(300), &STOP).unwrap();
+    let Some(recording) = recorded(Some("ext4"), "true > $DIR/f") else {
+        return;
+    };
+    let mut campaign = Campaign::new(
+        &recording,
+        "exec 3< $DIR/f; sleep 1000",
+        Duration::from_millis(300),
+        &STOP,
+    )
+    .unwrap();
     let verdict = campaign.whole().unwrap();
     assert_eq!(verdict.finding.to_string(), "the check did not end in time");
 }
 
 #[test]
 fn a_workload_that_fails_says_what_it_wrote() {
-    let shape = Shape { block_bytes: 4096, blocks: 1024 };
-    let run = Run { shape, fs: None, workload: "echo words; exit 3".into(), limit: None, writeback: None, seed: 1 };
+    let shape = Shape {
+        block_bytes: 4096,
+        blocks: 1024,
+    };
+    let run = Run {
+        shape,
+        fs: None,
+        workload: "echo words; exit 3".into(),
+        limit: None,
+        writeback: None,
+        seed: 1,
+    };
     match record(&run, "", &STOP) {
         Err(TortureError::Workload { ended, output }) => {
-            assert_eq!((ended.as_str(), output.as_str()), ("ended with exit code 3", "words"));
+            assert_eq!(
+                (ended.as_str(), output.as_str()),
+                ("ended with exit code 3", "words")
+            );
         }
         Err(TortureError::Missing(what)) => println!("skipped: {what}"),
         other => panic!("{:?}", other.err()),

@@ -73,7 +73,10 @@ impl Bare {
     /// A write of this LPN comes in some 8 writes.
     #[inline(always)]
     pub fn look_ahead_near(&self, lpn: u32) {
-        prefetch(&self.counts, self.l2p[lpn as usize].wrapping_sub(1) as usize / 2);
+        prefetch(
+            &self.counts,
+            self.l2p[lpn as usize].wrapping_sub(1) as usize / 2,
+        );
     }
 
     /// Writes one page.
@@ -116,14 +119,19 @@ impl Bare {
         }
         let sb = self.free.pop().expect("collection keeps superblocks free");
         let next = self.geometry.page(SbId(sb), 0).0;
-        Cursor { next, end: next + self.geometry.pages_per_superblock() }
+        Cursor {
+            next,
+            end: next + self.geometry.pages_per_superblock(),
+        }
     }
 
     /// Empties the closed superblock with the fewest live pages; `false` if all are full.
     #[inline(never)]
     fn collect(&mut self) -> bool {
         let closed = (0..self.live.len()).filter(|sb| self.closed[*sb]);
-        let Some(victim) = closed.min_by_key(|sb| self.live[*sb]) else { return false };
+        let Some(victim) = closed.min_by_key(|sb| self.live[*sb]) else {
+            return false;
+        };
         let pages = self.geometry.pages_per_superblock();
         if self.live[victim] == pages {
             return false;
@@ -163,20 +171,38 @@ mod tests {
     /// Every table against every other.
     fn check(bare: &Bare) {
         let mut live = vec![0; bare.live.len()];
-        for (lpn, page) in bare.l2p.iter().enumerate().filter(|(_, page)| **page != NONE) {
+        for (lpn, page) in bare
+            .l2p
+            .iter()
+            .enumerate()
+            .filter(|(_, page)| **page != NONE)
+        {
             let page = page - 1;
             assert_eq!(bare.p2l[page as usize] as usize, lpn, "page {page}");
-            assert_eq!(bare.counts[page as usize / 2] >> (4 * (page % 2)) & 15, 1, "page {page}");
+            assert_eq!(
+                bare.counts[page as usize / 2] >> (4 * (page % 2)) & 15,
+                1,
+                "page {page}"
+            );
             live[bare.geometry.superblock(Ppn(page)).0 as usize] += 1;
         }
         assert_eq!(live, bare.live);
-        let total: u32 = bare.counts.iter().map(|pair| u32::from(pair & 15) + u32::from(pair >> 4)).sum();
+        let total: u32 = bare
+            .counts
+            .iter()
+            .map(|pair| u32::from(pair & 15) + u32::from(pair >> 4))
+            .sum();
         assert_eq!(total, live.iter().sum::<u32>());
     }
 
     #[test]
     fn the_arrays_agree_after_many_collections() {
-        let shape = Shape { channels: 1, dies: 2, superblocks: 40, pages_per_block: 16 };
+        let shape = Shape {
+            channels: 1,
+            dies: 2,
+            superblocks: 40,
+            pages_per_block: 16,
+        };
         let geometry = Geometry::new(shape).unwrap();
         let mut bare = Bare::new(geometry, 1000, 4);
         let mut lpn = 1u32;

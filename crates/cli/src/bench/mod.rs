@@ -43,7 +43,12 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["scales", "preset", "seed"])]
     pub service: bool,
     /// Where the served device's image is made; the folder of temporary files unless given.
-    #[arg(long, value_name = "DIR", requires = "service", conflicts_with = "memory")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "service",
+        conflicts_with = "memory"
+    )]
     pub dir: Option<PathBuf>,
     /// The served device is in memory.
     #[arg(long, requires = "service")]
@@ -116,10 +121,22 @@ struct Extent {
 /// The device cannot be.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let extent = match args.quick {
-        true => Extent { scale: 1.0 / 16.0, rounds: 3, pages: 500_000 },
-        false => Extent { scale: 1.0, rounds: 5, pages: 4_000_000 },
+        true => Extent {
+            scale: 1.0 / 16.0,
+            rounds: 3,
+            pages: 500_000,
+        },
+        false => Extent {
+            scale: 1.0,
+            rounds: 5,
+            pages: 4_000_000,
+        },
     };
-    let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let target = if args.json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    };
     let line = ProgressBar::with_draw_target(None, target);
     line.enable_steady_tick(Duration::from_millis(200));
     if args.service {
@@ -128,9 +145,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let config = device(&args.preset, extent.scale)?;
     let mut results = measure(&config, extent, args.seed, &line)?;
     if args.scales {
-        let factors = if args.quick { [1.0 / 256.0, 1.0 / 16.0] } else { [1.0 / 64.0, 1.0] };
+        let factors = if args.quick {
+            [1.0 / 256.0, 1.0 / 16.0]
+        } else {
+            [1.0 / 64.0, 1.0]
+        };
         for factor in factors {
-            results.scales.push(scaled(factor, extent, args.seed, &line)?);
+            results
+                .scales
+                .push(scaled(factor, extent, args.seed, &line)?);
         }
     }
     line.finish_and_clear();
@@ -153,15 +176,28 @@ struct Rounds(Vec<Work>);
 
 impl Rounds {
     fn of(extent: Extent, mut one: impl FnMut() -> Result<Work, Failure>) -> Result<Self, Failure> {
-        (0..extent.rounds).map(|_| one()).collect::<Result<_, _>>().map(Self)
+        (0..extent.rounds)
+            .map(|_| one())
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     fn rate(&self, of: fn(&Work) -> u64) -> f64 {
-        median(self.0.iter().map(|work| of(work) as f64 / work.seconds).collect())
+        median(
+            self.0
+                .iter()
+                .map(|work| of(work) as f64 / work.seconds)
+                .collect(),
+        )
     }
 
     fn moved(&self) -> f64 {
-        median(self.0.iter().map(|work| work.page_ops as f64 / work.host_pages as f64 - 1.0).collect())
+        median(
+            self.0
+                .iter()
+                .map(|work| work.page_ops as f64 / work.host_pages as f64 - 1.0)
+                .collect(),
+        )
     }
 }
 
@@ -170,12 +206,21 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn measure(config: &DeviceConfig, extent: Extent, seed: u64, line: &ProgressBar) -> Result<Results, Failure> {
+fn measure(
+    config: &DeviceConfig,
+    extent: Extent,
+    seed: u64,
+    line: &ProgressBar,
+) -> Result<Results, Failure> {
     let addressable = config.addressable_lpns();
     let flash_pages = u64::from(config.geometry.pages());
     let mut feed = Feed::new(addressable, seed)?;
-    let mut results =
-        Results { flash_pages, rounds: extent.rounds, pages_per_round: extent.pages, ..Results::default() };
+    let mut results = Results {
+        flash_pages,
+        rounds: extent.rounds,
+        pages_per_round: extent.pages,
+        ..Results::default()
+    };
 
     line.set_message("without deduplication");
     let before = resident_bytes();
@@ -218,7 +263,8 @@ fn measure(config: &DeviceConfig, extent: Extent, seed: u64, line: &ProgressBar)
 fn bytes_per_page(subject: &Subject, before: Option<u64>) -> Option<f64> {
     let media = subject.device().ftl().media();
     let nvram = media.nvram_words() as u64 * 8;
-    grown_since(before).map(|grown| grown.saturating_sub(nvram) as f64 / f64::from(media.geometry().pages()))
+    grown_since(before)
+        .map(|grown| grown.saturating_sub(nvram) as f64 / f64::from(media.geometry().pages()))
 }
 
 fn scaled(factor: f64, extent: Extent, seed: u64, line: &ProgressBar) -> Result<Scaled, Failure> {
@@ -255,13 +301,25 @@ fn shown(config: &DeviceConfig, results: &Results) -> String {
     );
     let row = |name: &str, [operations, programs, host, moved]: [f64; 4], memory: Option<f64>| {
         let memory = memory.map_or("-".into(), number);
-        vec![name.to_owned(), rate(operations), rate(programs), rate(host), format!("{moved:.2}"), memory]
+        vec![
+            name.to_owned(),
+            rate(operations),
+            rate(programs),
+            rate(host),
+            format!("{moved:.2}"),
+            memory,
+        ]
     };
     let r = results;
     let rows = [
         row(
             "deduplication on",
-            [r.page_ops_per_s, r.programs_per_s, r.host_pages_per_s, r.gc_pages_per_host_page],
+            [
+                r.page_ops_per_s,
+                r.programs_per_s,
+                r.host_pages_per_s,
+                r.gc_pages_per_host_page,
+            ],
             r.bytes_per_page,
         ),
         row(
@@ -276,19 +334,42 @@ fn shown(config: &DeviceConfig, results: &Results) -> String {
         ),
         row(
             "bare arrays",
-            [r.bare_page_ops_per_s, r.bare_page_ops_per_s, r.bare_host_pages_per_s, r.gc_pages_per_host_page_bare],
+            [
+                r.bare_page_ops_per_s,
+                r.bare_page_ops_per_s,
+                r.bare_host_pages_per_s,
+                r.gc_pages_per_host_page_bare,
+            ],
             None,
         ),
     ];
     text.push_str(&output::table(
-        &["", "page ops/s", "programs/s", "host pages/s", "GC moves/host page", "bytes/page"],
+        &[
+            "",
+            "page ops/s",
+            "programs/s",
+            "host pages/s",
+            "GC moves/host page",
+            "bytes/page",
+        ],
         &rows,
     ));
     let mut facts = vec![
-        ("recovery".to_owned(), format!("{}: {}pages/s", seconds(r.recovery_s), rate(r.recovery_pages_per_s))),
+        (
+            "recovery".to_owned(),
+            format!(
+                "{}: {}pages/s",
+                seconds(r.recovery_s),
+                rate(r.recovery_pages_per_s)
+            ),
+        ),
         (
             "aging".to_owned(),
-            format!("{} with deduplication, {} without", seconds(r.aging_s), seconds(r.aging_s_no_dedup)),
+            format!(
+                "{} with deduplication, {} without",
+                seconds(r.aging_s),
+                seconds(r.aging_s_no_dedup)
+            ),
         ),
     ];
     for scaled in &r.scales {

@@ -49,13 +49,20 @@ impl Feed {
             pattern: Pattern::Random,
             read_percent: 0,
             request_pages: 1,
-            content: ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT },
+            content: ContentModel::Papers {
+                duplicate_ratio: 0.3,
+                exponent: ContentModel::PAPERS_EXPONENT,
+            },
             addressable,
             seed,
             content_base: 0,
         };
         let workload = Workload::new(config).map_err(Failure::usage)?;
-        let mut feed = Self { workload, pages: Vec::new(), commands: Vec::new() };
+        let mut feed = Self {
+            workload,
+            pages: Vec::new(),
+            commands: Vec::new(),
+        };
         // The buffers have their size before any memory is measured.
         feed.next_batch(BATCH)?;
         Ok(feed)
@@ -63,9 +70,15 @@ impl Feed {
 
     fn next_batch(&mut self, pages: usize) -> Result<&[PageCommand], Failure> {
         self.pages.clear();
-        self.workload.fill(&mut self.pages, pages).map_err(Failure::failed)?;
+        self.workload
+            .fill(&mut self.pages, pages)
+            .map_err(Failure::failed)?;
         self.commands.clear();
-        let command = |page: &HostPage| PageCommand { content: page.content, lpn: page.lpn, kind: page.kind };
+        let command = |page: &HostPage| PageCommand {
+            content: page.content,
+            lpn: page.lpn,
+            kind: page.kind,
+        };
         self.commands.extend(self.pages.iter().map(command));
         Ok(&self.commands)
     }
@@ -93,7 +106,13 @@ impl Subject {
         let began = Instant::now();
         age(&mut device, &mut feed.workload, &AgingOptions::default()).map_err(Failure::failed)?;
         let aging_s = began.elapsed().as_secs_f64();
-        let mut subject = Self { device, done: [0; DEPTH], now: 0, aging_s, warm_up_pages: 0 };
+        let mut subject = Self {
+            device,
+            done: [0; DEPTH],
+            now: 0,
+            aging_s,
+            warm_up_pages: 0,
+        };
         subject.warm_up(feed)?;
         Ok(subject)
     }
@@ -128,12 +147,19 @@ impl Subject {
             let refused = self.submit_all(commands);
             seconds += began.elapsed().as_secs_f64();
             if refused > 0 {
-                return Err(Failure::Failed(format!("the device refused {refused} pages")));
+                return Err(Failure::Failed(format!(
+                    "the device refused {refused} pages"
+                )));
             }
         }
         let did = self.device.ftl().stats() - stats;
         let programs = self.device.ftl().media().counts.programs - programs;
-        Ok(Work { seconds, host_pages: did.host_writes, programs, page_ops: did.host_writes + did.gc_programs })
+        Ok(Work {
+            seconds,
+            host_pages: did.host_writes,
+            programs,
+            page_ops: did.host_writes + did.gc_programs,
+        })
     }
 
     #[inline(never)]
@@ -204,7 +230,12 @@ impl BareSubject {
             seconds += began.elapsed().as_secs_f64();
         }
         let page_ops = pages + self.0.moves - moves;
-        Ok(Work { seconds, host_pages: pages, programs: page_ops, page_ops })
+        Ok(Work {
+            seconds,
+            host_pages: pages,
+            programs: page_ops,
+            page_ops,
+        })
     }
 
     #[inline(never)]
@@ -212,7 +243,8 @@ impl BareSubject {
         for (index, command) in commands.iter().enumerate() {
             if let Some(far) = commands.get(index + LOOK_AHEAD_FAR) {
                 self.0.look_ahead_far(far.lpn);
-                self.0.look_ahead_near(commands[index + LOOK_AHEAD_NEAR].lpn);
+                self.0
+                    .look_ahead_near(commands[index + LOOK_AHEAD_NEAR].lpn);
             }
             self.0.write(command.lpn);
         }

@@ -27,10 +27,20 @@ pub struct Args {
     pub scheme: Vec<SchemeKind>,
 
     /// A ready-made device; `remap-ssd presets` lists them.
-    #[arg(long, value_name = "NAME", default_value = "fast21-32g", help_heading = "Device")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "fast21-32g",
+        help_heading = "Device"
+    )]
     pub preset: String,
     /// A device file; `remap-ssd presets --toml NAME` prints one to start from.
-    #[arg(long, value_name = "FILE", conflicts_with = "preset", help_heading = "Device")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "preset",
+        help_heading = "Device"
+    )]
     pub config: Option<PathBuf>,
     /// Size of the device as a share of the given one [default: a preset gets about 1,200,000 flash pages (1/8 of
     /// fast21-32g), or fewer if a trace is short; a device file stays as it is].
@@ -55,11 +65,21 @@ pub struct Args {
     pub endurance: Option<u64>,
     /// What garbage collection collects and where it puts it: greedy, cost-benefit, coldmap (shared pages on worn blocks)
     /// or cagc (pages apart by reference count); a list compares them [default: the device's, greedy for a preset].
-    #[arg(long, value_delimiter = ',', value_name = "POLICY", help_heading = "Device")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "POLICY",
+        help_heading = "Device"
+    )]
     pub gc: Vec<GcPolicy>,
     /// What an entry of the mapping table stands for: page, or hybrid (a block of pages in order, and an extension of the
     /// table for those that are elsewhere); a list compares them [default: the device's, page for a preset].
-    #[arg(long, value_delimiter = ',', value_name = "page|hybrid", help_heading = "Device")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "page|hybrid",
+        help_heading = "Device"
+    )]
     pub mapping: Vec<Granularity>,
     /// Hybrid mapping: logical pages of a block, whatever the --scale [default: the device's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Device")]
@@ -72,7 +92,12 @@ pub struct Args {
     /// zipfrw:THETA:READ%, each with `,pages=N` for requests of N pages; or fileserver, oltp, ycsb, tpcc, sysbench,
     /// fiu-homes, fiu-mail, fiu-webvm, journal (pages that name their home, checkpointed by remaps; wal-ssd needs it) or
     /// snapshot (volumes cloned by long Copy commands), each with `,size=FACTOR`, `,direct` (reads go to the device too) or `,nodiscard`.
-    #[arg(long, value_name = "SPEC", default_value = "randwrite", help_heading = "Workload")]
+    #[arg(
+        long,
+        value_name = "SPEC",
+        default_value = "randwrite",
+        help_heading = "Workload"
+    )]
     pub workload: NamedWorkload,
     /// Duplicate data by the published definition: the same as --content papers:SHARE.
     #[arg(long, value_name = "SHARE", value_parser = numbers::share, conflicts_with = "content", help_heading = "Workload")]
@@ -144,7 +169,12 @@ pub struct Args {
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["preset", "config", "scale", "log_size", "dedup", "superblock_dies", "gc", "mapping", "block_pages", "extension", "gc_free", "endurance", "no_aging", "aging", "fill"], help_heading = "Run")]
     pub age: Option<PathBuf>,
     /// Save the aged device before measuring; of several schemes, each to its own file: aged.remap-ssd.img and so on.
-    #[arg(long, value_name = "IMAGE", conflicts_with = "age", help_heading = "Run")]
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        conflicts_with = "age",
+        help_heading = "Run"
+    )]
     pub save_aged: Option<PathBuf>,
 
     /// Print all measurements of each scheme below the table.
@@ -161,8 +191,15 @@ pub struct Args {
 impl Args {
     /// How a device is aged.
     pub fn aging(&self) -> AgingSpec {
-        let fill = if self.fill { FillSpec::Sequential } else { FillSpec::Random };
-        self.aging.unwrap_or(AgingSpec { fill, ..AgingSpec::default() })
+        let fill = if self.fill {
+            FillSpec::Sequential
+        } else {
+            FillSpec::Random
+        };
+        self.aging.unwrap_or(AgingSpec {
+            fill,
+            ..AgingSpec::default()
+        })
     }
 
     /// When requests arrive, if they do not wait for one another.

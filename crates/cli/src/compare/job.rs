@@ -4,7 +4,9 @@
 //! the job has failed. Absent: other schemes.
 
 use super::args::Args;
-use super::plan::{Feed, OWN_CONTENTS, Plan, Start, check_homes, pages_default, pages_of_a_life, trace_options};
+use super::plan::{
+    Feed, OWN_CONTENTS, Plan, Start, check_homes, pages_default, pages_of_a_life, trace_options,
+};
 use super::replay::Replay;
 use super::watch::{Stoppable, Watch};
 use crate::failure::Failure;
@@ -47,10 +49,13 @@ pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Result<D
         }
         Start::New { config, aged, save } => {
             bar.set_message("aging");
-            let (device, report) = new_device(args, config, aged.then_some(plan.aging_content), bar)?;
+            let (device, report) =
+                new_device(args, config, aged.then_some(plan.aging_content), bar)?;
             if let Some(path) = save {
                 bar.set_message("saving");
-                device.save(path).map_err(|error| Failure::about(path.display(), error))?;
+                device
+                    .save(path)
+                    .map_err(|error| Failure::about(path.display(), error))?;
             }
             (device, report, None)
         }
@@ -58,7 +63,13 @@ pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Result<D
     let config = device.config().clone();
     check_homes(config.firmware.scheme, &plan.feed)?;
     let (summary, pages) = measure(args, plan, &mut device, bar)?;
-    Ok(Done { config, aged, recovered, pages, summary })
+    Ok(Done {
+        config,
+        aged,
+        recovered,
+        pages,
+        summary,
+    })
 }
 
 fn load(path: &Path) -> Result<(Device, RecoveryReport), Failure> {
@@ -77,7 +88,9 @@ fn new_device(
     if args.survival {
         device.untimed(|ftl| ftl.watch_survival());
     }
-    let Some(content) = aging else { return Ok((device, None)) };
+    let Some(content) = aging else {
+        return Ok((device, None));
+    };
     let mut writes = Workload::new(WorkloadConfig {
         pattern: Pattern::Random,
         read_percent: 0,
@@ -90,9 +103,13 @@ fn new_device(
     })
     .map_err(Failure::usage)?;
     let options = args.aging().options(config.addressable_lpns(), args.seed);
-    let mut writes = Stoppable { source: &mut writes, watch: bar };
-    let report = age(&mut device, &mut writes, &options)
-        .map_err(|error| Failure::about(format_args!("scheme {}", config.firmware.scheme), error))?;
+    let mut writes = Stoppable {
+        source: &mut writes,
+        watch: bar,
+    };
+    let report = age(&mut device, &mut writes, &options).map_err(|error| {
+        Failure::about(format_args!("scheme {}", config.firmware.scheme), error)
+    })?;
     Ok((device, Some(report)))
 }
 
@@ -108,28 +125,49 @@ fn measure(
     let arrivals = args.arrivals();
     let bound = arrivals.and_then(|arrivals| arrivals.bound);
     let open_loop = arrivals.is_some();
-    let options = |pages| RunOptions { pages, queue_depth, open_loop, bound, ..RunOptions::default() };
+    let options = |pages| RunOptions {
+        pages,
+        queue_depth,
+        open_loop,
+        bound,
+        ..RunOptions::default()
+    };
     match &plan.feed {
-        Feed::Synthetic { spec, content, pages } => {
+        Feed::Synthetic {
+            spec,
+            content,
+            pages,
+        } => {
             // The published model's contents are those that aging wrote; others are new.
-            let content_base = if matches!(content, ContentModel::Papers { .. }) { 0 } else { OWN_CONTENTS };
-            let mut source = spec.source(*content, addressable, args.seed, content_base).map_err(Failure::usage)?;
+            let content_base = if matches!(content, ContentModel::Papers { .. }) {
+                0
+            } else {
+                OWN_CONTENTS
+            };
+            let mut source = spec
+                .source(*content, addressable, args.seed, content_base)
+                .map_err(Failure::usage)?;
             let mut timed;
             let source: &mut dyn Source = match arrivals {
                 Some(arrivals) => {
-                    timed = arrivals.over_workload(&mut *source, spec, args.seed).map_err(Failure::usage)?;
+                    timed = arrivals
+                        .over_workload(&mut *source, spec, args.seed)
+                        .map_err(Failure::usage)?;
                     &mut timed
                 }
                 None => &mut *source,
             };
             if args.until_death {
-                let options = RunOptions { until_worn_out: true, ..options(Some(pages_of_a_life(device.config()))) };
+                let options = RunOptions {
+                    until_worn_out: true,
+                    ..options(Some(pages_of_a_life(device.config())))
+                };
                 let summary = measured(device, source, &options, bar)?;
                 return match summary.wear_out.read_only {
                     true => Ok((summary, None)),
-                    false => {
-                        Err(Failure::Failed(format!("scheme {scheme}: this workload does not wear the device out")))
-                    }
+                    false => Err(Failure::Failed(format!(
+                        "scheme {scheme}: this workload does not wear the device out"
+                    ))),
                 };
             }
             let pages = pages.unwrap_or_else(|| pages_default(device.config()));
@@ -137,11 +175,15 @@ fn measure(
             Ok((summary, Some(pages)))
         }
         Feed::Trace(facts) => {
-            let mut source = Replay::open(facts, trace_options(args, addressable)).map_err(Failure::failed)?;
+            let mut source =
+                Replay::open(facts, trace_options(args, addressable)).map_err(Failure::failed)?;
             let mut summary = match arrivals {
-                Some(arrivals) => {
-                    measured(device, &mut arrivals.over_trace(&mut source, args.seed), &options(None), bar)?
-                }
+                Some(arrivals) => measured(
+                    device,
+                    &mut arrivals.over_trace(&mut source, args.seed),
+                    &options(None),
+                    bar,
+                )?,
                 None => measured(device, &mut source, &options(None), bar)?,
             };
             summary.requests.skipped = source.skipped();
@@ -171,7 +213,11 @@ fn measured(
     let total = options.pages.or(source.len_hint()).unwrap_or(0).max(1);
     let mut tell = |progress: &Progress| {
         bar.set_position((progress.pages * super::BAR_STEPS / total).min(super::BAR_STEPS));
-        if bar.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if bar.is_stopped() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     run(device, source, options, &mut tell).map_err(Failure::failed)
 }

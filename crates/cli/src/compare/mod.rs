@@ -59,7 +59,10 @@ impl<'a> Comparison<'a> {
     /// # Errors
     /// What does not fit together, or cannot be read.
     pub fn new(args: &'a Args) -> Result<Self, Failure> {
-        Ok(Self { args, plan: plan(args)? })
+        Ok(Self {
+            args,
+            plan: plan(args)?,
+        })
     }
 
     /// The names of the jobs, in order.
@@ -71,9 +74,17 @@ impl<'a> Comparison<'a> {
                     GcPolicy::Greedy => firmware.scheme.to_string(),
                     policy => format!("{}/{policy}", firmware.scheme),
                 };
-                if firmware.is_hybrid() { format!("{name}+{}", firmware.mapping) } else { name }
+                if firmware.is_hybrid() {
+                    format!("{name}+{}", firmware.mapping)
+                } else {
+                    name
+                }
             }
-            Start::Image(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            Start::Image(path) => path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
         };
         self.plan.jobs.iter().map(name).collect()
     }
@@ -99,26 +110,39 @@ impl<'a> Comparison<'a> {
 /// All jobs, in order.
 fn run_all(args: &Args, plan: &Plan, watches: &[impl Watch]) -> Result<Vec<Done>, Failure> {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let threads = args.threads.unwrap_or_else(cores).min(plan.jobs.len() as u32);
+    let threads = args
+        .threads
+        .unwrap_or_else(cores)
+        .min(plan.jobs.len() as u32);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let results: Vec<Mutex<Option<Result<Done, Failure>>>> = plan.jobs.iter().map(|_| Mutex::default()).collect();
+    let results: Vec<Mutex<Option<Result<Done, Failure>>>> =
+        plan.jobs.iter().map(|_| Mutex::default()).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let (Some(start), false) = (plan.jobs.get(index), failed.load(Ordering::Relaxed)) else { return };
+                    let (Some(start), false) =
+                        (plan.jobs.get(index), failed.load(Ordering::Relaxed))
+                    else {
+                        return;
+                    };
                     watches[index].begin();
                     let result = job(args, plan, start, &watches[index]);
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     watches[index].end();
-                    *results[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                    *results[index]
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner) = Some(result);
                 }
             });
         }
     });
     // Jobs are begun in order: those without a result come after a failure.
-    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    results
+        .into_iter()
+        .filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect()
 }
 
 /// Steps of a full bar.
@@ -126,12 +150,19 @@ const BAR_STEPS: u64 = 1000;
 
 /// A line for each job, on standard error if that is a terminal.
 fn bars(args: &Args, comparison: &Comparison<'_>) -> Vec<ProgressBar> {
-    let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let target = if args.json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    };
     let lines = MultiProgress::with_draw_target(target);
-    let style = ProgressStyle::with_template("{prefix:10} {bar:40} {percent:>3} %  {elapsed}  {msg}")
-        .expect("the template is valid");
+    let style =
+        ProgressStyle::with_template("{prefix:10} {bar:40} {percent:>3} %  {elapsed}  {msg}")
+            .expect("the template is valid");
     let bar = |name: String| {
-        let bar = lines.add(ProgressBar::new(BAR_STEPS)).with_style(style.clone());
+        let bar = lines
+            .add(ProgressBar::new(BAR_STEPS))
+            .with_style(style.clone());
         bar.with_prefix(name).with_message("waiting")
     };
     comparison.names().into_iter().map(bar).collect()

@@ -76,11 +76,18 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         Some(path) => Feed::Trace(TraceFacts::read(args, path)?),
         None => {
             let content = content(args).unwrap_or_else(|| args.workload.content_default());
-            Feed::Synthetic { spec: args.workload, content, pages: args.writes }
+            Feed::Synthetic {
+                spec: args.workload,
+                content,
+                pages: args.writes,
+            }
         }
     };
     let aging_content = content(args).unwrap_or(match feed {
-        Feed::Synthetic { content: content @ ContentModel::Papers { .. }, .. } => content,
+        Feed::Synthetic {
+            content: content @ ContentModel::Papers { .. },
+            ..
+        } => content,
         _ => ContentModel::Unique,
     });
     let (jobs, scale) = match &args.age {
@@ -91,11 +98,19 @@ pub fn plan(args: &Args) -> Result<Plan, Failure> {
         }
     };
     check_workload(&jobs, &feed, args.seed, args.arrivals())?;
-    Ok(Plan { jobs, feed, aging_content, scale })
+    Ok(Plan {
+        jobs,
+        feed,
+        aging_content,
+        scale,
+    })
 }
 
 fn content(args: &Args) -> Option<ContentModel> {
-    let papers = |duplicate_ratio| ContentModel::Papers { duplicate_ratio, exponent: ContentModel::PAPERS_EXPONENT };
+    let papers = |duplicate_ratio| ContentModel::Papers {
+        duplicate_ratio,
+        exponent: ContentModel::PAPERS_EXPONENT,
+    };
     args.content.or(args.duplicates.map(papers))
 }
 
@@ -111,7 +126,10 @@ fn base(args: &Args, feed: &Feed) -> Result<(DeviceConfig, f64), Failure> {
     firmware.extension = args.extension.unwrap_or(firmware.extension);
     firmware.gc_free = args.gc_free.unwrap_or(firmware.gc_free);
     if let Some(dies) = args.superblock_dies {
-        config.geometry = config.geometry.with_superblock_dies(dies).map_err(Failure::usage)?;
+        config.geometry = config
+            .geometry
+            .with_superblock_dies(dies)
+            .map_err(Failure::usage)?;
     }
     config.flash.endurance = args.endurance.unwrap_or(config.flash.endurance);
     if let Some(switch) = args.dedup {
@@ -138,7 +156,9 @@ fn preset_scale(config: &DeviceConfig, feed: &Feed) -> f64 {
         Feed::Trace(facts) => facts.pages_written() as f64,
     };
     let mut scale = 1.0;
-    while pages * scale > PAGES_DEFAULT || (addressable * scale > written && pages * scale / 2.0 >= PAGES_MIN) {
+    while pages * scale > PAGES_DEFAULT
+        || (addressable * scale > written && pages * scale / 2.0 >= PAGES_MIN)
+    {
         scale /= 2.0;
     }
     scale
@@ -158,14 +178,26 @@ fn schemes(args: &Args) -> Vec<SchemeKind> {
             schemes.push(*scheme);
         }
     }
-    if schemes.is_empty() { SchemeKind::FAST21.to_vec() } else { schemes }
+    if schemes.is_empty() {
+        SchemeKind::FAST21.to_vec()
+    } else {
+        schemes
+    }
 }
 
 fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start>, Failure> {
     let own = [base.firmware.gc_policy];
-    let policies = if args.gc.is_empty() { &own } else { &args.gc[..] };
+    let policies = if args.gc.is_empty() {
+        &own
+    } else {
+        &args.gc[..]
+    };
     let own_mapping = [base.firmware.mapping];
-    let mappings = if args.mapping.is_empty() { &own_mapping } else { &args.mapping[..] };
+    let mappings = if args.mapping.is_empty() {
+        &own_mapping
+    } else {
+        &args.mapping[..]
+    };
     let mut devices: Vec<(SchemeKind, GcPolicy, Granularity)> = Vec::new();
     for scheme in schemes(args) {
         for policy in policies {
@@ -175,16 +207,42 @@ fn new_devices(args: &Args, base: &DeviceConfig, scale: f64) -> Result<Vec<Start
     let several = devices.len() > 1;
     let one = |(scheme, policy, mapping): (SchemeKind, GcPolicy, Granularity)| {
         let mut config = base.clone();
-        (config.firmware.scheme, config.firmware.gc_policy, config.firmware.mapping) = (scheme, policy, mapping);
-        let config = config.scale(scale).map_err(|error| refused(args, scheme, &error))?;
-        let name = if policies.len() > 1 { format!("{scheme}.{policy}") } else { scheme.to_string() };
-        let name = if mappings.len() > 1 { format!("{name}.{mapping}") } else { name };
-        let mut save = args.save_aged.as_deref().map(|path| if several { of_scheme(path, &name) } else { path.into() });
+        (
+            config.firmware.scheme,
+            config.firmware.gc_policy,
+            config.firmware.mapping,
+        ) = (scheme, policy, mapping);
+        let config = config
+            .scale(scale)
+            .map_err(|error| refused(args, scheme, &error))?;
+        let name = if policies.len() > 1 {
+            format!("{scheme}.{policy}")
+        } else {
+            scheme.to_string()
+        };
+        let name = if mappings.len() > 1 {
+            format!("{name}.{mapping}")
+        } else {
+            name
+        };
+        let mut save = args.save_aged.as_deref().map(|path| {
+            if several {
+                of_scheme(path, &name)
+            } else {
+                path.into()
+            }
+        });
         if several && save.is_some() && !scheme.is_durable() {
-            output::note(format_args!("note: `{scheme}` keeps its remaps in DRAM, its device is not saved"));
+            output::note(format_args!(
+                "note: `{scheme}` keeps its remaps in DRAM, its device is not saved"
+            ));
             save = None;
         }
-        Ok(Start::New { config: Box::new(config), aged: !args.no_aging, save })
+        Ok(Start::New {
+            config: Box::new(config),
+            aged: !args.no_aging,
+            save,
+        })
     };
     devices.into_iter().map(one).collect()
 }
@@ -208,14 +266,22 @@ fn of_scheme(path: &Path, scheme: &str) -> PathBuf {
 fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
     if image.exists() {
         if args.scheme.len() > 1 {
-            return Err(Failure::usage(format_args!("{} holds a device of one scheme", image.display())));
+            return Err(Failure::usage(format_args!(
+                "{} holds a device of one scheme",
+                image.display()
+            )));
         }
         return Ok(vec![Start::Image(image.into())]);
     }
     let found = |scheme: SchemeKind| {
-        Some(of_scheme(image, scheme.name())).filter(|path| !args.scheme.is_empty() || path.exists())
+        Some(of_scheme(image, scheme.name()))
+            .filter(|path| !args.scheme.is_empty() || path.exists())
     };
-    let starts: Vec<Start> = schemes(args).into_iter().filter_map(found).map(Start::Image).collect();
+    let starts: Vec<Start> = schemes(args)
+        .into_iter()
+        .filter_map(found)
+        .map(Start::Image)
+        .collect();
     match starts.is_empty() {
         false => Ok(starts),
         true => Err(Failure::about(
@@ -229,19 +295,27 @@ fn images(args: &Args, image: &Path) -> Result<Vec<Start>, Failure> {
 }
 
 /// A workload that cannot be on these devices is said before anything runs.
-fn check_workload(jobs: &[Start], feed: &Feed, seed: u64, arrivals: Option<Arrivals>) -> Result<(), Failure> {
+fn check_workload(
+    jobs: &[Start],
+    feed: &Feed,
+    seed: u64,
+    arrivals: Option<Arrivals>,
+) -> Result<(), Failure> {
     for job in jobs {
         if let Start::New { config, .. } = job {
             check_homes(config.firmware.scheme, feed)?;
         }
     }
-    let Feed::Synthetic { spec, content, .. } = feed else { return Ok(()) };
+    let Feed::Synthetic { spec, content, .. } = feed else {
+        return Ok(());
+    };
     if let Some(arrivals) = arrivals {
         arrivals.check(spec).map_err(Failure::usage)?;
     }
     for job in jobs {
         if let Start::New { config, .. } = job {
-            spec.source(*content, config.addressable_lpns(), seed, 0).map_err(Failure::usage)?;
+            spec.source(*content, config.addressable_lpns(), seed, 0)
+                .map_err(Failure::usage)?;
         }
     }
     Ok(())

@@ -36,9 +36,16 @@ impl TraceFacts {
     /// It cannot be read, or a record is malformed.
     pub fn read(args: &Args, path: &Path) -> Result<Self, Failure> {
         let options = trace_options(args, WHOLE_DISK);
-        let format = TraceReader::open(path, args.format, options).map_err(Failure::failed)?.format();
+        let format = TraceReader::open(path, args.format, options)
+            .map_err(Failure::failed)?
+            .format();
         let stat = stat(path, Some(format), options).map_err(Failure::failed)?;
-        Ok(Self { path: path.into(), format, stat, repeat: args.repeat })
+        Ok(Self {
+            path: path.into(),
+            format,
+            stat,
+            repeat: args.repeat,
+        })
     }
 
     /// Requests in all.
@@ -53,7 +60,8 @@ impl TraceFacts {
 
     /// Pages in all.
     pub fn pages(&self) -> u64 {
-        (self.stat.reads + self.stat.trims + self.stat.remaps) * u64::from(self.repeat) + self.pages_written()
+        (self.stat.reads + self.stat.trims + self.stat.remaps) * u64::from(self.repeat)
+            + self.pages_written()
     }
 
     /// Its part of the configuration; the file by name only, so that results do not depend on where it lies.
@@ -90,7 +98,15 @@ impl Replay {
     pub fn open(facts: &TraceFacts, options: TraceOptions) -> Result<Self, SourceError> {
         let reader = TraceReader::open(&facts.path, Some(facts.format), options)?;
         let rounds_left = facts.repeat - 1;
-        Ok(Self { facts: facts.clone(), options, reader, rounds_left, offset_ns: 0, at_ns: 0, skipped: 0 })
+        Ok(Self {
+            facts: facts.clone(),
+            options,
+            reader,
+            rounds_left,
+            offset_ns: 0,
+            at_ns: 0,
+            skipped: 0,
+        })
     }
 
     /// Malformed records skipped so far.

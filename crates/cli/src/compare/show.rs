@@ -33,7 +33,8 @@ pub fn text(args: &Args, plan: &Plan, done: &[Done]) -> String {
         text.push_str(&lives(&runs));
     }
     if args.details {
-        runs.iter().for_each(|run| text.push_str(&format!("\n{}", report::details(run))));
+        runs.iter()
+            .for_each(|run| text.push_str(&format!("\n{}", report::details(run))));
     }
     text
 }
@@ -45,11 +46,21 @@ fn lives(runs: &[RunSummary]) -> String {
         let first = wear.first_retired_bytes.unwrap_or(wear.host_bytes);
         let whole = run.samples.first().map_or(0, |sample| sample.usable_pages) as f64;
         let at = |share: f64| {
-            let shrunk = run.samples.iter().find(|sample| (sample.usable_pages as f64) < whole * share);
+            let shrunk = run
+                .samples
+                .iter()
+                .find(|sample| (sample.usable_pages as f64) < whole * share);
             shrunk.map_or("-".into(), |sample| seconds(sample.at_s))
         };
-        let compared = runs.first().map_or(0.0, |base| wear.host_bytes as f64 / base.wear_out.host_bytes as f64);
-        let mut row = vec![label, bytes(first), bytes(wear.host_bytes), format!("{compared:.2}x")];
+        let compared = runs.first().map_or(0.0, |base| {
+            wear.host_bytes as f64 / base.wear_out.host_bytes as f64
+        });
+        let mut row = vec![
+            label,
+            bytes(first),
+            bytes(wear.host_bytes),
+            format!("{compared:.2}x"),
+        ];
         row.extend([exact(wear.block_erases), exact(wear.blocks_retired)]);
         row.extend([at(1.0), at(0.95), seconds(run.seconds_simulated)]);
         row
@@ -72,9 +83,19 @@ fn lives(runs: &[RunSummary]) -> String {
 /// On a page.
 pub fn page(args: &Args, plan: &Plan, done: &[Done]) -> String {
     let heading = heading(args, plan, done);
-    let subtitle = heading.iter().map(|(label, text)| format!("{label}: {text}")).collect::<Vec<_>>().join(". ");
+    let subtitle = heading
+        .iter()
+        .map(|(label, text)| format!("{label}: {text}"))
+        .collect::<Vec<_>>()
+        .join(". ");
     let title = "Schemes of address remapping side by side";
-    report::html(&summaries(done), title, &(subtitle + "."), &config(args, plan, done), args.seed)
+    report::html(
+        &summaries(done),
+        title,
+        &(subtitle + "."),
+        &config(args, plan, done),
+        args.seed,
+    )
 }
 
 /// As JSON.
@@ -143,28 +164,45 @@ fn config(args: &Args, plan: &Plan, done: &[Done]) -> Value {
 
 /// What was run, in a few lines.
 fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String)> {
-    let Some(first) = done.first() else { return Vec::new() };
+    let Some(first) = done.first() else {
+        return Vec::new();
+    };
     let config = &first.config;
     let addressable = counted(config.addressable_lpns().into(), "page");
     let host = match args.arrivals() {
         Some(Arrivals::OWN) => "requests enter at their own times".into(),
         Some(arrivals) => format!("arrivals {arrivals}"),
-        None => format!("queue depth {}", args.queue_depth.unwrap_or(config.queue_depth)),
+        None => format!(
+            "queue depth {}",
+            args.queue_depth.unwrap_or(config.queue_depth)
+        ),
     };
     let mut lines = vec![("device", device_line(config, plan.scale))];
     match &plan.feed {
         Feed::Synthetic { spec, content, .. } => {
             let length = first
                 .pages
-                .map_or("until the device is read-only".into(), |pages| format!("{} page operations", exact(pages)));
-            lines.push(("workload", format!("{spec} over {addressable}, contents {content}, {length}, {host}")));
+                .map_or("until the device is read-only".into(), |pages| {
+                    format!("{} page operations", exact(pages))
+                });
+            lines.push((
+                "workload",
+                format!("{spec} over {addressable}, contents {content}, {length}, {host}"),
+            ));
         }
         Feed::Trace(facts) => {
             let name = facts.path.file_name().unwrap_or_default().to_string_lossy();
-            let times = if facts.repeat > 1 { format!(", {} times", facts.repeat) } else { String::new() };
+            let times = if facts.repeat > 1 {
+                format!(", {} times", facts.repeat)
+            } else {
+                String::new()
+            };
             lines.push((
                 "trace",
-                format!("{name} ({}){times}, folded ({}) into {addressable}, {host}", facts.format, args.fold),
+                format!(
+                    "{name} ({}){times}, folded ({}) into {addressable}, {host}",
+                    facts.format, args.fold
+                ),
             ));
         }
     }
@@ -175,7 +213,9 @@ fn heading(args: &Args, plan: &Plan, done: &[Done]) -> Vec<(&'static str, String
 
 fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
     let flash = u64::from(config.geometry.pages()) * PAGE_BYTES as u64;
-    let scale = scale.map(|scale| format!(" at {}", fraction(scale))).unwrap_or_default();
+    let scale = scale
+        .map(|scale| format!(" at {}", fraction(scale)))
+        .unwrap_or_default();
     format!(
         "{}{scale}: {} logical on {} of flash, {} of remapping metadata, deduplication {}",
         config.name,
@@ -189,7 +229,10 @@ fn device_line(config: &DeviceConfig, scale: Option<f64>) -> String {
 fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
     match (&done.aged, &done.recovered) {
         (Some(aged), _) if args.aging().fill == FillSpec::Sequential => {
-            format!("{} written once, in order", counted(aged.filled, "logical page"))
+            format!(
+                "{} written once, in order",
+                counted(aged.filled, "logical page")
+            )
         }
         (Some(aged), _) if args.aging.is_some() => format!(
             "{} (contents {}): {}, {} remapped, {} of the metadata used, {} of that valid",
@@ -205,7 +248,11 @@ fn aging_line(args: &Args, plan: &Plan, done: &Done) -> String {
             plan.aging_content
         ),
         (None, Some(report)) => {
-            format!("from an image: {} mapped, {} lost", counted(report.mapped, "page"), exact(report.lost))
+            format!(
+                "from an image: {} mapped, {} lost",
+                counted(report.mapped, "page"),
+                exact(report.lost)
+            )
         }
         (None, None) => "none: the device was new".into(),
     }
@@ -228,14 +275,23 @@ fn served(facts: &TraceFacts, runs: &[RunSummary]) -> Vec<(String, String)> {
             text.push_str(&format!("; {} refused ({reason})", exact(*count)));
         }
         if requests.skipped > 0 {
-            text.push_str(&format!("; {} malformed records skipped", exact(requests.skipped)));
+            text.push_str(&format!(
+                "; {} malformed records skipped",
+                exact(requests.skipped)
+            ));
         }
         if facts.stat.ignored > 0 {
-            text.push_str(&format!("; {} are no requests", counted(facts.stat.ignored, "record")));
+            text.push_str(&format!(
+                "; {} are no requests",
+                counted(facts.stat.ignored, "record")
+            ));
         }
         text
     };
-    let mut lines: Vec<(String, String)> = runs.iter().map(|run| (run.scheme.clone(), line(&run.requests))).collect();
+    let mut lines: Vec<(String, String)> = runs
+        .iter()
+        .map(|run| (run.scheme.clone(), line(&run.requests)))
+        .collect();
     if lines.windows(2).all(|pair| pair[0].1 == pair[1].1) {
         lines.truncate(1);
         lines.iter_mut().for_each(|line| line.0 = "requests".into());

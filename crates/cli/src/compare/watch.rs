@@ -56,7 +56,10 @@ pub(super) struct Stoppable<'a> {
 impl Source for Stoppable<'_> {
     fn fill(&mut self, out: &mut Vec<HostPage>, want: usize) -> Result<bool, SourceError> {
         if self.watch.is_stopped() {
-            return Err(SourceError::Unusable { file: "aging".into(), reason: "stopped".into() });
+            return Err(SourceError::Unusable {
+                file: "aging".into(),
+                reason: "stopped".into(),
+            });
         }
         self.source.fill(out, want)
     }

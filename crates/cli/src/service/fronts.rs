@@ -70,20 +70,46 @@ impl Fronts {
     ///
     /// # Errors
     /// Something cannot be, in one sentence with what to do.
-    pub fn open(args: &Args, subsystem: &Arc<Subsystem>, nqn: &str, allowed: Allowed) -> Result<Self, Failure> {
+    pub fn open(
+        args: &Args,
+        subsystem: &Arc<Subsystem>,
+        nqn: &str,
+        allowed: Allowed,
+    ) -> Result<Self, Failure> {
         let epoch = Instant::now();
         let (sender, events) = channel();
         let otherwise = args.fuse.is_some() || args.vfio_user.is_some();
-        let listen = args.listen.or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
+        let listen = args
+            .listen
+            .or_else(|| (!otherwise).then(|| (Ipv4Addr::LOCALHOST, PORT).into()));
         let port = Port::new(subsystem.clone(), allowed).advertised(args.advertise);
-        let limits = Limits { memory_bytes: args.memory_limit as usize, ..Limits::default() };
-        let server = listen.map(|address| bind(epoch, address, port, limits)).transpose()?;
-        let vfio = args.vfio_user.as_deref().map(|path| attach(epoch, path, subsystem)).transpose()?;
+        let limits = Limits {
+            memory_bytes: args.memory_limit as usize,
+            ..Limits::default()
+        };
+        let server = listen
+            .map(|address| bind(epoch, address, port, limits))
+            .transpose()?;
+        let vfio = args
+            .vfio_user
+            .as_deref()
+            .map(|path| attach(epoch, path, subsystem))
+            .transpose()?;
         // From here on nothing is left behind: what is mounted must be unmounted.
         let signals = heed_signals(sender.clone()).map_err(Failure::failed)?;
-        let fuse = args.fuse.as_deref().map(|folder| mount(epoch, folder, subsystem, sender.clone())).transpose()?;
+        let fuse = args
+            .fuse
+            .as_deref()
+            .map(|folder| mount(epoch, folder, subsystem, sender.clone()))
+            .transpose()?;
         let tcp = server.map(|server| run(server, nqn, sender)).transpose()?;
-        Ok(Self { tcp, fuse, vfio, events, signals })
+        Ok(Self {
+            tcp,
+            fuse,
+            vfio,
+            events,
+            signals,
+        })
     }
 
     /// Serves until a signal comes, the last way of serving ends by itself, or the device fails. `tick` is called now and
@@ -91,10 +117,16 @@ impl Fronts {
     ///
     /// # Errors
     /// The firmware or the disk under it has failed.
-    pub fn serve(mut self, subsystem: &Subsystem, mut tick: impl FnMut(Tick)) -> Result<(), Failure> {
+    pub fn serve(
+        mut self,
+        subsystem: &Subsystem,
+        mut tick: impl FnMut(Tick),
+    ) -> Result<(), Failure> {
         let mut ticks = 0;
-        let mut open =
-            [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()].map(u32::from).iter().sum::<u32>();
+        let mut open = [self.tcp.is_some(), self.fuse.is_some(), self.vfio.is_some()]
+            .map(u32::from)
+            .iter()
+            .sum::<u32>();
         while open > 0 && !subsystem.is_broken() {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Stop) => break,
@@ -136,9 +168,14 @@ impl Fronts {
                 Err(_) => Err(Failure::failed("a thread of the service has failed")),
             }
         });
-        let vfio = self.vfio.take().map(|service| service.close().map_err(Failure::failed));
+        let vfio = self
+            .vfio
+            .take()
+            .map(|service| service.close().map_err(Failure::failed));
         if subsystem.is_broken() {
-            return Err(Failure::failed("the firmware or the disk under it has failed"));
+            return Err(Failure::failed(
+                "the firmware or the disk under it has failed",
+            ));
         }
         fuse.into_iter().chain(tcp).chain(vfio).collect()
     }
@@ -153,46 +190,72 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
     }
     let mut signals = signal_hook::iterator::Signals::new(heeded)?;
     let handle = signals.handle();
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for signal in signals.forever() {
-            let _ = match signal {
-                SIGUSR1 => events.send(Event::Tell),
-                SIGUSR2 | SIGXFSZ => Ok(()),
-                _ => events.send(Event::Stop),
-            };
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                let _ = match signal {
+                    SIGUSR1 => events.send(Event::Tell),
+                    SIGUSR2 | SIGXFSZ => Ok(()),
+                    _ => events.send(Event::Stop),
+                };
+            }
+        })?;
     Ok(handle)
 }
 
 /// Was the signal already ignored when the program started, as under `nohup`?
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
-fn bind(epoch: Instant, address: SocketAddr, port: Port, limits: Limits) -> Result<Server, Failure> {
-    Server::bind_since(epoch, address, port, Box::new(Lines), limits).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            Failure::about(address, "the address is in use; stop what listens there, or choose another with --listen")
+fn bind(
+    epoch: Instant,
+    address: SocketAddr,
+    port: Port,
+    limits: Limits,
+) -> Result<Server, Failure> {
+    Server::bind_since(epoch, address, port, Box::new(Lines), limits).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::AddrInUse => Failure::about(
+                address,
+                "the address is in use; stop what listens there, or choose another with --listen",
+            ),
+            _ => Failure::about(address, error),
         }
-        _ => Failure::about(address, error),
     })
 }
 
-fn run(server: Server, nqn: &str, events: Sender<Event>) -> Result<(Stopper, JoinHandle<io::Result<()>>), Failure> {
-    let (address, stopper) = (server.address().map_err(Failure::failed)?, server.stopper().map_err(Failure::failed)?);
-    let spawned = std::thread::Builder::new().name("nvme/tcp".into()).spawn(move || {
-        let result = server.run();
-        let _ = events.send(Event::Ended("NVMe/TCP"));
-        result
-    });
+fn run(
+    server: Server,
+    nqn: &str,
+    events: Sender<Event>,
+) -> Result<(Stopper, JoinHandle<io::Result<()>>), Failure> {
+    let (address, stopper) = (
+        server.address().map_err(Failure::failed)?,
+        server.stopper().map_err(Failure::failed)?,
+    );
+    let spawned = std::thread::Builder::new()
+        .name("nvme/tcp".into())
+        .spawn(move || {
+            let result = server.run();
+            let _ = events.send(Event::Ended("NVMe/TCP"));
+            result
+        });
     tracing::info!(%address, %nqn, "serving");
     Ok((stopper, spawned.map_err(Failure::failed)?))
 }
 
-fn mount(epoch: Instant, folder: &Path, subsystem: &Arc<Subsystem>, events: Sender<Event>) -> Result<Mounted, Failure> {
+fn mount(
+    epoch: Instant,
+    folder: &Path,
+    subsystem: &Arc<Subsystem>,
+    events: Sender<Event>,
+) -> Result<Mounted, Failure> {
     let ended = move || drop(events.send(Event::Ended("the mount")));
     let mounted = Mounted::mount(Gate::new(subsystem.clone()), folder, epoch, ended);
     let mounted = mounted.map_err(|error: MountError| Failure::about(folder.display(), error))?;

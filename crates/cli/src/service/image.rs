@@ -156,7 +156,10 @@ impl Shape {
     /// # Errors
     /// It cannot be.
     pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
-        let (scheme, dedup) = (self.scheme.unwrap_or(SchemeKind::RemapSsd), self.dedup.unwrap_or(false));
+        let (scheme, dedup) = (
+            self.scheme.unwrap_or(SchemeKind::RemapSsd),
+            self.dedup.unwrap_or(false),
+        );
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
         if namespaces + snapshots > NAMESPACES_MAX {
             return Err(Failure::usage(format_args!(
@@ -165,11 +168,16 @@ impl Shape {
         }
         let pages = size.div_ceil(PAGE_BYTES);
         let for_snapshots = u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
-        let size = if snapshots > 0 { (pages + for_snapshots).saturating_mul(PAGE_BYTES) } else { size };
+        let size = if snapshots > 0 {
+            (pages + for_snapshots).saturating_mul(PAGE_BYTES)
+        } else {
+            size
+        };
         let config = DeviceConfig::for_service_with_log(size, scheme, dedup, self.log_size);
         let mut config = config.map_err(Failure::usage)?;
         let firmware = &mut config.firmware;
-        (firmware.fs_files, firmware.fs_blocks) = (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
+        (firmware.fs_files, firmware.fs_blocks) =
+            (self.fs_files.unwrap_or(0), self.fs_blocks.unwrap_or(0));
         config.check().map_err(Failure::usage)?;
 
         if let Some(nsid) = self.unshared.iter().find(|nsid| **nsid > namespaces) {
@@ -185,7 +193,14 @@ impl Shape {
         let nqn = self.nqn.clone().unwrap_or_else(new_nqn);
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
         let pages = pages_without_snapshots(config.firmware.lpns, namespaces, snapshots);
-        Service::new(nqn, pages, namespaces, self.block.unwrap_or(4096), &self.unshared).with_snapshots(snapshots)
+        Service::new(
+            nqn,
+            pages,
+            namespaces,
+            self.block.unwrap_or(4096),
+            &self.unshared,
+        )
+        .with_snapshots(snapshots)
     }
 
     /// Checks that the options match what the image was created with; none of them can change later.
@@ -197,22 +212,69 @@ impl Shape {
         let (snapshots, snapshot_pages) = service.snapshots();
         let namespaces = service.namespaces.len() - snapshots as usize;
         let size = u64::from(firmware.lpns.saturating_sub(snapshot_pages)) * 4096;
-        let block = service.namespaces.first().map_or(4096, |share| share.block_bytes);
+        let block = service
+            .namespaces
+            .first()
+            .map_or(4096, |share| share.block_bytes);
         let unshared = service.unshared();
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
 
         let asked = [
-            ("--size", self.size.map(|asked| asked.next_multiple_of(4096) == size), bytes(size)),
-            ("--scheme", self.scheme.map(|asked| asked == firmware.scheme), firmware.scheme.to_string()),
-            ("--dedup", self.dedup.map(|asked| asked == firmware.dedup), on(firmware.dedup)),
-            ("--log-size", self.log_size.map(|asked| asked == firmware.log_bytes), bytes(firmware.log_bytes)),
-            ("--fs-files", self.fs_files.map(|asked| asked == firmware.fs_files), firmware.fs_files.to_string()),
-            ("--fs-blocks", self.fs_blocks.map(|asked| asked == firmware.fs_blocks), firmware.fs_blocks.to_string()),
-            ("--block", self.block.map(|asked| asked == block), block.to_string()),
-            ("--namespaces", self.namespaces.map(|asked| asked as usize == namespaces), namespaces.to_string()),
-            ("--snapshots", self.snapshots.map(|asked| asked == snapshots), snapshots.to_string()),
-            ("--unshared", has_unshared(&self.unshared, &unshared), numbers_of(&unshared)),
-            ("--nqn", self.nqn.as_ref().map(|asked| *asked == service.nqn), service.nqn.clone()),
+            (
+                "--size",
+                self.size.map(|asked| asked.next_multiple_of(4096) == size),
+                bytes(size),
+            ),
+            (
+                "--scheme",
+                self.scheme.map(|asked| asked == firmware.scheme),
+                firmware.scheme.to_string(),
+            ),
+            (
+                "--dedup",
+                self.dedup.map(|asked| asked == firmware.dedup),
+                on(firmware.dedup),
+            ),
+            (
+                "--log-size",
+                self.log_size.map(|asked| asked == firmware.log_bytes),
+                bytes(firmware.log_bytes),
+            ),
+            (
+                "--fs-files",
+                self.fs_files.map(|asked| asked == firmware.fs_files),
+                firmware.fs_files.to_string(),
+            ),
+            (
+                "--fs-blocks",
+                self.fs_blocks.map(|asked| asked == firmware.fs_blocks),
+                firmware.fs_blocks.to_string(),
+            ),
+            (
+                "--block",
+                self.block.map(|asked| asked == block),
+                block.to_string(),
+            ),
+            (
+                "--namespaces",
+                self.namespaces.map(|asked| asked as usize == namespaces),
+                namespaces.to_string(),
+            ),
+            (
+                "--snapshots",
+                self.snapshots.map(|asked| asked == snapshots),
+                snapshots.to_string(),
+            ),
+            (
+                "--unshared",
+                has_unshared(&self.unshared, &unshared),
+                numbers_of(&unshared),
+            ),
+            (
+                "--nqn",
+                self.nqn.as_ref().map(|asked| *asked == service.nqn),
+                service.nqn.clone(),
+            ),
         ];
 
         match asked.iter().find(|(_, is_so, _)| *is_so == Some(false)) {
@@ -227,9 +289,12 @@ impl Shape {
 /// Pages of all namespaces but those for snapshots, each of which has one page more than one of the others.
 fn pages_without_snapshots(lpns: u32, namespaces: u32, snapshots: u32) -> u32 {
     let all = |pages: u64| pages + u64::from(snapshots) * (pages / u64::from(namespaces) + 1);
-    let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces) / u64::from(namespaces + snapshots);
+    let share = u64::from(lpns.saturating_sub(snapshots)) * u64::from(namespaces)
+        / u64::from(namespaces + snapshots);
     // Rounding may have left a few.
-    let pages = (share..=u64::from(lpns)).take_while(|pages| all(*pages) <= u64::from(lpns)).last();
+    let pages = (share..=u64::from(lpns))
+        .take_while(|pages| all(*pages) <= u64::from(lpns))
+        .last();
     pages.unwrap_or(0) as u32
 }
 
@@ -241,12 +306,18 @@ fn has_unshared(asked: &[u32], unshared: &[u32]) -> Option<bool> {
 
 fn numbers_of(unshared: &[u32]) -> String {
     let numbers: Vec<String> = unshared.iter().map(u32::to_string).collect();
-    if numbers.is_empty() { "none".into() } else { numbers.join(",") }
+    if numbers.is_empty() {
+        "none".into()
+    } else {
+        numbers.join(",")
+    }
 }
 
 /// A number that does not come again, from the system's randomness.
 pub fn random() -> u64 {
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish()
 }
 
 /// A name nobody else has: a random UUID.
@@ -255,7 +326,9 @@ fn new_nqn() -> String {
     let version = (a & 0x0fff) | 0x4000;
     let variant = (b >> 48 & 0x3fff) | 0x8000;
     let (first, second, last) = (a >> 32, a >> 16 & 0xffff, b & 0xffff_ffff_ffff);
-    format!("nqn.2014-08.org.nvmexpress:uuid:{first:08x}-{second:04x}-{version:04x}-{variant:04x}-{last:012x}")
+    format!(
+        "nqn.2014-08.org.nvmexpress:uuid:{first:08x}-{second:04x}-{version:04x}-{variant:04x}-{last:012x}"
+    )
 }
 
 /// Runs `image`.
@@ -273,17 +346,24 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 
 fn create(args: &Create) -> Result<(), Failure> {
     let Some(size) = args.shape.size else {
-        return Err(Failure::usage("how large shall it be? For example: --size 2GiB"));
+        return Err(Failure::usage(
+            "how large shall it be? For example: --size 2GiB",
+        ));
     };
     let config = args.shape.config(size)?;
     let service = args.shape.service(&config);
     let dir = &args.dir;
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
     let existed = dir.exists();
-    let device = Device::create_in_folder(dir, config.clone(), None).map_err(|error| about(&error))?;
-    let done = service.save(dir).and_then(|()| device.close().map_err(|error| about(&error)));
+    let device =
+        Device::create_in_folder(dir, config.clone(), None).map_err(|error| about(&error))?;
+    let done = service
+        .save(dir)
+        .and_then(|()| device.close().map_err(|error| about(&error)));
     if let Err(error) = done {
-        let files = Device::folder_files(dir).into_iter().chain([dir.join(SERVICE)]);
+        let files = Device::folder_files(dir)
+            .into_iter()
+            .chain([dir.join(SERVICE)]);
         files.for_each(|file| drop(std::fs::remove_file(file)));
         if !existed {
             let _ = std::fs::remove_dir(dir);
@@ -295,7 +375,8 @@ fn create(args: &Create) -> Result<(), Failure> {
 
 /// Looks for damage, in `service.json` too.
 fn look(dir: &Path) -> Result<FolderCheck, Failure> {
-    let mut found = Device::check_folder(dir).map_err(|error| Failure::about(dir.display(), error))?;
+    let mut found =
+        Device::check_folder(dir).map_err(|error| Failure::about(dir.display(), error))?;
     // Namespaces are checked against the device's size where that is known.
     let pages = Device::folder_config(dir).map_or(u32::MAX, |config| config.firmware.lpns);
     if let Err(error) = Service::read(dir, pages) {
@@ -312,7 +393,11 @@ fn look(dir: &Path) -> Result<FolderCheck, Failure> {
 fn check(args: &Check) -> Result<(), Failure> {
     let found = look(&args.dir)?;
     report(&args.dir, &found, args.json, None)?;
-    if found.is_clean() { Ok(()) } else { Err(Failure::Found) }
+    if found.is_clean() {
+        Ok(())
+    } else {
+        Err(Failure::Found)
+    }
 }
 
 fn repair(args: &Repair) -> Result<(), Failure> {
@@ -326,7 +411,10 @@ fn repair(args: &Repair) -> Result<(), Failure> {
         report(dir, &found, args.json, None)?;
         return Err(match found.beyond.is_some() {
             true => Failure::about(dir.display(), "it cannot be repaired; nothing was changed"),
-            false => Failure::about(dir.display(), "nothing was changed; --accept-loss goes on without what is lost"),
+            false => Failure::about(
+                dir.display(),
+                "nothing was changed; --accept-loss goes on without what is lost",
+            ),
         });
     }
 
@@ -338,7 +426,8 @@ fn repair(args: &Repair) -> Result<(), Failure> {
         let file = dir.join(SERVICE);
         // `repair_folder` keeps a copy, unless nothing else was damaged.
         if kept.is_none() && file.exists() {
-            std::fs::copy(&file, dir.join(format!("{SERVICE}.damaged"))).map_err(|error| about(&error))?;
+            std::fs::copy(&file, dir.join(format!("{SERVICE}.damaged")))
+                .map_err(|error| about(&error))?;
         }
         Service::unsigned(dir, config.firmware.lpns)
             .unwrap_or_else(|| Service::new(new_nqn(), config.firmware.lpns, 1, 4096, &[]))
@@ -365,14 +454,22 @@ fn adopt(args: &Adopt) -> Result<(), Failure> {
         (None, false) => new_nqn(),
     };
     service.save(dir)?;
-    output::text(&pairs(&[("image", dir.display().to_string()), ("name", service.nqn)]))
+    output::text(&pairs(&[
+        ("image", dir.display().to_string()),
+        ("name", service.nqn),
+    ]))
 }
 
 /// Findings shown as text, at most.
 const SHOWN: usize = 20;
 
 /// Shows what is damaged; `repaired` says where the replaced files are.
-fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Option<&Path>>) -> Result<(), Failure> {
+fn report(
+    dir: &Path,
+    found: &FolderCheck,
+    as_json: bool,
+    repaired: Option<Option<&Path>>,
+) -> Result<(), Failure> {
     if as_json {
         let entry = |damage: &Damage| {
             serde_json::json!({
@@ -389,11 +486,21 @@ fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Optio
 
     let mut text = String::new();
     for damage in found.damage.iter().take(SHOWN) {
-        text +=
-            &format!("{damage}\n    {}: {}\n", if repaired.is_some() { "lost" } else { "would be lost" }, damage.lost);
+        text += &format!(
+            "{damage}\n    {}: {}\n",
+            if repaired.is_some() {
+                "lost"
+            } else {
+                "would be lost"
+            },
+            damage.lost
+        );
     }
     if found.damage.len() > SHOWN {
-        text += &format!("... and {} more; --json lists all\n", found.damage.len() - SHOWN);
+        text += &format!(
+            "... and {} more; --json lists all\n",
+            found.damage.len() - SHOWN
+        );
     }
     if let Some(why) = &found.beyond {
         text += &format!("beyond repair: {why}\n");
@@ -404,7 +511,10 @@ fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Optio
         text += &format!(", {} of which were given up before", exact(found.given_up));
     }
     if found.without_checksum > 0 {
-        text += &format!(", {} pages have no checksum yet", exact(found.without_checksum));
+        text += &format!(
+            ", {} pages have no checksum yet",
+            exact(found.without_checksum)
+        );
     }
 
     text += match (found.is_clean(), repaired) {
@@ -418,7 +528,12 @@ fn report(dir: &Path, found: &FolderCheck, as_json: bool, repaired: Option<Optio
     output::text(&text)
 }
 
-fn show(args: &Create, dir: &Path, config: &DeviceConfig, service: &Service) -> Result<(), Failure> {
+fn show(
+    args: &Create,
+    dir: &Path,
+    config: &DeviceConfig,
+    service: &Service,
+) -> Result<(), Failure> {
     let firmware = &config.firmware;
     let size = u64::from(firmware.lpns) * 4096;
     if args.json {
@@ -431,9 +546,15 @@ fn show(args: &Create, dir: &Path, config: &DeviceConfig, service: &Service) -> 
         ("image", dir.display().to_string()),
         ("size", bytes(size)),
         ("scheme", firmware.scheme.to_string()),
-        ("deduplication", if firmware.dedup { "on" } else { "off" }.into()),
+        (
+            "deduplication",
+            if firmware.dedup { "on" } else { "off" }.into(),
+        ),
         ("remapping metadata", bytes(firmware.log_bytes)),
         ("name", service.nqn.clone()),
-        ("serve it", format!("remap-ssd serve --image {}", dir.display())),
+        (
+            "serve it",
+            format!("remap-ssd serve --image {}", dir.display()),
+        ),
     ]))
 }

@@ -123,33 +123,54 @@ struct Ranges {
 /// # Errors
 /// The server cannot be reached, or the device refused.
 pub fn command(args: &Args) -> Result<(), Failure> {
-    let mut options =
-        Options { subnqn: args.nqn.clone(), nsid: args.nsid, digests: args.digests, ..Options::default() };
+    let mut options = Options {
+        subnqn: args.nqn.clone(),
+        nsid: args.nsid,
+        digests: args.digests,
+        ..Options::default()
+    };
     options.hostnqn = args.hostnqn.clone().unwrap_or(options.hostnqn);
     let about = |error: ClientError| Failure::about(&args.connect, error);
     let mut client = Client::connect(args.connect.as_str(), options).map_err(about)?;
     // Blocks of 4096 bytes in units of the namespace's.
     let unit = 4096u64 >> client.lba_shift();
-    let scaled = |block: u64| block.checked_mul(unit).ok_or_else(|| Failure::usage("such a block there cannot be"));
+    let scaled = |block: u64| {
+        block
+            .checked_mul(unit)
+            .ok_or_else(|| Failure::usage("such a block there cannot be"))
+    };
     match &args.command {
         Command::Id { json } => identify(&client, *json),
         Command::Read { lba, blocks, file } => {
-            let data = client.read(scaled(*lba)?, scaled(*blocks)?).map_err(about)?;
+            let data = client
+                .read(scaled(*lba)?, scaled(*blocks)?)
+                .map_err(about)?;
             write_to(file, &data)
         }
         Command::Write { lba, file } => {
             let data = read_from(file)?;
             client.write(scaled(*lba)?, &data).map_err(about)
         }
-        Command::Copy(Ranges { from, to, blocks }) => {
-            client.copy(scaled(*from)?, scaled(*to)?, scaled(*blocks)?).map_err(about)
+        Command::Copy(Ranges { from, to, blocks }) => client
+            .copy(scaled(*from)?, scaled(*to)?, scaled(*blocks)?)
+            .map_err(about),
+        Command::Remap {
+            ranges: Ranges { from, to, blocks },
+            relocate,
+            atomic,
+        } => {
+            let count = u32::try_from(scaled(*blocks)?)
+                .ok()
+                .filter(|count| (1..1 << 28).contains(count));
+            let count =
+                count.ok_or_else(|| Failure::usage("one command remaps 1 to 2^28 - 1 blocks"))?;
+            client
+                .remap(scaled(*from)?, scaled(*to)?, count, *relocate, *atomic)
+                .map_err(about)
         }
-        Command::Remap { ranges: Ranges { from, to, blocks }, relocate, atomic } => {
-            let count = u32::try_from(scaled(*blocks)?).ok().filter(|count| (1..1 << 28).contains(count));
-            let count = count.ok_or_else(|| Failure::usage("one command remaps 1 to 2^28 - 1 blocks"))?;
-            client.remap(scaled(*from)?, scaled(*to)?, count, *relocate, *atomic).map_err(about)
+        Command::Trim { lba, blocks } => {
+            client.trim(scaled(*lba)?, scaled(*blocks)?).map_err(about)
         }
-        Command::Trim { lba, blocks } => client.trim(scaled(*lba)?, scaled(*blocks)?).map_err(about),
         Command::Flush => client.flush().map_err(about),
         Command::Stat { json } => {
             let values = client.statistics().map_err(about)?;
@@ -178,12 +199,37 @@ fn identify(client: &Client, as_json: bool) -> Result<(), Failure> {
     let shown = |field: &[u8]| Escaped::text(&text(field)).to_string();
     output::text(&pairs(&[
         ("name", Escaped::name(client.subnqn()).to_string()),
-        ("model", format!("{}, firmware {}", shown(&controller.mn), shown(&controller.fr))),
+        (
+            "model",
+            format!(
+                "{}, firmware {}",
+                shown(&controller.mn),
+                shown(&controller.fr)
+            ),
+        ),
         ("serial number", shown(&controller.sn)),
         ("namespaces", exact(namespaces.into())),
-        ("size", format!("{} in blocks of {} bytes", bytes(size), 1u64 << client.lba_shift())),
-        ("one Copy", format!("at most {} blocks", exact(copy_blocks.into()))),
-        ("write cache", if controller.vwc & 1 == 1 { "volatile: flush to keep" } else { "none" }.into()),
+        (
+            "size",
+            format!(
+                "{} in blocks of {} bytes",
+                bytes(size),
+                1u64 << client.lba_shift()
+            ),
+        ),
+        (
+            "one Copy",
+            format!("at most {} blocks", exact(copy_blocks.into())),
+        ),
+        (
+            "write cache",
+            if controller.vwc & 1 == 1 {
+                "volatile: flush to keep"
+            } else {
+                "none"
+            }
+            .into(),
+        ),
     ]))
 }
 
@@ -192,11 +238,20 @@ fn statistics(
     smart: &remap_ssd_nvme::spec::log::Smart,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let value = |name: &str| values.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
-    let demotions =
-        ["counter_full", "nvram_full", "watermark"].map(|cause| (cause, value(&format!("demoted_{cause}"))));
+    let value = |name: &str| {
+        values
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or(0, |(_, value)| *value)
+    };
+    let demotions = ["counter_full", "nvram_full", "watermark"]
+        .map(|cause| (cause, value(&format!("demoted_{cause}"))));
     let (host, flash) = (value("host_pages"), value("flash_pages"));
-    let amplification = if host == 0 { 0.0 } else { flash as f64 / host as f64 };
+    let amplification = if host == 0 {
+        0.0
+    } else {
+        flash as f64 / host as f64
+    };
     let smart = [
         ("power_cycles", smart.power_cycles as u64),
         ("unsafe_shutdowns", smart.unsafe_shutdowns as u64),
@@ -207,20 +262,37 @@ fn statistics(
         ("media_errors", smart.media_errors as u64),
     ];
     if as_json {
-        let mut all: Map<String, Value> = values.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+        let mut all: Map<String, Value> = values
+            .iter()
+            .map(|(name, value)| ((*name).into(), json!(value)))
+            .collect();
         all.insert("write_amplification".into(), json!(amplification));
         all.insert(
             "demotions".into(),
-            demotions.iter().map(|(name, value)| ((*name).into(), json!(value))).collect::<Map<_, _>>().into(),
+            demotions
+                .iter()
+                .map(|(name, value)| ((*name).into(), json!(value)))
+                .collect::<Map<_, _>>()
+                .into(),
         );
         all.insert(
             "smart".into(),
-            smart.iter().map(|(name, value)| ((*name).into(), json!(value))).collect::<Map<_, _>>().into(),
+            smart
+                .iter()
+                .map(|(name, value)| ((*name).into(), json!(value)))
+                .collect::<Map<_, _>>()
+                .into(),
         );
         return output::json(&all.into());
     }
-    let rows = values.iter().chain(&smart).map(|(name, value)| (name.replace('_', " "), exact(*value)));
-    let rows = rows.chain([("write amplification".to_owned(), format!("{amplification:.2}"))]);
+    let rows = values
+        .iter()
+        .chain(&smart)
+        .map(|(name, value)| (name.replace('_', " "), exact(*value)));
+    let rows = rows.chain([(
+        "write amplification".to_owned(),
+        format!("{amplification:.2}"),
+    )]);
     output::text(&pairs(&rows.collect::<Vec<_>>()))
 }
 
@@ -228,11 +300,16 @@ fn read_from(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut data = Vec::new();
     let read = match path.as_os_str() == "-" {
         true => std::io::stdin().lock().read_to_end(&mut data).map(drop),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop)),
+        false => {
+            std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut data).map(drop))
+        }
     };
     read.map_err(|error| Failure::about(path.display(), error))?;
     if data.is_empty() {
-        return Err(Failure::about(path.display(), "there is nothing in it to write"));
+        return Err(Failure::about(
+            path.display(),
+            "there is nothing in it to write",
+        ));
     }
     data.resize(data.len().next_multiple_of(4096), 0);
     Ok(data)

@@ -68,34 +68,61 @@ impl Service {
             snapshots: false,
         };
         let namespaces = (1..=count).map(share).collect();
-        Self { nqn, namespaces, contents_inode: None, crc32c: None }
+        Self {
+            nqn,
+            namespaces,
+            contents_inode: None,
+            crc32c: None,
+        }
     }
 
     /// With `count` namespaces more, each large enough for a snapshot of any of the others.
     #[must_use]
     pub fn with_snapshots(mut self, count: u32) -> Self {
-        let largest = self.namespaces.iter().max_by_key(|share| share.pages).copied();
-        let share = largest.map(|share| Share { pages: share.pages + 1, unshared: false, snapshots: true, ..share });
-        self.namespaces.extend(share.into_iter().cycle().take(count as usize));
+        let largest = self
+            .namespaces
+            .iter()
+            .max_by_key(|share| share.pages)
+            .copied();
+        let share = largest.map(|share| Share {
+            pages: share.pages + 1,
+            unshared: false,
+            snapshots: true,
+            ..share
+        });
+        self.namespaces
+            .extend(share.into_iter().cycle().take(count as usize));
         self
     }
 
     /// Namespaces that were made for snapshots, and their pages.
     pub fn snapshots(&self) -> (u32, u32) {
         let made = self.namespaces.iter().filter(|share| share.snapshots);
-        made.fold((0, 0), |(count, pages), share| (count + 1, pages + share.pages))
+        made.fold((0, 0), |(count, pages), share| {
+            (count + 1, pages + share.pages)
+        })
     }
 
     /// As the controller wants them.
     pub fn specs(&self) -> Vec<NamespaceSpec> {
-        let spec = |share: &Share| NamespaceSpec { pages: share.pages, lba_shift: share.block_bytes.ilog2() as u8 };
-        self.namespaces.iter().filter(|share| share.block_bytes > 0).map(spec).collect()
+        let spec = |share: &Share| NamespaceSpec {
+            pages: share.pages,
+            lba_shift: share.block_bytes.ilog2() as u8,
+        };
+        self.namespaces
+            .iter()
+            .filter(|share| share.block_bytes > 0)
+            .map(spec)
+            .collect()
     }
 
     /// Numbers of the namespaces whose pages are shared with nothing.
     pub fn unshared(&self) -> Vec<u32> {
         let numbered = (1..).zip(&self.namespaces);
-        numbered.filter(|(_, share)| share.unshared).map(|(nsid, _)| nsid).collect()
+        numbered
+            .filter(|(_, share)| share.unshared)
+            .map(|(nsid, _)| nsid)
+            .collect()
     }
 
     /// Tells the device whose pages to keep apart. To be done at each start.
@@ -115,7 +142,11 @@ impl Service {
     /// # Errors
     /// The system's reason.
     pub fn save(&self, dir: &Path) -> Result<(), Failure> {
-        let mut signed = Self { contents_inode: Some(inode(dir)?), crc32c: None, ..self.clone() };
+        let mut signed = Self {
+            contents_inode: Some(inode(dir)?),
+            crc32c: None,
+            ..self.clone()
+        };
         signed.crc32c = Some(signed.sum());
         save(dir, SERVICE, &signed)
     }
@@ -141,16 +172,31 @@ impl Service {
     pub fn read(dir: &Path, pages: u32) -> Result<Self, Failure> {
         let path = dir.join(SERVICE);
         let service: Self = load(&path)?;
-        let wrong = |what: &str| Failure::about(path.display(), format_args!("the file is damaged: {what}"));
-        if service.crc32c.as_ref().is_some_and(|sum| *sum != Self { crc32c: None, ..service.clone() }.sum()) {
+        let wrong = |what: &str| {
+            Failure::about(path.display(), format_args!("the file is damaged: {what}"))
+        };
+        if service.crc32c.as_ref().is_some_and(|sum| {
+            *sum != Self {
+                crc32c: None,
+                ..service.clone()
+            }
+            .sum()
+        }) {
             return Err(wrong("it does not have its checksum, from byte 0 on"));
         }
         if service.namespaces.is_empty()
-            || service.namespaces.iter().any(|share| ![512, 4096].contains(&share.block_bytes))
+            || service
+                .namespaces
+                .iter()
+                .any(|share| ![512, 4096].contains(&share.block_bytes))
         {
             return Err(wrong("namespaces have blocks of 512 or 4096 bytes"));
         }
-        let taken: u64 = service.namespaces.iter().map(|share| u64::from(share.pages)).sum();
+        let taken: u64 = service
+            .namespaces
+            .iter()
+            .map(|share| u64::from(share.pages))
+            .sum();
         if taken > u64::from(pages) || service.namespaces.iter().any(|share| share.pages == 0) {
             return Err(wrong("its namespaces do not fit on the device"));
         }
@@ -160,16 +206,25 @@ impl Service {
     /// Reads the file without checking its checksum; `None` if it makes no sense.
     pub fn unsigned(dir: &Path, pages: u32) -> Option<Self> {
         let service: Self = load(&dir.join(SERVICE)).ok()?;
-        let fits = service.namespaces.iter().map(|share| u64::from(share.pages)).sum::<u64>() <= u64::from(pages);
+        let fits = service
+            .namespaces
+            .iter()
+            .map(|share| u64::from(share.pages))
+            .sum::<u64>()
+            <= u64::from(pages);
         let possible = |share: &Share| share.pages > 0 && [512, 4096].contains(&share.block_bytes);
         let is_name = service.nqn.starts_with("nqn.") && service.nqn.len() <= 223;
-        let whole = fits && is_name && !service.namespaces.is_empty() && service.namespaces.iter().all(possible);
+        let whole = fits
+            && is_name
+            && !service.namespaces.is_empty()
+            && service.namespaces.iter().all(possible);
         whole.then_some(service)
     }
 
     /// Was this file written for another image, so that the one in `dir` is a copy?
     pub fn is_of_another(&self, dir: &Path) -> bool {
-        self.contents_inode.is_some_and(|kept| inode(dir).is_ok_and(|inode| inode != kept))
+        self.contents_inode
+            .is_some_and(|kept| inode(dir).is_ok_and(|inode| inode != kept))
     }
 
     fn sum(&self) -> String {
@@ -204,7 +259,10 @@ impl Kept {
     pub fn load(dir: &Path) -> Self {
         let path = dir.join(HEALTH);
         if !path.exists() {
-            return Self { clean: true, ..Self::default() };
+            return Self {
+                clean: true,
+                ..Self::default()
+            };
         }
         load(&path).unwrap_or_else(|error| {
             tracing::warn!("{error}; what SMART counts begins anew");
@@ -214,7 +272,8 @@ impl Kept {
 }
 
 fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::about(path.display(), error))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::about(path.display(), error))?;
     serde_json::from_str(&text).map_err(|error| Failure::about(path.display(), error))
 }
 
@@ -222,7 +281,10 @@ fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Failure> {
     let (path, aside) = (dir.join(name), dir.join(format!("{name}.part")));
     let text = serde_json::to_string_pretty(value).map_err(Failure::failed)?;
     let written = File::create(&aside)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+        })
         .and_then(|()| std::fs::rename(&aside, &path))
         .and_then(|()| File::open(dir)?.sync_all());
     written.map_err(|error| {

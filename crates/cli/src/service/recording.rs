@@ -26,12 +26,16 @@ impl Recording {
     /// It is there already, or cannot be made.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let file = File::create_new(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => {
-                Failure::about(path.display(), "the file is there already; remove it, or record to another")
-            }
+            ErrorKind::AlreadyExists => Failure::about(
+                path.display(),
+                "the file is there already; remove it, or record to another",
+            ),
             _ => Failure::about(path.display(), error),
         })?;
-        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(Some(BufWriter::with_capacity(1 << 18, file)))) })
+        Ok(Self {
+            path: path.into(),
+            file: Arc::new(Mutex::new(Some(BufWriter::with_capacity(1 << 18, file)))),
+        })
     }
 
     /// Takes the file away again: nothing was served.
@@ -57,7 +61,10 @@ impl Recording {
 
 impl Recorder for Recording {
     fn fingerprint(&self, page: &[u8; 4096]) -> Fingerprint {
-        *blake3::hash(page).as_bytes().first_chunk().expect("a digest has 32 bytes")
+        *blake3::hash(page)
+            .as_bytes()
+            .first_chunk()
+            .expect("a digest has 32 bytes")
     }
 
     fn command(&self, now: u64, deeds: &[Deed]) {
@@ -73,9 +80,8 @@ impl Recorder for Recording {
 /// Can two deeds be in one line?
 fn adjoin(first: &Deed, second: &Deed) -> bool {
     match (first, second) {
-        (Deed::Read(first), Deed::Read(second)) | (Deed::Write(first, _), Deed::Write(second, _)) => {
-            first + 1 == *second
-        }
+        (Deed::Read(first), Deed::Read(second))
+        | (Deed::Write(first, _), Deed::Write(second, _)) => first + 1 == *second,
         _ => false,
     }
 }
@@ -83,13 +89,29 @@ fn adjoin(first: &Deed, second: &Deed) -> bool {
 fn line(now: u64, deeds: &[Deed], to: &mut impl Write) -> io::Result<()> {
     let count = deeds.len() as u64;
     let entry = match deeds[0] {
-        Deed::Read(page) => Entry::Read { page: page.into(), count },
+        Deed::Read(page) => Entry::Read {
+            page: page.into(),
+            count,
+        },
         Deed::Write(page, _) => {
-            let digest = |deed: &Deed| if let Deed::Write(_, digest) = deed { Some(*digest) } else { None };
+            let digest = |deed: &Deed| {
+                if let Deed::Write(_, digest) = deed {
+                    Some(*digest)
+                } else {
+                    None
+                }
+            };
             let digests: Vec<Fingerprint> = deeds.iter().filter_map(digest).collect();
-            return Entry::Write { page: page.into(), digests: &digests }.write(now, to);
+            return Entry::Write {
+                page: page.into(),
+                digests: &digests,
+            }
+            .write(now, to);
         }
-        Deed::Deallocate(page, count) => Entry::Deallocate { page: page.into(), count: count.into() },
+        Deed::Deallocate(page, count) => Entry::Deallocate {
+            page: page.into(),
+            count: count.into(),
+        },
         Deed::Remap(remap) => Entry::Remap {
             target: remap.target.into(),
             source: remap.source.into(),

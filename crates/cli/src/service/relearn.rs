@@ -28,8 +28,13 @@ impl Relearn {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn start_if_needed(dir: Option<&Path>, subsystem: &Arc<Subsystem>) -> Result<Option<Self>, Failure> {
-        let Some(dir) = dir.filter(|_| subsystem.device().ftl().deduplicates()) else { return Ok(None) };
+    pub fn start_if_needed(
+        dir: Option<&Path>,
+        subsystem: &Arc<Subsystem>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(dir) = dir.filter(|_| subsystem.device().ftl().deduplicates()) else {
+            return Ok(None);
+        };
         let relearner = Relearner::new(dir, &subsystem.device());
         let relearner = relearner.map_err(|error| Failure::about(dir.display(), error))?;
         Self::start(relearner, Arc::downgrade(subsystem)).map(Some)
@@ -42,14 +47,21 @@ impl Relearn {
         let run = move || {
             let (mut pause, mut last) = (Duration::ZERO, None);
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                match again.upgrade().map(|subsystem| slice(&mut relearner, &subsystem)) {
+                match again
+                    .upgrade()
+                    .map(|subsystem| slice(&mut relearner, &subsystem))
+                {
                     Some(Ok(Some(activity))) => {
                         let is_idle = last.replace(activity) == Some(activity);
                         pause = if is_idle { Duration::ZERO } else { PAUSE };
                     }
                     Some(Ok(None)) if relearner.entered() > 0 => {
                         let (pages, seconds) = (relearner.entered(), began.elapsed().as_secs_f64());
-                        return tracing::info!(pages, seconds, "fingerprints of all pages are known again");
+                        return tracing::info!(
+                            pages,
+                            seconds,
+                            "fingerprints of all pages are known again"
+                        );
                     }
                     Some(Err(error)) => {
                         return tracing::warn!(%error, "fingerprints are not read from pages any more");
@@ -59,8 +71,14 @@ impl Relearn {
             }
         };
 
-        let thread = std::thread::Builder::new().name("relearn".into()).spawn(run).map_err(Failure::failed)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("relearn".into())
+            .spawn(run)
+            .map_err(Failure::failed)?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 }
 
@@ -69,7 +87,9 @@ fn slice(relearner: &mut Relearner, subsystem: &Subsystem) -> std::io::Result<Op
     if subsystem.is_broken() {
         return Ok(None);
     }
-    let Some(pages) = relearner.list(&subsystem.device()) else { return Ok(None) };
+    let Some(pages) = relearner.list(&subsystem.device()) else {
+        return Ok(None);
+    };
     if !pages.is_empty() {
         let digests = relearner.read(&pages)?;
         relearner.enter(&mut subsystem.device(), digests);
@@ -89,8 +109,12 @@ impl Drop for Relearn {
 pub fn tell_recalled(device: &Device) {
     match device.fingerprints() {
         Fingerprints::NotSaved => {}
-        Fingerprints::Recalled(pages) => tracing::info!(pages, "fingerprints are known from the last shutdown"),
-        Fingerprints::Ignored(reason) => tracing::info!(%reason, "fingerprints are read from the pages again"),
+        Fingerprints::Recalled(pages) => {
+            tracing::info!(pages, "fingerprints are known from the last shutdown")
+        }
+        Fingerprints::Ignored(reason) => {
+            tracing::info!(%reason, "fingerprints are read from the pages again")
+        }
     }
 }
 
@@ -99,6 +123,8 @@ pub fn tell_saved(saved: &SavedFingerprints) {
     match saved {
         SavedFingerprints::None => {}
         SavedFingerprints::Saved(pages) => tracing::info!(pages, "fingerprints saved"),
-        SavedFingerprints::Failed(error) => tracing::warn!(%error, "fingerprints not saved: pages will be read again"),
+        SavedFingerprints::Failed(error) => {
+            tracing::warn!(%error, "fingerprints not saved: pages will be read again")
+        }
     }
 }

@@ -39,7 +39,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A device that `image create` made.
-    #[arg(long, value_name = "DIR", conflicts_with = "memory", required_unless_present = "memory")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "memory",
+        required_unless_present = "memory"
+    )]
     pub image: Option<PathBuf>,
     /// A new device in memory, gone when the service ends.
     #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
@@ -118,26 +123,46 @@ fn memory_limit(text: &str) -> Result<u64, String> {
 }
 
 fn advertised(text: &str) -> Result<Advertised, String> {
-    let whole = text.parse::<SocketAddr>().map(|whole| Advertised { address: whole.ip(), port: Some(whole.port()) });
-    let address = || text.parse().map(|address| Advertised { address, port: None });
-    whole.or_else(|_| address()).map_err(|_| "an address, or an address and a port".into())
+    let whole = text.parse::<SocketAddr>().map(|whole| Advertised {
+        address: whole.ip(),
+        port: Some(whole.port()),
+    });
+    let address = || {
+        text.parse().map(|address| Advertised {
+            address,
+            port: None,
+        })
+    };
+    whole
+        .or_else(|_| address())
+        .map_err(|_| "an address, or an address and a port".into())
 }
 
 fn allowed(args: &Args) -> Result<Allowed, Failure> {
     if args.allow.is_empty() {
-        if let Some(address) = args.listen.filter(|address| !address.ip().to_canonical().is_loopback()) {
+        if let Some(address) = args
+            .listen
+            .filter(|address| !address.ip().to_canonical().is_loopback())
+        {
             return Err(Failure::usage(format_args!(
                 "{address} can be reached from elsewhere: say who may connect, with --allow ADDRESS or --allow NQN"
             )));
         }
-        return Ok(Allowed { anybody: true, ..Allowed::default() });
+        return Ok(Allowed {
+            anybody: true,
+            ..Allowed::default()
+        });
     }
     let mut allowed = Allowed::default();
     for host in &args.allow {
         match host.parse::<IpAddr>() {
             Ok(address) => allowed.addresses.push(address),
             Err(_) if host.starts_with("nqn.") => allowed.names.push(host.clone()),
-            Err(_) => return Err(Failure::usage(format_args!("`{host}` is neither an address nor an NQN"))),
+            Err(_) => {
+                return Err(Failure::usage(format_args!(
+                    "`{host}` is neither an address nor an NQN"
+                )));
+            }
         }
     }
     Ok(allowed)
@@ -146,12 +171,20 @@ fn allowed(args: &Args) -> Result<Allowed, Failure> {
 fn start_log(args: &Args) {
     // Ours alone: what libraries log is for those who develop them.
     let ours = filter_fn(|about| about.target().starts_with("remap_ssd"));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(false);
     // A log that cannot be written, on a full disk, must not end the service.
     let lines = lines.log_internal_errors(false);
-    let lines = if args.json_log { lines.json().boxed() } else { lines.with_ansi(false).boxed() };
+    let lines = if args.json_log {
+        lines.json().boxed()
+    } else {
+        lines.with_ansi(false).boxed()
+    };
     // Fails only if there is a log already.
-    let _ = tracing_subscriber::registry().with(lines.with_filter(LevelFilter::INFO).with_filter(ours)).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(LevelFilter::INFO).with_filter(ours))
+        .try_init();
 }
 
 /// Runs `serve`.
@@ -164,8 +197,18 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let (mut device, service, kept) = open(args)?;
     service.keep_apart(&mut device);
 
-    let health = Health { power_cycles: kept.health.power_cycles + 1, ..kept.health };
-    let subsystem = Subsystem::new(device, &service.nqn, &service.specs(), args.latency, args.image.is_some(), health);
+    let health = Health {
+        power_cycles: kept.health.power_cycles + 1,
+        ..kept.health
+    };
+    let subsystem = Subsystem::new(
+        device,
+        &service.nqn,
+        &service.specs(),
+        args.latency,
+        args.image.is_some(),
+        health,
+    );
     let subsystem = subsystem.map_err(Failure::failed)?;
     let subsystem = match args.image {
         Some(_) => subsystem,
@@ -186,7 +229,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     };
 
     let keep = |kept: Kept| args.image.iter().for_each(|dir| kept.try_save(dir));
-    let writeback = args.image.as_ref().map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem))).transpose()?;
+    let writeback = args
+        .image
+        .as_ref()
+        .map(|dir| Writeback::start(dir, Arc::downgrade(&subsystem)))
+        .transpose()?;
     let relearn = Relearn::start_if_needed(args.image.as_deref(), &subsystem)?;
     let fronts = Fronts::open(args, &subsystem, &service.nqn, allowed);
     let fronts = fronts.inspect_err(|_| recording.iter().for_each(Recording::discard))?;
@@ -219,8 +266,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 fn tell(subsystem: &Subsystem) {
     let health = subsystem.health();
     let values = statistics::read(&subsystem.device());
-    let counters: Vec<String> =
-        statistics::NAMES.iter().zip(values).map(|(name, value)| format!("{name} {value}")).collect();
+    let counters: Vec<String> = statistics::NAMES
+        .iter()
+        .zip(values)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
     tracing::info!(
         sectors_read = health.sectors_read,
         sectors_written = health.sectors_written,
@@ -263,20 +313,29 @@ fn open(args: &Args) -> Result<(Device, Service, Kept), Failure> {
     }
     let size = args.memory.unwrap_or(0);
     if args.shape.size.is_some_and(|asked| asked != size) {
-        return Err(Failure::usage("--size: the device in memory is as large as --memory says; leave one of them out"));
+        return Err(Failure::usage(
+            "--size: the device in memory is as large as --memory says; leave one of them out",
+        ));
     }
     let config = args.shape.config(size)?;
     let service = args.shape.service(&config);
-    Ok((Device::in_memory(config).map_err(Failure::failed)?, service, Kept { clean: true, ..Kept::default() }))
+    Ok((
+        Device::in_memory(config).map_err(Failure::failed)?,
+        service,
+        Kept {
+            clean: true,
+            ..Kept::default()
+        },
+    ))
 }
 
 fn open_image(dir: &Path) -> Result<(Device, Service, Kept), Failure> {
     let about = |error: &dyn std::fmt::Display| Failure::about(dir.display(), error);
     let began = Instant::now();
     let (device, report) = Device::open_in_folder(dir).map_err(|error| match error {
-        OpenError::Image(ImageError::Damaged(_)) => {
-            about(&format_args!("{error}; nothing was changed, and `remap-ssd image check` says what would be lost"))
-        }
+        OpenError::Image(ImageError::Damaged(_)) => about(&format_args!(
+            "{error}; nothing was changed, and `remap-ssd image check` says what would be lost"
+        )),
         error => about(&error),
     })?;
 

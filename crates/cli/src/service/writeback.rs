@@ -32,11 +32,15 @@ impl Writeback {
     /// # Errors
     /// The system's reason.
     pub fn start(dir: &Path, subsystem: Weak<Subsystem>) -> Result<Self, Failure> {
-        let contents = Device::contents_file(dir).map_err(|error| Failure::about(dir.display(), error))?;
+        let contents =
+            Device::contents_file(dir).map_err(|error| Failure::about(dir.display(), error))?;
         let (stop, stopped) = channel::<()>();
         let mut done = 0;
         let mut work = move || {
-            let Some(written) = subsystem.upgrade().map(|subsystem| subsystem.pages_programmed()) else {
+            let Some(written) = subsystem
+                .upgrade()
+                .map(|subsystem| subsystem.pages_programmed())
+            else {
                 return IDLE;
             };
             if written < done + PAGES {
@@ -52,8 +56,14 @@ impl Writeback {
                 wait = work();
             }
         };
-        let thread = std::thread::Builder::new().name("writeback".into()).spawn(run).map_err(Failure::failed)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("writeback".into())
+            .spawn(run)
+            .map_err(Failure::failed)?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 }
 

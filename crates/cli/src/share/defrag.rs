@@ -69,18 +69,28 @@ struct Planned {
 
 impl Planned {
     fn verdict(&self, is_done: bool) -> String {
-        let DefragPlan { from, free_in_a_row, .. } = &self.plan;
+        let DefragPlan {
+            from,
+            free_in_a_row,
+            ..
+        } = &self.plan;
         match (self.plan.is_gain(), is_done) {
             (true, true) => "done".into(),
             (true, false) => "to be done".into(),
             _ if from.len() < 2 => "contiguous".into(),
-            _ => format!("no room: at most {} free pages in a row", exact(*free_in_a_row)),
+            _ => format!(
+                "no room: at most {} free pages in a row",
+                exact(*free_in_a_row)
+            ),
         }
     }
 
     fn value(&self, is_done: bool) -> Value {
         let extents = |extents: &[Extent]| -> Vec<Value> {
-            extents.iter().map(|extent| json!({ "first": extent.first, "pages": extent.pages })).collect()
+            extents
+                .iter()
+                .map(|extent| json!({ "first": extent.first, "pages": extent.pages }))
+                .collect()
         };
         json!({
             "name": self.name, "pages": self.plan.pages(), "from": extents(&self.plan.from), "to": extents(&self.plan.to),
@@ -91,26 +101,41 @@ impl Planned {
 
 fn files(args: &Args) -> Result<(), Failure> {
     let mut patience = None;
-    let planned = on_volume(&args.place, if args.dry_run { Others::Allowed } else { Others::Refused }, |volume| {
-        let names = match args.files.is_empty() {
-            true => volume.list()?.into_iter().map(|info| info.name).collect(),
-            false => args.files.clone(),
-        };
-        // Every file is looked for before the first is changed.
-        let files = names.into_iter().map(|name| Ok((volume.open(&name, OpenOptions::default())?, name)));
-        let files: Vec<_> = files.collect::<Result<_, FilesError>>()?;
-        let plan = |file, name: String| {
-            let plan = match args.dry_run {
-                true => volume.defrag_plan(file)?,
-                false => volume.defrag(file, &mut |done, all| {
-                    patience.get_or_insert_with(|| Patience::new("defrag", Some(all))).at(done);
-                })?,
+    let planned = on_volume(
+        &args.place,
+        if args.dry_run {
+            Others::Allowed
+        } else {
+            Others::Refused
+        },
+        |volume| {
+            let names = match args.files.is_empty() {
+                true => volume.list()?.into_iter().map(|info| info.name).collect(),
+                false => args.files.clone(),
             };
-            Ok(Planned { name, plan })
-        };
-        let mut plan = plan;
-        files.into_iter().map(|(file, name)| plan(file, name)).collect::<Result<Vec<_>, FilesError>>()
-    });
+            // Every file is looked for before the first is changed.
+            let files = names
+                .into_iter()
+                .map(|name| Ok((volume.open(&name, OpenOptions::default())?, name)));
+            let files: Vec<_> = files.collect::<Result<_, FilesError>>()?;
+            let plan = |file, name: String| {
+                let plan = match args.dry_run {
+                    true => volume.defrag_plan(file)?,
+                    false => volume.defrag(file, &mut |done, all| {
+                        patience
+                            .get_or_insert_with(|| Patience::new("defrag", Some(all)))
+                            .at(done);
+                    })?,
+                };
+                Ok(Planned { name, plan })
+            };
+            let mut plan = plan;
+            files
+                .into_iter()
+                .map(|(file, name)| plan(file, name))
+                .collect::<Result<Vec<_>, FilesError>>()
+        },
+    );
     drop(patience);
     let (planned, done) = planned?;
 
@@ -126,12 +151,26 @@ fn files(args: &Args) -> Result<(), Failure> {
     let row = |one: &Planned| {
         let count = |count: usize| exact(count as u64);
         let (from, to) = (count(one.plan.from.len()), count(one.plan.to.len()));
-        vec![one.name.clone(), exact(one.plan.pages()), from, to, one.verdict(is_done)]
+        vec![
+            one.name.clone(),
+            exact(one.plan.pages()),
+            from,
+            to,
+            one.verdict(is_done),
+        ]
     };
     let table: Vec<_> = planned.iter().map(row).collect();
     let head = ["file", "pages", "extents", "after", "verdict"];
-    output::text(&if table.is_empty() { "no files\n".to_owned() } else { output::table(&head, &table) })?;
-    if is_done { output::text(&output::pairs(&rows)) } else { Ok(()) }
+    output::text(&if table.is_empty() {
+        "no files\n".to_owned()
+    } else {
+        output::table(&head, &table)
+    })?;
+    if is_done {
+        output::text(&output::pairs(&rows))
+    } else {
+        Ok(())
+    }
 }
 
 fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
@@ -142,7 +181,10 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
             *at += piece.pages;
             Some(*at - piece.pages)
         });
-        starts.zip(pieces).map(|(offset, piece)| (offset, *piece, to + offset)).collect()
+        starts
+            .zip(pieces)
+            .map(|(offset, piece)| (offset, *piece, to + offset))
+            .collect()
     };
 
     let mut patience = None;
@@ -150,7 +192,11 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
         if args.dry_run {
             return copy::plan(device, nsid, &pieces, to).map(|_| None);
         }
-        let progress = &mut |done, all| patience.get_or_insert_with(|| Patience::new("defrag", Some(all))).at(done);
+        let progress = &mut |done, all| {
+            patience
+                .get_or_insert_with(|| Patience::new("defrag", Some(all)))
+                .at(done)
+        };
         copy::gather(device, nsid, &pieces, to, args.force, progress).map(Some)
     });
     drop(patience);
@@ -165,11 +211,15 @@ fn gather(args: &Args, list: &Path, to: u64) -> Result<(), Failure> {
         return output::json(&value);
     }
     let row = |(offset, piece, to): &(u64, Piece, u64)| {
-        [*offset, piece.first, *to, piece.pages].map(|number| number.to_string()).to_vec()
+        [*offset, piece.first, *to, piece.pages]
+            .map(|number| number.to_string())
+            .to_vec()
     };
     let rows: Vec<_> = layout.iter().map(row).collect();
     output::text(&output::table(&["offset", "from", "to", "pages"], &rows))?;
-    shared.map_or(Ok(()), |shared| output::text(&output::pairs(&show::rows(&shared))))
+    shared.map_or(Ok(()), |shared| {
+        output::text(&output::pairs(&show::rows(&shared)))
+    })
 }
 
 fn read(list: &Path) -> Result<String, Failure> {
@@ -187,13 +237,18 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
-        let heading = ["Filesystem type", "File size", "ext:"].iter().any(|begin| line.starts_with(begin));
+        let heading = ["Filesystem type", "File size", "ext:"]
+            .iter()
+            .any(|begin| line.starts_with(begin));
         if line.is_empty() || line.starts_with('#') || heading || line.ends_with("found") {
             continue;
         }
         let piece = of_filefrag(line).or_else(|| of_numbers(line));
         let wrong = || {
-            format!("line {} is no extent: a first page and a number of pages, or a line of `filefrag -v`", index + 1)
+            format!(
+                "line {} is no extent: a first page and a number of pages, or a line of `filefrag -v`",
+                index + 1
+            )
         };
         pieces.push(piece.ok_or_else(wrong)?);
     }
@@ -203,7 +258,10 @@ fn parse(text: &str) -> Result<Vec<Piece>, String> {
 /// `FIRST PAGES`.
 fn of_numbers(line: &str) -> Option<Piece> {
     let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok());
-    let piece = Piece { first: numbers.next()??, pages: numbers.next()?? };
+    let piece = Piece {
+        first: numbers.next()??,
+        pages: numbers.next()??,
+    };
     numbers.next().is_none().then_some(piece)
 }
 
@@ -224,7 +282,10 @@ mod tests {
     #[test]
     fn a_list_of_extents_is_numbers_or_what_filefrag_prints() {
         let piece = |first, pages| Piece { first, pages };
-        assert_eq!(parse("# of a file\n10 3\n\n 20\t4 \n"), Ok(vec![piece(10, 3), piece(20, 4)]));
+        assert_eq!(
+            parse("# of a file\n10 3\n\n 20\t4 \n"),
+            Ok(vec![piece(10, 3), piece(20, 4)])
+        );
         let filefrag = "\
 Filesystem type is: ef53
 File size of big is 1052672 (257 blocks of 4096 bytes)
@@ -233,9 +294,15 @@ File size of big is 1052672 (257 blocks of 4096 bytes)
    1:      256..     256:      40000..     40000:      1:      35072: last,eof
 big: 2 extents found
 ";
-        assert_eq!(parse(filefrag), Ok(vec![piece(34816, 256), piece(40000, 1)]));
+        assert_eq!(
+            parse(filefrag),
+            Ok(vec![piece(34816, 256), piece(40000, 1)])
+        );
         for wrong in ["10", "10 3 4", "ten 3", "10 -3", "0: 1..2: 3"] {
-            assert!(parse(wrong).is_err_and(|why| why.contains("line 1")), "{wrong}");
+            assert!(
+                parse(wrong).is_err_and(|why| why.contains("line 1")),
+                "{wrong}"
+            );
         }
     }
 }

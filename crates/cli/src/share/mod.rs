@@ -22,7 +22,9 @@ use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_share::files::FilesError;
 use remap_ssd_share::{Counts, ImageNamespaces, Namespaces, ShareError};
-use remap_ssd_store::{DefragPlan, FileId, ImageDisk, ImageError, Processes, Statistics, Store, StoreError, Volume};
+use remap_ssd_store::{
+    DefragPlan, FileId, ImageDisk, ImageError, Processes, Statistics, Store, StoreError, Volume,
+};
 use served::ServedNamespaces;
 
 /// Copies, moves, snapshots and defragments by sharing flash pages: no data page is programmed.
@@ -79,7 +81,9 @@ fn about(place: &Place, error: ShareError) -> Failure {
 
 fn about_files(place: &Place, error: FilesError) -> Failure {
     match error {
-        FilesError::Usage(_) | FilesError::Store(StoreError::BadName { .. }) => Failure::usage(error),
+        FilesError::Usage(_) | FilesError::Store(StoreError::BadName { .. }) => {
+            Failure::usage(error)
+        }
         _ => Failure::about(place.name(), error),
     }
 }
@@ -96,7 +100,10 @@ fn on_namespaces<R>(
         device.close().map_err(failed)?;
         return Ok(result);
     }
-    let mut options = Options { subnqn: place.nqn.clone(), ..Options::default() };
+    let mut options = Options {
+        subnqn: place.nqn.clone(),
+        ..Options::default()
+    };
     options.hostnqn = place.hostnqn.clone().unwrap_or(options.hostnqn);
     let device = ServedNamespaces::connect(&place.name(), options);
     let mut device = device.map_err(|error| Failure::about(place.name(), error))?;
@@ -107,7 +114,11 @@ fn on_namespaces<R>(
 trait Files: Store {
     fn as_store(&self) -> &dyn Store;
     fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError>;
-    fn defrag(&self, file: FileId, progress: &mut dyn FnMut(u64, u64)) -> Result<DefragPlan, StoreError>;
+    fn defrag(
+        &self,
+        file: FileId,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<DefragPlan, StoreError>;
 }
 
 impl<D: Disk + Send> Files for Volume<D> {
@@ -117,7 +128,11 @@ impl<D: Disk + Send> Files for Volume<D> {
     fn defrag_plan(&self, file: FileId) -> Result<DefragPlan, StoreError> {
         Volume::defrag_plan(self, file)
     }
-    fn defrag(&self, file: FileId, progress: &mut dyn FnMut(u64, u64)) -> Result<DefragPlan, StoreError> {
+    fn defrag(
+        &self,
+        file: FileId,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<DefragPlan, StoreError> {
         Volume::defrag(self, file, progress)
     }
 }
@@ -167,7 +182,8 @@ fn on_volume<R>(
         disk.close().map_err(failed)?;
         return Ok(result);
     }
-    with_volume(place.connect()?, &Processes::local(), place, others, work).map(|(result, _)| result)
+    with_volume(place.connect()?, &Processes::local(), place, others, work)
+        .map(|(result, _)| result)
 }
 
 fn with_volume<D: Counting + Send, R>(
@@ -187,6 +203,18 @@ fn with_volume<D: Counting + Send, R>(
     let result = work(&volume).map_err(|error| about_files(place, error))?;
     let statistics = volume.statistics();
     let mut disk = volume.into_disk();
-    let device = disk.counts().zip(before).map(|(after, before)| after - before);
-    Ok(((result, Done { volume: statistics, device }), disk))
+    let device = disk
+        .counts()
+        .zip(before)
+        .map(|(after, before)| after - before);
+    Ok((
+        (
+            result,
+            Done {
+                volume: statistics,
+                device,
+            },
+        ),
+        disk,
+    ))
 }

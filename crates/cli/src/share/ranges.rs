@@ -84,10 +84,22 @@ impl What {
     /// Source, target and pages.
     fn range(&self, place: &Place) -> Result<(At, At, u64), Failure> {
         let (Some(from), Some(to), Some(pages)) = (self.from, self.to, self.pages) else {
-            return Err(Failure::usage("which pages? --from PAGE --to PAGE --pages N"));
+            return Err(Failure::usage(
+                "which pages? --from PAGE --to PAGE --pages N",
+            ));
         };
         let to_nsid = self.to_nsid.unwrap_or(place.nsid);
-        Ok((At { nsid: place.nsid, page: from }, At { nsid: to_nsid, page: to }, pages))
+        Ok((
+            At {
+                nsid: place.nsid,
+                page: from,
+            },
+            At {
+                nsid: to_nsid,
+                page: to,
+            },
+            pages,
+        ))
     }
 
     fn names(&self) -> Option<(&str, &str)> {
@@ -98,14 +110,17 @@ impl What {
 /// Runs `share copy`.
 pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
     if let Some((from, to)) = args.what.names() {
-        let copied = on_volume(&args.place, Others::Refused, |volume| files::copy(volume.as_store(), from, to));
+        let copied = on_volume(&args.place, Others::Refused, |volume| {
+            files::copy(volume.as_store(), from, to)
+        });
         let (bytes, done) = copied?;
         return show::done(&done, &[("bytes", bytes.into())], args.json);
     }
     let (from, to, pages) = args.what.range(&args.place)?;
     let mut patience = Patience::new("copy", Some(pages));
-    let shared =
-        on_namespaces(&args.place, |device| copy::copy(device, from, to, pages, &mut |done, _| patience.at(done)));
+    let shared = on_namespaces(&args.place, |device| {
+        copy::copy(device, from, to, pages, &mut |done, _| patience.at(done))
+    });
     drop(patience);
     show::shared(&shared?, &[], args.json)
 }
@@ -113,7 +128,9 @@ pub(super) fn copy(args: &Copy) -> Result<(), Failure> {
 /// Runs `share move`.
 pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
     if let Some((from, to)) = args.what.names() {
-        let ((), done) = on_volume(&args.place, Others::Refused, |volume| Ok(volume.rename(from, to)?))?;
+        let ((), done) = on_volume(&args.place, Others::Refused, |volume| {
+            Ok(volume.rename(from, to)?)
+        })?;
         return show::done(&done, &[], args.json);
     }
     let (from, to, pages) = args.what.range(&args.place)?;
@@ -124,7 +141,9 @@ pub(super) fn relocate(args: &Move) -> Result<(), Failure> {
     };
     let mut patience = Patience::new("move", Some(pages));
     let shared = on_namespaces(&args.place, |device| {
-        copy::relocate(device, from, to, pages, empty, &mut |done, _| patience.at(done))
+        copy::relocate(device, from, to, pages, empty, &mut |done, _| {
+            patience.at(done)
+        })
     });
     drop(patience);
     show::shared(&shared?, &[], args.json)

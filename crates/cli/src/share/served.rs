@@ -29,12 +29,27 @@ impl ServedNamespaces {
     /// # Errors
     /// It cannot be reached, or refuses.
     pub fn connect(address: &str, options: Options) -> Result<Self, ClientError> {
-        let first = Client::connect(address, Options { nsid: 1, ..options.clone() })?;
+        let first = Client::connect(
+            address,
+            Options {
+                nsid: 1,
+                ..options.clone()
+            },
+        )?;
         let count = first.controller().nn.min(128);
-        let options = Options { subnqn: Some(first.subnqn().to_owned()), copy_across: count > 1, ..options };
+        let options = Options {
+            subnqn: Some(first.subnqn().to_owned()),
+            copy_across: count > 1,
+            ..options
+        };
         drop(first);
 
-        let mut served = Self { address: address.to_owned(), options, clients: BTreeMap::new(), sizes: Vec::new() };
+        let mut served = Self {
+            address: address.to_owned(),
+            options,
+            clients: BTreeMap::new(),
+            sizes: Vec::new(),
+        };
         for nsid in 1..=count {
             let client = served.open(nsid)?;
             served.sizes.push(client.pages());
@@ -44,12 +59,22 @@ impl ServedNamespaces {
     }
 
     fn open(&self, nsid: u32) -> Result<Client, ClientError> {
-        Client::connect(self.address.as_str(), Options { nsid, ..self.options.clone() })
+        Client::connect(
+            self.address.as_str(),
+            Options {
+                nsid,
+                ..self.options.clone()
+            },
+        )
     }
 
     fn keep(&mut self, nsid: u32, client: Client) {
         if self.clients.len() >= CONNECTIONS {
-            let unwritten = self.clients.iter().find(|(_, (_, wrote))| !wrote).map(|(nsid, _)| *nsid);
+            let unwritten = self
+                .clients
+                .iter()
+                .find(|(_, (_, wrote))| !wrote)
+                .map(|(nsid, _)| *nsid);
             unwritten.map(|nsid| self.clients.remove(&nsid));
         }
         self.clients.insert(nsid, (client, false));
@@ -66,7 +91,12 @@ impl ServedNamespaces {
     }
 
     fn connected(&mut self, nsid: u32) -> Result<&mut (Client, bool), ShareError> {
-        let none = || ShareError::Refused(format!("there is no namespace {nsid}, only {}", self.sizes.len()));
+        let none = || {
+            ShareError::Refused(format!(
+                "there is no namespace {nsid}, only {}",
+                self.sizes.len()
+            ))
+        };
         if self.pages(nsid) == 0 {
             return Err(none());
         }
@@ -74,7 +104,9 @@ impl ServedNamespaces {
             let client = self.open(nsid).map_err(ShareError::device)?;
             self.keep(nsid, client);
         }
-        self.clients.get_mut(&nsid).ok_or_else(|| ShareError::Refused(format!("there is no namespace {nsid}")))
+        self.clients
+            .get_mut(&nsid)
+            .ok_or_else(|| ShareError::Refused(format!("there is no namespace {nsid}")))
     }
 }
 
@@ -84,7 +116,10 @@ impl Namespaces for ServedNamespaces {
     }
 
     fn pages(&self, nsid: u32) -> u64 {
-        self.sizes.get((nsid as usize).wrapping_sub(1)).copied().unwrap_or(0)
+        self.sizes
+            .get((nsid as usize).wrapping_sub(1))
+            .copied()
+            .unwrap_or(0)
     }
 
     fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
@@ -110,8 +145,14 @@ impl Namespaces for ServedNamespaces {
         let shift = self.client(from.nsid)?.lba_shift();
         let target = self.client_to_write(to.nsid)?;
         if !target.can_copy(from.nsid != to.nsid) {
-            let which = if from.nsid == to.nsid { "" } else { " from one namespace to another" };
-            return Err(ShareError::Refused(format!("the device has no Copy command{which}")));
+            let which = if from.nsid == to.nsid {
+                ""
+            } else {
+                " from one namespace to another"
+            };
+            return Err(ShareError::Refused(format!(
+                "the device has no Copy command{which}"
+            )));
         }
         if shift != target.lba_shift() {
             return Err(ShareError::Refused(format!(
@@ -121,7 +162,9 @@ impl Namespaces for ServedNamespaces {
         }
         let blocks = |pages: u64| pages * (PAGE_BYTES as u64 >> shift);
         let source = (from.nsid != to.nsid).then_some(from.nsid);
-        target.copy_from(source, blocks(from.page), blocks(to.page), blocks(pages)).map_err(ShareError::device)
+        target
+            .copy_from(source, blocks(from.page), blocks(to.page), blocks(pages))
+            .map_err(ShareError::device)
     }
 
     fn counts(&mut self) -> Result<Counts, ShareError> {

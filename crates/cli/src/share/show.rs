@@ -17,26 +17,47 @@ pub(super) fn pages(count: u64) -> String {
 }
 
 fn programmed(counts: &Counts) -> String {
-    let kinds =
-        [(counts.flash_data, "data"), (counts.flash_gc, "by garbage collection"), (counts.flash_metadata, "metadata")];
+    let kinds = [
+        (counts.flash_data, "data"),
+        (counts.flash_gc, "by garbage collection"),
+        (counts.flash_metadata, "metadata"),
+    ];
     let total: u64 = kinds.iter().map(|(count, _)| count).sum();
-    let parts: Vec<String> =
-        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", exact(*count))).collect();
-    if total == 0 { "0".into() } else { format!("{}: {}", exact(total), parts.join(", ")) }
+    let parts: Vec<String> = kinds
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", exact(*count)))
+        .collect();
+    if total == 0 {
+        "0".into()
+    } else {
+        format!("{}: {}", exact(total), parts.join(", "))
+    }
 }
 
 fn reasons(counts: &Counts) -> Vec<(&'static str, u64)> {
     let all = [
-        ("the pages had as many owners as a page can have", counts.copied_counter_full),
-        ("no room for remapping metadata", counts.copied_metadata_full),
-        ("the device or the namespace does not share", counts.copied_otherwise),
+        (
+            "the pages had as many owners as a page can have",
+            counts.copied_counter_full,
+        ),
+        (
+            "no room for remapping metadata",
+            counts.copied_metadata_full,
+        ),
+        (
+            "the device or the namespace does not share",
+            counts.copied_otherwise,
+        ),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 fn copied(shared: &Shared) -> String {
-    let why: Vec<String> =
-        reasons(&shared.counts).iter().map(|(why, count)| format!("{} since {why}", exact(*count))).collect();
+    let why: Vec<String> = reasons(&shared.counts)
+        .iter()
+        .map(|(why, count)| format!("{} since {why}", exact(*count)))
+        .collect();
     match shared.copied() {
         0 => "0".into(),
         count => format!("{}: {}", exact(count), why.join(", ")),
@@ -59,7 +80,12 @@ pub(super) fn rows(shared: &Shared) -> Vec<(&'static str, String)> {
 
 /// The same as JSON.
 pub(super) fn value(shared: &Shared) -> Value {
-    let Counts { copied_counter_full, copied_metadata_full, copied_otherwise, .. } = shared.counts;
+    let Counts {
+        copied_counter_full,
+        copied_metadata_full,
+        copied_otherwise,
+        ..
+    } = shared.counts;
     json!({
         "pages": shared.pages,
         "shared": shared.shared(),
@@ -73,7 +99,12 @@ pub(super) fn value(shared: &Shared) -> Value {
 }
 
 fn flash(counts: &Counts) -> Value {
-    let Counts { flash_data, flash_gc, flash_metadata, .. } = *counts;
+    let Counts {
+        flash_data,
+        flash_gc,
+        flash_metadata,
+        ..
+    } = *counts;
     json!({
         "data": flash_data, "gc": flash_gc, "metadata": flash_metadata,
         "total": flash_data + flash_gc + flash_metadata,
@@ -81,12 +112,20 @@ fn flash(counts: &Counts) -> Value {
 }
 
 /// Writes what was shared between namespaces, with other fields in front.
-pub(super) fn shared(shared: &Shared, more: &[(&'static str, Value)], as_json: bool) -> Result<(), Failure> {
+pub(super) fn shared(
+    shared: &Shared,
+    more: &[(&'static str, Value)],
+    as_json: bool,
+) -> Result<(), Failure> {
     write(more, rows(shared), value(shared), as_json)
 }
 
 /// Writes what was done with files of a volume.
-pub(super) fn done(done: &Done, more: &[(&'static str, Value)], as_json: bool) -> Result<(), Failure> {
+pub(super) fn done(
+    done: &Done,
+    more: &[(&'static str, Value)],
+    as_json: bool,
+) -> Result<(), Failure> {
     let (rows, value) = of_files(done);
     write(more, rows, value, as_json)
 }
@@ -99,17 +138,31 @@ pub(super) fn of_files(done: &Done) -> (Vec<(&'static str, String)>, Value) {
     let mut rows = match &shared {
         Some(shared) => rows(shared),
         None => {
-            vec![("pages", self::pages(pages)), ("flash pages programmed", "the device does not count them".into())]
+            vec![
+                ("pages", self::pages(pages)),
+                (
+                    "flash pages programmed",
+                    "the device does not count them".into(),
+                ),
+            ]
         }
     };
     rows.retain(|(name, _)| *name != "empty");
     if volume.pages_copied > 0 {
         let why = volume.copied_because.as_deref().unwrap_or_default();
-        rows.push(("written instead", format!("{}: {why}", exact(volume.pages_copied))));
+        rows.push((
+            "written instead",
+            format!("{}: {why}", exact(volume.pages_copied)),
+        ));
     }
-    rows.push(("records of the volume written", exact(volume.pages_metadata)));
+    rows.push((
+        "records of the volume written",
+        exact(volume.pages_metadata),
+    ));
 
-    let mut value = shared.as_ref().map_or_else(|| json!({ "pages": pages }), self::value);
+    let mut value = shared
+        .as_ref()
+        .map_or_else(|| json!({ "pages": pages }), self::value);
     value["written_instead"] = volume.pages_copied.into();
     value["volume_records_written"] = volume.pages_metadata.into();
     (rows, value)
@@ -122,17 +175,27 @@ fn write(
     as_json: bool,
 ) -> Result<(), Failure> {
     if as_json {
-        more.iter().for_each(|(name, field)| value[*name] = field.clone());
+        more.iter()
+            .for_each(|(name, field)| value[*name] = field.clone());
         return output::json(&value);
     }
-    let text = |field: &Value| field.as_str().map_or_else(|| field.to_string(), str::to_owned);
+    let text = |field: &Value| {
+        field
+            .as_str()
+            .map_or_else(|| field.to_string(), str::to_owned)
+    };
     let first = more.iter().map(|(name, field)| (*name, text(field)));
     output::text(&pairs(&first.chain(rows).collect::<Vec<_>>()))
 }
 
 /// A time as people write it: UTC, RFC 3339.
 pub(super) fn time(seconds: u64) -> String {
-    let at = i64::try_from(seconds).ok().and_then(|at| time::OffsetDateTime::from_unix_timestamp(at).ok());
-    let text = at.and_then(|at| at.format(&time::format_description::well_known::Rfc3339).ok());
+    let at = i64::try_from(seconds)
+        .ok()
+        .and_then(|at| time::OffsetDateTime::from_unix_timestamp(at).ok());
+    let text = at.and_then(|at| {
+        at.format(&time::format_description::well_known::Rfc3339)
+            .ok()
+    });
     text.unwrap_or_else(|| format!("second {seconds}"))
 }

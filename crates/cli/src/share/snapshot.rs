@@ -103,21 +103,34 @@ pub(super) fn command(args: &Args) -> Result<(), Failure> {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 fn create(args: &Create) -> Result<(), Failure> {
     let Create { name, into, on, .. } = args;
-    let new = NewSnapshot { name: name.clone(), source: on.place.nsid, into: *into, now: now() };
+    let new = NewSnapshot {
+        name: name.clone(),
+        source: on.place.nsid,
+        into: *into,
+        now: now(),
+    };
     let mut patience = None;
     let made = on_namespaces(&on.place, |device| {
         snapshot::create(device, &new, &mut |done, all| {
-            patience.get_or_insert_with(|| Patience::new("snapshot", Some(all))).at(done);
+            patience
+                .get_or_insert_with(|| Patience::new("snapshot", Some(all)))
+                .at(done);
         })
     });
     drop(patience);
     let (made, shared) = made?;
-    let more = [("snapshot", json!(made.name)), ("namespace", json!(made.nsid)), ("of namespace", json!(made.source))];
+    let more = [
+        ("snapshot", json!(made.name)),
+        ("namespace", json!(made.nsid)),
+        ("of namespace", json!(made.source)),
+    ];
     show::shared(&shared, &more, on.json)
 }
 
@@ -125,12 +138,17 @@ fn rollback(args: &Named) -> Result<(), Failure> {
     let mut patience = None;
     let done = on_namespaces(&args.on.place, |device| {
         snapshot::rollback(device, &args.name, &mut |done, all| {
-            patience.get_or_insert_with(|| Patience::new("rollback", Some(all))).at(done);
+            patience
+                .get_or_insert_with(|| Patience::new("rollback", Some(all)))
+                .at(done);
         })
     });
     drop(patience);
     let (snapshot, shared) = done?;
-    let more = [("snapshot", json!(snapshot.name)), ("of namespace", json!(snapshot.source))];
+    let more = [
+        ("snapshot", json!(snapshot.name)),
+        ("of namespace", json!(snapshot.source)),
+    ];
     show::shared(&shared, &more, args.on.json)
 }
 
@@ -138,7 +156,9 @@ fn delete(args: &Named) -> Result<(), Failure> {
     let mut patience = None;
     let done = on_namespaces(&args.on.place, |device| {
         snapshot::delete(device, &args.name, &mut |done, all| {
-            patience.get_or_insert_with(|| Patience::new("delete", Some(all))).at(done);
+            patience
+                .get_or_insert_with(|| Patience::new("delete", Some(all)))
+                .at(done);
         })
     });
     drop(patience);
@@ -164,8 +184,15 @@ fn state(state: State) -> &'static str {
 }
 
 fn list(on: &On) -> Result<(), Failure> {
-    let Listed { snapshots, vacant, blank, damage } = on_namespaces(&on.place, |device| snapshot::list(device))?;
-    damage.iter().for_each(|why| output::note(format_args!("error: {why}")));
+    let Listed {
+        snapshots,
+        vacant,
+        blank,
+        damage,
+    } = on_namespaces(&on.place, |device| snapshot::list(device))?;
+    damage
+        .iter()
+        .for_each(|why| output::note(format_args!("error: {why}")));
 
     if on.json {
         let entry = |one: &Snapshot| {
@@ -176,7 +203,9 @@ fn list(on: &On) -> Result<(), Failure> {
             })
         };
         let snapshots: Vec<Value> = snapshots.iter().map(entry).collect();
-        output::json(&json!({ "snapshots": snapshots, "vacant": vacant, "blank": blank, "damage": damage }))?;
+        output::json(
+            &json!({ "snapshots": snapshots, "vacant": vacant, "blank": blank, "damage": damage }),
+        )?;
     } else {
         let row = |one: &Snapshot| {
             vec![
@@ -190,13 +219,24 @@ fn list(on: &On) -> Result<(), Failure> {
         };
         let rows: Vec<_> = snapshots.iter().map(row).collect();
         let head = ["name", "namespace", "of namespace", "size", "made", "state"];
-        output::text(&if rows.is_empty() { "no snapshots\n".to_owned() } else { output::table(&head, &rows) })?;
+        output::text(&if rows.is_empty() {
+            "no snapshots\n".to_owned()
+        } else {
+            output::table(&head, &rows)
+        })?;
         if !vacant.is_empty() {
             let numbers: Vec<String> = vacant.iter().map(u32::to_string).collect();
-            output::text(&format!("free for snapshots: namespace {}\n", numbers.join(", ")))?;
+            output::text(&format!(
+                "free for snapshots: namespace {}\n",
+                numbers.join(", ")
+            ))?;
         }
     }
-    if damage.is_empty() { Ok(()) } else { Err(Failure::Found) }
+    if damage.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Found)
+    }
 }
 
 fn create_of_files(args: &Create) -> Result<(), Failure> {
@@ -204,33 +244,55 @@ fn create_of_files(args: &Create) -> Result<(), Failure> {
     let mut patience = None;
     let made = on_volume(&on.place, Others::Refused, |volume| {
         files::create(volume.as_store(), name, file, now(), &mut |done, all| {
-            patience.get_or_insert_with(|| Patience::new("snapshot", Some(all))).at(done);
+            patience
+                .get_or_insert_with(|| Patience::new("snapshot", Some(all)))
+                .at(done);
         })
     });
     drop(patience);
     let (made, done) = made?;
-    show::done(&done, &[("snapshot", json!(made.name)), ("files", json!(made.files.len()))], on.json)
+    show::done(
+        &done,
+        &[
+            ("snapshot", json!(made.name)),
+            ("files", json!(made.files.len())),
+        ],
+        on.json,
+    )
 }
 
 fn rollback_of_files(args: &Named) -> Result<(), Failure> {
     let mut patience = None;
     let done = on_volume(&args.on.place, Others::Refused, |volume| {
         files::rollback(volume.as_store(), &args.name, &mut |done, all| {
-            patience.get_or_insert_with(|| Patience::new("rollback", Some(all))).at(done);
+            patience
+                .get_or_insert_with(|| Patience::new("rollback", Some(all)))
+                .at(done);
         })
     });
     drop(patience);
     let (snapshot, done) = done?;
-    show::done(&done, &[("snapshot", json!(snapshot.name)), ("files", json!(snapshot.files.len()))], args.on.json)
+    show::done(
+        &done,
+        &[
+            ("snapshot", json!(snapshot.name)),
+            ("files", json!(snapshot.files.len())),
+        ],
+        args.on.json,
+    )
 }
 
 fn delete_of_files(args: &Named) -> Result<(), Failure> {
-    on_volume(&args.on.place, Others::Refused, |volume| files::delete(volume.as_store(), &args.name))?;
+    on_volume(&args.on.place, Others::Refused, |volume| {
+        files::delete(volume.as_store(), &args.name)
+    })?;
     deleted(&args.name, args.on.json)
 }
 
 fn list_of_files(on: &On) -> Result<(), Failure> {
-    let (snapshots, _) = on_volume(&on.place, Others::Allowed, |volume| files::list(volume.as_store()))?;
+    let (snapshots, _) = on_volume(&on.place, Others::Allowed, |volume| {
+        files::list(volume.as_store())
+    })?;
     let state = |state: FileState| match state {
         FileState::Complete => "whole",
         FileState::Part => "interrupted while it was made or deleted",
@@ -244,13 +306,25 @@ fn list_of_files(on: &On) -> Result<(), Failure> {
                 "usable": one.state != FileState::Part, "files": one.files,
             })
         };
-        return output::json(&json!({ "snapshots": snapshots.iter().map(entry).collect::<Vec<_>>() }));
+        return output::json(
+            &json!({ "snapshots": snapshots.iter().map(entry).collect::<Vec<_>>() }),
+        );
     }
     let row = |one: &FileSnapshot| {
         let files = exact(one.files.len() as u64);
-        vec![one.name.clone(), files, bytes(size(one)), show::time(one.made_at), state(one.state).to_owned()]
+        vec![
+            one.name.clone(),
+            files,
+            bytes(size(one)),
+            show::time(one.made_at),
+            state(one.state).to_owned(),
+        ]
     };
     let rows: Vec<_> = snapshots.iter().map(row).collect();
     let head = ["name", "files", "size", "made", "state"];
-    output::text(&if rows.is_empty() { "no snapshots\n".to_owned() } else { output::table(&head, &rows) })
+    output::text(&if rows.is_empty() {
+        "no snapshots\n".to_owned()
+    } else {
+        output::table(&head, &rows)
+    })
 }

@@ -12,7 +12,8 @@ use crate::numbers::{count, seconds, size};
 use crate::output;
 use crate::trace::Patience;
 use remap_ssd_torture::{
-    Campaign, Choice, Code, Cut, FileSystem, Recording, Run, Shape, TortureError, id, load, record, require, save,
+    Campaign, Choice, Code, Cut, FileSystem, Recording, Run, Shape, TortureError, id, load, record,
+    require, save,
 };
 use show::{Failed, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -70,7 +71,12 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     block: u32,
     /// More options for mkfs, separated by blanks.
-    #[arg(long, value_name = "OPTIONS", default_value = "", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
     mkfs_options: String,
     /// Options of the mount, separated by commas.
     #[arg(long, value_name = "OPTIONS", default_value = "")]
@@ -142,23 +148,39 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
     own::mounts();
     let began = Instant::now();
     let (recording, from) = match args.source()? {
-        Some(path) => {
-            (load(&path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?, Some(path))
-        }
+        Some(path) => (
+            load(&path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?,
+            Some(path),
+        ),
         None => (run(args, stop)?, None),
     };
     let recorded = began.elapsed();
-    let check = args.check.as_ref().unwrap_or(&recording.about.check).clone();
+    let check = args
+        .check
+        .as_ref()
+        .unwrap_or(&recording.about.check)
+        .clone();
     if let Some(fs) = &recording.about.fs {
         require(fs)?;
     }
 
     let id = id(&recording).map_err(TortureError::from)?;
     if let Some(path) = &args.record {
-        save(&recording, path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        save(&recording, path)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
     }
-    let campaign = Campaign::new(&recording, &check, Duration::from_secs_f64(args.timeout), stop)?;
-    let mut results = Results::new(args.seed, recorded, id, from.or_else(|| args.record.clone()));
+    let campaign = Campaign::new(
+        &recording,
+        &check,
+        Duration::from_secs_f64(args.timeout),
+        stop,
+    )?;
+    let mut results = Results::new(
+        args.seed,
+        recorded,
+        id,
+        from.or_else(|| args.record.clone()),
+    );
     let ended = match &args.replay {
         Some(code) => replay(args, campaign, code, &mut results),
         None => rounds(args, campaign, &mut results),
@@ -186,14 +208,21 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
 impl Args {
     /// The recording that is to be cut; none: a run is recorded.
     fn source(&self) -> Result<Option<PathBuf>, Failure> {
-        let default = self.replay.as_ref().map(|code| show::file_name(&code.recording));
+        let default = self
+            .replay
+            .as_ref()
+            .map(|code| show::file_name(&code.recording));
         if let Some(path) = self.from.clone().or(default) {
             return Ok(Some(path));
         }
         match (&self.workload, &self.check) {
             (Some(_), Some(_)) if self.fs.is_some() || self.file => Ok(None),
-            (Some(_), Some(_)) => Err(Failure::usage("choose a file system with --fs, or --file for none")),
-            _ => Err(Failure::usage("say what to run with --workload CMD, and what must hold with --check CMD")),
+            (Some(_), Some(_)) => Err(Failure::usage(
+                "choose a file system with --fs, or --file for none",
+            )),
+            _ => Err(Failure::usage(
+                "say what to run with --workload CMD, and what must hold with --check CMD",
+            )),
         }
     }
 
@@ -203,12 +232,19 @@ impl Args {
         if ![512, 4096].contains(&self.block) {
             return Err(Failure::usage("--block is 512 or 4096"));
         }
-        let default = if self.fs.as_deref() == Some("xfs") { 512 << 20 } else { 256 << 20 };
+        let default = if self.fs.as_deref() == Some("xfs") {
+            512 << 20
+        } else {
+            256 << 20
+        };
         let bytes = self.size.unwrap_or(default) / 4096 * 4096;
         if !(SIZE_MIN..=SIZE_MAX).contains(&bytes) {
             return Err(Failure::usage("--size is from 1MiB to 64GiB"));
         }
-        Ok(Shape { block_bytes: self.block, blocks: bytes / u64::from(self.block) })
+        Ok(Shape {
+            block_bytes: self.block,
+            blocks: bytes / u64::from(self.block),
+        })
     }
 }
 
@@ -231,7 +267,11 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
         writeback: (args.writeback > 0).then(|| Duration::from_millis(args.writeback)),
         seed: args.seed,
     };
-    Ok(record(&run, args.check.as_deref().unwrap_or_default(), stop)?)
+    Ok(record(
+        &run,
+        args.check.as_deref().unwrap_or_default(),
+        stop,
+    )?)
 }
 
 /// Cuts as often as asked for, or until a check fails.
@@ -257,7 +297,12 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
 
         results.failed += 1;
         if results.first.is_none() {
-            let failed = results.first.insert(Failed { round: Some(round), cut, verdict, smallest: None });
+            let failed = results.first.insert(Failed {
+                round: Some(round),
+                cut,
+                verdict,
+                smallest: None,
+            });
             shrink(args, &mut campaign, failed)?;
         }
         if !args.keep_going {
@@ -268,19 +313,34 @@ fn rounds(args: &Args, mut campaign: Campaign<'_>, results: &mut Results) -> Res
 }
 
 /// Does one cut again.
-fn replay(args: &Args, mut campaign: Campaign<'_>, code: &Code, results: &mut Results) -> Result<(), Ended> {
+fn replay(
+    args: &Args,
+    mut campaign: Campaign<'_>,
+    code: &Code,
+    results: &mut Results,
+) -> Result<(), Ended> {
     if code.recording != results.id {
-        let sentence = format!("the code is of recording {}, and this is {}: see --from", code.recording, results.id);
+        let sentence = format!(
+            "the code is of recording {}, and this is {}: see --from",
+            code.recording, results.id
+        );
         return Err(Failure::usage(sentence).into());
     }
     if code.cut.instant > campaign.instant_max() {
-        return Err(Failure::usage("the code names an instant that the recording does not have").into());
+        return Err(
+            Failure::usage("the code names an instant that the recording does not have").into(),
+        );
     }
     let verdict = campaign.try_cut(&code.cut)?;
     results.add(&code.cut, &verdict);
     if !verdict.passed() {
         results.failed = 1;
-        let failed = Failed { round: None, cut: code.cut.clone(), verdict, smallest: None };
+        let failed = Failed {
+            round: None,
+            cut: code.cut.clone(),
+            verdict,
+            smallest: None,
+        };
         shrink(args, &mut campaign, results.first.insert(failed))?;
     }
     Ok(())
@@ -304,7 +364,10 @@ fn keep(recording: &Recording, results: &mut Results) -> Result<(), Ended> {
     if results.first.is_some() && results.file.is_none() {
         let path = show::file_name(&results.id);
         save(recording, Path::new(&path)).map_err(|error| {
-            Failure::usage(format!("{}: {error}; choose another place with --record", path.display()))
+            Failure::usage(format!(
+                "{}: {error}; choose another place with --record",
+                path.display()
+            ))
         })?;
         results.file = Some(path);
     }

@@ -11,6 +11,9 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 pub fn mounts() {
     // SAFETY: it is file descriptors that must not become private to a thread unnoticed; this is about mounts.
     if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_ok() {
-        let _ = mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM);
+        let _ = mount_change(
+            "/",
+            MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM,
+        );
     }
 }

@@ -5,7 +5,9 @@
 use super::Outcomes;
 use crate::output::{counted, pairs};
 use remap_ssd_sim::report::format::{bytes, exact};
-use remap_ssd_torture::{Code, ContentId, Cut, Event, Lost, Recording, Smallest, State, Verdict, ZEROES};
+use remap_ssd_torture::{
+    Code, ContentId, Cut, Event, Lost, Recording, Smallest, State, Verdict, ZEROES,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,11 +70,18 @@ impl Results {
         self.cuts_losing += u64::from(lost > 0);
         self.lost_max = self.lost_max.max(lost);
         let key = (verdict.passed(), outcome(verdict));
-        self.outcomes.entry(key).or_insert_with(|| (0, cut.clone())).0 += 1;
+        self.outcomes
+            .entry(key)
+            .or_insert_with(|| (0, cut.clone()))
+            .0 += 1;
     }
 
     fn code(&self, cut: &Cut) -> String {
-        Code { recording: self.id.clone(), cut: cut.clone() }.to_string()
+        Code {
+            recording: self.id.clone(),
+            cut: cut.clone(),
+        }
+        .to_string()
     }
 }
 
@@ -83,7 +92,12 @@ pub fn file_name(id: &str) -> PathBuf {
 
 /// An outcome's name: the last line of the check, with N for all numbers, so that like comes to like.
 fn outcome(verdict: &Verdict) -> String {
-    let Some(line) = verdict.output.lines().rev().find(|line| !line.trim().is_empty()) else {
+    let Some(line) = verdict
+        .output
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+    else {
         return verdict.finding.to_string();
     };
     let mut name = String::new();
@@ -94,11 +108,18 @@ fn outcome(verdict: &Verdict) -> String {
             _ => name.push(c),
         }
     }
-    if verdict.passed() { name } else { format!("{}: {name}", verdict.finding) }
+    if verdict.passed() {
+        name
+    } else {
+        format!("{}: {name}", verdict.finding)
+    }
 }
 
 fn last_lines(text: &str) -> Vec<&str> {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     lines[lines.len().saturating_sub(LINES)..].to_vec()
 }
 
@@ -115,27 +136,61 @@ pub fn text(recording: &Recording, results: &Results) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let [writes, flushes] = [writes(recording), flushes(recording)];
     let marks = recording.count(|event| matches!(event, Event::Mark(_)));
-    let blocks: u64 = u64::from(recording.contents.count()) * u64::from(recording.shape.block_bytes);
-    let counts =
-        [counted(writes, "write"), counted(flushes, "flush").replace("flushs", "flushes"), counted(marks, "mark")];
-    rows.push(("recording", format!("{}: {}; {} of data", results.id, counts.join(", "), bytes(blocks))));
+    let blocks: u64 =
+        u64::from(recording.contents.count()) * u64::from(recording.shape.block_bytes);
+    let counts = [
+        counted(writes, "write"),
+        counted(flushes, "flush").replace("flushs", "flushes"),
+        counted(marks, "mark"),
+    ];
+    rows.push((
+        "recording",
+        format!(
+            "{}: {}; {} of data",
+            results.id,
+            counts.join(", "),
+            bytes(blocks)
+        ),
+    ));
 
     if let Some(verdict) = &results.without_cut {
-        rows.push(("FAILED", format!("without any power cut: {}; mend that first", verdict.finding)));
+        rows.push((
+            "FAILED",
+            format!(
+                "without any power cut: {}; mend that first",
+                verdict.finding
+            ),
+        ));
         quote(&mut rows, &verdict.output);
         return pairs(&rows);
     }
     let lost = match results.cuts_losing {
         0 => "no block lost anything".into(),
-        some => format!("{} lost something, up to {}", exact(some), counted(results.lost_max, "block")),
+        some => format!(
+            "{} lost something, up to {}",
+            exact(some),
+            counted(results.lost_max, "block")
+        ),
     };
     rows.push((
         "cuts",
-        format!("{}, {} different, seed {}: {lost}", exact(results.cuts), exact(results.distinct), results.seed),
+        format!(
+            "{}, {} different, seed {}: {lost}",
+            exact(results.cuts),
+            exact(results.distinct),
+            results.seed
+        ),
     ));
     for ((passed, name), (count, _)) in &results.outcomes {
         if results.outcomes.len() > 1 || !passed {
-            rows.push(("", format!("{:>6}  {}", exact(*count), if name.is_empty() { "passed" } else { name })));
+            rows.push((
+                "",
+                format!(
+                    "{:>6}  {}",
+                    exact(*count),
+                    if name.is_empty() { "passed" } else { name }
+                ),
+            ));
         }
     }
     match &results.first {
@@ -146,14 +201,25 @@ pub fn text(recording: &Recording, results: &Results) -> String {
 }
 
 fn quote(rows: &mut Vec<(&str, String)>, output: &str) {
-    rows.extend(last_lines(output).into_iter().map(|line| ("", format!("| {line}"))));
+    rows.extend(
+        last_lines(output)
+            .into_iter()
+            .map(|line| ("", format!("| {line}"))),
+    );
 }
 
 fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results, failed: &Failed) {
-    let Failed { round, cut, verdict, smallest } = failed;
+    let Failed {
+        round,
+        cut,
+        verdict,
+        smallest,
+    } = failed;
     let Verdict { pending, lost, .. } = verdict;
-    let round =
-        round.map_or_else(|| "the replayed cut".to_owned(), |round| format!("round {round}, seed {}", results.seed));
+    let round = round.map_or_else(
+        || "the replayed cut".to_owned(),
+        |round| format!("round {round}, seed {}", results.seed),
+    );
     rows.push(("FAILED", format!("{round}: {}", verdict.finding)));
     quote(rows, &verdict.output);
 
@@ -171,7 +237,11 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
     ));
     let replay = |cut: &Cut| format!("remap-ssd torture --replay {}", results.code(cut));
     if let Some(smallest) = smallest {
-        let left = if smallest.finished { "none can be left out" } else { "there may be fewer: see --shrink" };
+        let left = if smallest.finished {
+            "none can be left out"
+        } else {
+            "there may be fewer: see --shrink"
+        };
         rows.push((
             "smallest",
             format!(
@@ -181,7 +251,13 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
             ),
         ));
         let state = State::at(recording, smallest.cut.instant);
-        rows.extend(smallest.lost.iter().take(BLOCKS).map(|lost| ("", described(recording, &state, lost))));
+        rows.extend(
+            smallest
+                .lost
+                .iter()
+                .take(BLOCKS)
+                .map(|lost| ("", described(recording, &state, lost))),
+        );
         if smallest.lost.len() > BLOCKS {
             rows.push(("", format!("and {} more", smallest.lost.len() - BLOCKS)));
         }
@@ -195,12 +271,23 @@ fn tell(rows: &mut Vec<(&str, String)>, recording: &Recording, results: &Results
 
 /// A lost block: what it would have had, and what it has.
 fn described(recording: &Recording, state: &State, lost: &Lost) -> String {
-    let versions = state.pending.get(&lost.block).map_or(&[][..], Vec::as_slice);
+    let versions = state
+        .pending
+        .get(&lost.block)
+        .map_or(&[][..], Vec::as_slice);
     let kept = versions.len().saturating_sub(lost.versions as usize);
-    let kept = kept.checked_sub(1).map_or(state.durable[lost.block as usize], |index| versions[index].content);
+    let kept = kept
+        .checked_sub(1)
+        .map_or(state.durable[lost.block as usize], |index| {
+            versions[index].content
+        });
     let newest = versions.last().map_or(kept, |version| version.content);
     let offset = lost.block * u64::from(recording.shape.block_bytes);
-    format!("byte {offset}: {} instead of {}", glimpse(recording, kept), glimpse(recording, newest))
+    format!(
+        "byte {offset}: {} instead of {}",
+        glimpse(recording, kept),
+        glimpse(recording, newest)
+    )
 }
 
 /// The beginning of a content.
@@ -256,7 +343,12 @@ fn verdict_json(verdict: &Verdict) -> Value {
 }
 
 fn failed_json(recording: &Recording, results: &Results, failed: &Failed) -> Value {
-    let Failed { round, cut, verdict, smallest } = failed;
+    let Failed {
+        round,
+        cut,
+        verdict,
+        smallest,
+    } = failed;
     let Verdict { pending, lost, .. } = verdict;
     json!({
         "round": round,

@@ -49,7 +49,14 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     let mut source = args.feed.source(&args.workload)?;
     let name = args.out.display();
     let file = File::create(&args.out).map_err(|error| Failure::about(&name, error))?;
-    let mut writer = TraceWriter::new(args.format, Pieces { file, collected: Vec::new(), kept_bytes: 0 });
+    let mut writer = TraceWriter::new(
+        args.format,
+        Pieces {
+            file,
+            collected: Vec::new(),
+            kept_bytes: 0,
+        },
+    );
     let mut patience = Patience::new("writing", Some(args.requests));
     let (mut batch, mut kept) = (Vec::with_capacity(8192), 0);
     let stopped = |error: io::Error, kept: u64, pieces: &mut Pieces| {
@@ -66,11 +73,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             if writer.written() == args.requests {
                 break;
             }
-            writer.request(request).expect("collecting in memory succeeds");
+            writer
+                .request(request)
+                .expect("collecting in memory succeeds");
         }
         let (written, pieces) = (writer.written(), writer.sink());
         if pieces.collected.len() >= PIECE_BYTES || written == args.requests {
-            pieces.write_out().map_err(|error| stopped(error, kept, pieces))?;
+            pieces
+                .write_out()
+                .map_err(|error| stopped(error, kept, pieces))?;
             kept = written;
         }
         patience.at(written);
@@ -92,7 +103,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             args.format
         ),
     };
-    output::text(&format!("{name}: {} ({size}, format {}){left_out}\n", counted(kept, "request"), args.format))
+    output::text(&format!(
+        "{name}: {} ({size}, format {}){left_out}\n",
+        counted(kept, "request"),
+        args.format
+    ))
 }
 
 /// A file, written in pieces of whole records.

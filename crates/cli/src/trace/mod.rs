@@ -83,12 +83,18 @@ impl Feed {
         u32::try_from(pages)
             .ok()
             .filter(|_| (1..=PAGES_MAX).contains(&pages))
-            .ok_or_else(|| Failure::usage(format_args!("--device {bytes} bytes: 4KiB to 8TiB are possible")))
+            .ok_or_else(|| {
+                Failure::usage(format_args!(
+                    "--device {bytes} bytes: 4KiB to 8TiB are possible"
+                ))
+            })
     }
 
     fn source(&self, workload: &NamedWorkload) -> Result<Box<dyn Endless + Send>, Failure> {
         let content = self.content.unwrap_or_else(|| workload.content_default());
-        workload.source(content, self.addressable(workload)?, self.seed, 0).map_err(Failure::usage)
+        workload
+            .source(content, self.addressable(workload)?, self.seed, 0)
+            .map_err(Failure::usage)
     }
 }
 
@@ -109,7 +115,11 @@ impl Patience {
         };
         line.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
         line.set_prefix(what.to_owned());
-        Self { line, began: Instant::now(), hidden: true }
+        Self {
+            line,
+            began: Instant::now(),
+            hidden: true,
+        }
     }
 
     pub(crate) fn at(&mut self, step: u64) {

@@ -68,12 +68,21 @@ struct Found {
 pub fn command(args: &Args) -> Result<(), Failure> {
     let mut found = Vec::new();
     for path in &args.files {
-        let options = TraceOptions { fold: args.fold, skip_bad: args.skip_bad, ..TraceOptions::new(WHOLE_DISK) };
+        let options = TraceOptions {
+            fold: args.fold,
+            skip_bad: args.skip_bad,
+            ..TraceOptions::new(WHOLE_DISK)
+        };
         let mut reader = TraceReader::open(path, args.format, options).map_err(Failure::failed)?;
         let mut patience = Patience::new(&path.display().to_string(), args.requests);
-        let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at)).map_err(Failure::failed)?;
+        let profile = profile(&mut reader, args.requests, &mut |at| patience.at(at))
+            .map_err(Failure::failed)?;
         found.push(Found {
-            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            name: path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             kind: reader.format().to_string(),
             profile,
             skipped: reader.skipped(),
@@ -84,8 +93,15 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         let mut source = args.feed.source(workload)?;
         let requests = args.requests.unwrap_or(REQUESTS_DEFAULT);
         let mut patience = Patience::new(&workload.to_string(), Some(requests));
-        let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at)).map_err(Failure::failed)?;
-        found.push(Found { name: workload.to_string(), kind: "workload".into(), profile, skipped: 0, ignored: 0 });
+        let profile = profile(&mut *source, Some(requests), &mut |at| patience.at(at))
+            .map_err(Failure::failed)?;
+        found.push(Found {
+            name: workload.to_string(),
+            kind: "workload".into(),
+            profile,
+            skipped: 0,
+            ignored: 0,
+        });
     }
     match args.json {
         true => output::json(&found.iter().map(as_json).collect()),
@@ -98,7 +114,9 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 /// # Errors
 /// Standard output cannot be written.
 pub fn models() -> Result<(), Failure> {
-    output::text(&output::pairs(&MODELS.map(|kind| (kind.name(), kind.about()))))
+    output::text(&output::pairs(
+        &MODELS.map(|kind| (kind.name(), kind.about())),
+    ))
 }
 
 fn as_json(found: &Found) -> serde_json::Value {
@@ -125,29 +143,61 @@ fn as_text(found: &[Found]) -> String {
             let requests = &one.profile.requests;
             of(requests.sequential, requests.reads + requests.writes)
         }),
-        ("  pages, mean", |one| format!("{:.2}", one.profile.request_pages_mean)),
+        ("  pages, mean", |one| {
+            format!("{:.2}", one.profile.request_pages_mean)
+        }),
         ("pages read", |one| exact(one.profile.pages.read)),
         ("pages written", |one| exact(one.profile.pages.written)),
         ("  in part", |one| exact(one.profile.pages.written_in_part)),
-        ("  of read and written", |one| percent(one.profile.write_share)),
+        ("  of read and written", |one| {
+            percent(one.profile.write_share)
+        }),
         ("pages deallocated", |one| exact(one.profile.pages.trimmed)),
         ("unique pages", |one| exact(one.profile.pages.unique)),
-        ("  working set", |one| bytes(one.profile.pages.unique * 4096)),
+        ("  working set", |one| {
+            bytes(one.profile.pages.unique * 4096)
+        }),
         ("  read", |one| exact(one.profile.pages.unique_read)),
         ("  written", |one| exact(one.profile.pages.unique_written)),
-        ("distinct contents", |one| exact(one.profile.duplicates.contents)),
-        ("duplicate writes (FIU)", |one| of(one.profile.duplicates.writes, one.profile.pages.written)),
-        ("duplicates stored", |one| of(one.profile.duplicates.stored, one.profile.pages.written)),
-        ("  in the same page", |one| of(one.profile.duplicates.unchanged, one.profile.pages.written)),
-        ("duplicate ratio (papers)", |one| percent(one.profile.duplicates.papers_ratio)),
-        ("writes: Zipf exponent", |one| exponent(&one.profile.skew_writes)),
-        ("  to the top 1 %", |one| percent(one.profile.skew_writes.top_1_percent)),
-        ("  to the top 10 %", |one| percent(one.profile.skew_writes.top_10_percent)),
-        ("  to the top 20 %", |one| percent(one.profile.skew_writes.top_20_percent)),
-        ("reads and writes: exponent", |one| exponent(&one.profile.skew_all)),
-        ("  to the top 1 %", |one| percent(one.profile.skew_all.top_1_percent)),
-        ("  to the top 10 %", |one| percent(one.profile.skew_all.top_10_percent)),
-        ("  to the top 20 %", |one| percent(one.profile.skew_all.top_20_percent)),
+        ("distinct contents", |one| {
+            exact(one.profile.duplicates.contents)
+        }),
+        ("duplicate writes (FIU)", |one| {
+            of(one.profile.duplicates.writes, one.profile.pages.written)
+        }),
+        ("duplicates stored", |one| {
+            of(one.profile.duplicates.stored, one.profile.pages.written)
+        }),
+        ("  in the same page", |one| {
+            of(one.profile.duplicates.unchanged, one.profile.pages.written)
+        }),
+        ("duplicate ratio (papers)", |one| {
+            percent(one.profile.duplicates.papers_ratio)
+        }),
+        ("writes: Zipf exponent", |one| {
+            exponent(&one.profile.skew_writes)
+        }),
+        ("  to the top 1 %", |one| {
+            percent(one.profile.skew_writes.top_1_percent)
+        }),
+        ("  to the top 10 %", |one| {
+            percent(one.profile.skew_writes.top_10_percent)
+        }),
+        ("  to the top 20 %", |one| {
+            percent(one.profile.skew_writes.top_20_percent)
+        }),
+        ("reads and writes: exponent", |one| {
+            exponent(&one.profile.skew_all)
+        }),
+        ("  to the top 1 %", |one| {
+            percent(one.profile.skew_all.top_1_percent)
+        }),
+        ("  to the top 10 %", |one| {
+            percent(one.profile.skew_all.top_10_percent)
+        }),
+        ("  to the top 20 %", |one| {
+            percent(one.profile.skew_all.top_20_percent)
+        }),
         ("recorded over", |one| match one.profile.duration_ns {
             0 => "-".into(),
             ns => seconds(ns as f64 / 1e9),
@@ -155,17 +205,31 @@ fn as_text(found: &[Found]) -> String {
         ("malformed, skipped", |one| exact(one.skipped)),
         ("no requests", |one| exact(one.ignored)),
     ];
-    let row = |(what, text): &Line| [(*what).to_owned()].into_iter().chain(found.iter().map(text)).collect();
+    let row = |(what, text): &Line| {
+        [(*what).to_owned()]
+            .into_iter()
+            .chain(found.iter().map(text))
+            .collect()
+    };
     let mut rows: Vec<Vec<String>> = lines.iter().map(row).collect();
-    let at = rows.iter().position(|row| row[0].starts_with("pages read")).unwrap_or(0);
+    let at = rows
+        .iter()
+        .position(|row| row[0].starts_with("pages read"))
+        .unwrap_or(0);
     rows.splice(at..at, sizes(found));
-    let head: Vec<&str> = [""].into_iter().chain(found.iter().map(|one| one.name.as_str())).collect();
+    let head: Vec<&str> = [""]
+        .into_iter()
+        .chain(found.iter().map(|one| one.name.as_str()))
+        .collect();
     output::table(&head, &rows)
 }
 
 /// A row for each size of requests that any has.
 fn sizes(found: &[Found]) -> Vec<Vec<String>> {
-    let mut sizes: Vec<u32> = found.iter().flat_map(|one| one.profile.request_pages.keys().copied()).collect();
+    let mut sizes: Vec<u32> = found
+        .iter()
+        .flat_map(|one| one.profile.request_pages.keys().copied())
+        .collect();
     sizes.sort_unstable();
     sizes.dedup();
     let row = |&pages: &u32| {
@@ -174,7 +238,8 @@ fn sizes(found: &[Found]) -> Vec<Vec<String>> {
             2 => "  of 2 pages".to_owned(),
             more => format!("  of {} to {more} pages", more / 2 + 1),
         };
-        let count = |one: &Found| exact(one.profile.request_pages.get(&pages).copied().unwrap_or(0));
+        let count =
+            |one: &Found| exact(one.profile.request_pages.get(&pages).copied().unwrap_or(0));
         [what].into_iter().chain(found.iter().map(count)).collect()
     };
     sizes.iter().map(row).collect()

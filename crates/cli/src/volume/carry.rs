@@ -53,7 +53,9 @@ pub(super) struct Import {
 /// Exports a file.
 pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Result<(), Failure> {
     let about = |error| about(&args.place, error);
-    let file = volume.open(&args.name, OpenOptions::default()).map_err(about)?;
+    let file = volume
+        .open(&args.name, OpenOptions::default())
+        .map_err(about)?;
     let log = format!("{}-wal", args.name);
     if volume.open(&log, OpenOptions::default()).is_ok() {
         output::note(format_args!(
@@ -70,9 +72,11 @@ pub(super) fn export<D: Disk + Send>(volume: &Volume<D>, args: &Export) -> Resul
     // The old file stays whole until there is a new one.
     let part = with_part(&args.file);
     let mut out = File::create(&part).map_err(local)?;
-    let written = copy_out(volume, file, args, &mut |data| out.write_all(data).map_err(local))
-        .and_then(|()| out.sync_all().map_err(local))
-        .and_then(|()| std::fs::rename(&part, &args.file).map_err(local));
+    let written = copy_out(volume, file, args, &mut |data| {
+        out.write_all(data).map_err(local)
+    })
+    .and_then(|()| out.sync_all().map_err(local))
+    .and_then(|()| std::fs::rename(&part, &args.file).map_err(local));
     if written.is_err() {
         let _ = std::fs::remove_file(&part);
     }
@@ -112,7 +116,11 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
     let about = |error| about(&args.place, error);
     let local = |error: io::Error| Failure::about(args.file.display(), error);
     let own = args.file.file_name().and_then(|name| name.to_str());
-    let name = args.name.as_deref().or(own).ok_or_else(|| Failure::usage("what shall it be called? --name says so"))?;
+    let name = args
+        .name
+        .as_deref()
+        .or(own)
+        .ok_or_else(|| Failure::usage("what shall it be called? --name says so"))?;
     let mut source = File::open(&args.file).map_err(local)?;
     let metadata = source.metadata().map_err(local)?;
     if metadata.is_dir() {
@@ -120,7 +128,10 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
     }
     let exists = match volume.open(name, OpenOptions::default()) {
         Ok(_) if !args.force => {
-            return Err(Failure::about(args.place.name(), format_args!("there is a file {name}; --force replaces it")));
+            return Err(Failure::about(
+                args.place.name(),
+                format_args!("there is a file {name}; --force replaces it"),
+            ));
         }
         Ok(_) => true,
         Err(StoreError::NotFound(_)) => false,
@@ -133,7 +144,15 @@ pub(super) fn import<D: Disk + Send>(volume: &Volume<D>, args: &Import) -> Resul
         Ok(()) | Err(StoreError::NotFound(_)) => {}
         Err(error) => return Err(about(error)),
     }
-    let file = volume.open(&part, OpenOptions { create: Create::New, open_end: false }).map_err(about)?;
+    let file = volume
+        .open(
+            &part,
+            OpenOptions {
+                create: Create::New,
+                open_end: false,
+            },
+        )
+        .map_err(about)?;
     let carried = copy_in(volume, file, &mut source, metadata.len(), args);
     let bytes = match carried {
         Ok(bytes) => bytes,
@@ -171,7 +190,9 @@ fn copy_in<D: Disk + Send>(
         if buffer.is_empty() {
             return Ok(done);
         }
-        volume.write(file, done, &buffer).map_err(|error| about(&args.place, error))?;
+        volume
+            .write(file, done, &buffer)
+            .map_err(|error| about(&args.place, error))?;
         done += buffer.len() as u64;
         patience.at(done);
     }

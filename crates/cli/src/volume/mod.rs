@@ -12,7 +12,9 @@ use crate::place::Place;
 use crate::trace::Patience;
 use remap_ssd_device::Disk;
 use remap_ssd_sim::report::format::{bytes, exact};
-use remap_ssd_store::{FileInfo, ImageDisk, ImageError, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo};
+use remap_ssd_store::{
+    FileInfo, ImageDisk, ImageError, NewVolume, Processes, Store, StoreError, Volume, VolumeInfo,
+};
 use serde_json::json;
 
 const PAGE: u64 = 4096;
@@ -116,14 +118,20 @@ pub fn command(args: &Args) -> Result<(), Failure> {
     if let Some(dir) = &place.image {
         let about = |error: ImageError| Failure::about(dir.display(), error);
         let disk = ImageDisk::open(dir, place.nsid).map_err(about)?;
-        return perform(disk, &Processes::One, &args.command)?.close().map_err(about);
+        return perform(disk, &Processes::One, &args.command)?
+            .close()
+            .map_err(about);
     }
 
     perform(place.connect()?, &Processes::local(), &args.command).map(drop)
 }
 
 /// Runs the action, and returns the disk.
-fn perform<D: Disk + Send>(disk: D, processes: &Processes, command: &Command) -> Result<D, Failure> {
+fn perform<D: Disk + Send>(
+    disk: D,
+    processes: &Processes,
+    command: &Command,
+) -> Result<D, Failure> {
     let place = command.place();
     if let Command::Create(args) = command {
         return create(disk, processes, args);
@@ -136,13 +144,19 @@ fn perform<D: Disk + Send>(disk: D, processes: &Processes, command: &Command) ->
         Command::Stat(args) => stat(&volume, args)?,
         Command::Export(args) => carry::export(&volume, args)?,
         Command::Import(args) => carry::import(&volume, args)?,
-        Command::Delete(args) => volume.delete(&args.name).map_err(|error| about(place, error))?,
+        Command::Delete(args) => volume
+            .delete(&args.name)
+            .map_err(|error| about(place, error))?,
     }
     Ok(volume.into_disk())
 }
 
 fn create<D: Disk + Send>(disk: D, processes: &Processes, args: &Create) -> Result<D, Failure> {
-    let new = NewVolume { files_max: args.files, pages: args.size.map(|size| size / PAGE), force: args.force };
+    let new = NewVolume {
+        files_max: args.files,
+        pages: args.size.map(|size| size / PAGE),
+        force: args.force,
+    };
     let mut patience = Patience::new("looking at what is there", Some(disk.pages()));
     let volume = Volume::create(disk, processes, &new, &mut |pages, _| patience.at(pages));
     drop(patience);
@@ -158,7 +172,14 @@ fn described(info: &VolumeInfo) -> String {
         ("size", bytes(info.pages * PAGE)),
         ("free", bytes(info.pages_free * PAGE)),
         ("free in a row", bytes(info.pages_free_in_a_row * PAGE)),
-        ("files", format!("{} of at most {}", exact(info.files.into()), exact(info.files_max.into()))),
+        (
+            "files",
+            format!(
+                "{} of at most {}",
+                exact(info.files.into()),
+                exact(info.files_max.into())
+            ),
+        ),
     ])
 }
 
@@ -188,13 +209,25 @@ fn list<D: Disk + Send>(volume: &Volume<D>, args: &Show) -> Result<(), Failure> 
     } else if files.is_empty() {
         output::text("no files\n")?;
     } else {
-        let row =
-            |file: &FileInfo| vec![file.name.clone(), exact(file.bytes), exact(file.pages), exact(file.extents as u64)];
-        output::text(&table(&["name", "bytes", "pages", "pieces"], &files.iter().map(row).collect::<Vec<_>>()))?;
+        let row = |file: &FileInfo| {
+            vec![
+                file.name.clone(),
+                exact(file.bytes),
+                exact(file.pages),
+                exact(file.extents as u64),
+            ]
+        };
+        output::text(&table(
+            &["name", "bytes", "pages", "pieces"],
+            &files.iter().map(row).collect::<Vec<_>>(),
+        ))?;
     }
     if damage.is_empty() {
         return Ok(());
     }
     damage.iter().for_each(output::note);
-    Err(Failure::about(args.place.name(), format_args!("{} could not be read", counted(damage.len() as u64, "file"))))
+    Err(Failure::about(
+        args.place.name(),
+        format_args!("{} could not be read", counted(damage.len() as u64, "file")),
+    ))
 }

@@ -11,7 +11,9 @@ const COMMANDS: [&str; 6] = ["compare", "crash", "bench", "inspect", "presets", 
 fn examples(help: &str) -> Vec<Vec<String>> {
     let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
     let lines = lines.take_while(|line| line.starts_with("  remap-ssd"));
-    lines.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
+    lines
+        .map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect())
+        .collect()
 }
 
 /// Options that make an example small; a later option replaces an earlier one.
@@ -28,15 +30,33 @@ fn smaller(example: &[String]) -> Vec<String> {
         "crash" => vec!["--cuts", "200", "--seconds", "20"],
         _ => vec![],
     };
-    example.iter().cloned().chain(more.into_iter().map(str::to_owned)).collect()
+    example
+        .iter()
+        .cloned()
+        .chain(more.into_iter().map(str::to_owned))
+        .collect()
 }
 
 /// The files that examples name.
 fn prepare(directory: &Path) {
     let fiu = |at: u64| format!("{} 1 p {} 8 W 6 0 {:032x}\n", at * 1000, at * 8, at % 5);
-    std::fs::write(directory.join("mail.fiu"), (0..50).map(fiu).collect::<String>()).unwrap();
-    let msr = |at: u64| format!("{},host,0,Write,{},4096,100\n", 128_166_372_000_000_000 + at * 10, at * 4096);
-    std::fs::write(directory.join("disk.csv"), (0..50).map(msr).collect::<String>()).unwrap();
+    std::fs::write(
+        directory.join("mail.fiu"),
+        (0..50).map(fiu).collect::<String>(),
+    )
+    .unwrap();
+    let msr = |at: u64| {
+        format!(
+            "{},host,0,Write,{},4096,100\n",
+            128_166_372_000_000_000 + at * 10,
+            at * 4096
+        )
+    };
+    std::fs::write(
+        directory.join("disk.csv"),
+        (0..50).map(msr).collect::<String>(),
+    )
+    .unwrap();
     let toml = run(&["presets", "--toml", "fast21-32g"]).ok().out;
     std::fs::write(directory.join("device.toml"), toml).unwrap();
 }
@@ -55,7 +75,11 @@ fn the_examples_in_the_help_run() {
             let result = run_in(directory.path(), &args);
             // With a guard off, data is lost and the exit code says so.
             let expected = i32::from(args.iter().any(|word| word == "--mutant"));
-            assert_eq!(result.code, expected, "{args:?}: {}{}", result.out, result.err);
+            assert_eq!(
+                result.code, expected,
+                "{args:?}: {}{}",
+                result.out, result.err
+            );
             ran += 1;
         }
     }
@@ -68,7 +92,12 @@ fn the_examples_of_the_program_itself_parse() {
     let help = run(&["--help"]).ok().out;
     let examples = examples(&help);
     assert!(examples.len() >= 3, "{help}");
-    assert!(examples.iter().all(|example| COMMANDS.contains(&example[0].as_str())), "{examples:?}");
+    assert!(
+        examples
+            .iter()
+            .all(|example| COMMANDS.contains(&example[0].as_str())),
+        "{examples:?}"
+    );
     assert!(help.contains("Exit codes"));
 }
 
@@ -78,16 +107,31 @@ fn mistakes_in_the_arguments_exit_with_2() {
         (&[], "Usage"),
         (&["no-such-command"], "no-such-command"),
         (&["compare", "--no-such-option"], "--no-such-option"),
-        (&["compare", "--scheme", "raid"], "no scheme is named 'raid'"),
-        (&["compare", "--preset", "raid"], "no preset is named `raid`; there are fast21-32g"),
+        (
+            &["compare", "--scheme", "raid"],
+            "no scheme is named 'raid'",
+        ),
+        (
+            &["compare", "--preset", "raid"],
+            "no preset is named `raid`; there are fast21-32g",
+        ),
         (&["compare", "--scale", "2"], "at most 1"),
         (&["compare", "--scale", "0"], "above 0"),
-        (&["compare", "--workload", "walk"], "unknown workload `walk`"),
-        (&["compare", "--workload", "randwrite,pages=99999999"], "does not fit"),
+        (
+            &["compare", "--workload", "walk"],
+            "unknown workload `walk`",
+        ),
+        (
+            &["compare", "--workload", "randwrite,pages=99999999"],
+            "does not fit",
+        ),
         (&["compare", "--content", "papers"], "unknown content model"),
         (&["compare", "--content", "papers:3"], "0 to 1"),
         (&["compare", "--duplicates", "1.5"], "share"),
-        (&["compare", "--duplicates", "0.3", "--content", "unique"], "cannot be used with"),
+        (
+            &["compare", "--duplicates", "0.3", "--content", "unique"],
+            "cannot be used with",
+        ),
         (&["compare", "--log-size", "large"], "size such as"),
         (&["compare", "--writes", "0"], "count such as"),
         (&["compare", "--queue-depth", "0"], "queue-depth"),
@@ -97,34 +141,124 @@ fn mistakes_in_the_arguments_exit_with_2() {
         (&["compare", "--fold", "modulo"], "--trace"),
         (&["compare", "--aging", "fill=full"], "none of fill=random"),
         (&["compare", "--aging", "nvram_used=7"], "from 0 to 1"),
-        (&["compare", "--aging", "fill=whole", "--fill"], "cannot be used with"),
+        (
+            &["compare", "--aging", "fill=whole", "--fill"],
+            "cannot be used with",
+        ),
         (&["compare", "--arrivals", "trace"], "no times of its own"),
-        (&["compare", "--arrivals", "rate:fast"], "none of trace, trace:SPEED and rate:R"),
-        (&["compare", "--arrivals", "rate:5,bound=0"], "from 1 to 65535"),
-        (&["compare", "--arrivals", "rate:5", "--queue-depth", "4"], "cannot be used with"),
-        (&["compare", "--trace", "x", "--writes", "10"], "cannot be used with"),
-        (&["compare", "--trace", "x", "--format", "pcap"], "unknown trace format"),
-        (&["compare", "--trace", "x", "--fold", "twice"], "unknown fold"),
-        (&["compare", "--age", "x", "--preset", "fast21-32g"], "cannot be used with"),
-        (&["crash", "--mutant", "luck"], "no guard is named 'luck'; there are erase-waits"),
+        (
+            &["compare", "--arrivals", "rate:fast"],
+            "none of trace, trace:SPEED and rate:R",
+        ),
+        (
+            &["compare", "--arrivals", "rate:5,bound=0"],
+            "from 1 to 65535",
+        ),
+        (
+            &["compare", "--arrivals", "rate:5", "--queue-depth", "4"],
+            "cannot be used with",
+        ),
+        (
+            &["compare", "--trace", "x", "--writes", "10"],
+            "cannot be used with",
+        ),
+        (
+            &["compare", "--trace", "x", "--format", "pcap"],
+            "unknown trace format",
+        ),
+        (
+            &["compare", "--trace", "x", "--fold", "twice"],
+            "unknown fold",
+        ),
+        (
+            &["compare", "--age", "x", "--preset", "fast21-32g"],
+            "cannot be used with",
+        ),
+        (
+            &["crash", "--mutant", "luck"],
+            "no guard is named 'luck'; there are erase-waits",
+        ),
         (&["crash", "--replay", "xyz"], "not a replay code"),
-        (&["crash", "--replay", "pebble+hybrid:1:ab"], "works with --mapping page only"),
-        (&["crash", "--replay", "shadow-oob+hybrid/cagc:1:ab"], "sorts pages into zones"),
-        (&["crash", "--mutant", "unshared-renewed", "--scheme", "wal-ssd"], "works with --mapping page only"),
-        (&["crash", "--mutant", "homes-renewed", "--mapping", "hybrid"], "works with --mapping page only"),
+        (
+            &["crash", "--replay", "pebble+hybrid:1:ab"],
+            "works with --mapping page only",
+        ),
+        (
+            &["crash", "--replay", "shadow-oob+hybrid/cagc:1:ab"],
+            "sorts pages into zones",
+        ),
+        (
+            &[
+                "crash",
+                "--mutant",
+                "unshared-renewed",
+                "--scheme",
+                "wal-ssd",
+            ],
+            "works with --mapping page only",
+        ),
+        (
+            &["crash", "--mutant", "homes-renewed", "--mapping", "hybrid"],
+            "works with --mapping page only",
+        ),
         (&["crash", "--seconds", "0"], "seconds"),
         (&["crash", "--cuts", "none"], "count"),
         (&["presets", "--toml", "raid"], "no preset is named"),
         (&["inspect"], "IMAGE"),
         (&["compare", "--workload", "ycsb,size=99"], "ycsb needs"),
-        (&["compare", "--workload", "oltp,files=3"], "none of size=FACTOR"),
+        (
+            &["compare", "--workload", "oltp,files=3"],
+            "none of size=FACTOR",
+        ),
         (&["trace", "stat"], "<FILE>"),
-        (&["trace", "stat", "--workload", "walk"], "or a model: fileserver, oltp"),
+        (
+            &["trace", "stat", "--workload", "walk"],
+            "or a model: fileserver, oltp",
+        ),
         (&["trace", "make", "oltp", "--out", "x"], "--requests"),
         (&["trace", "make", "oltp", "--requests", "10"], "--out"),
-        (&["trace", "make", "oltp", "--requests", "10", "--out", "x", "--format", "pcap"], "unknown trace format"),
-        (&["trace", "make", "ycsb", "--requests", "10", "--out", "x", "--device", "1MiB"], "ycsb needs"),
-        (&["trace", "make", "oltp", "--requests", "10", "--out", "x", "--device", "99TiB"], "4KiB to 8TiB"),
+        (
+            &[
+                "trace",
+                "make",
+                "oltp",
+                "--requests",
+                "10",
+                "--out",
+                "x",
+                "--format",
+                "pcap",
+            ],
+            "unknown trace format",
+        ),
+        (
+            &[
+                "trace",
+                "make",
+                "ycsb",
+                "--requests",
+                "10",
+                "--out",
+                "x",
+                "--device",
+                "1MiB",
+            ],
+            "ycsb needs",
+        ),
+        (
+            &[
+                "trace",
+                "make",
+                "oltp",
+                "--requests",
+                "10",
+                "--out",
+                "x",
+                "--device",
+                "99TiB",
+            ],
+            "4KiB to 8TiB",
+        ),
         (&["bench", "--preset", "raid"], "no preset is named"),
     ];
     for (args, word) in mistakes {
@@ -134,7 +268,8 @@ fn mistakes_in_the_arguments_exit_with_2() {
 
 #[test]
 fn an_impossible_log_is_said_in_one_sentence() {
-    run(&["compare", "--scheme", "remap-ssd", "--log-size", "1KiB"]).fails_in_one_line(2, &["scheme remap-ssd"]);
+    run(&["compare", "--scheme", "remap-ssd", "--log-size", "1KiB"])
+        .fails_in_one_line(2, &["scheme remap-ssd"]);
 }
 
 #[test]
@@ -142,20 +277,39 @@ fn a_bad_device_file_is_named_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let whole = run(&["presets", "--toml", "fast21-32g"]).ok().out;
     let cases = [
-        ("preset = \"fast21-32g\"\n[flash]\nread_nanoseconds = 5\n".to_owned(), "read_nanoseconds"),
-        ("preset = \"fast21-32g\"\ncolour = \"red\"\n".to_owned(), "colour"),
+        (
+            "preset = \"fast21-32g\"\n[flash]\nread_nanoseconds = 5\n".to_owned(),
+            "read_nanoseconds",
+        ),
+        (
+            "preset = \"fast21-32g\"\ncolour = \"red\"\n".to_owned(),
+            "colour",
+        ),
         ("preset = \"raid\"\n".to_owned(), "no preset is named"),
         ("preset = \"fast21-32g\"\nscale = 3\n".to_owned(), "scale"),
-        ("preset = \"fast21-32g\"\n[geometry]\ndies = 0\n".to_owned(), "dies"),
-        ("preset = \"fast21-32g\"\n[firmware]\nlpns = 9437184\n".to_owned(), "over-provisioning"),
-        ("preset = \"fast21-32g\"\n[firmware]\ncount_max = 99\n".to_owned(), "count_max"),
+        (
+            "preset = \"fast21-32g\"\n[geometry]\ndies = 0\n".to_owned(),
+            "dies",
+        ),
+        (
+            "preset = \"fast21-32g\"\n[firmware]\nlpns = 9437184\n".to_owned(),
+            "over-provisioning",
+        ),
+        (
+            "preset = \"fast21-32g\"\n[firmware]\ncount_max = 99\n".to_owned(),
+            "count_max",
+        ),
         ("this is not TOML".to_owned(), "line 1"),
         (whole.replace("queue_depth", "queue_length"), "queue_length"),
-        (whole.replace("superblocks = 576", "superblocks = -1"), "line 9"),
+        (
+            whole.replace("superblocks = 576", "superblocks = -1"),
+            "line 9",
+        ),
     ];
     for (text, word) in cases {
         std::fs::write(directory.path().join("bad.toml"), text).unwrap();
-        run_in(directory.path(), &["compare", "--config", "bad.toml"]).fails_in_one_line(1, &["bad.toml", word]);
+        run_in(directory.path(), &["compare", "--config", "bad.toml"])
+            .fails_in_one_line(1, &["bad.toml", word]);
     }
     run_in(directory.path(), &["compare", "--config", "none.toml"])
         .fails_in_one_line(1, &["none.toml", "No such file"]);
@@ -163,7 +317,11 @@ fn a_bad_device_file_is_named_with_the_reason() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
-    for args in [&["presets"][..], &["presets", "--json"], &["compare", "--help"]] {
+    for args in [
+        &["presets"][..],
+        &["presets", "--json"],
+        &["compare", "--help"],
+    ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
             .args(args)
             .stdout(Stdio::piped())
@@ -172,7 +330,12 @@ fn a_reader_that_leaves_early_is_no_failure() {
             .unwrap();
         drop(child.stdout.take());
         let mut err = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .unwrap();
         assert!(child.wait().unwrap().success(), "{args:?}: {err}");
         assert_eq!(err, "");
     }

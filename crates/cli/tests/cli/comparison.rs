@@ -11,11 +11,22 @@ fn the_json_contract_holds_for_every_scheme() {
     assert_eq!(result["seed"], 7);
     assert!(result["config"].is_object());
     let runs = result["runs"].as_array().unwrap();
-    let schemes: Vec<&str> = runs.iter().map(|run| run["scheme"].as_str().unwrap()).collect();
+    let schemes: Vec<&str> = runs
+        .iter()
+        .map(|run| run["scheme"].as_str().unwrap())
+        .collect();
     assert_eq!(schemes, SCHEMES);
     for run in runs {
-        for field in ["bandwidth_mib_s", "iops", "write_amplification", "seconds_simulated"] {
-            assert!(run[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {run}");
+        for field in [
+            "bandwidth_mib_s",
+            "iops",
+            "write_amplification",
+            "seconds_simulated",
+        ] {
+            assert!(
+                run[field].as_f64().is_some_and(|value| value > 0.0),
+                "{field}: {run}"
+            );
         }
         for field in ["host_pages", "flash_pages", "gc_pages", "remaps", "erases"] {
             assert!(run[field].is_u64(), "{field}: {run}");
@@ -24,25 +35,47 @@ fn the_json_contract_holds_for_every_scheme() {
             assert!(run["demotions"][field].is_u64(), "{field}: {run}");
         }
         let latency = |field: &str| run["latency_us"][field].as_f64().unwrap();
-        assert!(latency("p50") > 0.0 && latency("p50") <= latency("p99") && latency("p99") <= latency("p999"));
+        assert!(
+            latency("p50") > 0.0
+                && latency("p50") <= latency("p99")
+                && latency("p99") <= latency("p999")
+        );
         assert_eq!(run["host_pages"], 3000);
         let requests = &run["requests"];
-        assert_eq!((&requests["submitted"], &requests["writes"]), (&3000.into(), &3000.into()));
+        assert_eq!(
+            (&requests["submitted"], &requests["writes"]),
+            (&3000.into(), &3000.into())
+        );
         let mut missing = Vec::new();
         nulls(run, "", &mut missing);
         // What is never written never wears out.
-        const NEVER: [&str; 4] = [".nvram_life_years", ".lifetime_years", ".recovery", ".wear_out.first_retired_bytes"];
+        const NEVER: [&str; 4] = [
+            ".nvram_life_years",
+            ".lifetime_years",
+            ".recovery",
+            ".wear_out.first_retired_bytes",
+        ];
         missing.retain(|path| !NEVER.contains(&path.as_str()));
         assert_eq!(missing, Vec::<String>::new());
     }
     assert_eq!(runs[0]["remaps"], 0);
-    assert!(runs[1]["remaps"].as_u64().unwrap() > 1000, "{}", runs[1]["remaps"]);
+    assert!(
+        runs[1]["remaps"].as_u64().unwrap() > 1000,
+        "{}",
+        runs[1]["remaps"]
+    );
 }
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     let with = |seed: &str, threads: &str| {
-        run(&[&["compare", "--json", "--seed", seed, "--threads", threads], TINY].concat()).ok().out
+        run(&[
+            &["compare", "--json", "--seed", seed, "--threads", threads],
+            TINY,
+        ]
+        .concat())
+        .ok()
+        .out
     };
     let one = with("3", "1");
     assert_eq!(one, with("3", "1"));
@@ -53,21 +86,34 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
 #[test]
 fn schemes_come_in_the_order_asked_for_and_once() {
     let result = compare(&["--scheme", "opt,none,opt", "--threads", "2"]);
-    let schemes: Vec<&Value> = result["runs"].as_array().unwrap().iter().map(|run| &run["scheme"]).collect();
+    let schemes: Vec<&Value> = result["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["scheme"])
+        .collect();
     assert_eq!(schemes, ["opt", "none"]);
 }
 
 #[test]
 fn without_deduplication_random_writes_remap_nothing() {
     let result = compare(&["--scheme", "remap-ssd", "--dedup", "off"]);
-    assert_eq!((&result["runs"][0]["remaps"], &result["runs"][0]["dedup_hits"]), (&0.into(), &0.into()));
+    assert_eq!(
+        (
+            &result["runs"][0]["remaps"],
+            &result["runs"][0]["dedup_hits"]
+        ),
+        (&0.into(), &0.into())
+    );
     assert_eq!(result["config"]["device"]["firmware"]["dedup"], false);
 }
 
 #[test]
 fn more_duplicates_are_fewer_flash_writes() {
     let pages = |share: &str| {
-        compare(&["--scheme", "remap-ssd", "--duplicates", share])["runs"][0]["host_programs"].as_u64().unwrap()
+        compare(&["--scheme", "remap-ssd", "--duplicates", share])["runs"][0]["host_programs"]
+            .as_u64()
+            .unwrap()
     };
     assert!(pages("0.6") < pages("30%") && pages("30%") < pages("0"));
     let unique = compare(&["--scheme", "remap-ssd", "--content", "unique"]);
@@ -104,20 +150,42 @@ fn reads_and_larger_requests_are_counted_as_what_they_are() {
     let run = &result["runs"][0];
     let requests = &run["requests"];
     assert_eq!(requests["submitted"], 750);
-    assert_eq!(requests["reads"].as_u64().unwrap() + requests["writes"].as_u64().unwrap(), 750);
+    assert_eq!(
+        requests["reads"].as_u64().unwrap() + requests["writes"].as_u64().unwrap(),
+        750
+    );
     assert!(run["read_latency_us"]["p50"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
 fn the_table_is_aligned_and_names_what_was_run() {
     let shown = run(&[&["compare", "--seed", "5", "--details"], TINY].concat()).ok();
-    let table: Vec<&str> = shown.out.lines().skip_while(|line| !line.contains("───")).take(6).collect();
+    let table: Vec<&str> = shown
+        .out
+        .lines()
+        .skip_while(|line| !line.contains("───"))
+        .take(6)
+        .collect();
     let width = |line: &str| line.chars().count();
-    assert!(table[1..].iter().all(|line| width(line) == width(table[0])), "{}", shown.out);
-    SCHEMES.iter().zip(&table[1..]).for_each(|(scheme, line)| assert!(line.starts_with(scheme), "{line}"));
-    ["fast21-32g at 1/64", "randwrite", "papers:0.3", "queue depth 32", "seed", "Simulated in"]
+    assert!(
+        table[1..].iter().all(|line| width(line) == width(table[0])),
+        "{}",
+        shown.out
+    );
+    SCHEMES
         .iter()
-        .for_each(|word| assert!(shown.out.contains(word), "{word}: {}", shown.out));
+        .zip(&table[1..])
+        .for_each(|(scheme, line)| assert!(line.starts_with(scheme), "{line}"));
+    [
+        "fast21-32g at 1/64",
+        "randwrite",
+        "papers:0.3",
+        "queue depth 32",
+        "seed",
+        "Simulated in",
+    ]
+    .iter()
+    .for_each(|word| assert!(shown.out.contains(word), "{word}: {}", shown.out));
     assert!(!shown.out.contains('\u{1b}'), "no escape codes");
 }
 
@@ -138,11 +206,29 @@ fn the_report_is_the_same_page_each_time() {
 fn a_device_file_makes_the_device() {
     let directory = tempfile::tempdir().unwrap();
     let toml = run(&["presets", "--toml", "fast21-32g"]).ok().out;
-    std::fs::write(directory.path().join("device.toml"), toml.replace("read_ns = 50000", "read_ns = 70000")).unwrap();
-    let args = [&["compare", "--json", "--scheme", "none", "--config", "device.toml"], TINY].concat();
+    std::fs::write(
+        directory.path().join("device.toml"),
+        toml.replace("read_ns = 50000", "read_ns = 70000"),
+    )
+    .unwrap();
+    let args = [
+        &[
+            "compare",
+            "--json",
+            "--scheme",
+            "none",
+            "--config",
+            "device.toml",
+        ],
+        TINY,
+    ]
+    .concat();
     let result = run_in(directory.path(), &args).ok().json();
     assert_eq!(result["config"]["device"]["flash"]["read_ns"], 70_000);
-    assert_eq!(result["config"]["device"]["geometry"]["pages_per_block"], 16);
+    assert_eq!(
+        result["config"]["device"]["geometry"]["pages_per_block"],
+        16
+    );
 }
 
 #[test]
@@ -163,8 +249,13 @@ fn a_device_is_aged_as_asked() {
     assert_eq!(default, apart(&[]));
     assert_eq!(aging("nvram_used=0")["remapped"], 0);
     assert_eq!(aging("fill=sequential"), apart(&["--fill"]));
-    let text = run(&[&["compare", "--aging", "fill=whole"], TINY].concat()).ok().out;
-    assert!(text.contains("fill=whole,nvram_used=0.9,nvram_valid=0.7"), "{text}");
+    let text = run(&[&["compare", "--aging", "fill=whole"], TINY].concat())
+        .ok()
+        .out;
+    assert!(
+        text.contains("fill=whole,nvram_used=0.9,nvram_valid=0.7"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -172,16 +263,35 @@ fn metadata_that_holds_no_entries_and_log_pages_in_the_array_are_shown() {
     let result = compare(&["--scheme", "none,remap-ssd,flog,opt"]);
     let number = |run: usize, name: &str| result["runs"][run][name].as_u64().unwrap();
     // A segment has a head; and what rewriting the fullest superblock takes is left free.
-    assert!(number(1, "nvram_heads_bytes") > 0 && number(1, "nvram_reserve_bytes") > 0, "{result}");
-    assert!(number(1, "nvram_heads_bytes") + number(1, "nvram_reserve_bytes") < number(1, "nvram_room_bytes"));
-    assert_eq!((number(0, "nvram_room_bytes"), number(3, "nvram_room_bytes")), (0, 0), "without limit");
+    assert!(
+        number(1, "nvram_heads_bytes") > 0 && number(1, "nvram_reserve_bytes") > 0,
+        "{result}"
+    );
+    assert!(
+        number(1, "nvram_heads_bytes") + number(1, "nvram_reserve_bytes")
+            < number(1, "nvram_room_bytes")
+    );
+    assert_eq!(
+        (number(0, "nvram_room_bytes"), number(3, "nvram_room_bytes")),
+        (0, 0),
+        "without limit"
+    );
 
-    assert!(number(2, "log_pages") > 0 && number(2, "log_pages") <= number(2, "metadata_pages"), "{result}");
+    assert!(
+        number(2, "log_pages") > 0 && number(2, "log_pages") <= number(2, "metadata_pages"),
+        "{result}"
+    );
     assert_eq!((number(0, "log_pages"), number(1, "log_pages")), (0, 0));
     for run in 0..4 {
         let data = number(run, "host_programs") + number(run, "gc_pages");
-        assert_eq!(data + number(run, "metadata_pages"), number(run, "flash_pages"), "{run}");
-        let amplification = result["runs"][run]["write_amplification_data"].as_f64().unwrap();
+        assert_eq!(
+            data + number(run, "metadata_pages"),
+            number(run, "flash_pages"),
+            "{run}"
+        );
+        let amplification = result["runs"][run]["write_amplification_data"]
+            .as_f64()
+            .unwrap();
         assert!((amplification - data as f64 / number(run, "host_pages") as f64).abs() < 1e-12);
     }
 }

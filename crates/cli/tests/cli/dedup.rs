@@ -8,19 +8,33 @@ use std::process::{Child, Command, Stdio};
 
 fn image(dir: &Path, name: &str) -> String {
     let image = dir.join(name).to_str().expect("text").to_owned();
-    run(&["image", "create", &image, "--size", "32MiB", "--dedup", "off"]).ok();
+    run(&[
+        "image", "create", &image, "--size", "32MiB", "--dedup", "off",
+    ])
+    .ok();
     image
 }
 
 fn dedup(scheme: &str, image: &str, folder: &str, more: &[&str]) -> Ran {
-    run(&[&["dedup", "--scheme", scheme, "--image", image, "--fuse", folder], more].concat())
+    run(&[
+        &[
+            "dedup", "--scheme", scheme, "--image", image, "--fuse", folder,
+        ],
+        more,
+    ]
+    .concat())
 }
 
 #[test]
 fn what_cannot_be_served_is_said_in_a_line() {
     let dir = tempfile::tempdir().expect("a folder");
     let disk = image(dir.path(), "disk");
-    let missing = dir.path().join("missing").to_str().expect("text").to_owned();
+    let missing = dir
+        .path()
+        .join("missing")
+        .to_str()
+        .expect("text")
+        .to_owned();
     dedup("zfs", &disk, &missing, &[]).fails(2, &["zfs", "ccaw or ordermerge"]);
     dedup("ccaw", &disk, &missing, &["--hash", "crc32"]).fails(2, &["crc32", "md5 or blake3"]);
     run(&["dedup", "--scheme", "ccaw", "--fuse", &missing]).fails(2, &["--connect"]);
@@ -28,9 +42,14 @@ fn what_cannot_be_served_is_said_in_a_line() {
 
     // There is no such folder, or no FUSE; by then the disk has been made.
     dedup("ccaw", &disk, &missing, &[]).fails_in_one_line(1, &[]);
-    dedup("ordermerge", &disk, &missing, &[]).fails_in_one_line(1, &["made for scheme ccaw, not ordermerge"]);
+    dedup("ordermerge", &disk, &missing, &[])
+        .fails_in_one_line(1, &["made for scheme ccaw, not ordermerge"]);
     let made = dedup("ccaw", &disk, &missing, &["--hash", "blake3"]);
-    assert!(made.err.contains("made with --hash md5") && made.code == 1, "{}", made.err);
+    assert!(
+        made.err.contains("made with --hash md5") && made.code == 1,
+        "{}",
+        made.err
+    );
 
     let volume = image(dir.path(), "volume");
     run(&["volume", "create", "--image", &volume]).ok();
@@ -40,14 +59,22 @@ fn what_cannot_be_served_is_said_in_a_line() {
 /// Serves, unless the kernel or the user's rights do not allow it.
 fn serve(scheme: &str, image: &str, folder: &str) -> Option<Child> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
-        .args(["dedup", "--scheme", scheme, "--image", image, "--fuse", folder])
+        .args([
+            "dedup", "--scheme", scheme, "--image", image, "--fuse", folder,
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
     let mut said = String::new();
-    if lines.by_ref().inspect(|line| said.push_str(line)).any(|line| line.starts_with("serving")) {
+    if lines
+        .by_ref()
+        .inspect(|line| said.push_str(line))
+        .any(|line| line.starts_with("serving"))
+    {
         std::thread::spawn(move || lines.for_each(drop));
         return Some(child);
     }
@@ -60,9 +87,20 @@ fn serve(scheme: &str, image: &str, folder: &str) -> Option<Child> {
 
 /// SIGTERM; what it says of its work.
 fn stop(mut child: Child) -> String {
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .status()
+            .expect("kill")
+            .success()
+    );
     let mut said = String::new();
-    child.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
+    child
+        .stdout
+        .take()
+        .expect("piped")
+        .read_to_string(&mut said)
+        .expect("text");
     assert!(child.wait().expect("it ends").success(), "{said}");
     said
 }
@@ -74,17 +112,29 @@ fn a_file_is_there_again_after_a_restart_and_its_duplicates_are_counted() {
         let (disk, folder) = (image(dir.path(), "disk"), dir.path().join("folder"));
         std::fs::create_dir(&folder).expect("a new folder");
         let mountpoint = folder.to_str().expect("text");
-        let Some(child) = serve(scheme, &disk, mountpoint) else { return };
+        let Some(child) = serve(scheme, &disk, mountpoint) else {
+            return;
+        };
 
-        let data: Vec<u8> = (0..100u32).flat_map(|page| [page as u8 + 1; 4096]).collect();
-        let file = std::fs::OpenOptions::new().read(true).write(true).open(folder.join("n1")).expect("it is there");
+        let data: Vec<u8> = (0..100u32)
+            .flat_map(|page| [page as u8 + 1; 4096])
+            .collect();
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(folder.join("n1"))
+            .expect("it is there");
         file.write_all_at(&data, 0).expect("it works");
         file.write_all_at(&data, 1 << 20).expect("it works");
-        file.write_all_at(b"a few bytes", (2 << 20) - 5).expect("it works");
+        file.write_all_at(b"a few bytes", (2 << 20) - 5)
+            .expect("it works");
         file.sync_all().expect("it works");
         drop(file);
         let said = stop(child);
-        assert!(said.contains("duplicates") && said.contains("49."), "{said}");
+        assert!(
+            said.contains("duplicates") && said.contains("49."),
+            "{said}"
+        );
 
         let child = serve(scheme, &disk, mountpoint).expect("it worked before");
         let file = std::fs::File::open(folder.join("n1")).expect("it is there");
@@ -92,7 +142,8 @@ fn a_file_is_there_again_after_a_restart_and_its_duplicates_are_counted() {
         file.read_exact_at(&mut found, 1 << 20).expect("it works");
         assert!(found == data, "{scheme}");
         let mut found = [0; 13];
-        file.read_exact_at(&mut found, (2 << 20) - 6).expect("it works");
+        file.read_exact_at(&mut found, (2 << 20) - 6)
+            .expect("it works");
         assert_eq!(&found, b"\0a few bytes\0");
         drop(file);
         stop(child);

@@ -21,7 +21,15 @@ fn pages() -> Vec<[u8; 4096]> {
 fn found(served: &Served, file: &std::path::Path, lba: usize, pages: &[[u8; 4096]]) -> u64 {
     let before = served.stat("dedup_hits");
     std::fs::write(file, pages.as_flattened()).expect("room for it");
-    served.io(&["write", "--lba", &lba.to_string(), "--file", file.to_str().expect("text")]).ok();
+    served
+        .io(&[
+            "write",
+            "--lba",
+            &lba.to_string(),
+            "--file",
+            file.to_str().expect("text"),
+        ])
+        .ok();
     served.stat("dedup_hits") - before
 }
 
@@ -49,7 +57,10 @@ fn duplicates_are_found_after_a_shutdown_at_once_and_after_a_kill_soon() {
     let served = serve(&["--image", path]);
     let began = Instant::now();
     let tried = (0..PAGES / 2).find(|at| {
-        assert!(began.elapsed() < Duration::from_secs(60), "a minute is enough to read 4 MB");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "a minute is enough to read 4 MB"
+        );
         found(&served, &file, 4000 + at, &pages[*at..=*at]) == 1
     });
     assert!(tried.is_some(), "nothing was learnt");
@@ -76,20 +87,34 @@ fn a_namespace_that_shares_nothing_has_all_its_pages_to_itself() {
         let served = serve(&["--image", path]);
         let write = |nsid: &str| {
             let before = served.stat("dedup_hits");
-            served.io(&["--nsid", nsid, "write", "--lba", "0", "--file", file]).ok();
+            served
+                .io(&["--nsid", nsid, "write", "--lba", "0", "--file", file])
+                .ok();
             served.stat("dedup_hits") - before
         };
         // Before the first start of the device nothing is there yet. Afterwards the same is written where it is.
         let found = write("1");
-        assert!(if start == 0 { found == 0 } else { found == PAGES as u64 }, "{found}");
+        assert!(
+            if start == 0 {
+                found == 0
+            } else {
+                found == PAGES as u64
+            },
+            "{found}"
+        );
         assert_eq!(write("2"), 0, "what the first one has");
         assert_eq!(write("2"), 0, "what it has itself");
 
         let remaps = served.stat("remaps");
-        served.io(&["--nsid", "2", "copy", "--from", "0", "--to", "2000", "--blocks", "100"]).ok();
+        served
+            .io(&[
+                "--nsid", "2", "copy", "--from", "0", "--to", "2000", "--blocks", "100",
+            ])
+            .ok();
         assert_eq!(served.stat("remaps"), remaps, "a copy is programmed");
         served.stop();
     }
 
-    run(&["serve", "--image", path, "--unshared", "1"]).fails(2, &["--unshared: the image was made with 2"]);
+    run(&["serve", "--image", path, "--unshared", "1"])
+        .fails(2, &["--unshared: the image was made with 2"]);
 }

@@ -30,20 +30,38 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn all_experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("results");
-    let ran = run_in(directory.path(), &["experiment", "all", "--smoke", "--json"]).ok().json();
-    let claims: Value = serde_json::from_slice(&std::fs::read(out.join("claims.json")).unwrap()).unwrap();
+    let ran = run_in(
+        directory.path(),
+        &["experiment", "all", "--smoke", "--json"],
+    )
+    .ok()
+    .json();
+    let claims: Value =
+        serde_json::from_slice(&std::fs::read(out.join("claims.json")).unwrap()).unwrap();
     assert_eq!(ran["claims"], claims);
     for claim in claims.as_array().unwrap() {
         for field in ["id", "paper", "ours", "verdict", "why"] {
             assert!(claim.get(field).is_some(), "{field} is not in {claim}");
         }
-        assert!(["holds", "same direction", "differs"].contains(&claim["verdict"].as_str().unwrap()));
-        assert!(claim["paper"].is_number() && claim["ours"].is_number(), "{claim}");
+        assert!(
+            ["holds", "same direction", "differs"].contains(&claim["verdict"].as_str().unwrap())
+        );
+        assert!(
+            claim["paper"].is_number() && claim["ours"].is_number(),
+            "{claim}"
+        );
     }
     let listed = run(&["experiment", "list", "--json"]).ok().json();
     for experiment in listed.as_array().unwrap() {
         for id in experiment["claims"].as_array().unwrap() {
-            assert!(claims.as_array().unwrap().iter().any(|claim| claim["id"] == *id), "{id}");
+            assert!(
+                claims
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|claim| claim["id"] == *id),
+                "{id}"
+            );
         }
     }
     let files = files(&out);
@@ -52,16 +70,36 @@ fn all_experiments_run_in_their_smoke_form_and_leave_claims_figures_and_tables()
         !page.contains("http://") || page.matches("http").all(|_| page.contains("www.w3.org")),
         "nothing is fetched"
     );
-    let ending = |ending: &str| files.keys().filter(|path| path.extension().is_some_and(|e| e == ending)).count();
+    let ending = |ending: &str| {
+        files
+            .keys()
+            .filter(|path| path.extension().is_some_and(|e| e == ending))
+            .count()
+    };
     assert!(ending("svg") >= 5 && ending("csv") >= 2 && ending("csv") == ending("parquet"));
-    assert!(files.keys().all(|path| path.extension().is_some_and(|e| e != "part")));
+    assert!(
+        files
+            .keys()
+            .all(|path| path.extension().is_some_and(|e| e != "part"))
+    );
 }
 
 // Killed at once after the first finished runs, then given again: the same bytes as without interruption.
 #[test]
 fn an_interrupted_experiment_goes_on_where_it_stopped() {
     let directory = tempfile::tempdir().unwrap();
-    let args = |out: &str| ["experiment", "fast21-fig5", "--smoke", "--threads", "1", "--out", out].map(str::to_owned);
+    let args = |out: &str| {
+        [
+            "experiment",
+            "fast21-fig5",
+            "--smoke",
+            "--threads",
+            "1",
+            "--out",
+            out,
+        ]
+        .map(str::to_owned)
+    };
     run_in(directory.path(), &args("whole")).ok();
     let broken = directory.path().join("broken");
     let mut child = Command::new(env!("CARGO_BIN_EXE_remap-ssd"))
@@ -78,7 +116,10 @@ fn an_interrupted_experiment_goes_on_where_it_stopped() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!broken.join("claims.json").exists(), "it was interrupted before its end");
+    assert!(
+        !broken.join("claims.json").exists(),
+        "it was interrupted before its end"
+    );
     let kept = finished();
     // What the kill left half written, and a file that was damaged, count as not there.
     std::fs::write(runs.join("0123.json.77.part"), "{").unwrap();
@@ -88,23 +129,35 @@ fn an_interrupted_experiment_goes_on_where_it_stopped() {
         .find(|path| path.extension().is_some_and(|e| e == "json"));
     std::fs::write(first.unwrap(), "{\"program\":").unwrap();
     let ran = run_in(directory.path(), &args("broken")).ok();
-    assert!(ran.err.contains("are there already"), "{} runs were kept: {}", kept, ran.err);
+    assert!(
+        ran.err.contains("are there already"),
+        "{} runs were kept: {}",
+        kept,
+        ran.err
+    );
     std::fs::remove_file(runs.join("0123.json.77.part")).unwrap();
     let mut resumed = files(&broken);
     resumed.retain(|path, _| path.extension().is_some_and(|e| e != "part"));
     let whole = files(&directory.path().join("whole"));
-    assert_eq!(resumed.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
+    assert_eq!(
+        resumed.keys().collect::<Vec<_>>(),
+        whole.keys().collect::<Vec<_>>()
+    );
     assert!(resumed == whole, "the same bytes");
 }
 
 #[test]
 fn mistakes_are_one_sentence_each() {
-    run(&["experiment", "fig99"]).fails_in_one_line(2, &["no experiment is named `fig99`", "fast21-fig5"]);
+    run(&["experiment", "fig99"])
+        .fails_in_one_line(2, &["no experiment is named `fig99`", "fast21-fig5"]);
     run(&["experiment", "all", "recovery"]).fails_in_one_line(2, &["stands alone"]);
     run(&["experiment", "mine", "--from", "/nowhere"]).fails_in_one_line(2, &["/nowhere"]);
     run(&["experiment"]).fails(2, &["NAME"]);
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), "").unwrap();
-    run_in(directory.path(), &["experiment", "fast21-fig7", "--smoke", "--out", "file"])
-        .fails_in_one_line(1, &["file", "finished runs are kept"]);
+    run_in(
+        directory.path(),
+        &["experiment", "fast21-fig7", "--smoke", "--out", "file"],
+    )
+    .fails_in_one_line(1, &["file", "finished runs are kept"]);
 }

@@ -18,7 +18,11 @@ fn can_mount() -> bool {
 }
 
 fn open(folder: &Path) -> File {
-    OpenOptions::new().read(true).write(true).open(folder.join("n1")).expect("the file is there")
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(folder.join("n1"))
+        .expect("the file is there")
 }
 
 fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
@@ -35,12 +39,17 @@ fn the_device_is_a_file_whose_copies_cost_nothing_and_whose_holes_are_trims() {
     let dir = tempfile::tempdir().expect("a folder");
     let (image, folder) = (dir.path().join("disk"), dir.path().join("folder"));
     std::fs::create_dir(&folder).expect("a new folder");
-    let (image, at) = (image.to_str().expect("text"), folder.to_str().expect("text"));
+    let (image, at) = (
+        image.to_str().expect("text"),
+        folder.to_str().expect("text"),
+    );
     run(&["image", "create", image, "--size", "64MiB"]).ok();
     let served = serve(&["--image", image, "--fuse", at]);
     let file = open(&folder);
     assert_eq!(file.metadata().expect("it has some").len(), 64 << 20);
-    let data: Vec<u8> = (0..300 * 4096u32).map(|at| (at / 4096 * 7 + at) as u8).collect();
+    let data: Vec<u8> = (0..300 * 4096u32)
+        .map(|at| (at / 4096 * 7 + at) as u8)
+        .collect();
     // Nothing is aligned: neighbours stay.
     file.write_all_at(&data, 4096 * 10 + 100).expect("room");
     assert!(read(&file, 4096 * 10 + 100, data.len()) == data);
@@ -48,28 +57,56 @@ fn the_device_is_a_file_whose_copies_cost_nothing_and_whose_holes_are_trims() {
     file.write_all_at(&data, 4096 * 1000).expect("room");
     // What the file system's way wrote, NVMe's way reads.
     let back = dir.path().join("back");
-    served.io(&["read", "--lba", "1000", "--blocks", "300", "--file", back.to_str().expect("text")]).ok();
+    served
+        .io(&[
+            "read",
+            "--lba",
+            "1000",
+            "--blocks",
+            "300",
+            "--file",
+            back.to_str().expect("text"),
+        ])
+        .ok();
     assert!(std::fs::read(&back).expect("written") == data);
     let before = served.stat("flash_pages");
     let (mut from, mut to) = (4096 * 1000, 4096 * 5000);
-    let copied = copy_file_range(&file, Some(&mut from), &file, Some(&mut to), data.len()).expect("possible");
+    let copied = copy_file_range(&file, Some(&mut from), &file, Some(&mut to), data.len())
+        .expect("possible");
     assert_eq!(copied, data.len());
     assert!(read(&file, 4096 * 5000, data.len()) == data);
     let trimmed = served.stat("host_deallocations");
-    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4096 * 1000, 4096 * 100)
-        .expect("possible");
+    fallocate(
+        &file,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        4096 * 1000,
+        4096 * 100,
+    )
+    .expect("possible");
     assert_eq!(served.stat("host_deallocations"), trimmed + 100);
-    assert!(read(&file, 4096 * 1000, 4096 * 100).iter().all(|byte| *byte == 0));
+    assert!(
+        read(&file, 4096 * 1000, 4096 * 100)
+            .iter()
+            .all(|byte| *byte == 0)
+    );
     assert!(read(&file, 4096 * 1100, 4096 * 200) == data[4096 * 100..]);
-    assert_eq!(served.stat("flash_pages"), before, "neither copies nor holes were programmed");
+    assert_eq!(
+        served.stat("flash_pages"),
+        before,
+        "neither copies nor holes were programmed"
+    );
     fallocate(&file, FallocateFlags::ZERO_RANGE, 4096 * 5000 + 5, 10).expect("possible");
     let (first, zeroes) = (read(&file, 4096 * 5000, 20), [0; 10]);
     assert!(first[..5] == data[..5] && first[5..15] == zeroes && first[15..] == data[15..20]);
     file.set_len(1 << 20).expect_err("its size is fixed");
-    assert_eq!(file.write_at(&[1, 2, 3], (64 << 20) - 1).expect("one fits"), 1);
+    assert_eq!(
+        file.write_at(&[1, 2, 3], (64 << 20) - 1).expect("one fits"),
+        1
+    );
     file.write_at(&[1], 64 << 20).expect_err("behind the end");
     file.sync_all().expect("flushed");
-    run(&["serve", "--memory", "32MiB", "--fuse", at]).fails(1, &[at, "is mounted there", "umount"]);
+    run(&["serve", "--memory", "32MiB", "--fuse", at])
+        .fails(1, &[at, "is mounted there", "umount"]);
     drop(file);
     // A server that is killed leaves a dead mount, which the next one takes away.
     served.kill();
@@ -90,14 +127,23 @@ fn a_copy_of_the_mount_in_another_namespace_does_not_keep_the_server_from_ending
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let served = serve(&["--memory", "32MiB", "--fuse", dir.path().to_str().expect("text")]);
-    let mut other = Command::new("unshare").args(["--mount", "--propagation", "private", "sleep", "1000"]).spawn();
+    let served = serve(&[
+        "--memory",
+        "32MiB",
+        "--fuse",
+        dir.path().to_str().expect("text"),
+    ]);
+    let mut other = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sleep", "1000"])
+        .spawn();
     let Ok(other) = &mut other else {
         println!("skipped: there is no unshare");
         return;
     };
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    let name = |process: &str| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let name = |process: &str| {
+        std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default()
+    };
     let pid = other.id().to_string();
     while name(&pid).trim() != "sleep" && other.try_wait().expect("ours").is_none() {
         std::thread::sleep(Duration::from_millis(5));
@@ -119,7 +165,8 @@ fn mistakes_with_folders_are_sentences() {
     let path = dir.path().to_str().expect("text");
     let missing = dir.path().join("missing");
     let missing = missing.to_str().expect("text");
-    run(&["serve", "--memory", "32MiB", "--fuse", missing]).fails_in_one_line(1, &[missing, "mkdir"]);
+    run(&["serve", "--memory", "32MiB", "--fuse", missing])
+        .fails_in_one_line(1, &[missing, "mkdir"]);
     std::fs::write(dir.path().join("something"), "x").expect("room");
     run(&["serve", "--memory", "32MiB", "--fuse", path]).fails_in_one_line(1, &[path, "not empty"]);
 }

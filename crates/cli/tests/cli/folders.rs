@@ -27,10 +27,15 @@ fn data(dir: &Path, value: u8) -> String {
 fn damage_is_refused_checked_and_repaired_only_when_the_loss_is_accepted() {
     let dir = tempfile::tempdir().expect("a folder");
     let (image, text) = create(dir.path(), &[]);
-    assert_eq!(run(&["image", "check", &text, "--json"]).ok().json()["clean"], true);
+    assert_eq!(
+        run(&["image", "check", &text, "--json"]).ok().json()["clean"],
+        true
+    );
     run(&["image", "repair", &text]).ok();
     let served = serve(&["--image", &text]);
-    served.io(&["write", "--lba", "5", "--file", &data(dir.path(), 7)]).ok();
+    served
+        .io(&["write", "--lba", "5", "--file", &data(dir.path(), 7)])
+        .ok();
     served.io(&["flush"]).ok();
     served.kill();
     // The first record behind the newest state.
@@ -40,14 +45,29 @@ fn damage_is_refused_checked_and_repaired_only_when_the_loss_is_accepted() {
     flip(&image.join(&journal), 16 + 9);
     let listen = ["--listen", "127.0.0.1:0"];
     let refused = run(&[&["serve", "--image", &text], &listen[..]].concat());
-    refused.fails(1, &[&format!("{journal}, byte 16"), "nothing was changed", "image check"]);
-    let found = run(&["image", "check", &text, "--json"]).fails(1, &[]).json();
-    assert_eq!((&found["damage"][0]["file"], &found["damage"][0]["offset"]), (&journal.as_str().into(), &16.into()));
+    refused.fails(
+        1,
+        &[
+            &format!("{journal}, byte 16"),
+            "nothing was changed",
+            "image check",
+        ],
+    );
+    let found = run(&["image", "check", &text, "--json"])
+        .fails(1, &[])
+        .json();
+    assert_eq!(
+        (&found["damage"][0]["file"], &found["damage"][0]["offset"]),
+        (&journal.as_str().into(), &16.into())
+    );
     let before = std::fs::read(image.join(&journal)).expect("there");
     run(&["image", "repair", &text]).fails(1, &["nothing was changed", "--accept-loss"]);
     assert!(before == std::fs::read(image.join(&journal)).expect("there"));
     let repaired = run(&["image", "repair", &text, "--accept-loss"]).ok().out;
-    assert!(repaired.contains("lost: ") && repaired.contains("before-repair-1"), "{repaired}");
+    assert!(
+        repaired.contains("lost: ") && repaired.contains("before-repair-1"),
+        "{repaired}"
+    );
     run(&["image", "check", &text]).ok();
     serve(&["--image", &text]).stop();
 }
@@ -58,8 +78,9 @@ fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
     let (image, text) = create(dir.path(), &[]);
     let path = image.join("service.json");
     let good = std::fs::read_to_string(&path).expect("there");
-    let serve_fails =
-        |words: &[&str]| drop(run(&["serve", "--image", &text, "--listen", "127.0.0.1:0"]).fails(1, words));
+    let serve_fails = |words: &[&str]| {
+        drop(run(&["serve", "--image", &text, "--listen", "127.0.0.1:0"]).fails(1, words))
+    };
     std::fs::write(&path, good.replace("4096", "512")).expect("room for it");
     serve_fails(&["service.json", "checksum"]);
     run(&["image", "check", &text]).fails(1, &[]);
@@ -84,7 +105,12 @@ fn a_damaged_name_or_block_size_is_refused_and_counters_are_not_missed() {
     serve_fails(&["service.json", "512 or 4096"]);
     std::fs::write(&path, old(4096).to_string()).expect("room for it");
     serve(&["--image", &text]).stop();
-    assert!(std::fs::read_to_string(&path).expect("there").contains("crc32c"), "it has a checksum from now on");
+    assert!(
+        std::fs::read_to_string(&path)
+            .expect("there")
+            .contains("crc32c"),
+        "it has a checksum from now on"
+    );
     std::fs::write(image.join("health.json"), "{").expect("room for it");
     serve(&["--image", &text]).stop();
 }
@@ -102,10 +128,30 @@ fn options_that_an_image_was_not_made_with_are_refused() {
         ("--namespaces", "2"),
         ("--nqn", "nqn.2014-08.org.nvmexpress:uuid:other"),
     ] {
-        let ran = run(&["serve", "--image", &text, "--listen", "127.0.0.1:0", option, value]);
+        let ran = run(&[
+            "serve",
+            "--image",
+            &text,
+            "--listen",
+            "127.0.0.1:0",
+            option,
+            value,
+        ]);
         ran.fails(2, &[option, "cannot be changed"]);
     }
-    serve(&["--image", &text, "--size", "16MiB", "--scheme", "remap-ssd", "--dedup", "on", "--block", "512"]).stop();
+    serve(&[
+        "--image",
+        &text,
+        "--size",
+        "16MiB",
+        "--scheme",
+        "remap-ssd",
+        "--dedup",
+        "on",
+        "--block",
+        "512",
+    ])
+    .stop();
     run(&["serve", "--memory", "16MiB", "--size", "32MiB"]).fails(2, &["--size", "--memory"]);
 }
 
@@ -122,7 +168,10 @@ fn a_copy_is_told_from_its_original_until_it_is_adopted() {
     let copy = copy.to_str().expect("text");
     let warns = |image: &str| {
         let served = serve(&["--image", image]);
-        let warns = served.opening.iter().any(|line| line.contains("image adopt"));
+        let warns = served
+            .opening
+            .iter()
+            .any(|line| line.contains("image adopt"));
         let name = served.io(&["id", "--json"]).ok().json();
         served.stop();
         (warns, name["nqn"].to_string(), name["serial"].to_string())
@@ -137,13 +186,18 @@ fn a_copy_is_told_from_its_original_until_it_is_adopted() {
     assert_eq!(warns(copy), (false, original.1.clone(), original.2.clone()));
     run(&["image", "adopt", copy]).ok();
     let adopted = warns(copy);
-    assert!(!adopted.0 && adopted.1 != original.1 && adopted.2 != original.2, "{adopted:?}");
+    assert!(
+        !adopted.0 && adopted.1 != original.1 && adopted.2 != original.2,
+        "{adopted:?}"
+    );
 }
 
 /// Bit 0 of the mask of ignored signals is SIGHUP's.
 fn hang_ups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask & 1 == 1)
 }
 
@@ -157,12 +211,17 @@ fn signals_end_the_service_in_good_order_or_not_at_all() {
     };
     // Whoever runs the tests under `nohup` wants SIGHUP to be ignored, and so it is.
     let is_ignored = |signal: &str| signal == "HUP" && hang_ups_are_ignored();
-    for signal in ["TERM", "INT", "HUP", "QUIT"].into_iter().filter(|signal| !is_ignored(signal)) {
+    for signal in ["TERM", "INT", "HUP", "QUIT"]
+        .into_iter()
+        .filter(|signal| !is_ignored(signal))
+    {
         let served = serve(&["--image", &text]);
         served.signal("USR1");
         served.says("statistics");
         served.signal("USR2");
-        served.io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)]).ok();
+        served
+            .io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)])
+            .ok();
         assert!(!is_clean());
         served.stop_with(signal);
         assert!(is_clean(), "SIG{signal}");
@@ -177,7 +236,9 @@ fn counters_that_cannot_be_written_end_no_service() {
     std::fs::create_dir(image.join("health.json.part")).expect("a new folder");
     let served = serve(&["--image", &text]);
     served.says("health.json");
-    served.io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)]).ok();
+    served
+        .io(&["write", "--lba", "1", "--file", &data(dir.path(), 3)])
+        .ok();
     served.io(&["flush"]).ok();
     served.stop();
 }

@@ -17,9 +17,18 @@ pub struct Ran {
 /// Runs the program in a directory.
 pub fn run_in<S: AsRef<std::ffi::OsStr>>(directory: &Path, args: &[S]) -> Ran {
     let program = env!("CARGO_BIN_EXE_remap-ssd");
-    let output: Output = Command::new(program).args(args).current_dir(directory).stdin(Stdio::null()).output().unwrap();
+    let output: Output = Command::new(program)
+        .args(args)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the program writes UTF-8");
-    let ran = Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) };
+    let ran = Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    };
     assert!(!ran.err.contains("panicked"), "{}", ran.err);
     ran
 }
@@ -41,7 +50,9 @@ impl Ran {
     #[track_caller]
     pub fn fails(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, code, "{}\n{}", self.out, self.err);
-        words.iter().for_each(|word| assert!(self.err.contains(word), "`{word}` is not in: {}", self.err));
+        words
+            .iter()
+            .for_each(|word| assert!(self.err.contains(word), "`{word}` is not in: {}", self.err));
         self
     }
 
@@ -57,24 +68,30 @@ impl Ran {
     /// Its standard output is one JSON value.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}\n{}\n{}", self.out, self.err))
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{error}\n{}\n{}", self.out, self.err))
     }
 }
 
 /// `compare` on a tiny device, as JSON.
 #[track_caller]
 pub fn compare(args: &[&str]) -> Value {
-    run(&[&["compare", "--json"], TINY, args].concat()).ok().json()
+    run(&[&["compare", "--json"], TINY, args].concat())
+        .ok()
+        .json()
 }
 
 /// Every number of a JSON value is one (JSON has no others, but null may stand for one).
 pub fn nulls(value: &Value, path: &str, out: &mut Vec<String>) {
     match value {
         Value::Null => out.push(path.to_owned()),
-        Value::Array(values) => {
-            values.iter().enumerate().for_each(|(at, value)| nulls(value, &format!("{path}[{at}]"), out))
-        }
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| nulls(value, &format!("{path}.{name}"), out)),
+        Value::Array(values) => values
+            .iter()
+            .enumerate()
+            .for_each(|(at, value)| nulls(value, &format!("{path}[{at}]"), out)),
+        Value::Object(fields) => fields
+            .iter()
+            .for_each(|(name, value)| nulls(value, &format!("{path}.{name}"), out)),
         _ => {}
     }
 }

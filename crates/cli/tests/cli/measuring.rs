@@ -16,29 +16,56 @@ fn the_bench_says_all_it_promises() {
         "aging_s",
     ];
     for field in fields {
-        assert!(results[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {results}");
+        assert!(
+            results[field].as_f64().is_some_and(|value| value > 0.0),
+            "{field}: {results}"
+        );
     }
     if cfg!(target_os = "linux") {
-        let (full, bare) =
-            (results["bytes_per_page"].as_f64().unwrap(), results["bytes_per_page_no_dedup"].as_f64().unwrap());
+        let (full, bare) = (
+            results["bytes_per_page"].as_f64().unwrap(),
+            results["bytes_per_page_no_dedup"].as_f64().unwrap(),
+        );
         assert!(bare > 0.0 && bare < full, "{bare} {full}");
     }
 }
 
 #[test]
 fn the_bench_of_the_service_says_all_it_promises() {
-    let results = run(&["bench", "--service", "--quick", "--memory", "--json"]).ok().json();
+    let results = run(&["bench", "--service", "--quick", "--memory", "--json"])
+        .ok()
+        .json();
     for device in ["dedup_off", "dedup_on"] {
-        let fields = ["random_reads_per_s", "random_writes_per_s", "sequential_read_gib_per_s", "copy_ms", "remap_ms"];
+        let fields = [
+            "random_reads_per_s",
+            "random_writes_per_s",
+            "sequential_read_gib_per_s",
+            "copy_ms",
+            "remap_ms",
+        ];
         for field in fields {
-            assert!(results[device][field].as_f64().is_some_and(|value| value > 0.0), "{device} {field}: {results}");
+            assert!(
+                results[device][field]
+                    .as_f64()
+                    .is_some_and(|value| value > 0.0),
+                "{device} {field}: {results}"
+            );
         }
-        assert_eq!(results[device]["copy_data_pages"], 0, "copies program nothing: {results}");
+        assert_eq!(
+            results[device]["copy_data_pages"], 0,
+            "copies program nothing: {results}"
+        );
         // Three rounds of a Copy and a Remap of 64 MiB.
         assert_eq!(results[device]["copy_remaps"], 3 * 2 * 16_384);
     }
     let emulated = &results["emulated"];
-    let (model, median) = (emulated["model_us"].as_f64().unwrap(), emulated["emulated_p50_us"].as_f64().unwrap());
-    assert!(model > 0.0 && median >= model, "nothing is done before the model says so: {results}");
+    let (model, median) = (
+        emulated["model_us"].as_f64().unwrap(),
+        emulated["emulated_p50_us"].as_f64().unwrap(),
+    );
+    assert!(
+        model > 0.0 && median >= model,
+        "nothing is done before the model says so: {results}"
+    );
     run(&["bench", "--service", "--scales"]).fails(2, &["--scales"]);
 }

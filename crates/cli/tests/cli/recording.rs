@@ -9,32 +9,72 @@ fn a_recorded_session_replays_to_the_same_counts() {
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
     let (trace, data, back) = (path("session.trace"), path("data"), path("back"));
     // 200 pages, of which 50 are what others are.
-    let bytes: Vec<u8> = (0..200u32).flat_map(|page| [(page % 150) as u8 + 1; 4096]).collect();
+    let bytes: Vec<u8> = (0..200u32)
+        .flat_map(|page| [(page % 150) as u8 + 1; 4096])
+        .collect();
     std::fs::write(&data, &bytes).expect("room");
     // Blocks of 512 bytes: the client's are of 4096, so each is a page.
     let served = serve(&["--memory", "32MiB", "--block", "512", "--record", &trace]);
     served.io(&["write", "--lba", "100", "--file", &data]).ok();
     served.io(&["write", "--lba", "200", "--file", &data]).ok();
-    served.io(&["copy", "--from", "100", "--to", "1000", "--blocks", "150"]).ok();
-    served.io(&["remap", "--from", "1000", "--to", "2000", "--blocks", "64", "--relocate"]).ok();
+    served
+        .io(&["copy", "--from", "100", "--to", "1000", "--blocks", "150"])
+        .ok();
+    served
+        .io(&[
+            "remap",
+            "--from",
+            "1000",
+            "--to",
+            "2000",
+            "--blocks",
+            "64",
+            "--relocate",
+        ])
+        .ok();
     served.io(&["trim", "--lba", "100", "--blocks", "40"]).ok();
-    served.io(&["read", "--lba", "1000", "--blocks", "77", "--file", &back]).ok();
-    served.io(&["read", "--lba", "999999"]).fails(1, &["out of range"]);
+    served
+        .io(&["read", "--lba", "1000", "--blocks", "77", "--file", &back])
+        .ok();
+    served
+        .io(&["read", "--lba", "999999"])
+        .fails(1, &["out of range"]);
     served.io(&["flush"]).ok();
-    let counted = ["host_reads", "host_deallocations", "host_pages", "remaps"].map(|name| served.stat(name));
+    let counted =
+        ["host_reads", "host_deallocations", "host_pages", "remaps"].map(|name| served.stat(name));
     served.stop();
     assert_eq!(counted, [77, 40, 614, 214], "as asked");
     let found = run(&["trace", "stat", &trace, "--json"]).ok().json();
     let pages = &found[0]["profile"]["pages"];
-    for (name, count) in [("read", 77), ("trimmed", 40), ("written", 400), ("remapped", 214)] {
+    for (name, count) in [
+        ("read", 77),
+        ("trimmed", 40),
+        ("written", 400),
+        ("remapped", 214),
+    ] {
         assert_eq!(pages[name], count, "{name} in {found}");
     }
     // Of 150 contents, 200 were written, and all of them twice.
-    assert_eq!(found[0]["profile"]["duplicates"]["contents"], 150, "{found}");
-    let args = ["--scheme", "remap-ssd", "--no-aging", "--dedup", "off", "--json"];
-    let compared = run(&[&["compare", "--trace", &trace], &args[..]].concat()).ok().out;
+    assert_eq!(
+        found[0]["profile"]["duplicates"]["contents"], 150,
+        "{found}"
+    );
+    let args = [
+        "--scheme",
+        "remap-ssd",
+        "--no-aging",
+        "--dedup",
+        "off",
+        "--json",
+    ];
+    let compared = run(&[&["compare", "--trace", &trace], &args[..]].concat())
+        .ok()
+        .out;
     for (name, count) in [("host_pages", 614), ("remaps", 214)] {
-        assert!(compared.contains(&format!("\"{name}\": {count}")), "{name} is not {count} in {compared}");
+        assert!(
+            compared.contains(&format!("\"{name}\": {count}")),
+            "{name} is not {count} in {compared}"
+        );
     }
     run(&["serve", "--memory", "32MiB", "--record", &trace]).fails(1, &[&trace, "there already"]);
 }

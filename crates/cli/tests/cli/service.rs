@@ -37,8 +37,17 @@ pub fn serve(args: &[&str]) -> Served {
     let said = Arc::new(Mutex::new(Vec::new()));
     let to = said.clone();
     // Somebody must read what it says.
-    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| to.lock().expect("whole").push(line)));
-    Served { child, address, said, opening }
+    std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .for_each(|line| to.lock().expect("whole").push(line))
+    });
+    Served {
+        child,
+        address,
+        said,
+        opening,
+    }
 }
 
 impl Drop for Served {
@@ -58,7 +67,9 @@ impl Served {
     }
     pub fn stat(&self, name: &str) -> u64 {
         let value = self.io(&["stat", "--json"]).ok().json();
-        value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
+        value[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no {name} in {value}"))
     }
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
@@ -71,21 +82,37 @@ impl Served {
     /// A signal that ends it; it must end well.
     pub fn stop_with(mut self, signal: &str) {
         self.signal(signal);
-        assert!(self.child.wait().expect("it ends").success(), "SIG{signal}: {:?}", self.said.lock());
+        assert!(
+            self.child.wait().expect("it ends").success(),
+            "SIG{signal}: {:?}",
+            self.said.lock()
+        );
     }
     pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args([&format!("-{signal}"), &pid]).status();
+        let sent = Command::new("kill")
+            .args([&format!("-{signal}"), &pid])
+            .status();
         assert!(sent.expect("kill").success());
     }
     /// Waits until it says something.
     pub fn says(&self, word: &str) {
-        let said = || self.said.lock().expect("whole").iter().any(|line| line.contains(word));
+        let said = || {
+            self.said
+                .lock()
+                .expect("whole")
+                .iter()
+                .any(|line| line.contains(word))
+        };
         let waited = (0..500).find(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             said()
         });
-        assert!(waited.is_some(), "it never said `{word}`: {:?}", self.said.lock());
+        assert!(
+            waited.is_some(),
+            "it never said `{word}`: {:?}",
+            self.said.lock()
+        );
     }
 }
 
@@ -100,47 +127,99 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
     let dir = tempfile::tempdir().expect("a folder");
     let image = dir.path().join("disk");
     let image = image.to_str().expect("text");
-    let made = run(&["image", "create", image, "--size", "64MiB", "--dedup", "off", "--json"]).ok().json();
+    let made = run(&[
+        "image", "create", image, "--size", "64MiB", "--dedup", "off", "--json",
+    ])
+    .ok()
+    .json();
     assert_eq!(made["dedup"], false);
     run(&["image", "create", image, "--size", "64MiB"]).fails_in_one_line(1, &["not empty"]);
-    let data: Vec<u8> = (0..300 * 4096u32).map(|byte| (byte / 4096 + byte) as u8).collect();
-    let (source, back) = (file(dir.path(), "data", &data), file(dir.path(), "back", b""));
+    let data: Vec<u8> = (0..300 * 4096u32)
+        .map(|byte| (byte / 4096 + byte) as u8)
+        .collect();
+    let (source, back) = (
+        file(dir.path(), "data", &data),
+        file(dir.path(), "back", b""),
+    );
     let served = serve(&["--image", image]);
     run(&["serve", "--image", image, "--listen", "127.0.0.1:0"]).fails_in_one_line(1, &["in use"]);
     served.io(&["write", "--lba", "10", "--file", &source]).ok();
     let before = served.stat("flash_pages");
-    served.io(&["copy", "--from", "10", "--to", "5000", "--blocks", "300"]).ok();
     served
-        .io(&["remap", "--from", "5000", "--to", "9000", "--blocks", "300", "--relocate", "--atomic"])
+        .io(&["copy", "--from", "10", "--to", "5000", "--blocks", "300"])
+        .ok();
+    served
+        .io(&[
+            "remap",
+            "--from",
+            "5000",
+            "--to",
+            "9000",
+            "--blocks",
+            "300",
+            "--relocate",
+            "--atomic",
+        ])
         .fails(1, &["atomic"]);
-    served.io(&["remap", "--from", "5000", "--to", "9000", "--blocks", "200", "--relocate"]).ok();
+    served
+        .io(&[
+            "remap",
+            "--from",
+            "5000",
+            "--to",
+            "9000",
+            "--blocks",
+            "200",
+            "--relocate",
+        ])
+        .ok();
     assert_eq!(served.stat("flash_pages"), before, "nothing was programmed");
     served.kill();
     let served = serve(&["--image", image]);
     let read = |lba: &str, blocks: &str| {
-        served.io(&["read", "--lba", lba, "--blocks", blocks, "--file", &back]).ok();
+        served
+            .io(&["read", "--lba", lba, "--blocks", blocks, "--file", &back])
+            .ok();
         std::fs::read(&back).expect("written")
     };
     assert!(read("10", "300") == data);
     assert!(read("9000", "200") == data[..200 * 4096]);
-    assert!(read("5000", "200").iter().all(|byte| *byte == 0), "relocated");
+    assert!(
+        read("5000", "200").iter().all(|byte| *byte == 0),
+        "relocated"
+    );
     assert!(read("5200", "100") == data[200 * 4096..]);
     served.io(&["trim", "--lba", "10", "--blocks", "300"]).ok();
     served.io(&["flush"]).ok();
     assert!(read("10", "300").iter().all(|byte| *byte == 0));
-    served.io(&["read", "--lba", "16384"]).fails_in_one_line(1, &["out of range"]);
+    served
+        .io(&["read", "--lba", "16384"])
+        .fails_in_one_line(1, &["out of range"]);
     // Two Copies of 16 MiB, which is the limit, and another of a page.
-    assert_eq!(served.io(&["id", "--json"]).ok().json()["copy_blocks_max"], 4096);
-    let long: Vec<u8> = (0..8193 * 1024u32).flat_map(|number| (number / 1000).to_le_bytes()).collect();
+    assert_eq!(
+        served.io(&["id", "--json"]).ok().json()["copy_blocks_max"],
+        4096
+    );
+    let long: Vec<u8> = (0..8193 * 1024u32)
+        .flat_map(|number| (number / 1000).to_le_bytes())
+        .collect();
     let written = file(dir.path(), "long", &long);
     served.io(&["write", "--lba", "0", "--file", &written]).ok();
     let before = served.stat("flash_pages");
-    served.io(&["copy", "--from", "0", "--to", "8191", "--blocks", "8193"]).ok();
+    served
+        .io(&["copy", "--from", "0", "--to", "8191", "--blocks", "8193"])
+        .ok();
     assert_eq!(served.stat("flash_pages"), before, "nothing was programmed");
     assert!(read("8191", "8193") == long, "over two pages of the source");
     served.io(&["trim", "--lba", "0", "--blocks", "16384"]).ok();
     let smart = served.io(&["stat", "--json"]).ok().json();
-    assert_eq!((&smart["smart"]["power_cycles"], &smart["smart"]["unsafe_shutdowns"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (
+            &smart["smart"]["power_cycles"],
+            &smart["smart"]["unsafe_shutdowns"]
+        ),
+        (&2.into(), &1.into())
+    );
     served.stop();
     run(&["inspect", image, "--json"]).ok().json();
     let served = serve(&["--image", image]);
@@ -151,26 +230,45 @@ fn a_device_in_a_folder_serves_copies_without_programs_and_survives_the_end_of_i
 #[test]
 fn who_is_refused_is_logged_with_its_name_and_the_reason() {
     let served = serve(&["--memory", "32MiB", "--allow", "nqn.2026-11.test:friend"]);
-    served.io(&["--hostnqn", "nqn.2026-11.test:friend", "id"]).ok();
+    served
+        .io(&["--hostnqn", "nqn.2026-11.test:friend", "id"])
+        .ok();
     let stranger = "nqn.2026-11.test:stranger\n{\"forged\": true}";
-    served.io(&["--hostnqn", stranger, "id"]).fails_in_one_line(1, &["not allowed"]);
+    served
+        .io(&["--hostnqn", stranger, "id"])
+        .fails_in_one_line(1, &["not allowed"]);
     let until = Instant::now() + Duration::from_secs(10);
     let messages = loop {
         let lines = served.said.lock().expect("nothing fails here").clone();
-        let parsed = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON, each line"));
-        let messages: Vec<String> =
-            parsed.map(|line| line["fields"]["message"].as_str().unwrap_or_default().to_owned()).collect();
+        let parsed = lines
+            .iter()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON, each line"));
+        let messages: Vec<String> = parsed
+            .map(|line| {
+                line["fields"]["message"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
+            .collect();
         if messages.iter().any(|message| message.contains("stranger")) {
             break messages;
         }
         assert!(Instant::now() < until, "{messages:#?}");
         std::thread::sleep(Duration::from_millis(20));
     };
-    let refused = messages.iter().find(|message| message.contains("stranger")).expect("found");
+    let refused = messages
+        .iter()
+        .find(|message| message.contains("stranger"))
+        .expect("found");
     let name = r#"nqn.2026-11.test:stranger\n{\"forged\":\u{20}true}"#;
-    assert!(refused.starts_with("refused: ") && refused.contains(name), "{refused}");
+    assert!(
+        refused.starts_with("refused: ") && refused.contains(name),
+        "{refused}"
+    );
     assert!(refused.ends_with("this host is not allowed"), "{refused}");
-    let ended = |message: &String| message.starts_with("discovery 0 of nqn.2026-11.test:friend ended");
+    let ended =
+        |message: &String| message.starts_with("discovery 0 of nqn.2026-11.test:friend ended");
     assert!(messages.iter().any(ended), "{messages:#?}");
     served.stop();
 }
@@ -178,18 +276,32 @@ fn who_is_refused_is_logged_with_its_name_and_the_reason() {
 #[test]
 fn mistakes_in_service_are_sentences() {
     run(&["serve"]).fails(2, &["--image"]);
-    run(&["serve", "--memory", "32MiB", "--listen", "0.0.0.0:4420"]).fails_in_one_line(2, &["--allow"]);
+    run(&["serve", "--memory", "32MiB", "--listen", "0.0.0.0:4420"])
+        .fails_in_one_line(2, &["--allow"]);
     run(&["io", "--connect", "127.0.0.1:1", "id"]).fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().to_str().expect("text");
     run(&["serve", "--image", path]).fails_in_one_line(1, &["not a device image"]);
     let small = dir.path().join("x");
-    run(&["image", "create", path, "--size", "16MiB", "--dedup", "perhaps"]).fails(2, &["on or off"]);
-    run(&["serve", "--memory", "32MiB", "--advertise", "here"]).fails(2, &["an address, or an address and a port"]);
-    run(&["image", "create", small.to_str().expect("text"), "--size", "1MiB"]).fails_in_one_line(2, &["16 MiB"]);
+    run(&[
+        "image", "create", path, "--size", "16MiB", "--dedup", "perhaps",
+    ])
+    .fails(2, &["on or off"]);
+    run(&["serve", "--memory", "32MiB", "--advertise", "here"])
+        .fails(2, &["an address, or an address and a port"]);
+    run(&[
+        "image",
+        "create",
+        small.to_str().expect("text"),
+        "--size",
+        "1MiB",
+    ])
+    .fails_in_one_line(2, &["16 MiB"]);
     let file = file(dir.path(), "file", b"no socket");
-    run(&["serve", "--memory", "32MiB", "--vfio-user", &file]).fails_in_one_line(1, &[&file, "no socket"]);
+    run(&["serve", "--memory", "32MiB", "--vfio-user", &file])
+        .fails_in_one_line(1, &[&file, "no socket"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
-    run(&["serve", "--memory", "32MiB", "--listen", &address]).fails_in_one_line(1, &["in use", "--listen"]);
+    run(&["serve", "--memory", "32MiB", "--listen", &address])
+        .fails_in_one_line(1, &["in use", "--listen"]);
 }

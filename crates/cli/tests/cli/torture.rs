@@ -12,10 +12,27 @@ fn out_of_order(directory: &Path, between: &str, more: &[&str]) -> Option<Ran> {
     let put = |at: u32, text: &str| {
         format!("printf {text} | dd of=$FILE seek={at} bs=4096 conv=notrunc{between} status=none; ")
     };
-    let get = |at: u32, text: &str| format!("dd if=$FILE skip={at} bs=4096 count=1 status=none | grep -aq {text}");
+    let get = |at: u32, text: &str| {
+        format!("dd if=$FILE skip={at} bs=4096 count=1 status=none | grep -aq {text}")
+    };
     let workload = put(3, "first") + "echo acknowledged >> $MARKS; " + &put(9, "second");
-    let check = format!("! {} || {}; status=$?; echo status $status; exit $status", get(9, "second"), get(3, "first"));
-    let args = ["torture", "--file", "--size", "1MiB", "--workload", &workload, "--check", &check, "--rounds", "60"];
+    let check = format!(
+        "! {} || {}; status=$?; echo status $status; exit $status",
+        get(9, "second"),
+        get(3, "first")
+    );
+    let args = [
+        "torture",
+        "--file",
+        "--size",
+        "1MiB",
+        "--workload",
+        &workload,
+        "--check",
+        &check,
+        "--rounds",
+        "60",
+    ];
     let ran = run_in(directory, &[&args, more].concat());
     if ran.code == 2 && (ran.err.contains("fuse") || ran.err.contains("mounting was refused")) {
         println!("skipped: {}", ran.err);
@@ -27,34 +44,67 @@ fn out_of_order(directory: &Path, between: &str, more: &[&str]) -> Option<Ran> {
 #[test]
 fn a_program_that_syncs_passes_every_check() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(ran) = out_of_order(directory.path(), ",fsync", &["--json"]) else { return };
+    let Some(ran) = out_of_order(directory.path(), ",fsync", &["--json"]) else {
+        return;
+    };
     let found = ran.ok().json();
-    assert_eq!((&found["result"], &found["cuts"], &found["failed"]), (&"passed".into(), &60.into(), &0.into()));
+    assert_eq!(
+        (&found["result"], &found["cuts"], &found["failed"]),
+        (&"passed".into(), &60.into(), &0.into())
+    );
     assert_eq!(found["recording"]["marks"], 1);
     assert!(found["recording"]["flushes"].as_u64() >= Some(2));
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a recording is kept of failures only");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "a recording is kept of failures only"
+    );
 }
 
 #[test]
 fn a_failed_check_has_a_seed_and_a_code_that_replays_it() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(ran) = out_of_order(directory.path(), "", &["--json", "--seed", "5"]) else { return };
+    let Some(ran) = out_of_order(directory.path(), "", &["--json", "--seed", "5"]) else {
+        return;
+    };
     assert_eq!(ran.code, 1, "{}", ran.err);
     let found = ran.json();
-    assert_eq!((&found["result"], &found["seed"]), (&"failed".into(), &5.into()));
+    assert_eq!(
+        (&found["result"], &found["seed"]),
+        (&"failed".into(), &5.into())
+    );
     let smallest = &found["failure"]["smallest"];
-    assert_eq!(smallest["lost"], serde_json::json!([{ "block": 3, "versions": 1 }]));
+    assert_eq!(
+        smallest["lost"],
+        serde_json::json!([{ "block": 3, "versions": 1 }])
+    );
 
     // Another process, from the recording that was saved here.
     for code in [&found["failure"]["code"], &smallest["code"]] {
         let code = code.as_str().unwrap();
         let again = run_in(directory.path(), &["torture", "--replay", code]);
         assert_eq!(again.code, 1, "{}", again.err);
-        assert!(again.out.contains("status 1") && again.out.contains(code), "{}", again.out);
+        assert!(
+            again.out.contains("status 1") && again.out.contains(code),
+            "{}",
+            again.out
+        );
     }
-    let other_check = ["torture", "--replay", smallest["code"].as_str().unwrap(), "--check", "true"];
-    assert!(run_in(directory.path(), &other_check).ok().out.contains("every check passed"));
-    run_in(directory.path(), &["torture", "--replay", "00000000-1-1"]).fails(2, &["torture-00000000.recording"]);
+    let other_check = [
+        "torture",
+        "--replay",
+        smallest["code"].as_str().unwrap(),
+        "--check",
+        "true",
+    ];
+    assert!(
+        run_in(directory.path(), &other_check)
+            .ok()
+            .out
+            .contains("every check passed")
+    );
+    run_in(directory.path(), &["torture", "--replay", "00000000-1-1"])
+        .fails(2, &["torture-00000000.recording"]);
 }
 
 // Whoever presses Ctrl-C while the search for a smaller failure goes on keeps the failure.
@@ -63,13 +113,30 @@ fn an_interrupted_campaign_shows_the_failure_that_it_has_found() {
     let directory = tempfile::tempdir().unwrap();
     let whole = "[ \"$(dd if=$FILE skip=3 bs=4096 count=1 status=none | head -c 5)\" = first ]";
     // The second one that fails waits for the interruption.
-    let check =
-        format!("{whole} && exit 0; [ ! -e first ] || {{ touch second; exec sleep 100; }}; touch first; exit 1");
+    let check = format!(
+        "{whole} && exit 0; [ ! -e first ] || {{ touch second; exec sleep 100; }}; touch first; exit 1"
+    );
     let workload = "printf first | dd of=$FILE seek=3 bs=4096 conv=notrunc status=none";
-    let args = ["torture", "--file", "--size", "1MiB", "--workload", workload, "--check", &check];
+    let args = [
+        "torture",
+        "--file",
+        "--size",
+        "1MiB",
+        "--workload",
+        workload,
+        "--check",
+        &check,
+    ];
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_remap-ssd"));
-    command.args(args).args(["--rounds", "1000", "--keep-going"]).current_dir(directory.path());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .args(args)
+        .args(["--rounds", "1000", "--keep-going"])
+        .current_dir(directory.path());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
 
     while !directory.path().join("second").exists() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
@@ -77,27 +144,46 @@ fn an_interrupted_campaign_shows_the_failure_that_it_has_found() {
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    if output.status.code() == Some(2) && (err.contains("fuse") || err.contains("mounting was refused")) {
+    if output.status.code() == Some(2)
+        && (err.contains("fuse") || err.contains("mounting was refused"))
+    {
         println!("skipped: {err}");
         return;
     }
     assert_eq!(output.status.code(), Some(1), "{out}\n{err}");
-    assert!(out.contains("FAILED") && out.contains("--replay") && err.contains("interrupted"), "{out}\n{err}");
     assert!(
-        std::fs::read_dir(directory.path())
-            .unwrap()
-            .any(|file| { file.unwrap().file_name().to_string_lossy().ends_with(".recording") })
+        out.contains("FAILED") && out.contains("--replay") && err.contains("interrupted"),
+        "{out}\n{err}"
     );
+    assert!(std::fs::read_dir(directory.path()).unwrap().any(|file| {
+        file.unwrap()
+            .file_name()
+            .to_string_lossy()
+            .ends_with(".recording")
+    }));
 }
 
 #[test]
 fn a_check_that_fails_without_any_cut_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let args = ["torture", "--file", "--size", "1MiB", "--workload", "true", "--check", "echo words; false"];
+    let args = [
+        "torture",
+        "--file",
+        "--size",
+        "1MiB",
+        "--workload",
+        "true",
+        "--check",
+        "echo words; false",
+    ];
     let ran = run_in(directory.path(), &args);
     if ran.code != 2 {
         assert_eq!(ran.code, 1, "{}", ran.err);
-        assert!(ran.out.contains("without any power cut") && ran.out.contains("| words"), "{}", ran.out);
+        assert!(
+            ran.out.contains("without any power cut") && ran.out.contains("| words"),
+            "{}",
+            ran.out
+        );
     }
 }
 
@@ -107,8 +193,10 @@ fn mistakes_are_one_sentence_and_exit_code_2() {
     let torture = |more: &[&str]| run(&[&["torture"], more].concat());
     torture(&[]).fails_in_one_line(2, &["--workload", "--check"]);
     torture(&both).fails_in_one_line(2, &["--fs", "--file"]);
-    torture(&[&both[..], &["--file", "--block", "1000"]].concat()).fails_in_one_line(2, &["512 or 4096"]);
-    torture(&[&both[..], &["--file", "--size", "4k"]].concat()).fails_in_one_line(2, &["1MiB to 64GiB"]);
+    torture(&[&both[..], &["--file", "--block", "1000"]].concat())
+        .fails_in_one_line(2, &["512 or 4096"]);
+    torture(&[&both[..], &["--file", "--size", "4k"]].concat())
+        .fails_in_one_line(2, &["1MiB to 64GiB"]);
     torture(&["--replay", "nonsense"]).fails(2, &["no replay code"]);
     torture(&["--from", "Cargo.toml"]).fails_in_one_line(2, &["Cargo.toml", "not a recording"]);
     // No root, no loop device, or no such program.

@@ -9,7 +9,9 @@ fn volume(args: &[&str], place: &[&str]) -> Ran {
 }
 
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ seed) >> 40) as u8).collect()
+    (0..len as u64)
+        .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ seed) >> 40) as u8)
+        .collect()
 }
 
 fn path(dir: &Path, name: &str) -> String {
@@ -35,11 +37,21 @@ fn carries_files(dir: &Path, place: &[&str]) {
             volume(&["import", &local], place).fails_in_one_line(1, &[&name, "--force"]);
         }
         let list = volume(&["list", "--json"], place).ok().json();
-        assert_eq!((&list[index]["name"], &list[index]["bytes"]), (&name.as_str().into(), &len.into()));
+        assert_eq!(
+            (&list[index]["name"], &list[index]["bytes"]),
+            (&name.as_str().into(), &len.into())
+        );
     }
-    volume(&["import", &path(dir, "file 0"), "--name", "another name"], place).ok();
+    volume(
+        &["import", &path(dir, "file 0"), "--name", "another name"],
+        place,
+    )
+    .ok();
     let before = volume(&["stat", "--json"], place).ok().json();
-    assert_eq!((&before["files"], &before["files_max"]), (&7.into(), &8.into()));
+    assert_eq!(
+        (&before["files"], &before["files_max"]),
+        (&7.into(), &8.into())
+    );
 
     // A file that does not fit leaves nothing behind.
     let large = path(dir, "large");
@@ -47,11 +59,15 @@ fn carries_files(dir: &Path, place: &[&str]) {
     volume(&["import", &large], place).fails_in_one_line(1, &["full", "pages are needed"]);
     assert_eq!(volume(&["stat", "--json"], place).ok().json(), before);
 
-    volume(&["export", "nothing", &path(dir, "nothing")], place).fails_in_one_line(1, &["no file nothing"]);
+    volume(&["export", "nothing", &path(dir, "nothing")], place)
+        .fails_in_one_line(1, &["no file nothing"]);
     assert!(!dir.join("nothing").exists());
-    volume(&["import", &path(dir, "nowhere")], place).fails_in_one_line(1, &["nowhere", "No such file"]);
-    volume(&["import", &large, "--name", ""], place).fails_in_one_line(2, &["cannot be a file's name"]);
-    volume(&["create", "--force", "--files", "0"], place).fails_in_one_line(2, &["1 to 65536 files"]);
+    volume(&["import", &path(dir, "nowhere")], place)
+        .fails_in_one_line(1, &["nowhere", "No such file"]);
+    volume(&["import", &large, "--name", ""], place)
+        .fails_in_one_line(2, &["cannot be a file's name"]);
+    volume(&["create", "--force", "--files", "0"], place)
+        .fails_in_one_line(2, &["1 to 65536 files"]);
     volume(&["create", "--force"], place).ok();
     assert_eq!(volume(&["list"], place).ok().out, "no files\n");
     volume(&["list", "--nsid", "7"], place).fails_in_one_line(1, &[place[1]]);
@@ -67,7 +83,10 @@ fn served(args: &[&str]) -> (Served, Vec<String>) {
 fn a_file_goes_into_a_served_device_and_comes_out_byte_for_byte() {
     let dir = tempfile::tempdir().expect("a folder");
     let (served, place) = served(&["--memory", "32MiB"]);
-    carries_files(dir.path(), &place.iter().map(String::as_str).collect::<Vec<_>>());
+    carries_files(
+        dir.path(),
+        &place.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     served.stop();
 }
 
@@ -75,7 +94,16 @@ fn a_file_goes_into_a_served_device_and_comes_out_byte_for_byte() {
 fn a_file_goes_into_a_device_in_a_folder_and_is_there_when_it_is_served() {
     let dir = tempfile::tempdir().expect("a folder");
     let image = path(dir.path(), "disk");
-    run(&["image", "create", &image, "--size", "64MiB", "--namespaces", "2"]).ok();
+    run(&[
+        "image",
+        "create",
+        &image,
+        "--size",
+        "64MiB",
+        "--namespaces",
+        "2",
+    ])
+    .ok();
     let place = ["--image", image.as_str()];
     carries_files(dir.path(), &place);
 
@@ -105,7 +133,10 @@ fn several_processes_bring_files_in_at_once() {
             let (dir, place) = (dir.path(), &place);
             scope.spawn(move || {
                 for round in 0..3u64 {
-                    let (name, back) = (format!("{number}-{round}"), path(dir, &format!("back {number}")));
+                    let (name, back) = (
+                        format!("{number}-{round}"),
+                        path(dir, &format!("back {number}")),
+                    );
                     let data = bytes(number * 10 + round, 700_000 + 333 * round as usize);
                     std::fs::write(dir.join(&name), &data).expect("room for it");
                     volume(&["import", &path(dir, &name)], place).ok();
@@ -116,7 +147,10 @@ fn several_processes_bring_files_in_at_once() {
         }
     });
     let stat = volume(&["stat", "--json"], &place).ok().json();
-    assert_eq!(stat["files"], 12, "and no page is claimed twice, or this would say so");
+    assert_eq!(
+        stat["files"], 12,
+        "and no page is claimed twice, or this would say so"
+    );
     let back = path(dir.path(), "back");
     for number in 0..4u64 {
         for round in 0..3u64 {
@@ -134,7 +168,8 @@ fn mistakes_with_volumes_are_sentences() {
     run(&["volume", "list", "--connect", "127.0.0.1:1", "--image", "x"]).fails(2, &["--image"]);
     run(&["volume", "list", "--connect", "127.0.0.1:1"]).fails_in_one_line(1, &["127.0.0.1:1"]);
     let dir = tempfile::tempdir().expect("a folder");
-    run(&["volume", "list", "--image", &path(dir.path(), "")]).fails_in_one_line(1, &["not a device image"]);
+    run(&["volume", "list", "--image", &path(dir.path(), "")])
+        .fails_in_one_line(1, &["not a device image"]);
 
     // What somebody else has written is not overwritten.
     let (served, place) = served(&["--memory", "32MiB"]);
@@ -143,7 +178,8 @@ fn mistakes_with_volumes_are_sentences() {
     std::fs::write(&file, bytes(1, 5000)).expect("room for it");
     served.io(&["write", "--lba", "777", "--file", &file]).ok();
     volume(&["create"], &place).fails_in_one_line(1, &["not blank", "page 777", "--force"]);
-    volume(&["create", "--size", "1GiB", "--force"], &place).fails_in_one_line(2, &["does not fit"]);
+    volume(&["create", "--size", "1GiB", "--force"], &place)
+        .fails_in_one_line(2, &["does not fit"]);
     volume(&["create", "--force"], &place).ok();
 
     // A log beside a database holds what the file does not.

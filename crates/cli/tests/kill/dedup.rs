@@ -16,7 +16,9 @@ use std::time::Duration;
 /// Pages that are used, of a device of 8,192.
 const PAGES: u64 = 1500;
 
-type Work = Box<dyn Disk<Error = remap_ssd_dedup::DedupError<remap_ssd_nvme::tcp::client::ClientError>> + Send>;
+type Work = Box<
+    dyn Disk<Error = remap_ssd_dedup::DedupError<remap_ssd_nvme::tcp::client::ClientError>> + Send,
+>;
 
 struct Host {
     scheme: Scheme,
@@ -33,23 +35,48 @@ struct Host {
 impl Host {
     fn new(scheme: Scheme, window: u32, seed: u64) -> Self {
         let possible = vec![vec![0]; PAGES as usize];
-        Self { scheme, window, possible, numbers: Numbers(seed), fresh: 1 << 20, made: false, doubt: 0..0 }
+        Self {
+            scheme,
+            window,
+            possible,
+            numbers: Numbers(seed),
+            fresh: 1 << 20,
+            made: false,
+            doubt: 0..0,
+        }
     }
 
     fn open(&mut self, address: SocketAddr) -> Result<Work, Box<dyn Error>> {
         let client = Client::connect(address, Options::default())?;
         // So short that segments are written and marked invalid all the time.
-        let segments = NewDedup { hash: Hash::Blake3, segment_pages: 3, force: true, ..NewDedup::default() };
+        let segments = NewDedup {
+            hash: Hash::Blake3,
+            segment_pages: 3,
+            force: true,
+            ..NewDedup::default()
+        };
         let (window, made) = (self.window, std::mem::replace(&mut self.made, true));
-        let ccaw = CcawOptions { window, commit_after: Some(200), ..CcawOptions::default() };
-        let order_merge = OrderMergeOptions { window, ..OrderMergeOptions::default() };
+        let ccaw = CcawOptions {
+            window,
+            commit_after: Some(200),
+            ..CcawOptions::default()
+        };
+        let order_merge = OrderMergeOptions {
+            window,
+            ..OrderMergeOptions::default()
+        };
         Ok(match (self.scheme, made) {
             (Scheme::Ccaw, true) => Box::new(Ccaw::open(client, ccaw)?),
-            (Scheme::Ccaw, false) => Box::new(Ccaw::create(client, &segments, ccaw, &mut |_, _| {})?),
-            (Scheme::OrderMerge, true) => Box::new(OrderMerge::open(client, order_merge)?),
-            (Scheme::OrderMerge, false) => {
-                Box::new(OrderMerge::create(client, &segments, order_merge, &mut |_, _| {})?)
+            (Scheme::Ccaw, false) => {
+                Box::new(Ccaw::create(client, &segments, ccaw, &mut |_, _| {})?)
             }
+            (Scheme::OrderMerge, true) => Box::new(OrderMerge::open(client, order_merge)?),
+            (Scheme::OrderMerge, false) => Box::new(OrderMerge::create(
+                client,
+                &segments,
+                order_merge,
+                &mut |_, _| {},
+            )?),
         })
     }
 
@@ -65,13 +92,20 @@ impl Host {
                     disk.trim(at, len)
                 }
                 1 | 2 => disk.flush().map(|()| {
-                    self.possible.iter_mut().for_each(|possible| _ = possible.drain(..possible.len() - 1));
+                    self.possible
+                        .iter_mut()
+                        .for_each(|possible| _ = possible.drain(..possible.len() - 1));
                 }),
                 kind => {
                     let mut data = vec![0; len as usize * PAGE_BYTES];
-                    let numbers: Vec<u64> = (0..len).map(|index| self.content(kind, index)).collect();
-                    data.chunks_exact_mut(PAGE_BYTES).zip(&numbers).for_each(|(page, number)| fill(*number, page));
-                    self.pages(at, len).zip(&numbers).for_each(|(possible, number)| possible.push(*number));
+                    let numbers: Vec<u64> =
+                        (0..len).map(|index| self.content(kind, index)).collect();
+                    data.chunks_exact_mut(PAGE_BYTES)
+                        .zip(&numbers)
+                        .for_each(|(page, number)| fill(*number, page));
+                    self.pages(at, len)
+                        .zip(&numbers)
+                        .for_each(|(possible, number)| possible.push(*number));
                     disk.write(at, &data)
                 }
             };
@@ -109,8 +143,15 @@ impl Host {
         for (page, bytes) in data.chunks_exact(PAGE_BYTES).enumerate() {
             let possible = &self.possible[page];
             let in_doubt = usize::from(self.doubt.contains(&(page as u64)));
-            let from = if all { possible.len().saturating_sub(1 + in_doubt) } else { 0 };
-            match possible[from..].iter().find(|number| holds(**number, bytes)) {
+            let from = if all {
+                possible.len().saturating_sub(1 + in_doubt)
+            } else {
+                0
+            };
+            match possible[from..]
+                .iter()
+                .find(|number| holds(**number, bytes))
+            {
                 Some(number) => self.possible[page] = vec![*number],
                 None => wrong.push(format!("page {page} holds none of {:?}", &possible[from..])),
             }
@@ -156,14 +197,22 @@ fn disks_that_deduplicate_keep_what_was_flushed_when_servers_and_hosts_are_kille
         for window in [1, 10, 100, 1000] {
             let dir = tempfile::tempdir().expect("a folder");
             let image = dir.path().join("disk").to_str().expect("text").to_owned();
-            server::create(std::path::Path::new(&image), &["--size", "32MiB", "--dedup", "off"]);
+            server::create(
+                std::path::Path::new(&image),
+                &["--size", "32MiB", "--dedup", "off"],
+            );
             let mut host = Host::new(scheme, window, seed + u64::from(window));
             let mut commands = 0;
             for round in 0..rounds {
                 let (done, wrong) = host.round(&image, round);
                 commands += done;
                 let about = format!("seed {seed}, {scheme:?}, window {window}, round {round}");
-                assert!(wrong.is_empty(), "{about}: {} pages:\n{}", wrong.len(), wrong.join("\n"));
+                assert!(
+                    wrong.is_empty(),
+                    "{about}: {} pages:\n{}",
+                    wrong.len(),
+                    wrong.join("\n")
+                );
             }
             println!("{scheme:?}, window {window}: {rounds} kills, {commands} commands");
             assert!(rounds < 4 || commands > rounds, "kills met commands");

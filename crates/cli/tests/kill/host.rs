@@ -29,10 +29,26 @@ impl Numbers {
 /// A command that changes pages; all of them are the host's, counted from its first.
 #[derive(Clone, Copy, Debug)]
 enum Command {
-    Write { at: usize, len: usize, first: u64 },
-    Copy { from: usize, to: usize, len: usize },
-    Relocate { from: usize, to: usize, len: usize, atomic: bool },
-    Trim { at: usize, len: usize },
+    Write {
+        at: usize,
+        len: usize,
+        first: u64,
+    },
+    Copy {
+        from: usize,
+        to: usize,
+        len: usize,
+    },
+    Relocate {
+        from: usize,
+        to: usize,
+        len: usize,
+        atomic: bool,
+    },
+    Trim {
+        at: usize,
+        len: usize,
+    },
     Flush,
 }
 
@@ -67,7 +83,15 @@ impl Host {
     pub fn new(first: u64, pages: u64, few_contents: bool, seed: u64) -> Self {
         let numbers = Numbers(seed);
         let (pages, next_content) = (vec![ZEROES; pages as usize], first << 40);
-        Self { first, pages, doubt: None, few_contents, atomic: true, numbers, next_content }
+        Self {
+            first,
+            pages,
+            doubt: None,
+            few_contents,
+            atomic: true,
+            numbers,
+            next_content,
+        }
     }
 
     /// Was a command under way when the connection broke?
@@ -76,12 +100,17 @@ impl Host {
     }
     /// Was it one that remaps?
     pub fn was_copying(&self) -> bool {
-        matches!(self.doubt, Some(Command::Copy { .. } | Command::Relocate { .. }))
+        matches!(
+            self.doubt,
+            Some(Command::Copy { .. } | Command::Relocate { .. })
+        )
     }
 
     /// Works until the connection breaks; how many commands were acknowledged.
     pub fn work(&mut self, address: SocketAddr) -> u64 {
-        let Ok(mut client) = Client::connect(address, Options::default()) else { return 0 };
+        let Ok(mut client) = Client::connect(address, Options::default()) else {
+            return 0;
+        };
         let mut acknowledged = 0;
         loop {
             let command = self.choose();
@@ -92,9 +121,10 @@ impl Host {
                     self.doubt = None;
                     acknowledged += 1;
                 }
-                Err(ClientError::Status { status: Status::NOT_ATOMIC, .. }) => {
-                    (self.atomic, self.doubt) = (false, None)
-                }
+                Err(ClientError::Status {
+                    status: Status::NOT_ATOMIC,
+                    ..
+                }) => (self.atomic, self.doubt) = (false, None),
                 Err(ClientError::Io(_)) => return acknowledged,
                 Err(error) => panic!("{command:?}: {error}"),
             }
@@ -115,20 +145,39 @@ impl Host {
                     false => self.next_content + 1,
                 };
                 self.next_content += len;
-                Command::Write { at, len: len as usize, first }
+                Command::Write {
+                    at,
+                    len: len as usize,
+                    first,
+                }
             }
             kind @ 10..=16 => {
                 let len = if kind == 10 { all / 2 } else { len };
                 let half = all - len;
-                let (from, to) = (numbers.below(half + 1) as usize, numbers.below(half + 1) as usize);
+                let (from, to) = (
+                    numbers.below(half + 1) as usize,
+                    numbers.below(half + 1) as usize,
+                );
                 let apart = from.abs_diff(to) >= len as usize;
                 let atomic = numbers.below(2) == 0 && self.atomic;
                 match (kind, apart && len <= 64) {
-                    (15 | 16, true) => Command::Relocate { from, to, len: len as usize, atomic },
-                    _ => Command::Copy { from, to, len: len as usize },
+                    (15 | 16, true) => Command::Relocate {
+                        from,
+                        to,
+                        len: len as usize,
+                        atomic,
+                    },
+                    _ => Command::Copy {
+                        from,
+                        to,
+                        len: len as usize,
+                    },
                 }
             }
-            17 | 18 => Command::Trim { at, len: len as usize },
+            17 | 18 => Command::Trim {
+                at,
+                len: len as usize,
+            },
             _ => Command::Flush,
         }
     }
@@ -138,11 +187,18 @@ impl Host {
         match command {
             Command::Write { at, len, first } => {
                 let mut data = vec![0; len * PAGE_BYTES];
-                data.chunks_exact_mut(PAGE_BYTES).zip(first..).for_each(|(page, number)| fill(number, page));
+                data.chunks_exact_mut(PAGE_BYTES)
+                    .zip(first..)
+                    .for_each(|(page, number)| fill(number, page));
                 client.write(lba(at), &data)
             }
             Command::Copy { from, to, len } => client.copy(lba(from), lba(to), len as u64),
-            Command::Relocate { from, to, len, atomic } => client.remap(lba(from), lba(to), len as u32, true, atomic),
+            Command::Relocate {
+                from,
+                to,
+                len,
+                atomic,
+            } => client.remap(lba(from), lba(to), len as u32, true, atomic),
             Command::Trim { at, len } => client.trim(lba(at), len as u64),
             Command::Flush => client.flush(),
         }
@@ -153,7 +209,10 @@ impl Host {
         let mut pages = self.pages.clone();
         match command {
             Command::Write { at, len, first } => {
-                pages[at..at + len].iter_mut().zip(first..).for_each(|(page, number)| *page = number);
+                pages[at..at + len]
+                    .iter_mut()
+                    .zip(first..)
+                    .for_each(|(page, number)| *page = number);
             }
             Command::Copy { from, to, len } => pages.copy_within(from..from + len, to),
             Command::Relocate { from, to, len, .. } => {
@@ -174,7 +233,9 @@ impl Host {
     pub fn compare(&mut self, client: &mut Client) -> Vec<String> {
         let doubt = self.doubt.take();
         let new = doubt.map_or_else(|| self.pages.clone(), |command| self.after(command));
-        let data = client.read(self.first, self.pages.len() as u64).expect("it serves");
+        let data = client
+            .read(self.first, self.pages.len() as u64)
+            .expect("it serves");
         let mut wrong = Vec::new();
         let mut done = vec![false; new.len()];
         for (page, bytes) in data.chunks_exact(PAGE_BYTES).enumerate() {
@@ -185,21 +246,42 @@ impl Host {
                 let page = self.first + page as u64;
                 let held = (0..3000).find(|number| holds(*number, bytes));
                 let held = held.map_or("something else".into(), |number| format!("{number:#x}"));
-                wrong.push(format!("page {page}: {held}, neither {old:#x} nor {new:#x}; {doubt:x?}"));
+                wrong.push(format!(
+                    "page {page}: {held}, neither {old:#x} nor {new:#x}; {doubt:x?}"
+                ));
             }
         }
-        if let Some(Command::Relocate { from, to, len, atomic }) = doubt {
-            let lost =
-                (0..len).filter(|page| done[from + page] && self.pages[from + page] != ZEROES && !done[to + page]);
-            wrong.extend(lost.map(|page| format!("page {} was moved to nowhere; {doubt:x?}", from + page)));
+        if let Some(Command::Relocate {
+            from,
+            to,
+            len,
+            atomic,
+        }) = doubt
+        {
+            let lost = (0..len).filter(|page| {
+                done[from + page] && self.pages[from + page] != ZEROES && !done[to + page]
+            });
+            wrong.extend(
+                lost.map(|page| format!("page {} was moved to nowhere; {doubt:x?}", from + page)),
+            );
             let changed = |page: &usize| self.pages[to + page] != new[to + page];
-            let moved = (0..len).filter(changed).filter(|page| done[to + page]).count();
+            let moved = (0..len)
+                .filter(changed)
+                .filter(|page| done[to + page])
+                .count();
             let all = (0..len).filter(changed).count();
             if atomic && moved != 0 && moved != all {
-                wrong.push(format!("{moved} of {all} pages of an atomic command; {doubt:x?}"));
+                wrong.push(format!(
+                    "{moved} of {all} pages of an atomic command; {doubt:x?}"
+                ));
             }
         }
-        self.pages.iter_mut().zip(new).zip(done).filter(|(_, done)| *done).for_each(|((page, new), _)| *page = new);
+        self.pages
+            .iter_mut()
+            .zip(new)
+            .zip(done)
+            .filter(|(_, done)| *done)
+            .for_each(|((page, new), _)| *page = new);
         wrong
     }
 }

@@ -43,7 +43,10 @@ struct Tally {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
 }
 
 fn rounds() -> u64 {
@@ -54,13 +57,22 @@ impl Rig {
     fn new(options: &[&str], few_contents: bool) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let image = dir.path().join("disk").to_str().expect("text").to_owned();
-        server::create(Path::new(&image), &[&["--size", &format!("{}KiB", PAGES * 4)], options].concat());
+        server::create(
+            Path::new(&image),
+            &[&["--size", &format!("{}KiB", PAGES * 4)], options].concat(),
+        );
         let seed = number("KILL_SEED").unwrap_or(20_261_122);
         let mut numbers = Numbers(seed);
         let part = PAGES / HOSTS;
         let host = |index| Host::new(index * part, part, few_contents, numbers.next());
         let hosts = (0..HOSTS).map(host).collect();
-        Self { _dir: dir, image, hosts, numbers, seed }
+        Self {
+            _dir: dir,
+            image,
+            hosts,
+            numbers,
+            seed,
+        }
     }
 
     /// Load, a kill, perhaps another one, and what the device holds that it must not.
@@ -69,7 +81,11 @@ impl Rig {
         let wait = Duration::from_micros(20_000 + self.numbers.below(400_000));
         let address = server.address;
         std::thread::scope(|scope| {
-            let hosts: Vec<_> = self.hosts.iter_mut().map(|host| scope.spawn(move || host.work(address))).collect();
+            let hosts: Vec<_> = self
+                .hosts
+                .iter_mut()
+                .map(|host| scope.spawn(move || host.work(address)))
+                .collect();
             std::thread::sleep(wait);
             server.kill();
             for host in hosts {
@@ -77,14 +93,22 @@ impl Rig {
             }
         });
         tally.under_way += self.hosts.iter().filter(|host| host.is_in_doubt()).count() as u64;
-        tally.copies_under_way += self.hosts.iter().filter(|host| host.was_copying()).count() as u64;
+        tally.copies_under_way +=
+            self.hosts.iter().filter(|host| host.was_copying()).count() as u64;
         if round % 4 == 1 {
-            Server::start_and_kill(&self.image, Duration::from_micros(self.numbers.below(60_000)));
+            Server::start_and_kill(
+                &self.image,
+                Duration::from_micros(self.numbers.below(60_000)),
+            );
             tally.recoveries_killed += 1;
         }
         let server = Server::start(&self.image);
         let mut client = Client::connect(server.address, Options::default()).expect("it serves");
-        let wrong = self.hosts.iter_mut().flat_map(|host| host.compare(&mut client)).collect();
+        let wrong = self
+            .hosts
+            .iter_mut()
+            .flat_map(|host| host.compare(&mut client))
+            .collect();
         drop(client);
         server.stop();
         wrong
@@ -95,7 +119,12 @@ impl Rig {
         for round in 0..rounds {
             let wrong = self.round(round, &mut tally);
             let seed = self.seed;
-            assert!(wrong.is_empty(), "seed {seed}, round {round}: {} pages:\n{}", wrong.len(), wrong.join("\n"));
+            assert!(
+                wrong.is_empty(),
+                "seed {seed}, round {round}: {} pages:\n{}",
+                wrong.len(),
+                wrong.join("\n")
+            );
         }
         println!(
             "{rounds} kills, {} commands acknowledged; under way at a kill: {} commands, {} of them copies; {} recoveries \
@@ -110,19 +139,27 @@ impl Rig {
 fn a_killed_server_has_kept_all_that_it_acknowledged() {
     let rounds = rounds();
     let tally = Rig::new(&["--dedup", "off"], false).rounds(rounds);
-    assert!(rounds < 20 || (tally.under_way > rounds && tally.copies_under_way > 0), "kills met commands under way");
+    assert!(
+        rounds < 20 || (tally.under_way > rounds && tally.copies_under_way > 0),
+        "kills met commands under way"
+    );
 }
 
 #[test]
 fn a_killed_server_has_kept_all_that_it_acknowledged_with_deduplication_on() {
     let rounds = rounds();
     let tally = Rig::new(&["--dedup", "on"], true).rounds(rounds);
-    assert!(rounds < 20 || (tally.under_way > rounds && tally.copies_under_way > 0), "kills met commands under way");
+    assert!(
+        rounds < 20 || (tally.under_way > rounds && tally.copies_under_way > 0),
+        "kills met commands under way"
+    );
 }
 
 #[test]
 fn other_schemes_keep_what_they_acknowledged() {
-    let others = |scheme: &SchemeKind| scheme.is_durable() && !scheme.uses_hints() && *scheme != SchemeKind::RemapSsd;
+    let others = |scheme: &SchemeKind| {
+        scheme.is_durable() && !scheme.uses_hints() && *scheme != SchemeKind::RemapSsd
+    };
     for scheme in SchemeKind::ALL.into_iter().filter(others) {
         println!("{scheme}:");
         Rig::new(&["--scheme", scheme.name(), "--dedup", "on"], true).rounds(rounds().div_ceil(10));
@@ -139,14 +176,28 @@ fn a_device_that_forgets_is_caught() {
     let server = Server::start(&rig.image);
     let address = server.address;
     std::thread::scope(|scope| {
-        let hosts: Vec<_> = rig.hosts.iter_mut().map(|host| scope.spawn(move || host.work(address))).collect();
+        let hosts: Vec<_> = rig
+            .hosts
+            .iter_mut()
+            .map(|host| scope.spawn(move || host.work(address)))
+            .collect();
         std::thread::sleep(Duration::from_millis(300));
         server.kill();
-        assert!(hosts.into_iter().map(|host| host.join().expect("no host has failed")).sum::<u64>() > 0);
+        assert!(
+            hosts
+                .into_iter()
+                .map(|host| host.join().expect("no host has failed"))
+                .sum::<u64>()
+                > 0
+        );
     });
     let server = Server::start(earlier.to_str().expect("text"));
     let mut client = Client::connect(server.address, Options::default()).expect("it serves");
-    let missed: Vec<_> = rig.hosts.iter_mut().flat_map(|host| host.compare(&mut client)).collect();
+    let missed: Vec<_> = rig
+        .hosts
+        .iter_mut()
+        .flat_map(|host| host.compare(&mut client))
+        .collect();
     assert!(!missed.is_empty(), "nothing was missed");
     server.kill();
 }

@@ -16,8 +16,17 @@ pub struct Server {
 
 /// `image create`.
 pub fn create(dir: &Path, options: &[&str]) {
-    let output = Command::new(PROGRAM).args(["image", "create"]).arg(dir).args(options).output().expect("it starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(PROGRAM)
+        .args(["image", "create"])
+        .arg(dir)
+        .args(options)
+        .output()
+        .expect("it starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Copies an image that nobody uses.
@@ -31,7 +40,14 @@ pub fn copy(from: &Path, to: &Path) {
 
 fn spawn(image: &str) -> Child {
     Command::new(PROGRAM)
-        .args(["serve", "--image", image, "--listen", "127.0.0.1:0", "--json-log"])
+        .args([
+            "serve",
+            "--image",
+            image,
+            "--listen",
+            "127.0.0.1:0",
+            "--json-log",
+        ])
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts")
@@ -47,10 +63,18 @@ impl Server {
     pub fn start(image: &str) -> Self {
         let mut child = spawn(image);
         let mut said = Vec::new();
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-        let address = lines.by_ref().inspect(|line| said.push(line.clone())).find_map(|line| {
-            serde_json::from_str::<serde_json::Value>(&line).ok()?["fields"]["address"].as_str()?.parse().ok()
-        });
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+            .lines()
+            .map_while(Result::ok);
+        let address = lines
+            .by_ref()
+            .inspect(|line| said.push(line.clone()))
+            .find_map(|line| {
+                serde_json::from_str::<serde_json::Value>(&line).ok()?["fields"]["address"]
+                    .as_str()?
+                    .parse()
+                    .ok()
+            });
         // Somebody must read what it says.
         std::thread::spawn(move || lines.for_each(drop));
         let address = address.unwrap_or_else(|| panic!("it does not serve: {}", said.join("\n")));
@@ -73,7 +97,16 @@ impl Server {
     /// SIGTERM: it ends in good order.
     pub fn stop(mut self) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
-        assert!(self.child.wait().expect("it ends").success(), "it ended badly");
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .expect("kill")
+                .success()
+        );
+        assert!(
+            self.child.wait().expect("it ends").success(),
+            "it ended badly"
+        );
     }
 }

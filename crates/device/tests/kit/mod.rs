@@ -17,7 +17,12 @@ pub const FILES: [&str; 5] = ["contents", "state.0", "state.1", "journal.0", "jo
 /// The smallest device of so many logical pages that suits the scheme, with at least so many superblocks.
 pub fn tiny(scheme: SchemeKind, dedup: bool, lpns: u32, superblocks_min: u32) -> DeviceConfig {
     let config = |superblocks, log_bytes| {
-        let shape = Shape { channels: 1, dies: 2, superblocks, pages_per_block: 8 };
+        let shape = Shape {
+            channels: 1,
+            dies: 2,
+            superblocks,
+            pages_per_block: 8,
+        };
         let mut config = DeviceConfig::preset("fast21-32g").expect("a preset");
         config.geometry = Geometry::new(shape).expect("valid");
         config.content = ContentMode::Bytes;
@@ -25,23 +30,36 @@ pub fn tiny(scheme: SchemeKind, dedup: bool, lpns: u32, superblocks_min: u32) ->
 
         let firmware = &mut config.firmware;
         (firmware.lpns, firmware.scheme, firmware.dedup) = (lpns, scheme, dedup);
-        (firmware.log_bytes, firmware.segment_bytes, firmware.dealloc_slots) = (log_bytes, 128, 8);
+        (
+            firmware.log_bytes,
+            firmware.segment_bytes,
+            firmware.dealloc_slots,
+        ) = (log_bytes, 128, 8);
         config
     };
 
-    let sizes = (superblocks_min..60).flat_map(|superblocks| [4096, 16_384, 65_536].map(|log| (superblocks, log)));
+    let sizes = (superblocks_min..60)
+        .flat_map(|superblocks| [4096, 16_384, 65_536].map(|log| (superblocks, log)));
     let mut configs = sizes.map(|(superblocks, log_bytes)| config(superblocks, log_bytes));
-    configs.find(|config| config.check().is_ok()).unwrap_or_else(|| panic!("{scheme} suits none of these"))
+    configs
+        .find(|config| config.check().is_ok())
+        .unwrap_or_else(|| panic!("{scheme} suits none of these"))
 }
 
 pub fn files(dir: &Path) -> Vec<Vec<u8>> {
-    FILES.iter().map(|name| std::fs::read(dir.join(name)).expect("the file is there")).collect()
+    FILES
+        .iter()
+        .map(|name| std::fs::read(dir.join(name)).expect("the file is there"))
+        .collect()
 }
 
 /// A page of this content.
 pub fn page(content: u64) -> [u8; PAGE_BYTES] {
     let mut page = [0; PAGE_BYTES];
-    page.as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = content.to_le_bytes());
+    page.as_chunks_mut::<8>()
+        .0
+        .iter_mut()
+        .for_each(|word| *word = content.to_le_bytes());
     page
 }
 
@@ -49,7 +67,9 @@ pub fn page(content: u64) -> [u8; PAGE_BYTES] {
 pub fn try_read(device: &mut Device, lpn: u32) -> Result<u64, Refusal> {
     match device.read(0, lpn).1? {
         Page::Zeroes => Ok(0),
-        Page::Bytes(bytes) => Ok(u64::from_le_bytes(*bytes.first_chunk().expect("a page has more than 8 bytes"))),
+        Page::Bytes(bytes) => Ok(u64::from_le_bytes(
+            *bytes.first_chunk().expect("a page has more than 8 bytes"),
+        )),
         other => panic!("{other:?}"),
     }
 }
@@ -64,7 +84,18 @@ pub fn write(device: &mut Device, lpn: u32, content: u64) -> Result<(), Refusal>
 
 /// Remaps one page.
 pub fn remap(device: &mut Device, target: u32, source: u32) -> Result<(), Refusal> {
-    device.remap(0, &Remap { target, source, len: 1, relocate: false, atomic: false }).result
+    device
+        .remap(
+            0,
+            &Remap {
+                target,
+                source,
+                len: 1,
+                relocate: false,
+                atomic: false,
+            },
+        )
+        .result
 }
 
 /// What each page may be found to hold: all contents it has had since the last sync, the newest last.
@@ -89,7 +120,9 @@ impl Oracle {
     }
 
     pub fn synced(&mut self) {
-        self.0.iter_mut().for_each(|held| drop(held.drain(..held.len() - 1)));
+        self.0
+            .iter_mut()
+            .for_each(|held| drop(held.drain(..held.len() - 1)));
     }
 }
 
@@ -108,13 +141,24 @@ pub fn command(device: &mut Device, oracle: &mut Oracle, numbers: &mut Numbers) 
             oracle.set(lpn, content);
         }
         6..9 => {
-            let remap = Remap { target: lpn, source, len, relocate: false, atomic: false };
+            let remap = Remap {
+                target: lpn,
+                source,
+                len,
+                relocate: false,
+                atomic: false,
+            };
             device.remap(0, &remap).result.expect("there is room");
             let contents: Vec<u64> = (0..len).map(|index| oracle.now(source + index)).collect();
-            (lpn..).zip(contents).for_each(|(lpn, content)| oracle.set(lpn, content));
+            (lpn..)
+                .zip(contents)
+                .for_each(|(lpn, content)| oracle.set(lpn, content));
         }
         _ => {
-            device.deallocate(0, lpn, len).result.expect("there is room");
+            device
+                .deallocate(0, lpn, len)
+                .result
+                .expect("there is room");
             (lpn..lpn + len).for_each(|lpn| oracle.set(lpn, 0));
         }
     }

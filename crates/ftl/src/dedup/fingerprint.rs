@@ -70,7 +70,9 @@ impl Fingerprint {
                 let x = (identity ^ (identity >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
             }
-            Self::Digest(digest) => u64::from_le_bytes(digest[..8].try_into().expect("8 bytes of 32")),
+            Self::Digest(digest) => {
+                u64::from_le_bytes(digest[..8].try_into().expect("8 bytes of 32"))
+            }
         }
     }
 }

@@ -59,7 +59,8 @@ impl Line {
     #[inline(always)]
     fn nominated(&self, tag: u32) -> Slots {
         let is_same = |slot: usize| (self.tags[slot] ^ tag) & TAG == 0;
-        let bits: [u32; WAYS] = std::array::from_fn(|slot| if is_same(slot) { 2 << slot } else { 0 });
+        let bits: [u32; WAYS] =
+            std::array::from_fn(|slot| if is_same(slot) { 2 << slot } else { 0 });
         Slots(bits.iter().fold(0, |all, bit| all | bit))
     }
 
@@ -91,7 +92,9 @@ impl Line {
     fn free(&self, counts: &Counts) -> Option<usize> {
         let is_free = |page: u32| (page == 0) | counts.is_zero(Ppn(page.saturating_sub(1)));
         let free = |slots: std::ops::Range<usize>| {
-            let all = slots.map(|slot| u32::from(is_free(self.pages[slot])) << slot).fold(0, |all, bit| all | bit);
+            let all = slots
+                .map(|slot| u32::from(is_free(self.pages[slot])) << slot)
+                .fold(0, |all, bit| all | bit);
             all.checked_ilog2().map(|slot| slot as usize)
         };
         free(WAYS / 2..WAYS).or_else(|| free(0..WAYS / 2))
@@ -116,7 +119,10 @@ impl Line {
     /// The word and the mask of a tag's spill bit.
     #[inline(always)]
     fn spilled_bit(tag: u32) -> (usize, u32) {
-        (tag as usize / WAYS % WAYS, 1 << (TAG_BITS + tag % WAYS as u32))
+        (
+            tag as usize / WAYS % WAYS,
+            1 << (TAG_BITS + tag % WAYS as u32),
+        )
     }
 
     /// May a page with this tag have spilled?
@@ -200,7 +206,15 @@ impl Dedup {
         };
         let lines = (pages / 9).max(1);
         let spilled = Spilled::new(lines);
-        Some(Self { lines: Slab::zeroed(lines), digests, recalled, spilled, exact, count_max, missed: 0 })
+        Some(Self {
+            lines: Slab::zeroed(lines),
+            digests,
+            recalled,
+            spilled,
+            exact,
+            count_max,
+            missed: 0,
+        })
     }
 
     /// Writes so far whose content was on flash in a page that the store had no room for.
@@ -231,7 +245,9 @@ impl Dedup {
         match media.identity(ppn) {
             Some(0) if media.is_meta(ppn) => None,
             Some(identity) => Some(Fingerprint::Identity(identity)),
-            None => Some(self.digests[ppn.0 as usize]).filter(|digest| *digest != UNKNOWN).map(Fingerprint::Digest),
+            None => Some(self.digests[ppn.0 as usize])
+                .filter(|digest| *digest != UNKNOWN)
+                .map(Fingerprint::Digest),
         }
     }
 
@@ -239,7 +255,9 @@ impl Dedup {
     #[inline]
     fn belongs(&self, place: (usize, u32), pages: Pages<'_>, ppn: Ppn) -> bool {
         // The content first: `find` has read it, and mostly it is another one by now.
-        let found = self.of_page(pages.media, ppn).map(|fingerprint| self.place(&fingerprint));
+        let found = self
+            .of_page(pages.media, ppn)
+            .map(|fingerprint| self.place(&fingerprint));
         found == Some(place) && !pages.counts.is_zero(ppn)
     }
 
@@ -260,12 +278,21 @@ impl Dedup {
             }
             goes_on |= !pages.counts.is_zero(ppn);
         }
-        if goes_on { self.find_further(place, fingerprint, pages) } else { None }
+        if goes_on {
+            self.find_further(place, fingerprint, pages)
+        } else {
+            None
+        }
     }
 
     /// Looks at all nominated pages, and at those that have spilled.
     #[cold]
-    fn find_further(&mut self, place: (usize, u32), fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
+    fn find_further(
+        &mut self,
+        place: (usize, u32),
+        fingerprint: &Fingerprint,
+        pages: Pages<'_>,
+    ) -> Option<Ppn> {
         let line = &self.lines[place.0];
         let mut full = None;
         for ppn in line.nominated(place.1).filter_map(|slot| line.page(slot)) {
@@ -282,9 +309,16 @@ impl Dedup {
         }
     }
 
-    fn find_spilled(&mut self, (at, tag): (usize, u32), fingerprint: &Fingerprint, pages: Pages<'_>) -> Option<Ppn> {
+    fn find_spilled(
+        &mut self,
+        (at, tag): (usize, u32),
+        fingerprint: &Fingerprint,
+        pages: Pages<'_>,
+    ) -> Option<Ppn> {
         let spilled = self.spilled.pages(at).filter(|page| page.tag == tag);
-        let owned = spilled.map(|page| (pages.counts.get(page.ppn), page.ppn)).filter(|(count, _)| *count > 0);
+        let owned = spilled
+            .map(|page| (pages.counts.get(page.ppn), page.ppn))
+            .filter(|(count, _)| *count > 0);
         let holders = owned.filter(|(_, ppn)| self.same(fingerprint, pages.media, *ppn));
         let Some((count, found)) = holders.min_by_key(|(count, _)| *count) else {
             // Pages with this tag are dead by now, or hold something else: the spill bit must not send others here. One may
@@ -338,9 +372,14 @@ impl Dedup {
     fn learn(&mut self, fingerprint: &Fingerprint, ppn: Ppn, pages: Pages<'_>) {
         let (at, tag) = self.place(fingerprint);
         let line = &self.lines[at];
-        let known = line.nominated(tag).filter_map(|slot| line.page(slot)).any(|known| {
-            known != ppn && self.same(fingerprint, pages.media, known) && pages.counts.has_room(known, self.count_max)
-        });
+        let known = line
+            .nominated(tag)
+            .filter_map(|slot| line.page(slot))
+            .any(|known| {
+                known != ppn
+                    && self.same(fingerprint, pages.media, known)
+                    && pages.counts.has_room(known, self.count_max)
+            });
         match known {
             true if self.exact => self.add_spilled(at, SpilledPage { tag, ppn }),
             true => {}
@@ -369,10 +408,17 @@ impl Dedup {
     }
 
     /// Drops spilled pages that are dead or hold another content by now: of the chosen ones in the bucket of a line.
-    fn drop_stale(&mut self, pages: Pages<'_>, at: usize, is_chosen: impl Fn(usize, SpilledPage) -> bool) {
+    fn drop_stale(
+        &mut self,
+        pages: Pages<'_>,
+        at: usize,
+        is_chosen: impl Fn(usize, SpilledPage) -> bool,
+    ) {
         let mut spilled = std::mem::replace(&mut self.spilled, Spilled::new(0));
         spilled.retain_all(at, |line, page| {
-            !is_chosen(line, page) || !pages.counts.is_zero(page.ppn) && self.belongs((line, page.tag), pages, page.ppn)
+            !is_chosen(line, page)
+                || !pages.counts.is_zero(page.ppn)
+                    && self.belongs((line, page.tag), pages, page.ppn)
         });
         self.spilled = spilled;
     }
@@ -426,7 +472,9 @@ impl Dedup {
         if !self.exact {
             return;
         }
-        let Some(fingerprint) = self.of_page(pages.media, from) else { return };
+        let Some(fingerprint) = self.of_page(pages.media, from) else {
+            return;
+        };
         self.note_digest(&fingerprint, to, self.is_recalled(from));
         self.learn(&fingerprint, to, pages);
     }
@@ -434,7 +482,9 @@ impl Dedup {
     /// A page cannot be read: nothing is to be found there any more.
     #[cold]
     pub fn forget(&mut self, media: &Media, ppn: Ppn) {
-        let Some(fingerprint) = self.of_page(media, ppn) else { return };
+        let Some(fingerprint) = self.of_page(media, ppn) else {
+            return;
+        };
         let (at, tag) = self.place(&fingerprint);
         let line = &mut self.lines[at];
         for slot in line.nominated(tag) {
@@ -452,7 +502,9 @@ impl Dedup {
     /// Was a page's digest read from a file, and not compared with what the page holds?
     #[inline]
     pub fn is_recalled(&self, ppn: Ppn) -> bool {
-        self.recalled.get(ppn.0 as usize / 64).is_some_and(|bits| bits >> (ppn.0 % 64) & 1 == 1)
+        self.recalled
+            .get(ppn.0 as usize / 64)
+            .is_some_and(|bits| bits >> (ppn.0 % 64) & 1 == 1)
     }
 
     /// A page holds what its digest says: it has been compared.
@@ -475,7 +527,9 @@ impl Dedup {
         let line = &self.lines[at];
         let Some(slot) = line.nominated(tag).first() else {
             // An entry needs a slot: it looks for a dead page here, or else spills one.
-            (WAYS / 2..WAYS).filter_map(|slot| line.page(slot)).for_each(|ppn| pages.counts.prefetch(ppn));
+            (WAYS / 2..WAYS)
+                .filter_map(|slot| line.page(slot))
+                .for_each(|ppn| pages.counts.prefetch(ppn));
             self.spilled.prefetch(at);
             return None;
         };

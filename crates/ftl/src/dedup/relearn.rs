@@ -34,17 +34,36 @@ impl Ftl {
     /// Enters all live pages, with identities.
     pub(crate) fn relearn_identities(&mut self) {
         let core = &self.core;
-        let Some(dedup) = self.dedup.as_mut().filter(|_| core.media.mode() == ContentMode::Identity) else { return };
-        let pages = Pages { media: &core.media, counts: &core.counts };
+        let Some(dedup) = self
+            .dedup
+            .as_mut()
+            .filter(|_| core.media.mode() == ContentMode::Identity)
+        else {
+            return;
+        };
+        let pages = Pages {
+            media: &core.media,
+            counts: &core.counts,
+        };
         let mut live = Vec::new();
-        for (sb, _) in core.blocks.iter().filter(|(sb, _)| core.blocks.owners(*sb).live > 0) {
+        for (sb, _) in core
+            .blocks
+            .iter()
+            .filter(|(sb, _)| core.blocks.owners(*sb).live > 0)
+        {
             live.clear();
             let first = core.geometry.page(sb, 0);
-            core.counts.each_owned(first, core.geometry.pages_per_superblock(), |index, _| {
-                let ppn = Ppn(first.0 + index);
-                let is_data = !core.media.is_meta(ppn) && core.media.is_readable(ppn);
-                live.extend(core.media.identity(ppn).filter(|_| is_data).map(|identity| (ppn, identity)));
-            });
+            core.counts
+                .each_owned(first, core.geometry.pages_per_superblock(), |index, _| {
+                    let ppn = Ppn(first.0 + index);
+                    let is_data = !core.media.is_meta(ppn) && core.media.is_readable(ppn);
+                    live.extend(
+                        core.media
+                            .identity(ppn)
+                            .filter(|_| is_data)
+                            .map(|identity| (ppn, identity)),
+                    );
+                });
             for (index, (ppn, identity)) in live.iter().enumerate() {
                 if let Some((_, ahead)) = live.get(index + LINE_AHEAD) {
                     dedup.prefetch_line(&Fingerprint::Identity(*ahead));
@@ -62,16 +81,32 @@ impl Ftl {
     /// and at once where nothing is known by digests.
     pub fn unknown_pages(&self, from: Ppn, max: usize) -> (Vec<UnknownPage>, Option<Ppn>) {
         let core = &self.core;
-        let Some(dedup) = self.dedup.as_ref().filter(|dedup| !dedup.digests.is_empty()) else {
+        let Some(dedup) = self
+            .dedup
+            .as_ref()
+            .filter(|dedup| !dedup.digests.is_empty())
+        else {
             return (Vec::new(), None);
         };
         let end = core.geometry.pages().min(from.0.saturating_add(LOOKED_AT));
         let is_unknown = |ppn: &Ppn| {
-            !core.counts.is_zero(*ppn) && dedup.digests[ppn.0 as usize] == UNKNOWN && !core.media.is_meta(*ppn)
+            !core.counts.is_zero(*ppn)
+                && dedup.digests[ppn.0 as usize] == UNKNOWN
+                && !core.media.is_meta(*ppn)
         };
-        let incarnation = |ppn| core.blocks.get(core.geometry.superblock(ppn)).life.incarnation();
+        let incarnation = |ppn| {
+            core.blocks
+                .get(core.geometry.superblock(ppn))
+                .life
+                .incarnation()
+        };
         let listed = (from.0..end).map(Ppn).filter(is_unknown).take(max);
-        let listed: Vec<UnknownPage> = listed.map(|ppn| UnknownPage { ppn, incarnation: incarnation(ppn) }).collect();
+        let listed: Vec<UnknownPage> = listed
+            .map(|ppn| UnknownPage {
+                ppn,
+                incarnation: incarnation(ppn),
+            })
+            .collect();
         let next = match listed.last() {
             Some(last) if listed.len() == max => last.ppn.0 + 1,
             _ => end,
@@ -82,7 +117,8 @@ impl Ftl {
     /// Enters the digest of a listed page. `false` if the page has been erased since.
     pub fn learn_page(&mut self, page: UnknownPage, digest: [u8; 32]) -> bool {
         let sb = self.core.geometry.superblock(page.ppn);
-        self.core.blocks.get(sb).life.incarnation() == page.incarnation && self.enter(page.ppn, digest, false)
+        self.core.blocks.get(sb).life.incarnation() == page.incarnation
+            && self.enter(page.ppn, digest, false)
     }
 
     /// Reads and enters all live pages of a device with real bytes, at once. No read is charged.
@@ -114,13 +150,27 @@ impl Ftl {
 
     fn enter(&mut self, ppn: Ppn, digest: [u8; 32], is_recalled: bool) -> bool {
         let core = &self.core;
-        let Some(dedup) = self.dedup.as_mut().filter(|dedup| !dedup.digests.is_empty()) else { return false };
-        let is_data = !core.counts.is_zero(ppn) && !core.media.is_meta(ppn) && core.media.is_readable(ppn);
+        let Some(dedup) = self
+            .dedup
+            .as_mut()
+            .filter(|dedup| !dedup.digests.is_empty())
+        else {
+            return false;
+        };
+        let is_data =
+            !core.counts.is_zero(ppn) && !core.media.is_meta(ppn) && core.media.is_readable(ppn);
         if !is_data || dedup.digests[ppn.0 as usize] != UNKNOWN {
             return false;
         }
         let fingerprint = Fingerprint::Digest(digest);
-        dedup.learn(&fingerprint, ppn, Pages { media: &core.media, counts: &core.counts });
+        dedup.learn(
+            &fingerprint,
+            ppn,
+            Pages {
+                media: &core.media,
+                counts: &core.counts,
+            },
+        );
         dedup.note_digest(&fingerprint, ppn, is_recalled);
         true
     }

@@ -25,7 +25,9 @@ pub(super) struct SpilledPage {
 }
 
 /// A page of some line of a bucket.
-#[derive(Clone, Copy, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+)]
 #[repr(C)]
 struct Cell {
     /// The tag, and above it the line's number in the bucket.
@@ -42,7 +44,10 @@ struct Bucket([Cell; SHARED]);
 
 impl Cell {
     fn new(line: usize, page: SpilledPage) -> Self {
-        Self { key: page.tag | ((line % SHARED) as u32) << TAG_BITS, page: page.ppn.0 + 1 }
+        Self {
+            key: page.tag | ((line % SHARED) as u32) << TAG_BITS,
+            page: page.ppn.0 + 1,
+        }
     }
 
     fn line(self) -> usize {
@@ -51,7 +56,10 @@ impl Cell {
 
     /// Of a cell that is not empty.
     fn spilled(self) -> SpilledPage {
-        SpilledPage { tag: self.key & super::TAG, ppn: Ppn(self.page - 1) }
+        SpilledPage {
+            tag: self.key & super::TAG,
+            ppn: Ppn(self.page - 1),
+        }
     }
 }
 
@@ -69,13 +77,20 @@ pub(super) struct Spilled {
 
 impl Spilled {
     pub fn new(lines: usize) -> Self {
-        Self { buckets: Slab::zeroed(lines.div_ceil(SHARED)), rest: BTreeMap::new() }
+        Self {
+            buckets: Slab::zeroed(lines.div_ceil(SHARED)),
+            rest: BTreeMap::new(),
+        }
     }
 
     /// The pages that a line has spilled.
     pub fn pages(&self, line: usize) -> impl Iterator<Item = SpilledPage> {
         let bucket = &self.buckets[line / SHARED];
-        let rest = if bucket.is_full() { self.rest.get(&(line / SHARED)) } else { None };
+        let rest = if bucket.is_full() {
+            self.rest.get(&(line / SHARED))
+        } else {
+            None
+        };
         let cells = bucket.0.iter().chain(rest.into_iter().flatten());
         let is_of_line = move |cell: &&Cell| **cell != EMPTY && cell.line() == line % SHARED;
         cells.filter(is_of_line).map(|cell| cell.spilled())
@@ -87,7 +102,11 @@ impl Spilled {
             return;
         }
         let cell = Cell::new(line, page);
-        match self.buckets[line / SHARED].0.iter_mut().find(|cell| **cell == EMPTY) {
+        match self.buckets[line / SHARED]
+            .0
+            .iter_mut()
+            .find(|cell| **cell == EMPTY)
+        {
             Some(empty) => *empty = cell,
             None => self.rest.entry(line / SHARED).or_default().push(cell),
         }
@@ -107,15 +126,21 @@ impl Spilled {
     /// Drops the pages that are not to be kept of all lines that share this line's bucket.
     pub fn retain_all(&mut self, line: usize, mut keep: impl FnMut(usize, SpilledPage) -> bool) {
         let bucket = line / SHARED;
-        let mut stays = |cell: &Cell| *cell == EMPTY || keep(bucket * SHARED + cell.line(), cell.spilled());
+        let mut stays =
+            |cell: &Cell| *cell == EMPTY || keep(bucket * SHARED + cell.line(), cell.spilled());
         let was_full = self.buckets[bucket].is_full();
         let cells = &mut self.buckets[bucket].0;
-        cells.iter_mut().filter(|cell| !stays(cell)).for_each(|cell| *cell = EMPTY);
+        cells
+            .iter_mut()
+            .filter(|cell| !stays(cell))
+            .for_each(|cell| *cell = EMPTY);
         if !was_full {
             return;
         }
 
-        let Some(rest) = self.rest.get_mut(&bucket) else { return };
+        let Some(rest) = self.rest.get_mut(&bucket) else {
+            return;
+        };
         rest.retain(stays);
         for empty in cells.iter_mut().filter(|cell| **cell == EMPTY) {
             *empty = rest.pop().unwrap_or(EMPTY);
@@ -129,7 +154,11 @@ impl Spilled {
     pub fn moved(&mut self, line: usize, tag: u32, from: Ppn, to: Ppn) {
         let [from, to] = [from, to].map(|ppn| Cell::new(line, SpilledPage { tag, ppn }));
         let bucket = &mut self.buckets[line / SHARED];
-        let rest = if bucket.is_full() { self.rest.get_mut(&(line / SHARED)) } else { None };
+        let rest = if bucket.is_full() {
+            self.rest.get_mut(&(line / SHARED))
+        } else {
+            None
+        };
         let mut cells = bucket.0.iter_mut().chain(rest.into_iter().flatten());
         if let Some(cell) = cells.find(|cell| **cell == from) {
             *cell = to;

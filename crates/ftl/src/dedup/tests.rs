@@ -28,7 +28,11 @@ impl Content {
 
 /// A content of line 0 with a tag of its own, and a spill bit of its own.
 fn content(tag: u32) -> Content {
-    Content { line: 0, tag, number: 0 }
+    Content {
+        line: 0,
+        tag,
+        number: 0,
+    }
 }
 
 /// A store, and what its pages hold.
@@ -41,15 +45,32 @@ struct Store {
 
 impl Store {
     fn new(exact: bool, count_max: u32) -> Self {
-        let shape = Shape { channels: 2, dies: 4, superblocks: 24, pages_per_block: 16 };
+        let shape = Shape {
+            channels: 2,
+            dies: 4,
+            superblocks: 24,
+            pages_per_block: 16,
+        };
         let media = Media::blank(Geometry::new(shape).expect("valid"), ContentMode::Bytes, 64);
-        let dedup = Dedup::new(PAGES, ContentMode::Bytes, exact, count_max).expect("bytes have fingerprints");
+        let dedup = Dedup::new(PAGES, ContentMode::Bytes, exact, count_max)
+            .expect("bytes have fingerprints");
         assert_eq!(dedup.lines.len(), LINES);
-        Self { dedup, media, counts: Counts::new(PAGES), held: BTreeMap::new() }
+        Self {
+            dedup,
+            media,
+            counts: Counts::new(PAGES),
+            held: BTreeMap::new(),
+        }
     }
 
     fn find(&mut self, content: Content) -> Option<Ppn> {
-        self.dedup.find(&content.fingerprint(), Pages { media: &self.media, counts: &self.counts })
+        self.dedup.find(
+            &content.fingerprint(),
+            Pages {
+                media: &self.media,
+                counts: &self.counts,
+            },
+        )
     }
 
     /// Programs a garbage page.
@@ -58,7 +79,14 @@ impl Store {
         self.dedup.erased(ppn.0 as usize..ppn.0 as usize + 1);
         self.counts.set(ppn, 1);
         self.held.insert(ppn, content);
-        self.dedup.insert(&content.fingerprint(), ppn, Pages { media: &self.media, counts: &self.counts });
+        self.dedup.insert(
+            &content.fingerprint(),
+            ppn,
+            Pages {
+                media: &self.media,
+                counts: &self.counts,
+            },
+        );
     }
 
     fn kill(&mut self, ppn: Ppn) {
@@ -83,7 +111,8 @@ impl Store {
 
     /// The tags of line 0 whose contents are found.
     fn found(&mut self, tags: std::ops::RangeInclusive<u32>) -> Vec<u32> {
-        tags.filter(|tag| self.find(content(*tag)).is_some()).collect()
+        tags.filter(|tag| self.find(content(*tag)).is_some())
+            .collect()
     }
 }
 
@@ -110,7 +139,10 @@ fn slots_of_dead_pages_are_given_up_before_those_of_live_ones() {
         let mut store = Store::with_a_full_line(false);
         store.kill(Ppn(dead));
         store.program(content(9), Ppn(9));
-        assert_eq!(store.found(1..=9), (1..=9).filter(|tag| *tag != dead).collect::<Vec<_>>());
+        assert_eq!(
+            store.found(1..=9),
+            (1..=9).filter(|tag| *tag != dead).collect::<Vec<_>>()
+        );
         assert_eq!(store.dedup.missed(), 0);
     }
 }
@@ -118,10 +150,15 @@ fn slots_of_dead_pages_are_given_up_before_those_of_live_ones() {
 #[test]
 fn of_dead_pages_the_oldest_gives_up_its_slot() {
     let mut store = Store::with_a_full_line(false);
-    [3, 4, 6, 7].into_iter().for_each(|tag| store.kill(Ppn(tag)));
+    [3, 4, 6, 7]
+        .into_iter()
+        .for_each(|tag| store.kill(Ppn(tag)));
     store.program(content(9), Ppn(9));
     let line = store.dedup.lines[0];
-    assert_eq!((0..WAYS).map(|slot| line.tag(slot)).collect::<Vec<_>>(), [9, 8, 7, 6, 5, 4, 2, 1]);
+    assert_eq!(
+        (0..WAYS).map(|slot| line.tag(slot)).collect::<Vec<_>>(),
+        [9, 8, 7, 6, 5, 4, 2, 1]
+    );
 }
 
 #[test]
@@ -150,8 +187,11 @@ fn a_line_says_which_tags_may_have_spilled() {
     store.program(content(10), Ppn(10));
     store.kill(Ppn(7));
     store.program(content(11), Ppn(11));
-    let may_have_spilled =
-        |store: &Store| -> Vec<u32> { (0..128).filter(|tag| store.dedup.lines[0].may_have_spilled(*tag)).collect() };
+    let may_have_spilled = |store: &Store| -> Vec<u32> {
+        (0..128)
+            .filter(|tag| store.dedup.lines[0].may_have_spilled(*tag))
+            .collect()
+    };
     assert_eq!(may_have_spilled(&store), [1, 2, 65, 66]);
 
     store.kill(Ppn(2));
@@ -161,7 +201,11 @@ fn a_line_says_which_tags_may_have_spilled() {
 
 #[test]
 fn a_tag_that_two_contents_share_only_nominates() {
-    let [first, second, third] = [0, 1, 2].map(|number| Content { line: 2, tag: 0xab_cdef, number });
+    let [first, second, third] = [0, 1, 2].map(|number| Content {
+        line: 2,
+        tag: 0xab_cdef,
+        number,
+    });
     for exact in [false, true] {
         let mut store = Store::new(exact, 15);
         store.program(first, Ppn(1));
@@ -183,26 +227,43 @@ fn empty_slots_hide_no_content_with_their_tag() {
     store.program(content(0), Ppn(1));
     store.program(content(5), Ppn(2));
     store.dedup.forget(&store.media, Ppn(2));
-    assert_eq!((store.find(content(5)), store.find(content(0))), (None, Some(Ppn(1))));
+    assert_eq!(
+        (store.find(content(5)), store.find(content(0))),
+        (None, Some(Ppn(1)))
+    );
 }
 
 struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
     fn pick<T>(&mut self, from: impl ExactSizeIterator<Item = T>) -> Option<T> {
         let len = from.len() as u64;
-        if len == 0 { None } else { from.into_iter().nth(self.below(len) as usize) }
+        if len == 0 {
+            None
+        } else {
+            from.into_iter().nth(self.below(len) as usize)
+        }
     }
 }
 
 /// Writes a content, and says whether it could have been found, and was.
-fn write(store: &mut Store, random: &mut Random, content: Content, count_max: u32, adds_owners: bool) -> (bool, bool) {
-    let has_room = |(ppn, held): (&Ppn, &Content)| *held == content && store.counts.get(*ppn) < count_max;
+fn write(
+    store: &mut Store,
+    random: &mut Random,
+    content: Content,
+    count_max: u32,
+    adds_owners: bool,
+) -> (bool, bool) {
+    let has_room =
+        |(ppn, held): (&Ppn, &Content)| *held == content && store.counts.get(*ppn) < count_max;
     let is_there = store.held.iter().any(has_room);
     let found = store.find(content);
     if let Some(ppn) = found {
@@ -214,7 +275,10 @@ fn write(store: &mut Store, random: &mut Random, content: Content, count_max: u3
             return (is_there, true);
         }
     }
-    let garbage: Vec<Ppn> = (0..PAGES).map(Ppn).filter(|ppn| store.counts.is_zero(*ppn)).collect();
+    let garbage: Vec<Ppn> = (0..PAGES)
+        .map(Ppn)
+        .filter(|ppn| store.counts.is_zero(*ppn))
+        .collect();
     if let Some(ppn) = random.pick(garbage.into_iter()) {
         store.program(content, ppn);
     }
@@ -231,7 +295,9 @@ fn each_duplicate_is_found_or_counted() {
         for step in 0..200_000 {
             let crowded = if step / 1000 % 2 == 0 { 33 } else { 12 };
             while store.held.len() > crowded {
-                let ppn = random.pick(store.held.keys().copied()).expect("some are live");
+                let ppn = random
+                    .pick(store.held.keys().copied())
+                    .expect("some are live");
                 store.kill(ppn);
             }
 
@@ -239,7 +305,10 @@ fn each_duplicate_is_found_or_counted() {
             match (random.below(20), some_page) {
                 (0 | 1, Some(ppn)) => store.kill(ppn),
                 (2 | 3, Some(from)) => {
-                    let garbage: Vec<Ppn> = (0..PAGES).map(Ppn).filter(|ppn| store.counts.is_zero(*ppn)).collect();
+                    let garbage: Vec<Ppn> = (0..PAGES)
+                        .map(Ppn)
+                        .filter(|ppn| store.counts.is_zero(*ppn))
+                        .collect();
                     if let Some(to) = random.pick(garbage.into_iter()) {
                         store.move_to(from, to);
                     }
@@ -251,17 +320,26 @@ fn each_duplicate_is_found_or_counted() {
                 }
                 _ => {
                     let tag = [0, 1, 2, 3, 65, 66, 7, 8][random.below(8) as usize];
-                    let (line, number) = (random.below(LINES as u64) as usize, random.below(2) as u32);
+                    let (line, number) =
+                        (random.below(LINES as u64) as usize, random.below(2) as u32);
                     let content = Content { line, tag, number };
                     let before = store.dedup.missed();
-                    let (is_there, is_hit) = write(&mut store, &mut random, content, count_max, adds_owners);
+                    let (is_there, is_hit) =
+                        write(&mut store, &mut random, content, count_max, adds_owners);
                     let is_missed = store.dedup.missed() > before;
-                    assert_eq!(is_there, is_hit || is_missed, "step {step}: {content:?} {is_hit} {is_missed}");
+                    assert_eq!(
+                        is_there,
+                        is_hit || is_missed,
+                        "step {step}: {content:?} {is_hit} {is_missed}"
+                    );
                     hits += u64::from(is_hit);
                     missed += u64::from(is_missed);
                 }
             }
         }
-        assert!(hits > 10_000 && (missed > 1_000) != exact, "{hits} {missed}");
+        assert!(
+            hits > 10_000 && (missed > 1_000) != exact,
+            "{hits} {missed}"
+        );
     }
 }

@@ -88,13 +88,21 @@ impl Ftl {
     ///
     /// # Errors
     /// `NoFileMap`, and those of `write`: nothing is noted then.
-    pub fn fs_write(&mut self, lpn: u32, payload: &Payload<'_>, page: FilePage) -> Result<FileStatus, Refusal> {
+    pub fn fs_write(
+        &mut self,
+        lpn: u32,
+        payload: &Payload<'_>,
+        page: FilePage,
+    ) -> Result<FileStatus, Refusal> {
         self.has_file_map()?;
         self.write(lpn, payload)?;
-        let status = self.files.append(&mut self.core, lpn, page).unwrap_or_else(|_| {
-            self.files.damaged = true;
-            FileStatus::MapDamaged
-        });
+        let status = self
+            .files
+            .append(&mut self.core, lpn, page)
+            .unwrap_or_else(|_| {
+                self.files.damaged = true;
+                FileStatus::MapDamaged
+            });
         match status {
             FileStatus::Recorded => self.core.stats.fs_recorded += 1,
             FileStatus::FilesFull => self.core.stats.fs_files_full += 1,
@@ -110,7 +118,9 @@ impl Ftl {
     /// `NoFileMap`; `MediaError` if the map is damaged.
     pub fn fs_map(&mut self, inode: u32) -> Result<Vec<FileBlock>, Refusal> {
         self.has_file_map()?;
-        self.files.list(&mut self.core, inode).map_err(|_| Refusal::MediaError)
+        self.files
+            .list(&mut self.core, inode)
+            .map_err(|_| Refusal::MediaError)
     }
 
     /// Files written since the last reset, in order of their numbers.
@@ -119,7 +129,9 @@ impl Ftl {
     /// `NoFileMap`; `MediaError` if the map is damaged.
     pub fn fs_files(&mut self) -> Result<Vec<u32>, Refusal> {
         self.has_file_map()?;
-        self.files.inodes(&mut self.core).map_err(|_| Refusal::MediaError)
+        self.files
+            .inodes(&mut self.core)
+            .map_err(|_| Refusal::MediaError)
     }
 
     /// Forgets all files.
@@ -134,7 +146,11 @@ impl Ftl {
     }
 
     fn has_file_map(&self) -> Result<(), Refusal> {
-        if self.core.config.fs_files > 0 { Ok(()) } else { Err(Refusal::NoFileMap) }
+        if self.core.config.fs_files > 0 {
+            Ok(())
+        } else {
+            Err(Refusal::NoFileMap)
+        }
     }
 }
 
@@ -143,12 +159,18 @@ impl Files {
     pub(crate) fn format(&mut self, core: &mut Core) {
         if core.config.fs_files > 0 {
             self.generation = 1;
-            core.media.store(Region::of(core).base, 1, Purpose::Meta, After::NOTHING);
+            core.media
+                .store(Region::of(core).base, 1, Purpose::Meta, After::NOTHING);
         }
     }
 
     /// Notes a page that has just been written to `lpn`.
-    fn append(&mut self, core: &mut Core, lpn: u32, page: FilePage) -> Result<FileStatus, MediaError> {
+    fn append(
+        &mut self,
+        core: &mut Core,
+        lpn: u32,
+        page: FilePage,
+    ) -> Result<FileStatus, MediaError> {
         let region = Region::of(core);
         if self.damaged {
             return Ok(FileStatus::MapDamaged);
@@ -157,39 +179,70 @@ impl Files {
         if self.used == region.blocks {
             return Ok(FileStatus::BlocksFull);
         }
-        let Some((slot, ends)) = slot else { return Ok(FileStatus::FilesFull) };
+        let Some((slot, ends)) = slot else {
+            return Ok(FileStatus::FilesFull);
+        };
         if ends.is_none() && self.files == core.config.fs_files {
             return Ok(FileStatus::FilesFull);
         }
         // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's words, in any order.
         // Cut before 2, or inside: some word is of another generation and the page is not listed.
         let mapping = core.map.get(lpn).expect("it has just been written");
-        let data = After::page(mapping.ppn).and(if mapping.remapped { After::FENCE } else { After::NOTHING });
-        let after = if core.config.guards.has(Guard::FsAfterData) { data } else { After::NOTHING };
+        let data = After::page(mapping.ppn).and(if mapping.remapped {
+            After::FENCE
+        } else {
+            After::NOTHING
+        });
+        let after = if core.config.guards.has(Guard::FsAfterData) {
+            data
+        } else {
+            After::NOTHING
+        };
         let index = self.used;
-        let words = [lpn, page.offset, page.inode, NONE].map(|value| Tagged::of(self.generation, value));
-        core.media.store_record(region.entry(index), &words, Purpose::Host, after.and(After::clear(self.clear)));
+        let words =
+            [lpn, page.offset, page.inode, NONE].map(|value| Tagged::of(self.generation, value));
+        core.media.store_record(
+            region.entry(index),
+            &words,
+            Purpose::Host,
+            after.and(After::clear(self.clear)),
+        );
         self.used += 1;
         // Links, which nothing relies on after a cut: from the entry before, and to the last one.
         let ends = match ends {
             Some(Ends { head, tail }) => {
                 let link = Tagged::of(self.generation, index);
-                core.media.store(region.entry(tail) + 3, link, Purpose::Meta, After::NOTHING);
+                core.media
+                    .store(region.entry(tail) + 3, link, Purpose::Meta, After::NOTHING);
                 Ends { head, tail: index }
             }
             None => {
                 self.files += 1;
                 let name = Tagged::of(self.generation, page.inode);
-                core.media.store(region.slot(slot), name, Purpose::Meta, After::NOTHING);
-                Ends { head: index, tail: index }
+                core.media
+                    .store(region.slot(slot), name, Purpose::Meta, After::NOTHING);
+                Ends {
+                    head: index,
+                    tail: index,
+                }
             }
         };
-        core.media.store(region.slot(slot) + 1, ends.into(), Purpose::Meta, After::NOTHING);
+        core.media.store(
+            region.slot(slot) + 1,
+            ends.into(),
+            Purpose::Meta,
+            After::NOTHING,
+        );
         Ok(FileStatus::Recorded)
     }
 
     /// The slot of a file with the ends of its list, or the one it would get; `None` if the table is full.
-    fn find(&self, core: &mut Core, inode: u32, purpose: Purpose) -> Result<Option<(u32, Option<Ends>)>, MediaError> {
+    fn find(
+        &self,
+        core: &mut Core,
+        inode: u32,
+        purpose: Purpose,
+    ) -> Result<Option<(u32, Option<Ends>)>, MediaError> {
         let region = Region::of(core);
         let (mut found, mut probes) = (None, 0);
         for slot in region.probe(inode) {
@@ -200,11 +253,19 @@ impl Files {
                 break;
             }
             if name.value() == inode {
-                found = Some((slot, Some(Ends::from(core.media.load(region.slot(slot) + 1)?))));
+                found = Some((
+                    slot,
+                    Some(Ends::from(core.media.load(region.slot(slot) + 1)?)),
+                ));
                 break;
             }
         }
-        core.media.charge(OpKind::NvRead, probes * SLOT_WORDS as u32 * 8, purpose, After::NOTHING);
+        core.media.charge(
+            OpKind::NvRead,
+            probes * SLOT_WORDS as u32 * 8,
+            purpose,
+            After::NOTHING,
+        );
         Ok(found)
     }
 
@@ -213,15 +274,29 @@ impl Files {
             return Err(MediaError::Uncorrectable);
         }
         let region = Region::of(core);
-        let Some((_, Some(ends))) = self.find(core, inode, Purpose::Host)? else { return Ok(Vec::new()) };
+        let Some((_, Some(ends))) = self.find(core, inode, Purpose::Host)? else {
+            return Ok(Vec::new());
+        };
         let (mut blocks, mut next) = (Vec::new(), ends.head);
         while next != NONE && blocks.len() < self.used as usize {
             let at = region.entry(next);
-            let mut value = |word| core.media.load(at + word).map(|bits| Tagged::from_bits(bits).value());
-            blocks.push(FileBlock { lpn: value(0)?, offset: value(1)? });
+            let mut value = |word| {
+                core.media
+                    .load(at + word)
+                    .map(|bits| Tagged::from_bits(bits).value())
+            };
+            blocks.push(FileBlock {
+                lpn: value(0)?,
+                offset: value(1)?,
+            });
             next = if next == ends.tail { NONE } else { value(3)? };
         }
-        core.media.charge(OpKind::NvRead, (blocks.len() * ENTRY_WORDS * 8) as u32, Purpose::Host, After::NOTHING);
+        core.media.charge(
+            OpKind::NvRead,
+            (blocks.len() * ENTRY_WORDS * 8) as u32,
+            Purpose::Host,
+            After::NOTHING,
+        );
         Ok(blocks)
     }
 
@@ -230,7 +305,12 @@ impl Files {
             return Err(MediaError::Uncorrectable);
         }
         let region = Region::of(core);
-        core.media.charge(OpKind::NvRead, region.slots * SLOT_WORDS as u32 * 8, Purpose::Host, After::NOTHING);
+        core.media.charge(
+            OpKind::NvRead,
+            region.slots * SLOT_WORDS as u32 * 8,
+            Purpose::Host,
+            After::NOTHING,
+        );
         let mut inodes = Vec::new();
         for slot in 0..region.slots {
             let name = Tagged::from_bits(core.media.load(region.slot(slot))?);
@@ -252,9 +332,16 @@ impl Files {
         // One store. Entries of the generations before never count again; one of the new generation that lands before
         // this store proves by itself that the reset happened.
         self.generation += 1;
-        core.media.store(region.base, self.generation.into(), Purpose::Host, After::clear(self.clear));
+        core.media.store(
+            region.base,
+            self.generation.into(),
+            Purpose::Host,
+            After::clear(self.clear),
+        );
         if damaged {
-            self.clear = core.media.clear(region.base + 1, region.words() - 1, After::FENCE);
+            self.clear = core
+                .media
+                .clear(region.base + 1, region.words() - 1, After::FENCE);
         }
     }
 
@@ -263,9 +350,13 @@ impl Files {
         // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut before 1: as if not
         // reset. After 1: reset, and recovery goes on with 2.
         let region = Region::of(core);
-        core.media.store(region.base, 0, Purpose::Host, After::NOTHING);
-        self.clear = core.media.clear(region.base + 1, region.words() - 1, After::FENCE);
-        core.media.store(region.base, 1, Purpose::Meta, After::clear(self.clear));
+        core.media
+            .store(region.base, 0, Purpose::Host, After::NOTHING);
+        self.clear = core
+            .media
+            .clear(region.base + 1, region.words() - 1, After::FENCE);
+        core.media
+            .store(region.base, 1, Purpose::Meta, After::clear(self.clear));
         core.media.fence();
         self.generation = 1;
     }
@@ -288,20 +379,29 @@ impl Files {
             let (mut at, mut last) = (head, None);
             while at != NONE {
                 let entry = |index| word(region.entry(at) + index);
-                let whole = || (0..ENTRY_WORDS).all(|index| entry(index).generation() == self.generation);
+                let whole =
+                    || (0..ENTRY_WORDS).all(|index| entry(index).generation() == self.generation);
                 let follows = at < self.used && last.is_none_or(|last| at > last);
                 if !follows || !whole() || entry(2).value() != name.value() {
-                    return Err(format!("entry {at} of file {} is not one of its entries", name.value()));
+                    return Err(format!(
+                        "entry {at} of file {} is not one of its entries",
+                        name.value()
+                    ));
                 }
                 listed += 1;
                 last = Some(at);
                 at = entry(3).value();
             }
             if last != Some(tail) {
-                return Err(format!("the list of file {} ends at {last:?} and not at {tail}", name.value()));
+                return Err(format!(
+                    "the list of file {} ends at {last:?} and not at {tail}",
+                    name.value()
+                ));
             }
         }
-        let whole = |index: &u32| (0..4).all(|at| word(region.entry(*index) + at).generation() == self.generation);
+        let whole = |index: &u32| {
+            (0..4).all(|at| word(region.entry(*index) + at).generation() == self.generation)
+        };
         let entries = (0..self.used).filter(whole).count();
         if files != self.files || listed != entries {
             return Err(format!(

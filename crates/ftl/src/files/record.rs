@@ -30,7 +30,10 @@ pub(super) struct Tagged {
 
 impl Tagged {
     pub fn of(generation: u32, value: u32) -> u64 {
-        Self::new().with_generation(generation).with_value(value).into_bits()
+        Self::new()
+            .with_generation(generation)
+            .with_value(value)
+            .into_bits()
     }
 }
 
@@ -43,7 +46,10 @@ pub(super) struct Ends {
 
 impl From<u64> for Ends {
     fn from(word: u64) -> Self {
-        Self { head: word as u32, tail: (word >> 32) as u32 }
+        Self {
+            head: word as u32,
+            tail: (word >> 32) as u32,
+        }
     }
 }
 
@@ -64,7 +70,11 @@ pub(super) struct Region {
 
 impl Region {
     pub fn new(base: usize, config: &Config) -> Self {
-        Self { base, slots: 2 * config.fs_files, blocks: config.fs_blocks }
+        Self {
+            base,
+            slots: 2 * config.fs_files,
+            blocks: config.fs_blocks,
+        }
     }
 
     pub fn of(core: &Core) -> Self {

@@ -26,13 +26,20 @@ impl Files {
         if region.slots == 0 {
             return found;
         }
-        core.media.charge(OpKind::NvRead, (region.words() * 8) as u32, Purpose::Meta, After::NOTHING);
+        core.media.charge(
+            OpKind::NvRead,
+            (region.words() * 8) as u32,
+            Purpose::Meta,
+            After::NOTHING,
+        );
         let word = core.media.load(region.base);
         if word == Ok(0) {
             found.starts_over = true;
             return found;
         }
-        let words: Vec<[Tagged; ENTRY_WORDS]> = (0..region.blocks).map(|index| self.read_entry(core, index)).collect();
+        let words: Vec<[Tagged; ENTRY_WORDS]> = (0..region.blocks)
+            .map(|index| self.read_entry(core, index))
+            .collect();
         // The largest generation found anywhere: an entry of it proves the reset that began it.
         let generations = words.iter().flatten().map(|word| word.generation());
         let newest = generations.max().unwrap_or(0);
@@ -40,9 +47,15 @@ impl Files {
         self.generation = newest.max(word.unwrap_or(0) as u32).max(1);
         let guards = core.config.guards;
         for (index, entry) in (0..).zip(&words) {
-            let mut mine = entry.iter().map(|word| word.generation() == self.generation);
+            let mut mine = entry
+                .iter()
+                .map(|word| word.generation() == self.generation);
             let some = mine.clone().any(|mine| mine);
-            let whole = if guards.has(Guard::FsWhole) { mine.all(|mine| mine) } else { mine.next() == Some(true) };
+            let whole = if guards.has(Guard::FsWhole) {
+                mine.all(|mine| mine)
+            } else {
+                mine.next() == Some(true)
+            };
             let stale = !guards.has(Guard::FsGenerations) && entry[0].generation() != 0 && !some;
             if some && guards.has(Guard::FsTornPlaces) || whole {
                 self.used = index + 1;
@@ -87,7 +100,10 @@ impl Files {
             let slot = &mut table[slot as usize];
             self.files += u32::from(slot[0] == 0);
             slot[1] = match (slot[0], Ends::from(slot[1])) {
-                (0, _) => Ends { head: index, tail: index },
+                (0, _) => Ends {
+                    head: index,
+                    tail: index,
+                },
                 (_, Ends { head, .. }) => Ends { head, tail: index },
             }
             .into();
@@ -106,14 +122,21 @@ impl Files {
             let at = region.slot(slot);
             // A slot of an earlier generation is as good as an empty one. One of a later generation is all that a cut left of
             // a reset and a file after it: it must not come alive with the next reset.
-            let stale = core.media.load(at).map(|word| Tagged::from_bits(word).generation() < self.generation);
+            let stale = core
+                .media
+                .load(at)
+                .map(|word| Tagged::from_bits(word).generation() < self.generation);
             if wanted[0] != 0 || stale != Ok(true) {
                 correct(core, at, wanted[0]);
                 correct(core, at + 1, wanted[1]);
             }
         }
         for (&(index, _), link) in found.entries.iter().zip(links) {
-            correct(core, region.entry(index) + 3, Tagged::of(self.generation, link));
+            correct(
+                core,
+                region.entry(index) + 3,
+                Tagged::of(self.generation, link),
+            );
         }
     }
 }

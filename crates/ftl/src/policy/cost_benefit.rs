@@ -15,5 +15,11 @@ pub fn victim(candidates: impl Iterator<Item = Candidate>, now: u64) -> Option<C
     };
     candidates
         .filter(|candidate| candidate.garbage() > 0)
-        .max_by_key(|candidate| (candidate.live == 0, score(candidate), Reverse(candidate.opened)))
+        .max_by_key(|candidate| {
+            (
+                candidate.live == 0,
+                score(candidate),
+                Reverse(candidate.opened),
+            )
+        })
 }

@@ -95,7 +95,11 @@ impl GcPolicy {
     }
 
     /// The superblock to collect at virtual time `now`, ahead of need.
-    pub fn victim(self, candidates: impl Iterator<Item = Candidate>, now: u64) -> Option<Candidate> {
+    pub fn victim(
+        self,
+        candidates: impl Iterator<Item = Candidate>,
+        now: u64,
+    ) -> Option<Candidate> {
         match self {
             Self::CostBenefit => cost_benefit::victim(candidates, now),
             Self::Greedy | Self::Coldmap | Self::Cagc => greedy::victim(candidates),
@@ -118,9 +122,12 @@ impl fmt::Display for GcPolicy {
 impl FromStr for GcPolicy {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("no policy of garbage collection is named '{name}'; there are {known}")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|policy| policy.name() == name)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::name).join(", ");
+                format!("no policy of garbage collection is named '{name}'; there are {known}")
+            })
     }
 }

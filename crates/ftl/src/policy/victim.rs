@@ -26,7 +26,11 @@ impl Candidate {
 
 /// Static wear levelling: the least worn superblock, if it is `gap` erases or more below the mean; its cold data
 /// moves away and it takes part in the wear again.
-pub fn least_worn(candidates: impl Iterator<Item = Candidate>, mean_erases: f64, gap: u32) -> Option<Candidate> {
+pub fn least_worn(
+    candidates: impl Iterator<Item = Candidate>,
+    mean_erases: f64,
+    gap: u32,
+) -> Option<Candidate> {
     candidates
         .min_by_key(|candidate| (candidate.erases, candidate.sb))
         .filter(|candidate| gap > 0 && f64::from(candidate.erases) + f64::from(gap) <= mean_erases)

@@ -34,7 +34,10 @@ fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Opti
         if passed >> die & 1 == 1 {
             continue;
         }
-        match core.media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
+        match core
+            .media
+            .read_oob(geometry.page(sb, offset), Purpose::Meta)
+        {
             Ok(Some(oob)) if is_wanted(&oob) => return Some(oob),
             Ok(None) => passed |= 1 << die, // Erased: so is the rest of the block.
             Ok(Some(_)) | Err(_) => {}
@@ -52,7 +55,9 @@ fn is_half_erased(core: &mut Core, sb: SbId, skipped: u64, incarnation: u32) -> 
     let is_tail = |oob: Oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation & 63;
     filled.any(|offset| !core.media.is_programmed(geometry.page(sb, offset)))
         && tail.into_iter().any(|offset| {
-            let found = core.media.read_oob(geometry.page(sb, offset), Purpose::Meta);
+            let found = core
+                .media
+                .read_oob(geometry.page(sb, offset), Purpose::Meta);
             found.ok().flatten().is_some_and(is_tail)
         })
 }
@@ -82,7 +87,11 @@ impl Ftl {
             // Failing blocks are not used either, before the next erase or after it.
             let capacity = core.blocks.capacity(record.bad | record.failing);
             let found = Superblock {
-                state: if capacity == 0 { State::Retired } else { State::Free },
+                state: if capacity == 0 {
+                    State::Retired
+                } else {
+                    State::Free
+                },
                 stream: Stream::Host,
                 capacity,
                 opened: 0,
@@ -95,7 +104,9 @@ impl Ftl {
             core.blocks.set(sb, found);
         }
         if blank {
-            return Err(RecoveryError::Foreign("the media has never been formatted".into()));
+            return Err(RecoveryError::Foreign(
+                "the media has never been formatted".into(),
+            ));
         }
         Ok(())
     }
@@ -112,14 +123,19 @@ impl Ftl {
                 let Some(die) = unreadable else { continue };
                 found.head = die;
                 // Which incarnation is the present one only the life tells.
-                head = if is_known { self.head_from_pages(sb) } else { None };
+                head = if is_known {
+                    self.head_from_pages(sb)
+                } else {
+                    None
+                };
             }
             // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
             found.life.set_clean(false);
             if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
                 // The head cannot say that the superblock was dead; what is missing can.
                 let skipped = found.bad | found.failing;
-                head = head.filter(|head| !is_half_erased(&mut self.core, sb, skipped, head.incarnation));
+                head = head
+                    .filter(|head| !is_half_erased(&mut self.core, sb, skipped, head.incarnation));
             }
             if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
                 if head.superblock != index {
@@ -154,9 +170,14 @@ impl Ftl {
     ) -> (Option<Head>, Option<u32>) {
         let (media, geometry, bad) = (&mut self.core.media, self.core.geometry, found.bad);
         let dies = geometry.dies();
-        let order = (0..dies).map(|step| (sb.0 + step) % dies).filter(|die| bad >> die & 1 == 0);
+        let order = (0..dies)
+            .map(|step| (sb.0 + step) % dies)
+            .filter(|die| bad >> die & 1 == 0);
         // Which blocks are good is not known: the head that counts may be behind what a bad one has kept.
-        let is_anywhere = witnesses.damaged_lives.get(&sb).is_some_and(|life| !life.masks_are_whole());
+        let is_anywhere = witnesses
+            .damaged_lives
+            .get(&sb)
+            .is_some_and(|life| !life.masks_are_whole());
 
         // The first good block has it; blocks whose head program failed have a torn page there.
         let (mut unreadable, mut passed) = (None, 0);
@@ -167,7 +188,9 @@ impl Ftl {
                 Ok(None) => break,
                 Ok(Some((oob, bytes))) => {
                     // A page of metadata behind a head that cannot be read is none.
-                    let head = Head::read_from_bytes(&bytes[..]).ok().filter(|_| oob.lpn() == Oob::HEAD);
+                    let head = Head::read_from_bytes(&bytes[..])
+                        .ok()
+                        .filter(|_| oob.lpn() == Oob::HEAD);
                     if !is_anywhere {
                         found.head = die;
                         return (head, unreadable);
@@ -206,7 +229,11 @@ impl Ftl {
 
     /// Step 2: mappings made by writes. The superblocks without a complete tail, oldest first.
     pub(super) fn read_pages(&mut self, witnesses: &mut Witnesses) -> Vec<SbId> {
-        let live = self.core.blocks.iter().filter(|(_, sb)| holds_data(sb.state));
+        let live = self
+            .core
+            .blocks
+            .iter()
+            .filter(|(_, sb)| holds_data(sb.state));
         let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
         order.sort_unstable();
         let mut open = Vec::new();
@@ -222,7 +249,11 @@ impl Ftl {
     }
 
     fn read_tails(&mut self, witnesses: &mut Witnesses, sb: SbId) -> bool {
-        if witnesses.damaged_lives.get(&sb).is_some_and(|life| !life.masks_are_whole()) {
+        if witnesses
+            .damaged_lives
+            .get(&sb)
+            .is_some_and(|life| !life.masks_are_whole())
+        {
             self.find_left_out(sb);
         }
         let core = &mut self.core;
@@ -237,11 +268,20 @@ impl Ftl {
             let first = index as u32 * core.config.tail_records();
             let len = core.config.tail_records().min(pages - first);
             witnesses.report.tail_pages += 1;
-            let Ok(found) = core.media.read_tail(page, core.geometry.page(sb, first), len) else { return false };
+            let Ok(found) = core
+                .media
+                .read_tail(page, core.geometry.page(sb, first), len)
+            else {
+                return false;
+            };
             records.extend(found);
-            let (tail, incarnation) = (core.media.oob(page), core.blocks.get(sb).life.incarnation() & 63);
+            let (tail, incarnation) = (
+                core.media.oob(page),
+                core.blocks.get(sb).life.incarnation() & 63,
+            );
             // A block whose erase is not durable yet may still hold the tail of the incarnation before.
-            let is_present = tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
+            let is_present =
+                tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
             if tail.wsn() != index as u64 + 1 || !is_present {
                 return false;
             }
@@ -265,14 +305,21 @@ impl Ftl {
         let wanted = core.config.tail_pages(&geometry);
         let (mut left_out, mut found) = (0, 0);
         for offset in (0..geometry.pages_per_superblock()).rev() {
-            let oob = core.media.read_oob(geometry.page(sb, offset), Purpose::Meta).ok().flatten();
-            match oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation) {
+            let oob = core
+                .media
+                .read_oob(geometry.page(sb, offset), Purpose::Meta)
+                .ok()
+                .flatten();
+            match oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation)
+            {
                 true => found += 1,
                 false => left_out |= 1 << geometry.die_of_offset(offset),
             }
             if found == wanted {
-                let erased = (0..offset).filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
-                left_out |= erased.fold(0, |dies, before| dies | 1 << geometry.die_of_offset(before));
+                let erased = (0..offset)
+                    .filter(|before| !core.media.is_programmed(geometry.page(sb, *before)));
+                left_out |=
+                    erased.fold(0, |dies, before| dies | 1 << geometry.die_of_offset(before));
                 core.blocks.get_mut(sb).failing |= left_out;
                 return;
             }
@@ -282,7 +329,12 @@ impl Ftl {
     /// Stores anew what could not be read of lives, as far as it is known again.
     pub(super) fn heal_lives(&mut self, damaged: &BTreeMap<SbId, LoadedLife>) {
         let core = &mut self.core;
-        let most = core.blocks.iter().map(|(_, sb)| sb.life.incarnation()).max().unwrap_or(0);
+        let most = core
+            .blocks
+            .iter()
+            .map(|(_, sb)| sb.life.incarnation())
+            .max()
+            .unwrap_or(0);
         for (&sb, loaded) in damaged {
             let mut found = *core.blocks.get(sb);
             if loaded.life.is_err() && !holds_data(found.state) {
@@ -290,8 +342,15 @@ impl Ftl {
                 // and from those that logs may still name.
                 let left = find_oob(core, sb, |_| true).map_or(0, |oob| oob.incarnation());
                 let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
-                let limit = core.config.pe_limit.checked_sub(2).unwrap_or(u32::MAX).min(INCARNATION_MAX);
-                found.life = Life::new().with_dead_before(core.wsn).with_incarnation(next.min(limit));
+                let limit = core
+                    .config
+                    .pe_limit
+                    .checked_sub(2)
+                    .unwrap_or(u32::MAX)
+                    .min(INCARNATION_MAX);
+                found.life = Life::new()
+                    .with_dead_before(core.wsn)
+                    .with_incarnation(next.min(limit));
             }
             LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
             LifeRecord::store_bad(&mut core.media, sb, found.bad);
@@ -310,7 +369,11 @@ impl Ftl {
             for row in 0..geometry.pages_per_block() {
                 let offset = row * geometry.dies() + die;
                 witnesses.report.oob_pages += 1;
-                match self.core.media.read_oob(geometry.page(sb, offset), Purpose::Meta) {
+                match self
+                    .core
+                    .media
+                    .read_oob(geometry.page(sb, offset), Purpose::Meta)
+                {
                     Ok(Some(oob)) => self.tell_page(witnesses, sb, offset, oob),
                     Ok(None) => break, // Erased: so is the rest of the block.
                     Err(_) => {}       // Torn, or a program that failed.
@@ -324,7 +387,8 @@ impl Ftl {
         let core = &mut self.core;
         let incarnation = core.blocks.get(sb).life.incarnation() & 63;
         // A page of the incarnation before is in a block whose erase was cut, under a head that was not.
-        let is_present = oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
+        let is_present =
+            oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
         if oob.wsn() == 0 || oob.lpn() >= core.map.len() || !is_present {
             return;
         }
@@ -338,7 +402,10 @@ impl Ftl {
     pub(super) fn resume_streams(&mut self, open: &[SbId]) {
         let core = &mut self.core;
         let used: Vec<Stream> = core.config.gc_streams();
-        let unused: Vec<Stream> = Stream::ZONES.into_iter().filter(|stream| !used.contains(stream)).collect();
+        let unused: Vec<Stream> = Stream::ZONES
+            .into_iter()
+            .filter(|stream| !used.contains(stream))
+            .collect();
         for &sb in open.iter().rev() {
             let entry = *core.blocks.get(sb);
             if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {
@@ -346,19 +413,44 @@ impl Ftl {
             }
             let skipped = entry.bad | entry.failing;
             let head = entry.head;
-            let Some(&end) = core.blocks.tail_offsets(skipped).first() else { continue };
-            let good = |offset: &u32| *offset != head && skipped >> core.geometry.die_of_offset(*offset) & 1 == 0;
-            let is_programmed = |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
-            let next = (0..core.geometry.pages_per_superblock()).rev().find(is_programmed).map_or(0, |last| last + 1);
-            let holes: VecDeque<u32> =
-                (0..next.min(end)).filter(|offset| good(offset) && !is_programmed(offset)).collect();
+            let Some(&end) = core.blocks.tail_offsets(skipped).first() else {
+                continue;
+            };
+            let good = |offset: &u32| {
+                *offset != head && skipped >> core.geometry.die_of_offset(*offset) & 1 == 0
+            };
+            let is_programmed =
+                |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
+            let next = (0..core.geometry.pages_per_superblock())
+                .rev()
+                .find(is_programmed)
+                .map_or(0, |last| last + 1);
+            let holes: VecDeque<u32> = (0..next.min(end))
+                .filter(|offset| good(offset) && !is_programmed(offset))
+                .collect();
             if holes.is_empty() && next >= end {
                 continue;
             }
             let next = next.min(end);
-            let (row, die) = (core.geometry.row_of_offset(next), core.geometry.die_of_offset(next));
+            let (row, die) = (
+                core.geometry.row_of_offset(next),
+                core.geometry.die_of_offset(next),
+            );
             let incarnation = entry.life.incarnation();
-            core.blocks.resume(entry.stream, Open { sb, incarnation, next, row, die, end, head, skipped, holes });
+            core.blocks.resume(
+                entry.stream,
+                Open {
+                    sb,
+                    incarnation,
+                    next,
+                    row,
+                    die,
+                    end,
+                    head,
+                    skipped,
+                    holes,
+                },
+            );
         }
     }
 
@@ -369,7 +461,12 @@ impl Ftl {
     }
 
     /// A page that reads as a media error, for an LPN whose data is lost.
-    pub(super) fn program_lost(&mut self, lpn: u32, stored: Stored, early: bool) -> Result<(), Refusal> {
+    pub(super) fn program_lost(
+        &mut self,
+        lpn: u32,
+        stored: Stored,
+        early: bool,
+    ) -> Result<(), Refusal> {
         loop {
             // At the end of a device's life nothing can be gained, and this is what the reserve is for.
             if !early && self.core.blocks.free() <= self.reserve && !self.read_only {
@@ -377,14 +474,23 @@ impl Ftl {
             }
             let Some(taken) = self.core.blocks.take(Stream::Host) else {
                 self.core.blocks.close(&mut self.core.media, Stream::Host);
-                if !self.core.blocks.open_next(&mut self.core.media, Stream::Host, &mut self.core.wsn) {
+                if !self.core.blocks.open_next(
+                    &mut self.core.media,
+                    Stream::Host,
+                    &mut self.core.wsn,
+                ) {
                     return Err(self.end_of_life());
                 }
                 continue;
             };
             let wsn = self.core.tick();
             let (ppn, oob) = (taken.ppn(), taken.oob(lpn, wsn));
-            if self.core.media.program(ppn, oob, stored.clone(), Purpose::Meta, taken.after).is_err() {
+            if self
+                .core
+                .media
+                .program(ppn, oob, stored.clone(), Purpose::Meta, taken.after)
+                .is_err()
+            {
                 self.core.fail_block_of(ppn);
                 continue;
             }

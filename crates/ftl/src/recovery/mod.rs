@@ -90,7 +90,9 @@ pub enum RecoveryError {
         page: u32,
     },
     /// Pages of a log cannot be read, more than its parity page can rebuild.
-    #[error("flash page {page}, which held remaps, cannot be read, and nothing else tells what it said")]
+    #[error(
+        "flash page {page}, which held remaps, cannot be read, and nothing else tells what it said"
+    )]
     LogDamaged {
         /// Its page.
         page: u32,
@@ -121,7 +123,8 @@ impl Ftl {
         witnesses.report.saved_pages = ftl.scheme.power_lost(&mut ftl.core)?;
 
         ftl.read_lives(&mut witnesses)?;
-        let aborted = atomic::read_back(&mut ftl.core).map_err(|word| RecoveryError::NvramDamaged { word })?;
+        let aborted = atomic::read_back(&mut ftl.core)
+            .map_err(|word| RecoveryError::NvramDamaged { word })?;
         witnesses.aborted(aborted);
 
         ftl.read_heads(&mut witnesses)?;
@@ -132,16 +135,24 @@ impl Ftl {
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be determined.
         witnesses.settle_doubts(&mut ftl.core);
-        if let Some(lost) = bitmaps_lost.iter().find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn)) {
+        if let Some(lost) = bitmaps_lost
+            .iter()
+            .find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn))
+        {
             return Err(RecoveryError::BitmapDamaged { page: lost.page.0 });
         }
-        if let Some((word, _)) = unknown.iter().find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core, *wsn)) {
+        if let Some((word, _)) = unknown
+            .iter()
+            .find(|(_, wsn)| witnesses.may_have_been_mapped(&ftl.core, *wsn))
+        {
             return Err(RecoveryError::NvramDamaged { word: *word });
         }
 
         let found = ftl.files.read_back(&mut ftl.core);
         if witnesses.newest() >= WSN_END {
-            return Err(RecoveryError::Foreign("a sequence number has more than 42 bits".into()));
+            return Err(RecoveryError::Foreign(
+                "a sequence number has more than 42 bits".into(),
+            ));
         }
         ftl.count(&mut witnesses);
         ftl.resume(witnesses, open, &found)
@@ -153,12 +164,22 @@ impl Ftl {
         let core = &mut self.core;
         let mut lost = Vec::new();
         for chunk in 0..core.config.chunks() {
-            let Some(mapping) = core.map.get(core.config.lpns + chunk) else { continue };
+            let Some(mapping) = core.map.get(core.config.lpns + chunk) else {
+                continue;
+            };
             witnesses.report.bitmap_pages += 1;
 
-            let page = core.media.read_meta(mapping.ppn, Purpose::Meta).ok().flatten();
+            let page = core
+                .media
+                .read_meta(mapping.ppn, Purpose::Meta)
+                .ok()
+                .flatten();
             let Some((oob, bits)) = page.filter(|(_, bits)| &bits[..] != LOST) else {
-                lost.push(LostBitmap { chunk, wsn: core.media.oob(mapping.ppn).wsn(), page: mapping.ppn });
+                lost.push(LostBitmap {
+                    chunk,
+                    wsn: core.media.oob(mapping.ppn).wsn(),
+                    page: mapping.ppn,
+                });
                 continue;
             };
 
@@ -182,7 +203,13 @@ impl Ftl {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
         let records = self.dealloc.read_back(core);
-        for Record { lpn: first, len, wsn, at } in records.intact {
+        for Record {
+            lpn: first,
+            len,
+            wsn,
+            at,
+        } in records.intact
+        {
             if witnesses.is_aborted(wsn) {
                 witnesses.zero(at..at + DEALLOC_WORDS);
                 continue;
@@ -212,10 +239,16 @@ impl Ftl {
                 core.counts.prefetch(ahead.ppn);
             }
 
-            let Some(mapping) = core.map.get(lpn) else { continue };
+            let Some(mapping) = core.map.get(lpn) else {
+                continue;
+            };
             witnesses.report.mapped += 1;
             let count = core.counts.add(mapping.ppn);
-            core.blocks.gain(core.geometry.superblock(mapping.ppn), count == 1, mapping.remapped);
+            core.blocks.gain(
+                core.geometry.superblock(mapping.ppn),
+                count == 1,
+                mapping.remapped,
+            );
         }
         if core.config.guards.has(Guard::TimeResumes) {
             core.wsn = core.wsn.max(witnesses.newest());
@@ -260,7 +293,9 @@ impl Ftl {
         // 1. pages that say which LPNs are in doubt, or records, where collection must come first  2. whatever takes the
         // damaged words' place, after everything. Cut between: the words are still damaged, and recovery finds the same
         // doubt, or the page or the record, which is newer.
-        let rest = self.mark_lost(&lost, true).map_err(|_| RecoveryError::NoSpace)?;
+        let rest = self
+            .mark_lost(&lost, true)
+            .map_err(|_| RecoveryError::NoSpace)?;
         self.set_aside(&lost[rest..]);
 
         self.files.repair(&mut self.core, files);
@@ -268,15 +303,20 @@ impl Ftl {
         report.aborted = self.core.aborted.len() as u64;
 
         self.paused = true;
-        let flushed = self.keep_relocated(relocated).map_err(|_| RecoveryError::NoSpace)?;
+        let flushed = self
+            .keep_relocated(relocated)
+            .map_err(|_| RecoveryError::NoSpace)?;
         self.paused = false;
 
         if !self.scheme.resume(&mut self.core) {
             return Err(RecoveryError::NoSpace);
         }
-        self.mark_lost(&lost[rest..], false).map_err(|_| RecoveryError::NoSpace)?;
+        self.mark_lost(&lost[rest..], false)
+            .map_err(|_| RecoveryError::NoSpace)?;
         self.core.doubtful.clear();
-        flushed.into_iter().for_each(|half| self.dealloc.reset(&mut self.core, half));
+        flushed
+            .into_iter()
+            .for_each(|half| self.dealloc.reset(&mut self.core, half));
         self.dealloc.heal(&mut self.core);
         if self.core.aborted.len() > ABORTED_SLOTS / 2 {
             self.drop_aborted(aborted_pages);
@@ -287,13 +327,24 @@ impl Ftl {
 
     /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no number. So it can
     /// be opened any number of times, with the same result.
-    fn open_as_it_is(mut self, witnesses: Witnesses, files: &Found) -> Result<(Self, RecoveryReport), RecoveryError> {
+    fn open_as_it_is(
+        mut self,
+        witnesses: Witnesses,
+        files: &Found,
+    ) -> Result<(Self, RecoveryReport), RecoveryError> {
         if self.hybrid {
             self.find_blocks();
         }
-        let Witnesses { mut report, lost, aborted_seen, aborted_words, .. } = witnesses;
+        let Witnesses {
+            mut report,
+            lost,
+            aborted_seen,
+            aborted_words,
+            ..
+        } = witnesses;
         let lpns = self.core.config.lpns;
-        self.unreadable.extend(lost.into_iter().filter(|lpn| *lpn < lpns));
+        self.unreadable
+            .extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
         self.files.repair(&mut self.core, files);
         // Damaged words stay: no page can be programmed that would record the doubt.
@@ -311,25 +362,34 @@ impl Ftl {
 
     /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry will be recycled one
     /// day. Until then nothing may be reclaimed. The halves of the log whose place bitmaps take.
-    fn keep_relocated(&mut self, relocated: Vec<(u32, u64)>) -> Result<Vec<usize>, crate::command::Refusal> {
+    fn keep_relocated(
+        &mut self,
+        relocated: Vec<(u32, u64)>,
+    ) -> Result<Vec<usize>, crate::command::Refusal> {
         let mut sources: Vec<u32> = relocated.iter().map(|(lpn, _)| *lpn).collect();
         sources.sort_unstable();
         sources.dedup();
         let keeps = self.core.config.guards.has(Guard::RelocatedSources);
         let runs: Vec<(u32, u32)> = match keeps {
-            true => sources.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run.len() as u32)).collect(),
+            true => sources
+                .chunk_by(|a, b| a + 1 == *b)
+                .map(|run| (run[0], run.len() as u32))
+                .collect(),
             false => Vec::new(),
         };
         if self.dealloc.is_interrupted() || self.dealloc.room(&self.core) < runs.len() {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
-            runs.iter().flat_map(|(lpn, len)| *lpn..*lpn + *len).for_each(|lpn| self.dealloc.touch(lpn));
+            runs.iter()
+                .flat_map(|(lpn, len)| *lpn..*lpn + *len)
+                .for_each(|lpn| self.dealloc.touch(lpn));
             let full = self.program_bitmaps()?;
             return Ok(if interrupted { vec![0, 1] } else { vec![full] });
         }
         for (lpn, len) in runs {
             let wsn = self.core.tick();
-            self.dealloc.append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
+            self.dealloc
+                .append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
         }
         Ok(Vec::new())
     }
@@ -381,9 +441,14 @@ impl Ftl {
         for sb in pages {
             let blocks = &mut self.core.blocks;
             let entry = blocks.get(sb);
-            let can_go = matches!(entry.state, State::Open | State::Closed) && !blocks.is_in_last_cycle(entry);
+            let can_go = matches!(entry.state, State::Open | State::Closed)
+                && !blocks.is_in_last_cycle(entry);
             let live = blocks.owners(sb).live;
-            let moved = if self.hybrid { self.core.map.blocks().cost(sb, live) } else { live };
+            let moved = if self.hybrid {
+                self.core.map.blocks().cost(sb, live)
+            } else {
+                live
+            };
             let needed = moved + self.scheme.unplaceable(&self.core, sb);
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
@@ -410,6 +475,11 @@ impl Ftl {
 
     /// Charges the NVRAM words read outside the scheme.
     fn charge_nvram(&mut self, words: usize) {
-        self.core.media.charge(OpKind::NvRead, (words * 8) as u32, Purpose::Meta, After::NOTHING);
+        self.core.media.charge(
+            OpKind::NvRead,
+            (words * 8) as u32,
+            Purpose::Meta,
+            After::NOTHING,
+        );
     }
 }

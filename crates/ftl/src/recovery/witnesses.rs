@@ -153,22 +153,45 @@ impl Witnesses {
             self.aborted_pages.insert(core.geometry.superblock(ppn));
             return;
         }
-        self.consider(core, lpn, wsn, Some(Mapping { ppn, remapped: false }));
+        self.consider(
+            core,
+            lpn,
+            wsn,
+            Some(Mapping {
+                ppn,
+                remapped: false,
+            }),
+        );
     }
 
     /// A page's OOB names a second LPN: one that has it as well, or its home.
     pub(super) fn second(&mut self, core: &mut Core, ppn: Ppn, oob: Oob) {
-        let Some(home) = oob.second().lpn() else { return };
+        let Some(home) = oob.second().lpn() else {
+            return;
+        };
         if oob.second().owns() {
             self.remap(core, home, ppn, oob.wsn(), None);
         }
         let opened = core.blocks.get(core.geometry.superblock(ppn)).opened;
-        self.hinted.push(Hinted { lpn: oob.lpn(), wsn: oob.wsn(), opened, home, ppn });
+        self.hinted.push(Hinted {
+            lpn: oob.lpn(),
+            wsn: oob.wsn(),
+            opened,
+            home,
+            ppn,
+        });
     }
 
     /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation loses it. `false` if it
     /// is of an aborted command: the scheme keeps no such entry, and has its words zeroed (`zero`).
-    pub fn remap(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64, source: Option<u32>) -> bool {
+    pub fn remap(
+        &mut self,
+        core: &mut Core,
+        lpn: u32,
+        ppn: Ppn,
+        wsn: u64,
+        source: Option<u32>,
+    ) -> bool {
         self.saw(wsn);
         self.report.records += 1;
         if self.is_aborted(wsn) {
@@ -179,7 +202,15 @@ impl Witnesses {
         if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns {
             return true;
         }
-        self.consider(core, lpn, wsn, Some(Mapping { ppn, remapped: true }));
+        self.consider(
+            core,
+            lpn,
+            wsn,
+            Some(Mapping {
+                ppn,
+                remapped: true,
+            }),
+        );
         if let Some(source) = source.filter(|source| *source < core.config.lpns) {
             self.deallocation(core, source, wsn);
             if self.when[source as usize] == wsn && core.map.get(source).is_none() {
@@ -216,12 +247,24 @@ impl Witnesses {
     /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`: any other witness of
     /// the LPN may be outdated, unless its number is as large.
     pub fn doubt(&mut self, lpn: u32, newest: u64) {
-        self.doubts.push(Doubt { first: lpn, len: 1, from: 0, to: newest, deallocates: false });
+        self.doubts.push(Doubt {
+            first: lpn,
+            len: 1,
+            from: 0,
+            to: newest,
+            deallocates: false,
+        });
     }
 
     /// Notes a deallocation of these LPNs whose number is only known to lie between two others.
     pub(super) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
-        self.doubts.push(Doubt { first, len, from, to, deallocates: true });
+        self.doubts.push(Doubt {
+            first,
+            len,
+            from,
+            to,
+            deallocates: true,
+        });
     }
 
     /// A deallocation with this number, of unknown LPNs: may it concern any mapped LPN?
@@ -236,7 +279,8 @@ impl Witnesses {
     /// May an unreadable bitmap with this number concern any mapped LPN?
     pub(super) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
         let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(core.config.lpns);
-        lpns.into_iter().any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
+        lpns.into_iter()
+            .any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
     }
 
     /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is older than an
@@ -245,8 +289,13 @@ impl Witnesses {
     pub(super) fn settle_doubts(&mut self, core: &mut Core) {
         for doubt in std::mem::take(&mut self.doubts) {
             // It may be of a command that did not happen.
-            let may_be_aborted = self.aborted.iter().any(|number| (doubt.from..=doubt.to).contains(number));
-            for lpn in (doubt.first..doubt.first.saturating_add(doubt.len)).take_while(|lpn| *lpn < core.config.lpns) {
+            let may_be_aborted = self
+                .aborted
+                .iter()
+                .any(|number| (doubt.from..=doubt.to).contains(number));
+            for lpn in (doubt.first..doubt.first.saturating_add(doubt.len))
+                .take_while(|lpn| *lpn < core.config.lpns)
+            {
                 let when = self.when[lpn as usize];
                 if !doubt.deallocates {
                     self.lost.extend((when < doubt.to).then_some(lpn));
@@ -263,14 +312,19 @@ impl Witnesses {
     /// Relocated sources whose witness is still in force.
     pub(super) fn settle_relocated(&mut self, core: &Core) {
         let when = &self.when;
-        self.relocated.retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && core.map.get(*lpn).is_none());
+        self.relocated
+            .retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && core.map.get(*lpn).is_none());
     }
 }
 
 /// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say the same while both
 /// exist (a victim is dead before its first block is erased), so this only makes the choice definite.
 fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
-    let opened = |mapping: Mapping| core.blocks.get(core.geometry.superblock(mapping.ppn)).opened;
+    let opened = |mapping: Mapping| {
+        core.blocks
+            .get(core.geometry.superblock(mapping.ppn))
+            .opened
+    };
     match (new, old) {
         (Some(new), Some(old)) => opened(new) > opened(old),
         _ => false,

@@ -68,14 +68,23 @@ impl RmmEntry {
     #[inline]
     pub fn of(remapping: &Remapping, offset: u32) -> Self {
         let second = Second::from_bits(Self::second_of(remapping.lpn, remapping.source));
-        Self { first: First::new().with_torn(true).with_offset(offset).with_wsn(remapping.wsn), second }
+        Self {
+            first: First::new()
+                .with_torn(true)
+                .with_offset(offset)
+                .with_wsn(remapping.wsn),
+            second,
+        }
     }
 
     /// The second word of a remap of this LPN.
     #[inline]
     pub fn second_of(target: u32, source: Option<u32>) -> u64 {
         let second = Second::new().with_torn(true).with_target(target);
-        second.with_flag(source.is_some()).with_source(source.unwrap_or(0)).into_bits()
+        second
+            .with_flag(source.is_some())
+            .with_source(source.unwrap_or(0))
+            .into_bits()
     }
 
     /// Its two words.
@@ -87,7 +96,10 @@ impl RmmEntry {
     /// From its two words.
     #[inline]
     pub fn from_words(first: u64, second: u64) -> Self {
-        Self { first: First::from_bits(first), second: Second::from_bits(second) }
+        Self {
+            first: First::from_bits(first),
+            second: Second::from_bits(second),
+        }
     }
 
     /// Were both words stored?
@@ -130,6 +142,10 @@ impl CommandWord {
     /// The word of a remapping.
     pub fn of(remapping: &Remapping) -> Self {
         let (start, len) = remapping.atomic.unwrap_or((remapping.lpn, 1));
-        Self::new().with_torn(true).with_start(start).with_pages(len).with_atomic(remapping.atomic.is_some())
+        Self::new()
+            .with_torn(true)
+            .with_start(start)
+            .with_pages(len)
+            .with_atomic(remapping.atomic.is_some())
     }
 }

@@ -18,7 +18,9 @@ use crate::layout::Layout;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use crate::superblock::{Open, State, Stream};
-use remap_ssd_media::{After, ClearId, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored};
+use remap_ssd_media::{
+    After, ClearId, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
+};
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -67,7 +69,10 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> super::FlashNe
 }
 
 fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
-    u32::try_from(shape(config).0).unwrap_or(u32::MAX / 4).div_ceil(config.data_pages(geometry)) + 1
+    u32::try_from(shape(config).0)
+        .unwrap_or(u32::MAX / 4)
+        .div_ceil(config.data_pages(geometry))
+        + 1
 }
 
 pub(super) fn check(config: &Config, _: &Geometry) -> Result<(), ConfigError> {
@@ -114,9 +119,15 @@ impl FLog {
     /// All pages are read, and all entries gone through. Both published platforms (FAST'21's emulator and simulator)
     /// charge the second like the scan of a log in NVRAM.
     fn charge_scan(&self, core: &mut Core) {
-        core.media.charge(OpKind::ScanFlash, self.pages.len() as u32, Purpose::Gc, After::NOTHING);
+        core.media.charge(
+            OpKind::ScanFlash,
+            self.pages.len() as u32,
+            Purpose::Gc,
+            After::NOTHING,
+        );
         let bytes = (self.pages.len() * self.slots * 16) as u32;
-        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
     }
 
     /// Can a log page be programmed now, and GC still open a superblock in each of its zones?
@@ -130,7 +141,8 @@ impl FLog {
             after = after.and(After::page(remapping.ppn));
         }
         let at = self.word(self.buffer, self.buffered);
-        core.media.store_capacitor(at, &LogEntry::of(core, remapping).words(), purpose, after);
+        core.media
+            .store_capacitor(at, &LogEntry::of(core, remapping).words(), purpose, after);
         self.buffered += 1;
         self.index.push(core, remapping);
         if self.buffered == self.slots {
@@ -158,7 +170,9 @@ impl FLog {
 
         // 1. the entries, and so the pages they name  2. the log page  3. zeroes in the buffer.
         let page = self.program(core, &words);
-        self.clears[self.buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::page(page));
+        self.clears[self.buffer] =
+            core.media
+                .clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::page(page));
         self.buffer ^= 1;
         self.buffered = 0;
     }
@@ -167,23 +181,47 @@ impl FLog {
     /// Several may fit what can be read, since those of an atomic command have one number: the one that is nowhere else in
     /// the log is meant.
     #[cold]
-    fn make_up_for(&self, core: &mut Core, words: &mut [u64], damaged: &[(usize, [Result<u64, MediaError>; 2])]) {
+    fn make_up_for(
+        &self,
+        core: &mut Core,
+        words: &mut [u64],
+        damaged: &[(usize, [Result<u64, MediaError>; 2])],
+    ) {
         self.charge_scan(core);
-        let mut logged: BTreeSet<[u64; 2]> = words.chunks_exact(2).map(|entry| [entry[0], entry[1]]).collect();
-        for bytes in self.pages.iter().filter_map(|page| core.media.meta_uncharged(*page).ok()) {
+        let mut logged: BTreeSet<[u64; 2]> = words
+            .chunks_exact(2)
+            .map(|entry| [entry[0], entry[1]])
+            .collect();
+        for bytes in self
+            .pages
+            .iter()
+            .filter_map(|page| core.media.meta_uncharged(*page).ok())
+        {
             let (entries, _) = bytes.as_chunks::<16>();
-            logged.extend(entries.iter().map(|entry| -> [u64; 2] { zerocopy::transmute!(*entry) }));
+            logged.extend(
+                entries
+                    .iter()
+                    .map(|entry| -> [u64; 2] { zerocopy::transmute!(*entry) }),
+            );
         }
 
         for &(slot, found) in damaged {
-            let [first, second] = found.map(|word| word.map(|word| LogEntry::from_words([word, word])));
+            let [first, second] =
+                found.map(|word| word.map(|word| LogEntry::from_words([word, word])));
             let fits = |known: &Remapping| {
                 first.map_or(true, |first| first.wsn() == known.wsn)
-                    && second.map_or(true, |second| (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0))
+                    && second.map_or(true, |second| {
+                        (second.lpn(), second.ppn()) == (known.lpn, known.ppn.0)
+                    })
                     && core.is_in_force(known.lpn, known.ppn, known.wsn)
                     && !logged.contains(&LogEntry::of(core, known).words())
             };
-            if let Some(meant) = self.index.iter(core.geometry).filter(fits).max_by_key(|known| known.wsn) {
+            if let Some(meant) = self
+                .index
+                .iter(core.geometry)
+                .filter(fits)
+                .max_by_key(|known| known.wsn)
+            {
                 let meant = LogEntry::of(core, &meant).words();
                 words[slot..slot + 2].copy_from_slice(&meant);
                 logged.insert(meant);
@@ -195,21 +233,38 @@ impl FLog {
         loop {
             let Some(taken) = core.blocks.take(Stream::Log) else {
                 log_pages::close(core);
-                let opened = core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn);
+                let opened = core
+                    .blocks
+                    .open_next(&mut core.media, Stream::Log, &mut core.wsn);
                 assert!(opened, "a superblock for the log was secured");
-                self.superblocks.push(core.blocks.open(Stream::Log).expect("just opened").sb);
+                self.superblocks
+                    .push(core.blocks.open(Stream::Log).expect("just opened").sb);
                 continue;
             };
             core.stats.meta_programs += 1;
             core.stats.log_programs += 1;
-            let (page, oob) = (taken.ppn(), taken.oob(Oob::LOG, self.pages.len() as u64 + 1));
+            let (page, oob) = (
+                taken.ppn(),
+                taken.oob(Oob::LOG, self.pages.len() as u64 + 1),
+            );
             let stored = Stored::Meta(words.as_bytes().into());
-            if core.media.program(page, oob, stored, Purpose::Meta, taken.after.and(After::FENCE)).is_ok() {
+            if core
+                .media
+                .program(
+                    page,
+                    oob,
+                    stored,
+                    Purpose::Meta,
+                    taken.after.and(After::FENCE),
+                )
+                .is_ok()
+            {
                 self.pages.push(page);
                 return page;
             }
             let (sb, offset) = (core.geometry.superblock(page), core.geometry.offset(page));
-            core.blocks.fail_block(&mut core.media, sb, core.geometry.die_of_offset(offset));
+            core.blocks
+                .fail_block(&mut core.media, sb, core.geometry.die_of_offset(offset));
         }
     }
 
@@ -228,7 +283,8 @@ impl FLog {
         if self.has_room(core, 1) {
             return true;
         }
-        let pays = invalid * INVALID_SHARE > self.entries() && core.blocks.free() > self.superblocks_of_valid(core);
+        let pays = invalid * INVALID_SHARE > self.entries()
+            && core.blocks.free() > self.superblocks_of_valid(core);
         if may_reclaim && pays {
             self.reclaim(core, false);
         }
@@ -249,18 +305,33 @@ impl FLog {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
         self.index.settle(core);
-        let goes_on = |open: &&Open| go_on && open.next * 2 < open.end && !self.aborted.contains(&open.sb);
-        let begun = core.blocks.open(Stream::Log).filter(goes_on).map(|open| open.sb);
+        let goes_on =
+            |open: &&Open| go_on && open.next * 2 < open.end && !self.aborted.contains(&open.sb);
+        let begun = core
+            .blocks
+            .open(Stream::Log)
+            .filter(goes_on)
+            .map(|open| open.sb);
         if begun.is_none() {
             core.blocks.close_log();
         }
-        let old: Vec<SbId> = self.superblocks.extract_if(.., |sb| Some(*sb) != begun).collect();
-        self.pages.retain(|page| Some(core.geometry.superblock(*page)) == begun);
+        let old: Vec<SbId> = self
+            .superblocks
+            .extract_if(.., |sb| Some(*sb) != begun)
+            .collect();
+        self.pages
+            .retain(|page| Some(core.geometry.superblock(*page)) == begun);
         self.program_index(core);
         // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of the old log.
-        for buffer in if self.stuck { vec![0, 1] } else { vec![self.buffer] } {
+        for buffer in if self.stuck {
+            vec![0, 1]
+        } else {
+            vec![self.buffer]
+        } {
             let at = self.word(buffer, 0);
-            self.clears[buffer] = core.media.clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
+            self.clears[buffer] = core
+                .media
+                .clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
         }
         self.stuck = false;
         self.buffer ^= 1;
@@ -275,7 +346,10 @@ impl FLog {
         let index = std::mem::take(&mut self.index);
         let mut words = Vec::with_capacity(self.slots * 2);
         for (sb, entries) in index.lists() {
-            let (base, incarnation) = (core.geometry.page(sb, 0).0, core.blocks.get(sb).life.incarnation());
+            let (base, incarnation) = (
+                core.geometry.page(sb, 0).0,
+                core.blocks.get(sb).life.incarnation(),
+            );
             for entry in entries {
                 let ppn = Ppn(base + entry.offset);
                 words.extend(LogEntry::new_in(incarnation, entry.wsn, entry.lpn, ppn).words());
@@ -299,7 +373,13 @@ impl FLog {
             if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
                 return false;
             }
-            let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
+            let remapping = Remapping {
+                lpn: entry.lpn(),
+                ppn,
+                wsn: entry.wsn(),
+                source: None,
+                atomic: None,
+            };
             self.index.push_unchecked(core, &remapping);
         }
         true
@@ -320,10 +400,14 @@ impl RemapScheme for FLog {
         if self.stuck {
             return Err(Demotion::NvramFull);
         }
-        self.fullest = self.fullest.max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+        self.fullest = self
+            .fullest
+            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
         let page_needed = self.buffered + 1 == self.slots;
-        let fits = self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
-        if fits && (!page_needed || self.page_is_secured(core)) || self.make_room(core, may_reclaim) {
+        let fits =
+            self.entries() + 1 + u64::from(self.fullest) + self.slots as u64 <= self.capacity();
+        if fits && (!page_needed || self.page_is_secured(core)) || self.make_room(core, may_reclaim)
+        {
             Ok(())
         } else {
             Err(Demotion::NvramFull)
@@ -366,7 +450,9 @@ impl RemapScheme for FLog {
         let mut logs: Vec<(u64, SbId)> = core
             .blocks
             .iter()
-            .filter(|(_, sb)| sb.stream == Stream::Log && matches!(sb.state, State::Open | State::Closed))
+            .filter(|(_, sb)| {
+                sb.stream == Stream::Log && matches!(sb.state, State::Open | State::Closed)
+            })
             .map(|(id, sb)| (sb.opened, id))
             .collect();
         logs.sort_unstable();
@@ -393,7 +479,8 @@ impl RemapScheme for FLog {
         for word in (self.base..self.base + BUFFER_WORDS).step_by(2) {
             let words = [core.media.load(word), core.media.load(word + 1)];
             let [Ok(first), Ok(second)] = words else {
-                LogEntry::doubt(core, witnesses, words).map_err(|_| RecoveryError::NvramDamaged { word })?;
+                LogEntry::doubt(core, witnesses, words)
+                    .map_err(|_| RecoveryError::NvramDamaged { word })?;
                 continue;
             };
             if first | second != 0 {
@@ -415,7 +502,8 @@ impl RemapScheme for FLog {
             self.stuck = !saved.is_empty();
             return true;
         }
-        let crowded = self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
+        let crowded =
+            self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
         if crowded || self.pages.len() + 2 > self.pages_max {
             self.reclaim(core, true);
         } else {
@@ -423,8 +511,10 @@ impl RemapScheme for FLog {
                 self.program(core, words);
             }
         }
-        self.clears =
-            [0, 1].map(|buffer| core.media.clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL));
+        self.clears = [0, 1].map(|buffer| {
+            core.media
+                .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
+        });
         true
     }
 

@@ -23,7 +23,10 @@ struct Scratch {
 
 impl OwnerIndex {
     pub fn new(geometry: &Geometry) -> Self {
-        Self { lists: vec![Vec::new(); geometry.superblocks() as usize], scratch: Scratch::default() }
+        Self {
+            lists: vec![Vec::new(); geometry.superblocks() as usize],
+            scratch: Scratch::default(),
+        }
     }
 
     pub fn push(&mut self, core: &mut Core, remapping: &Remapping) {
@@ -40,13 +43,20 @@ impl OwnerIndex {
     pub fn push_unchecked(&mut self, core: &Core, remapping: &Remapping) {
         let sb = core.geometry.superblock(remapping.ppn);
         let offset = core.geometry.offset(remapping.ppn);
-        let entry = OwnerRef { offset, lpn: remapping.lpn, wsn: remapping.wsn, source: remapping.source };
+        let entry = OwnerRef {
+            offset,
+            lpn: remapping.lpn,
+            wsn: remapping.wsn,
+            source: remapping.source,
+        };
         self.lists[sb.0 as usize].push(entry);
     }
 
     /// After recovery, which may have met the log's pages out of order.
     pub fn sort(&mut self) {
-        self.lists.iter_mut().for_each(|list| list.sort_by_key(|entry| entry.wsn));
+        self.lists
+            .iter_mut()
+            .for_each(|list| list.sort_by_key(|entry| entry.wsn));
     }
 
     pub fn owners(&self, sb: SbId, out: &mut Vec<OwnerRef>) {
@@ -75,16 +85,19 @@ impl OwnerIndex {
 
     /// Every entry.
     pub fn iter(&self, geometry: Geometry) -> impl Iterator<Item = Remapping> {
-        (0..).map(SbId).zip(&self.lists).flat_map(move |(sb, list)| {
-            let first = geometry.page(sb, 0).0;
-            list.iter().map(move |entry| Remapping {
-                lpn: entry.lpn,
-                ppn: Ppn(first + entry.offset),
-                wsn: entry.wsn,
-                source: None,
-                atomic: None,
+        (0..)
+            .map(SbId)
+            .zip(&self.lists)
+            .flat_map(move |(sb, list)| {
+                let first = geometry.page(sb, 0).0;
+                list.iter().map(move |entry| Remapping {
+                    lpn: entry.lpn,
+                    ppn: Ppn(first + entry.offset),
+                    wsn: entry.wsn,
+                    source: None,
+                    atomic: None,
+                })
             })
-        })
     }
 
     /// The entries of every superblock.
@@ -97,9 +110,14 @@ impl OwnerIndex {
         for (sb, list) in self.lists() {
             let ended = core.ended.of(sb);
             for entry in list {
-                let in_force = core.map.is_remapped_at(entry.lpn, core.geometry.page(sb, entry.offset));
+                let in_force = core
+                    .map
+                    .is_remapped_at(entry.lpn, core.geometry.page(sb, entry.offset));
                 if !in_force && !ended.may_have_ended(entry.lpn) {
-                    return Err(format!("{sb:?} has an entry for LPN {} that ended unnoticed", entry.lpn));
+                    return Err(format!(
+                        "{sb:?} has an entry for LPN {} that ended unnoticed",
+                        entry.lpn
+                    ));
                 }
             }
         }
@@ -108,10 +126,21 @@ impl OwnerIndex {
 
     pub fn check(&self, core: &Core) -> Result<(), String> {
         for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
-            let (sb, offset) = (core.geometry.superblock(mapping.ppn), core.geometry.offset(mapping.ppn));
-            if !self.lists[sb.0 as usize].iter().any(|entry| entry.lpn == lpn && entry.offset == offset) {
-                return Err(format!("LPN {lpn} is remapped to {:?} and no entry says so", mapping.ppn));
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+                continue;
+            };
+            let (sb, offset) = (
+                core.geometry.superblock(mapping.ppn),
+                core.geometry.offset(mapping.ppn),
+            );
+            if !self.lists[sb.0 as usize]
+                .iter()
+                .any(|entry| entry.lpn == lpn && entry.offset == offset)
+            {
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?} and no entry says so",
+                    mapping.ppn
+                ));
             }
         }
         Ok(())
@@ -125,7 +154,14 @@ impl Scratch {
         let Self { doubtful, hidden } = self;
         doubtful.clear();
         if only_ended {
-            find_doubtful(&core.map, core.ended.of(sb), list, |entry| entry.lpn, |index| index as u32, doubtful);
+            find_doubtful(
+                &core.map,
+                core.ended.of(sb),
+                list,
+                |entry| entry.lpn,
+                |index| index as u32,
+                doubtful,
+            );
         } else {
             doubtful.extend(0..list.len() as u32);
         }

@@ -21,7 +21,9 @@ pub(super) struct L2pOnly {
 
 impl L2pOnly {
     pub fn new(geometry: &Geometry) -> Self {
-        Self { index: OwnerIndex::new(geometry) }
+        Self {
+            index: OwnerIndex::new(geometry),
+        }
     }
 }
 

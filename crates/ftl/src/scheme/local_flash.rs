@@ -90,7 +90,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     const LEAST: u64 = 8 * 3 * 16;
     if config.log_bytes < LEAST {
         let bytes = config.log_bytes;
-        return Err(ConfigError(format!("log_bytes = {bytes} is too small for a log: use at least {LEAST}")));
+        return Err(ConfigError(format!(
+            "log_bytes = {bytes} is too small for a log: use at least {LEAST}"
+        )));
     }
     if !(1..=1 << 16).contains(&config.cache_pages) {
         return Err(ConfigError(format!(
@@ -131,14 +133,22 @@ impl LocalFlash {
     }
 
     fn append(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
-        let (slot, clear) = self.free.pop_front().expect("a slot of the cache was secured");
+        let (slot, clear) = self
+            .free
+            .pop_front()
+            .expect("a slot of the cache was secured");
         // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an entry that was being
         // written, one: its torn bit is missing then.
         let mut after = After::clear(clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(remapping.ppn));
         }
-        core.media.store_capacitor(self.word(slot), &LogEntry::of(core, remapping).words(), purpose, after);
+        core.media.store_capacitor(
+            self.word(slot),
+            &LogEntry::of(core, remapping).words(),
+            purpose,
+            after,
+        );
         let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
         let sb = core.geometry.superblock(remapping.ppn).0 as usize;
         self.cached[sb].push(Cached { slot, entry });
@@ -147,9 +157,15 @@ impl LocalFlash {
 
     /// Zeroes slots and puts them at the end of the free list.
     fn release(&mut self, core: &mut Core, cached: &[Cached]) {
-        let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
+        let after = if core.config.guards.has(Guard::ClearWaits) {
+            After::ALL
+        } else {
+            After::NOTHING
+        };
         for Cached { slot, .. } in cached {
-            let clear = core.media.clear_capacitor(self.word(*slot), SLOT_WORDS, after);
+            let clear = core
+                .media
+                .clear_capacitor(self.word(*slot), SLOT_WORDS, after);
             self.free.push_back((*slot, clear));
         }
     }
@@ -157,7 +173,10 @@ impl LocalFlash {
     /// The superblock with the most cached entries, the first of several.
     fn fullest(&self) -> Option<SbId> {
         let most = self.counts.iter().copied().max().filter(|most| *most > 0)?;
-        self.counts.iter().position(|count| *count == most).map(|sb| SbId(sb as u32))
+        self.counts
+            .iter()
+            .position(|count| *count == most)
+            .map(|sb| SbId(sb as u32))
     }
 
     /// Makes room for one more page of the host's in the log; that of the reserve is garbage collection's.
@@ -169,7 +188,9 @@ impl LocalFlash {
             self.hopeless -= 1;
             return false;
         }
-        let pays = self.log.gains_more_than(core, self.log.pages() / GAIN_SHARE);
+        let pays = self
+            .log
+            .gains_more_than(core, self.log.pages() / GAIN_SHARE);
         while pays && self.log.pages() >= self.host_pages {
             if !self.log.rewrite_best(core) {
                 break;
@@ -187,7 +208,8 @@ impl LocalFlash {
         let count = cached.len().min(self.log.slots());
         self.all.clear();
         self.kept.clear();
-        self.all.extend(cached[..count].iter().map(|cached| cached.entry));
+        self.all
+            .extend(cached[..count].iter().map(|cached| cached.entry));
         keep_valid(core, sb, &self.all, &mut self.kept);
         if !self.kept.is_empty() {
             if !self.log.secure(core, 1) {
@@ -211,7 +233,9 @@ impl LocalFlash {
     /// Flushes until more than `free` slots are; whether it got there.
     fn make_slots(&mut self, core: &mut Core, free: usize) -> bool {
         while self.free.len() <= free {
-            let Some(sb) = self.fullest() else { return false };
+            let Some(sb) = self.fullest() else {
+                return false;
+            };
             if !self.make_page_room(core) || !self.flush(core, sb) {
                 return false;
             }
@@ -242,7 +266,11 @@ impl RemapScheme for LocalFlash {
             }
             false => !self.free.is_empty(),
         };
-        if room { Ok(()) } else { Err(Demotion::NvramFull) }
+        if room {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
+        }
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
@@ -272,7 +300,8 @@ impl RemapScheme for LocalFlash {
         self.log.charge_read(core, sb);
         self.all.clear();
         let readable = self.log.read(core, sb, &mut self.all);
-        self.all.extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
+        self.all
+            .extend(self.cached[sb.0 as usize].iter().map(|cached| cached.entry));
         if !readable {
             append_in_force(core, sb, &mut self.all);
         }
@@ -297,7 +326,8 @@ impl RemapScheme for LocalFlash {
             let word = self.word(slot);
             let words = [core.media.load(word), core.media.load(word + 1)];
             let [Ok(first), Ok(second)] = words else {
-                LogEntry::doubt(core, witnesses, words).map_err(|_| RecoveryError::NvramDamaged { word })?;
+                LogEntry::doubt(core, witnesses, words)
+                    .map_err(|_| RecoveryError::NvramDamaged { word })?;
                 self.stale.push(slot);
                 continue;
             };
@@ -315,7 +345,13 @@ impl RemapScheme for LocalFlash {
             }
 
             let ppn = Ppn(entry.ppn());
-            let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
+            let remapping = Remapping {
+                lpn: entry.lpn(),
+                ppn,
+                wsn: entry.wsn(),
+                source: None,
+                atomic: None,
+            };
             if !witnesses.remap(core, entry.lpn(), ppn, entry.wsn(), None) {
                 self.stale.push(slot);
                 continue;
@@ -324,14 +360,22 @@ impl RemapScheme for LocalFlash {
             self.cached[core.geometry.superblock(ppn).0 as usize].push(Cached { slot, entry });
         }
 
-        self.cached.iter_mut().for_each(|cached| cached.sort_by_key(|cached| cached.entry.wsn()));
-        self.counts = self.cached.iter().map(|cached| cached.len() as u32).collect();
+        self.cached
+            .iter_mut()
+            .for_each(|cached| cached.sort_by_key(|cached| cached.entry.wsn()));
+        self.counts = self
+            .cached
+            .iter()
+            .map(|cached| cached.len() as u32)
+            .collect();
         Ok(())
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
         for slot in std::mem::take(&mut self.stale) {
-            let clear = core.media.clear_capacitor(self.word(slot), SLOT_WORDS, core.after_doubts());
+            let clear =
+                core.media
+                    .clear_capacitor(self.word(slot), SLOT_WORDS, core.after_doubts());
             self.free.push_back((slot, clear));
         }
         true
@@ -354,14 +398,26 @@ impl RemapScheme for LocalFlash {
 
     fn check(&self, core: &Core) -> Result<(), String> {
         let cached: usize = self.cached.iter().map(Vec::len).sum();
-        if !self.counts.iter().eq(self.cached.iter().map(|cached| cached.len() as u32).collect::<Vec<_>>().iter()) {
+        if !self.counts.iter().eq(self
+            .cached
+            .iter()
+            .map(|cached| cached.len() as u32)
+            .collect::<Vec<_>>()
+            .iter())
+        {
             return Err("cached entries are counted wrongly".into());
         }
         if cached + self.free.len() != self.slots as usize {
-            return Err(format!("{cached} cached entries and {} free slots of {}", self.free.len(), self.slots));
+            return Err(format!(
+                "{cached} cached entries and {} free slots of {}",
+                self.free.len(),
+                self.slots
+            ));
         }
         let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
-        self.log.check(core, |sb| self.cached[sb.0 as usize].iter().map(known).collect())
+        self.log.check(core, |sb| {
+            self.cached[sb.0 as usize].iter().map(known).collect()
+        })
     }
 
     #[inline]
@@ -374,7 +430,15 @@ impl RemapScheme for LocalFlash {
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
-        let (entries, flash_pages) = (self.cached[sb.0 as usize].len() as u32, self.log.pages_of(sb) as u32);
-        Some(GroupInfo { segments: Vec::new(), entries, pages: entries.into(), flash_pages })
+        let (entries, flash_pages) = (
+            self.cached[sb.0 as usize].len() as u32,
+            self.log.pages_of(sb) as u32,
+        );
+        Some(GroupInfo {
+            segments: Vec::new(),
+            entries,
+            pages: entries.into(),
+            flash_pages,
+        })
     }
 }

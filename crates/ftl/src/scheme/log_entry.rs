@@ -40,7 +40,12 @@ const _: () = assert!(size_of::<LogEntry>() == 16);
 impl LogEntry {
     pub fn of(core: &Core, remapping: &Remapping) -> Self {
         let sb = core.geometry.superblock(remapping.ppn);
-        Self::new_in(core.blocks.get(sb).life.incarnation(), remapping.wsn, remapping.lpn, remapping.ppn)
+        Self::new_in(
+            core.blocks.get(sb).life.incarnation(),
+            remapping.wsn,
+            remapping.lpn,
+            remapping.ppn,
+        )
     }
 
     /// The entry of a remap into this incarnation of a superblock.
@@ -84,9 +89,14 @@ impl LogEntry {
             [first, Err(damaged)] => {
                 let first = first.map(|first| Self::from_words([first, 0]));
                 let is_current = |(_, sb): (SbId, &Superblock)| {
-                    holds_entries(sb.state) && first.is_ok_and(|entry| entry.incarnation() == sb.life.incarnation())
+                    holds_entries(sb.state)
+                        && first.is_ok_and(|entry| entry.incarnation() == sb.life.incarnation())
                 };
-                if first.is_err() || core.blocks.iter().any(is_current) { Err(damaged) } else { Ok(()) }
+                if first.is_err() || core.blocks.iter().any(is_current) {
+                    Err(damaged)
+                } else {
+                    Ok(())
+                }
             }
         }
     }
@@ -99,7 +109,12 @@ impl LogEntry {
     pub fn is_current(self, core: &Core) -> bool {
         let ppn = Ppn(self.ppn());
         self.ppn() < core.geometry.pages()
-            && core.blocks.get(core.geometry.superblock(ppn)).life.incarnation() == self.incarnation()
+            && core
+                .blocks
+                .get(core.geometry.superblock(ppn))
+                .life
+                .incarnation()
+                == self.incarnation()
     }
 }
 

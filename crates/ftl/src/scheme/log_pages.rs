@@ -45,7 +45,8 @@ pub(super) fn close(core: &mut Core) {
 fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
     let geometry = core.geometry;
     let die = geometry.die_of_offset(offset);
-    if offset == 0 || core.media.next_row(geometry.block(sb, die)) != geometry.row_of_offset(offset) {
+    if offset == 0 || core.media.next_row(geometry.block(sb, die)) != geometry.row_of_offset(offset)
+    {
         return; // A block failed after its place was chosen: the superblock stays without.
     }
 
@@ -53,8 +54,9 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
     let (mut sum, mut count) = (vec![0; PAGE_BYTES], 0);
     for page in (0..geometry.pages_per_superblock()).map(|offset| geometry.page(sb, offset)) {
         let oob = core.media.oob(page);
-        let is_of_log =
-            core.media.is_programmed(page) && oob.lpn() == Oob::LOG && oob.incarnation() == incarnation & 63;
+        let is_of_log = core.media.is_programmed(page)
+            && oob.lpn() == Oob::LOG
+            && oob.incarnation() == incarnation & 63;
         if let Some(bytes) = core.media.meta_written(page).filter(|_| is_of_log) {
             add(&mut sum, bytes);
             count += 1;
@@ -66,16 +68,30 @@ fn program_parity(core: &mut Core, sb: SbId, offset: u32) {
     }
     core.stats.meta_programs += 1;
     core.stats.log_programs += 1;
-    let (page, oob) = (geometry.page(sb, offset), Oob::new(Oob::PARITY, count, incarnation));
-    let (stored, pages) = (Stored::Meta(sum.into()), u16::try_from(geometry.pages_per_superblock()));
-    let after = pages.map_or(After::ALL, |pages| After::pages(geometry.page(sb, 0), pages));
-    if core.media.program(page, oob, stored, Purpose::Meta, after).is_err() {
+    let (page, oob) = (
+        geometry.page(sb, offset),
+        Oob::new(Oob::PARITY, count, incarnation),
+    );
+    let (stored, pages) = (
+        Stored::Meta(sum.into()),
+        u16::try_from(geometry.pages_per_superblock()),
+    );
+    let after = pages.map_or(After::ALL, |pages| {
+        After::pages(geometry.page(sb, 0), pages)
+    });
+    if core
+        .media
+        .program(page, oob, stored, Purpose::Meta, after)
+        .is_err()
+    {
         core.fail_block_of(page);
     }
 }
 
 fn add(sum: &mut [u8], bytes: &[u8]) {
-    sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+    sum.iter_mut()
+        .zip(bytes)
+        .for_each(|(sum, byte)| *sum ^= byte);
 }
 
 /// Reads the pages of a superblock of a log that are of its present incarnation.
@@ -94,7 +110,8 @@ pub(super) fn read(core: &mut Core, sb: SbId, log_pages: &mut u64) -> LogPages {
         match core.media.read_meta(page, Purpose::Meta) {
             Ok(Some((oob, bytes))) => {
                 // A page of the incarnation before is in a block whose erase was cut.
-                let is_present = oob.incarnation() == present || !core.config.guards.has(Guard::Incarnations);
+                let is_present =
+                    oob.incarnation() == present || !core.config.guards.has(Guard::Incarnations);
                 match oob.lpn() {
                     Oob::LOG if is_present => found.pages.push(LogPage { page, bytes }),
                     Oob::PARITY if is_present => parity = Some((oob.wsn(), bytes)),
@@ -121,10 +138,17 @@ impl LogPages {
     /// Rebuilds the missing page: the XOR of the others and the parity, without trailing zeroes.
     fn rebuild(&mut self, page: Ppn, sum: &[u8]) {
         let mut bytes = sum.to_vec();
-        self.pages.iter().for_each(|other| add(&mut bytes, &other.bytes));
-        let last = bytes.chunks(UNIT).rposition(|unit| unit.iter().any(|byte| *byte != 0));
+        self.pages
+            .iter()
+            .for_each(|other| add(&mut bytes, &other.bytes));
+        let last = bytes
+            .chunks(UNIT)
+            .rposition(|unit| unit.iter().any(|byte| *byte != 0));
         bytes.truncate(last.map_or(0, |last| last + 1) * UNIT);
-        self.pages.push(LogPage { page, bytes: bytes.into() });
+        self.pages.push(LogPage {
+            page,
+            bytes: bytes.into(),
+        });
         self.pages.sort_by_key(|page| page.page);
     }
 }

@@ -94,7 +94,13 @@ impl SchemeKind {
         Self::ShadowOob,
     ];
     /// Those that FAST'21 compares: what is run unless told otherwise.
-    pub const FAST21: [Self; 5] = [Self::None, Self::RemapSsd, Self::FLog, Self::NLog, Self::Opt];
+    pub const FAST21: [Self; 5] = [
+        Self::None,
+        Self::RemapSsd,
+        Self::FLog,
+        Self::NLog,
+        Self::Opt,
+    ];
 
     /// Does what it acknowledges survive a power cut?
     pub fn is_durable(self) -> bool {
@@ -109,7 +115,10 @@ impl SchemeKind {
 
     /// Does it keep entries in superblocks of its own, which must span all dies?
     pub fn keeps_entries_on_flash(self) -> bool {
-        matches!(self, Self::FLog | Self::LocalFlash | Self::RemapSsdLh | Self::ShadowOob)
+        matches!(
+            self,
+            Self::FLog | Self::LocalFlash | Self::RemapSsdLh | Self::ShadowOob
+        )
     }
 
     /// Name on the command line.
@@ -140,10 +149,13 @@ impl fmt::Display for SchemeKind {
 impl FromStr for SchemeKind {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("no scheme is named '{name}'; there are {known}")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::name).join(", ");
+                format!("no scheme is named '{name}'; there are {known}")
+            })
     }
 }
 
@@ -179,7 +191,12 @@ impl OwnerRef {
     /// What an entry of a superblock says.
     pub fn of(entry: &RmmEntry) -> Self {
         let (offset, lpn, wsn) = (entry.offset(), entry.target(), entry.wsn());
-        Self { offset, lpn, wsn, source: entry.relocated_source() }
+        Self {
+            offset,
+            lpn,
+            wsn,
+            source: entry.relocated_source(),
+        }
     }
 }
 
@@ -250,7 +267,12 @@ pub trait RemapScheme: Send {
     /// # Errors
     /// As `admit`.
     #[inline]
-    fn admit_remap(&mut self, core: &mut Core, next: &Remapping, may_reclaim: bool) -> Result<(), Demotion> {
+    fn admit_remap(
+        &mut self,
+        core: &mut Core,
+        next: &Remapping,
+        may_reclaim: bool,
+    ) -> Result<(), Demotion> {
         self.admit(core, next.ppn, may_reclaim)
     }
 

@@ -97,7 +97,9 @@ impl NLog {
             units: VecDeque::new(),
             used: 0,
             clear: ClearId::default(),
-            free: (0..total_units).map(|unit| (unit, ClearId::default())).collect(),
+            free: (0..total_units)
+                .map(|unit| (unit, ClearId::default()))
+                .collect(),
             total_units,
             sequence: 1,
             index: OwnerIndex::new(geometry),
@@ -126,7 +128,13 @@ impl NLog {
     fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
         self.units.iter().enumerate().map(|(index, unit)| {
             let from = self.word(*unit) + SLOT_WORDS;
-            from..from + SLOT_WORDS * if index + 1 == self.units.len() { self.used } else { self.slots }
+            from..from
+                + SLOT_WORDS
+                    * if index + 1 == self.units.len() {
+                        self.used
+                    } else {
+                        self.slots
+                    }
         })
     }
     fn reserve(&self) -> usize {
@@ -134,14 +142,16 @@ impl NLog {
     }
     fn charge_scan(&self, core: &mut Core) {
         let bytes = self.entries() * (SLOT_WORDS * 8) as u64;
-        core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Gc, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, bytes as u32, Purpose::Gc, After::NOTHING);
     }
 
     fn begin_unit(&mut self, core: &mut Core, purpose: Purpose) {
         let (unit, clear) = self.free.pop_front().expect("a free unit was secured");
         // 1. zeroes  2. the unit's head  3. entries.
         let head = UnitHead::new().with_torn(true).with_sequence(self.sequence);
-        core.media.store(self.word(unit), head.into(), purpose, After::clear(clear));
+        core.media
+            .store(self.word(unit), head.into(), purpose, After::clear(clear));
         core.media.fence();
         self.sequence += 1;
         self.units.push_back(unit);
@@ -172,7 +182,12 @@ impl NLog {
         if !core.media.is_plain() {
             for at in run.step_by(SLOT_WORDS) {
                 let words = [core.media.peek(at), core.media.peek(at + 1)];
-                self.store(core, words, Ppn(LogEntry::from_words(words).ppn()), Purpose::Gc);
+                self.store(
+                    core,
+                    words,
+                    Ppn(LogEntry::from_words(words).ppn()),
+                    Purpose::Gc,
+                );
             }
             return;
         }
@@ -184,8 +199,14 @@ impl NLog {
             let end = run.start + len * SLOT_WORDS;
             // Charged as one: what the entries wait for besides, their pages, the zeroing of the old unit waits for too.
             let bytes = (len * SLOT_WORDS * 8) as u32;
-            core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::clear(self.clear));
-            core.media.move_words_plain(run.start..end, self.next_slot_word());
+            core.media.charge(
+                OpKind::NvWrite,
+                bytes,
+                Purpose::Gc,
+                After::clear(self.clear),
+            );
+            core.media
+                .move_words_plain(run.start..end, self.next_slot_word());
             self.used += len;
             run.start = end;
         }
@@ -208,7 +229,11 @@ impl NLog {
             let spare = log.free.len() as i64 - log.reserve() as i64;
             spare > 0 || (spare == 0 && log.has_slot())
         };
-        if !enough(self) && may_reclaim && invalid * INVALID_SHARE > self.entries() && !self.free.is_empty() {
+        if !enough(self)
+            && may_reclaim
+            && invalid * INVALID_SHARE > self.entries()
+            && !self.free.is_empty()
+        {
             self.reclaim(core);
         }
         if enough(self) {
@@ -239,7 +264,10 @@ impl NLog {
     /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if NVRAM must be read word
     /// by word, or if the rest is not one entry for each remapped page. Looks those up whose remap may have ended.
     fn find_gone(&mut self, core: &mut Core, old: &[Range<usize>]) -> bool {
-        let (mut gone, mut hidden) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.hidden));
+        let (mut gone, mut hidden) = (
+            std::mem::take(&mut self.gone),
+            std::mem::take(&mut self.hidden),
+        );
         gone.clear();
         let can_scan = find_doubtful(core, old, &mut gone);
         if can_scan {
@@ -283,15 +311,21 @@ impl NLog {
                 if (at..at + SLOT_WORDS).any(|word| core.media.load(word).is_err()) {
                     damaged = Some(unit);
                 }
-                let Some(entry) = load(core, at) else { continue };
-                if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn()) && entry.is_current(core) {
+                let Some(entry) = load(core, at) else {
+                    continue;
+                };
+                if core.is_in_force(entry.lpn(), Ppn(entry.ppn()), entry.wsn())
+                    && entry.is_current(core)
+                {
                     core.map.hide_remapped(entry.lpn());
                     kept.push(entry);
                 }
             }
         }
 
-        kept.iter().flatten().for_each(|entry| core.map.mark_remapped(entry.lpn()));
+        kept.iter()
+            .flatten()
+            .for_each(|entry| core.map.mark_remapped(entry.lpn()));
         if let Some(unit) = damaged {
             // In the place of the first that cannot be read: it goes with its unit, and no unit more is needed.
             let unread = self.take_unread(core, &mut kept);
@@ -309,53 +343,80 @@ impl NLog {
 
     /// The unreadable entries that are in force, taken from the index. What was read of their mappings is older, and goes.
     fn take_unread(&mut self, core: &mut Core, read: &mut [Vec<LogEntry>]) -> Vec<LogEntry> {
-        let known: BTreeSet<(u32, u64)> = read.iter().flatten().map(|entry| (entry.lpn(), entry.wsn())).collect();
+        let known: BTreeSet<(u32, u64)> = read
+            .iter()
+            .flatten()
+            .map(|entry| (entry.lpn(), entry.wsn()))
+            .collect();
         self.index.sort_out(core);
         let is_unread = |at: &Remapping| !known.contains(&(at.lpn, at.wsn));
         let unread: Vec<Remapping> = self.index.iter(core.geometry).filter(is_unread).collect();
 
         let lpns: BTreeSet<u32> = unread.iter().map(|remapping| remapping.lpn).collect();
-        read.iter_mut().for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
-        unread.iter().map(|remapping| LogEntry::of(core, remapping)).collect()
+        read.iter_mut()
+            .for_each(|unit| unit.retain(|entry| !lpns.contains(&entry.lpn())));
+        unread
+            .iter()
+            .map(|remapping| LogEntry::of(core, remapping))
+            .collect()
     }
 
     /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before the first, or after
     /// the last.
     fn sequence_of(&self, core: &mut Core, unit: usize, known: &[(u64, usize)]) -> u64 {
-        let gap = known.windows(2).find(|pair| pair[0].0 + 1 < pair[1].0).map(|pair| pair[0].0 + 1);
-        let (Some(first), Some(last)) = (known.first(), known.last()) else { return 1 };
+        let gap = known
+            .windows(2)
+            .find(|pair| pair[0].0 + 1 < pair[1].0)
+            .map(|pair| pair[0].0 + 1);
+        let (Some(first), Some(last)) = (known.first(), known.last()) else {
+            return 1;
+        };
         let is_newer = self.newest_entry(core, unit) > self.newest_entry(core, last.1);
-        let first = first.0.checked_sub(1).filter(|first| *first > 0 && !is_newer);
+        let first = first
+            .0
+            .checked_sub(1)
+            .filter(|first| *first > 0 && !is_newer);
         gap.or(first).unwrap_or(last.0 + 1)
     }
 
     fn newest_entry(&self, core: &mut Core, unit: usize) -> u64 {
         let slots = (1..=self.slots).map(|slot| self.word(unit) + slot * SLOT_WORDS);
-        slots.filter_map(|at| load(core, at)).map(|entry| entry.wsn()).max().unwrap_or(0)
+        slots
+            .filter_map(|at| load(core, at))
+            .map(|entry| entry.wsn())
+            .max()
+            .unwrap_or(0)
     }
 
     /// Repairs the records that were unreadable at recovery.
     fn heal(&mut self, core: &mut Core) {
         for (unit, sequence) in std::mem::take(&mut self.heads) {
             let head = UnitHead::new().with_torn(true).with_sequence(sequence);
-            core.media.store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
+            core.media
+                .store(self.word(unit), head.into(), Purpose::Meta, After::NOTHING);
         }
         for at in std::mem::take(&mut self.damaged) {
-            core.media.store_record(at, &[0; SLOT_WORDS], Purpose::Meta, core.after_doubts());
+            core.media
+                .store_record(at, &[0; SLOT_WORDS], Purpose::Meta, core.after_doubts());
         }
     }
 
     /// Is every entry in force that reclaiming would not look up?
     fn check_ended(&self, core: &Core) -> Result<(), String> {
-        let Some(words) = core.media.words() else { return Ok(()) };
+        let Some(words) = core.media.words() else {
+            return Ok(());
+        };
         for range in self.ranges() {
             for words in words[range].as_chunks::<SLOT_WORDS>().0 {
                 let entry = LogEntry::from_words(*words);
                 let (lpn, ppn) = (entry.lpn(), Ppn(entry.ppn()));
-                if entry.is_intact() && entry.is_current(core) && !core.map.is_remapped_at(lpn, ppn) {
+                if entry.is_intact() && entry.is_current(core) && !core.map.is_remapped_at(lpn, ppn)
+                {
                     let sb = core.geometry.superblock(ppn);
                     if !core.ended.of(sb).may_have_ended(lpn) {
-                        return Err(format!("the log has an entry for LPN {lpn} in {sb:?} that ended unnoticed"));
+                        return Err(format!(
+                            "the log has an entry for LPN {lpn} in {sb:?} that ended unnoticed"
+                        ));
                     }
                 }
             }
@@ -366,9 +427,14 @@ impl NLog {
     /// Zeroes the unit that has these entries, after what superseded it, and frees it.
     fn release(&mut self, core: &mut Core, entries: &Range<usize>) {
         let at = entries.start - SLOT_WORDS;
-        let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
+        let after = if core.config.guards.has(Guard::ClearWaits) {
+            After::ALL
+        } else {
+            After::NOTHING
+        };
         let clear = core.media.clear(at, (self.slots + 1) * SLOT_WORDS, after);
-        self.free.push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
+        self.free
+            .push_back(((at - self.base) / ((self.slots + 1) * SLOT_WORDS), clear));
     }
 
     /// Finds out which units are in use, and queues the others as free.
@@ -380,7 +446,9 @@ impl NLog {
             let len = (self.slots + 1) * SLOT_WORDS;
             match core.media.load(at).map(UnitHead::from_bits) {
                 Ok(head) if head.sequence() >= SEQUENCE_END => {
-                    return Err(RecoveryError::Foreign("a unit of the log has a number that none reaches".into()));
+                    return Err(RecoveryError::Foreign(
+                        "a unit of the log has a number that none reaches".into(),
+                    ));
                 }
                 Ok(head) if head.torn() => {
                     used.push((head.sequence(), unit));
@@ -398,14 +466,23 @@ impl NLog {
             }
 
             let zero = (at..at + len).all(|word| core.media.load(word) == Ok(0));
-            let clear = if zero { ClearId::default() } else { core.media.clear(at, len, After::NOTHING) };
+            let clear = if zero {
+                ClearId::default()
+            } else {
+                core.media.clear(at, len, After::NOTHING)
+            };
             self.free.push_back((unit, clear));
         }
         Ok(FoundUnits { used, headless })
     }
 
     /// Reports the entries of one unit as witnesses. `used` is left at the value for this unit.
-    fn replay_unit(&mut self, core: &mut Core, witnesses: &mut Witnesses, unit: usize) -> Result<(), RecoveryError> {
+    fn replay_unit(
+        &mut self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+        unit: usize,
+    ) -> Result<(), RecoveryError> {
         self.used = 0;
         for slot in 0..self.slots {
             let at = self.word(unit) + (slot + 1) * SLOT_WORDS;
@@ -417,7 +494,8 @@ impl NLog {
             self.used = slot + 1;
             let [Ok(first), Ok(second)] = words else {
                 self.damaged.push(at);
-                LogEntry::doubt(core, witnesses, words).map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
+                LogEntry::doubt(core, witnesses, words)
+                    .map_err(|_| RecoveryError::NvramDamaged { word: at + 1 })?;
                 continue;
             };
 
@@ -429,7 +507,13 @@ impl NLog {
                     witnesses.zero(at..at + SLOT_WORDS);
                     continue;
                 }
-                let remapping = Remapping { lpn: entry.lpn(), ppn, wsn: entry.wsn(), source: None, atomic: None };
+                let remapping = Remapping {
+                    lpn: entry.lpn(),
+                    ppn,
+                    wsn: entry.wsn(),
+                    source: None,
+                    atomic: None,
+                };
                 self.index.push_unchecked(core, &remapping);
             }
         }
@@ -439,10 +523,22 @@ impl NLog {
 
 /// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word by word.
 fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> bool {
-    let Some(words) = core.media.words() else { return false };
+    let Some(words) = core.media.words() else {
+        return false;
+    };
     // No entry has the incarnation of a superblock about which nothing is known.
-    let incarnation = |sb: SbId, known: u32| if core.ended.is_known(sb) { known } else { u32::MAX };
-    let incarnations: Vec<u32> = core.blocks.iter().map(|(id, sb)| incarnation(id, sb.life.incarnation())).collect();
+    let incarnation = |sb: SbId, known: u32| {
+        if core.ended.is_known(sb) {
+            known
+        } else {
+            u32::MAX
+        }
+    };
+    let incarnations: Vec<u32> = core
+        .blocks
+        .iter()
+        .map(|(id, sb)| incarnation(id, sb.life.incarnation()))
+        .collect();
     let is_doubtful = |words: &[u64; SLOT_WORDS]| {
         let entry = LogEntry::from_words(*words);
         let sb = core.geometry.superblock(Ppn(entry.ppn()));
@@ -459,7 +555,11 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
                 len += usize::from(is_doubtful(entry));
             }
             let first = range.start + nth * CHUNK * SLOT_WORDS;
-            found.extend(doubtful[..len].iter().map(|index| (first + *index as usize * SLOT_WORDS) as u32));
+            found.extend(
+                doubtful[..len]
+                    .iter()
+                    .map(|index| (first + *index as usize * SLOT_WORDS) as u32),
+            );
         }
     }
     true
@@ -477,7 +577,9 @@ impl RemapScheme for NLog {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * capacity {
             return Err(Demotion::Watermark);
         }
-        self.fullest = self.fullest.max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+        self.fullest = self
+            .fullest
+            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
         let spare = self.free.len() as i64 - self.reserve() as i64;
         if spare > 0 || (spare == 0 && self.has_slot()) || self.make_room(core, may_reclaim) {
             Ok(())
@@ -513,7 +615,8 @@ impl RemapScheme for NLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let bytes = self.total_units * (self.slots + 1) * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
-        core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
 
         let FoundUnits { mut used, headless } = self.find_units(core)?;
         used.sort_unstable();

@@ -13,7 +13,9 @@ pub(super) struct Opt {
 
 impl Opt {
     pub fn new(geometry: &Geometry) -> Self {
-        Self { index: OwnerIndex::new(geometry) }
+        Self {
+            index: OwnerIndex::new(geometry),
+        }
     }
 }
 
@@ -42,7 +44,11 @@ impl RemapScheme for Opt {
     }
     fn usage(&self, core: &Core) -> Usage {
         let valid = core.blocks.remapped_total() * 16;
-        Usage { used_bytes: valid, valid_bytes: valid, ..Usage::default() }
+        Usage {
+            used_bytes: valid,
+            valid_bytes: valid,
+            ..Usage::default()
+        }
     }
     fn check(&self, core: &Core) -> Result<(), String> {
         self.index.check(core)

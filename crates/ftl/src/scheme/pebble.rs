@@ -95,7 +95,10 @@ struct Tables {
 impl Tables {
     fn of(config: &Config, geometry: &Geometry) -> Self {
         let lpns = u64::from(config.lpns) + u64::from(config.chunks());
-        Self { l2p: lpns * L2P_BYTES, p2l: nvram_words(config, geometry) as u64 * 8 }
+        Self {
+            l2p: lpns * L2P_BYTES,
+            p2l: nvram_words(config, geometry) as u64 * 8,
+        }
     }
 }
 
@@ -113,7 +116,10 @@ pub(super) fn tables_bytes(config: &Config, geometry: &Geometry) -> u64 {
 /// Checks the parameters.
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     if !(1..=DEGREE_MAX).contains(&config.degree) {
-        return Err(ConfigError(format!("degree = {} must be 1 to {DEGREE_MAX}", config.degree)));
+        return Err(ConfigError(format!(
+            "degree = {} must be 1 to {DEGREE_MAX}",
+            config.degree
+        )));
     }
     let Tables { l2p, p2l } = Tables::of(config, geometry);
     if config.log_bytes < l2p + p2l {
@@ -154,12 +160,20 @@ impl Pebble {
 
     /// A slot of a page for one more entry, and what overwriting it must wait for. `lpn`: the slot that names it
     /// already is the first choice. `reuse`: may a slot be taken whose entry has been superseded?
-    fn choose(&self, core: &mut Core, ppn: Ppn, lpn: Option<u32>, reuse: bool) -> Option<(usize, After)> {
+    fn choose(
+        &self,
+        core: &mut Core,
+        ppn: Ppn,
+        lpn: Option<u32>,
+        reuse: bool,
+    ) -> Option<(usize, After)> {
         let (mut empty, mut stale) = (None, None);
         let first = self.slot_word(ppn);
         for at in first..first + self.degree {
             // What a damaged slot says nobody knows: it stays as it is.
-            let Ok(word) = core.media.load(at) else { continue };
+            let Ok(word) = core.media.load(at) else {
+                continue;
+            };
             if word == 0 {
                 empty = empty.or(Some(at));
                 continue;
@@ -204,8 +218,13 @@ impl Pebble {
         // 1. the witness in force of the old LPN: the page written for it, or a store (an entry, a record of a
         //    deallocation; the commit, if it is of an atomic command)  2. the new entry. Cut before 2: the old entry is
         // still there, and it may be the newest durable one. The fence covers the old entry too, and so the page.
-        let written = (old < core.map.len()).then(|| core.map.get(old)).flatten().filter(|mapping| !mapping.remapped);
-        written.map_or(After::FENCE, |mapping| After::FENCE.and(After::page(mapping.ppn)))
+        let written = (old < core.map.len())
+            .then(|| core.map.get(old))
+            .flatten()
+            .filter(|mapping| !mapping.remapped);
+        written.map_or(After::FENCE, |mapping| {
+            After::FENCE.and(After::page(mapping.ppn))
+        })
     }
 
     /// Age 0 of a superblock's room is `base`, if the room has no head yet.
@@ -217,34 +236,55 @@ impl Pebble {
         // incarnation and no slot counts. A head that came first would vouch for the slots of that incarnation.
         let after = self.zeroed(core, sb);
         let incarnation = core.blocks.get(sb).life.incarnation();
-        let head = RoomHead::new().with_valid(true).with_incarnation(incarnation).with_base(base);
-        core.media.store(self.head_word(sb), head.into(), purpose, after);
+        let head = RoomHead::new()
+            .with_valid(true)
+            .with_incarnation(incarnation)
+            .with_base(base);
+        core.media
+            .store(self.head_word(sb), head.into(), purpose, after);
         core.media.fence();
         self.rooms[sb.0 as usize].base = Some(base);
         base
     }
 
     /// Stores an entry in the slot chosen; `false` if its age cannot be told.
-    fn fill(&mut self, core: &mut Core, (at, after): (usize, After), remapping: &Remapping, purpose: Purpose) -> bool {
+    fn fill(
+        &mut self,
+        core: &mut Core,
+        (at, after): (usize, After),
+        remapping: &Remapping,
+        purpose: Purpose,
+    ) -> bool {
         let sb = core.geometry.superblock(remapping.ppn);
         let base = self.open_room(core, sb, remapping.wsn, purpose);
-        let Ok(age) = u32::try_from(remapping.wsn - base) else { return false };
+        let Ok(age) = u32::try_from(remapping.wsn - base) else {
+            return false;
+        };
         match core.media.load(at) {
             Ok(0) => self.rooms[sb.0 as usize].taken += 1,
             _ => core.stats.slots_reused += 1,
         }
         // 1. the page  2. the entry, whole or not at all. An entry before its page would name whatever is programmed
         // there next.
-        let slot = Slot::new().with_valid(true).with_lpn(remapping.lpn).with_age(age);
+        let slot = Slot::new()
+            .with_valid(true)
+            .with_lpn(remapping.lpn)
+            .with_age(age);
         core.media.store_record(at, &[slot.into()], purpose, after);
         // L2P of the target, and of the source if that loses the page.
-        core.charge_tables(remapping.ppn, L2P_WORD_BYTES * (1 + u32::from(remapping.source.is_some())), purpose);
+        core.charge_tables(
+            remapping.ppn,
+            L2P_WORD_BYTES * (1 + u32::from(remapping.source.is_some())),
+            purpose,
+        );
         true
     }
 
     fn is_too_old(&self, core: &Core, sb: SbId) -> bool {
         // Two numbers of slack: the entry's own, and that of a head on the way.
-        self.rooms[sb.0 as usize].base.is_some_and(|base| core.wsn + 2 - base >= AGES)
+        self.rooms[sb.0 as usize]
+            .base
+            .is_some_and(|base| core.wsn + 2 - base >= AGES)
     }
 
     /// A room with an unreadable head: its slots give the LPNs, but not their numbers.
@@ -261,11 +301,21 @@ impl Pebble {
     }
 
     /// Appends the owners that the slots of one page name, the newest last.
-    fn push_page(offset: u32, base: u64, slots: impl Iterator<Item = u64>, out: &mut Vec<OwnerRef>) {
+    fn push_page(
+        offset: u32,
+        base: u64,
+        slots: impl Iterator<Item = u64>,
+        out: &mut Vec<OwnerRef>,
+    ) {
         let first = out.len();
         out.extend(slots.filter(|word| *word != 0).map(|word| {
             let slot = Slot::from_bits(word);
-            OwnerRef { offset, lpn: slot.lpn(), wsn: base + u64::from(slot.age()), source: None }
+            OwnerRef {
+                offset,
+                lpn: slot.lpn(),
+                wsn: base + u64::from(slot.age()),
+                source: None,
+            }
         }));
         if out.len() > first + 1 {
             out[first..].sort_unstable_by_key(|owner| owner.wsn);
@@ -279,13 +329,20 @@ impl RemapScheme for Pebble {
             return Err(Demotion::NvramFull);
         }
         // An atomic command overwrites nothing: what it supersedes counts again if it is aborted.
-        self.choose(core, ppn, None, may_reclaim).map(drop).ok_or(Demotion::DegreeFull)
+        self.choose(core, ppn, None, may_reclaim)
+            .map(drop)
+            .ok_or(Demotion::DegreeFull)
     }
 
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose) {
         let reuse = remapping.atomic.is_none();
-        let place = self.choose(core, remapping.ppn, Some(remapping.lpn), reuse).expect("a slot was secured");
-        assert!(self.fill(core, place, remapping, purpose), "the room is young enough");
+        let place = self
+            .choose(core, remapping.ppn, Some(remapping.lpn), reuse)
+            .expect("a slot was secured");
+        assert!(
+            self.fill(core, place, remapping, purpose),
+            "the room is young enough"
+        );
     }
 
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool {
@@ -293,20 +350,34 @@ impl RemapScheme for Pebble {
         if self.is_too_old(core, sb) {
             return false;
         }
-        let Some(place) = self.choose(core, remapping.ppn, None, false) else { return false };
+        let Some(place) = self.choose(core, remapping.ppn, None, false) else {
+            return false;
+        };
         let base = self.rooms[sb.0 as usize].base.unwrap_or(core.wsn);
-        let wsn = if remapping.wsn < base { core.tick() } else { remapping.wsn };
+        let wsn = if remapping.wsn < base {
+            core.tick()
+        } else {
+            remapping.wsn
+        };
         self.open_room(core, sb, base, Purpose::Gc);
         self.fill(core, place, &Remapping { wsn, ..*remapping }, Purpose::Gc)
     }
 
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        let Room { base: Some(base), taken, .. } = self.rooms[sb.0 as usize] else { return };
+        let Room {
+            base: Some(base),
+            taken,
+            ..
+        } = self.rooms[sb.0 as usize]
+        else {
+            return;
+        };
         if taken == 0 {
             return;
         }
         let bytes = core.blocks.owners(sb).live * self.degree as u32 * 8;
-        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         let mut lost = false;
         for offset in 0..core.geometry.pages_per_superblock() {
             let ppn = core.geometry.page(sb, offset);
@@ -315,7 +386,12 @@ impl RemapScheme for Pebble {
             }
             let at = self.slot_word(ppn);
             match core.media.words() {
-                Some(words) => Self::push_page(offset, base, words[at..at + self.degree].iter().copied(), out),
+                Some(words) => Self::push_page(
+                    offset,
+                    base,
+                    words[at..at + self.degree].iter().copied(),
+                    out,
+                ),
                 None => {
                     let slots = (at..at + self.degree).map(|at| {
                         core.media.load(at).unwrap_or_else(|_| {
@@ -339,9 +415,18 @@ impl RemapScheme for Pebble {
         }
         // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between: the head is of an
         // incarnation that does not count, and recovery zeroes the slots before they are used again.
-        let after = if core.config.guards.has(Guard::ClearWaits) { After::FENCE } else { After::NOTHING };
+        let after = if core.config.guards.has(Guard::ClearWaits) {
+            After::FENCE
+        } else {
+            After::NOTHING
+        };
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
-        *room = Room { clear: core.media.clear(self.slots + sb.0 as usize * len, len, after), ..Room::default() };
+        *room = Room {
+            clear: core
+                .media
+                .clear(self.slots + sb.0 as usize * len, len, after),
+            ..Room::default()
+        };
         core.stats.slot_clears += 1;
     }
 
@@ -352,7 +437,12 @@ impl RemapScheme for Pebble {
             let sb = SbId(index);
             let first = self.slots + index as usize * len;
             let at = self.head_word(sb);
-            core.media.charge(OpKind::NvRead, 8 * (len as u32 + 1), Purpose::Meta, After::NOTHING);
+            core.media.charge(
+                OpKind::NvRead,
+                8 * (len as u32 + 1),
+                Purpose::Meta,
+                After::NOTHING,
+            );
 
             let Ok(head) = core.media.load(at).map(RoomHead::from_bits) else {
                 self.doubt_room(core, witnesses, sb);
@@ -375,7 +465,9 @@ impl RemapScheme for Pebble {
                 let word = match core.media.load(at) {
                     Ok(word) => word,
                     // A page that is not programmed has no owners; otherwise the slot may name any LPN.
-                    Err(_) if core.media.is_programmed(ppn) => return Err(RecoveryError::NvramDamaged { word: at }),
+                    Err(_) if core.media.is_programmed(ppn) => {
+                        return Err(RecoveryError::NvramDamaged { word: at });
+                    }
                     Err(_) => {
                         self.damaged.push(at);
                         continue;
@@ -390,20 +482,30 @@ impl RemapScheme for Pebble {
                 }
                 taken += u32::from(word != 0);
             }
-            self.rooms[index as usize] = Room { base: Some(head.base()), taken, clear: ClearId::default() };
+            self.rooms[index as usize] = Room {
+                base: Some(head.base()),
+                taken,
+                clear: ClearId::default(),
+            };
         }
         Ok(())
     }
 
     fn resume(&mut self, core: &mut Core) -> bool {
         for at in std::mem::take(&mut self.damaged) {
-            core.media.store_record(at, &[0], Purpose::Meta, core.after_doubts());
+            core.media
+                .store_record(at, &[0], Purpose::Meta, core.after_doubts());
         }
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for sb in std::mem::take(&mut self.headless) {
             let first = self.slots + sb.0 as usize * len;
             self.rooms[sb.0 as usize].clear = core.media.clear(first, len, core.after_doubts());
-            core.media.store(self.head_word(sb), 0, Purpose::Meta, After::clear(self.rooms[sb.0 as usize].clear));
+            core.media.store(
+                self.head_word(sb),
+                0,
+                Purpose::Meta,
+                After::clear(self.rooms[sb.0 as usize].clear),
+            );
         }
         true
     }
@@ -411,7 +513,11 @@ impl RemapScheme for Pebble {
     fn usage(&self, core: &Core) -> Usage {
         let Tables { l2p, p2l } = self.tables;
         Usage {
-            used_bytes: self.rooms.iter().map(|room| u64::from(room.taken) * 8).sum(),
+            used_bytes: self
+                .rooms
+                .iter()
+                .map(|room| u64::from(room.taken) * 8)
+                .sum(),
             valid_bytes: core.blocks.remapped_total() * 8,
             l2p_bytes: l2p,
             p2l_bytes: p2l,
@@ -426,20 +532,31 @@ impl RemapScheme for Pebble {
 
     fn check(&self, core: &Core) -> Result<(), String> {
         for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+                continue;
+            };
             let at = self.slot_word(mapping.ppn);
-            let says = |at| Slot::from_bits(core.media.peek(at)).lpn() == lpn && core.media.peek(at) != 0;
+            let says =
+                |at| Slot::from_bits(core.media.peek(at)).lpn() == lpn && core.media.peek(at) != 0;
             let room = self.rooms[core.geometry.superblock(mapping.ppn).0 as usize];
             if room.base.is_none() || !(at..at + self.degree).any(says) {
-                return Err(format!("LPN {lpn} is remapped to {:?} and no slot says so", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?} and no slot says so",
+                    mapping.ppn
+                ));
             }
         }
         for (index, room) in self.rooms.iter().enumerate() {
             let len = core.geometry.pages_per_superblock() as usize * self.degree;
             let first = self.slots + index * len;
-            let found = (first..first + len).filter(|at| core.media.peek(*at) != 0).count();
+            let found = (first..first + len)
+                .filter(|at| core.media.peek(*at) != 0)
+                .count();
             if found != room.taken as usize {
-                return Err(format!("superblock {index} has {found} slots taken and counts {}", room.taken));
+                return Err(format!(
+                    "superblock {index} has {found} slots taken and counts {}",
+                    room.taken
+                ));
             }
         }
         Ok(())
@@ -456,6 +573,11 @@ impl RemapScheme for Pebble {
 #[cold]
 fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
     for (lpn, offset) in core.remapped_in(sb) {
-        out.push(OwnerRef { offset, lpn, wsn: core.tick(), source: None });
+        out.push(OwnerRef {
+            offset,
+            lpn,
+            wsn: core.tick(),
+            source: None,
+        });
     }
 }

@@ -32,7 +32,12 @@ pub(super) fn find_doubtful<T>(
 
 /// The indices of such entries; how many. By itself, so that all it needs is in registers.
 #[inline(never)]
-fn doubtful_of<T>(ended: EndedIn<'_>, slots: &[T], lpn_of: impl Fn(&T) -> u32, doubtful: &mut [u32; CHUNK]) -> usize {
+fn doubtful_of<T>(
+    ended: EndedIn<'_>,
+    slots: &[T],
+    lpn_of: impl Fn(&T) -> u32,
+    doubtful: &mut [u32; CHUNK],
+) -> usize {
     // About one in ten is, which no processor can predict: no branches.
     let mut len = 0;
     for (index, slot) in slots.iter().enumerate() {

@@ -151,7 +151,9 @@ impl Wal {
         let waits = core.config.guards.has(Guard::ClearWaits);
         let after = if waits { After::ALL } else { After::NOTHING };
         for run in slots.chunk_by(|a, b| a + 1 == *b) {
-            let clear = core.media.clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
+            let clear = core
+                .media
+                .clear(self.word(run[0]), run.len() * SLOT_WORDS, after);
             for &slot in run {
                 self.records[slot as usize] = None;
                 self.free.push_back((slot, clear));
@@ -164,20 +166,31 @@ impl Wal {
     fn sweep(&mut self, core: &mut Core) {
         core.stats.metadata_gc_runs += 1;
         let used = (self.records.len() - self.free.len()) * SLOT_WORDS * 8;
-        core.media.charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, used as u32, Purpose::Gc, After::NOTHING);
         let is_needed = |record: &Record| Self::needed_in(core, record.commit).next().is_some();
         let gone: Vec<u32> = (0..self.records.len() as u32)
-            .filter(|slot| self.records[*slot as usize].as_ref().is_some_and(|record| !is_needed(record)))
+            .filter(|slot| {
+                self.records[*slot as usize]
+                    .as_ref()
+                    .is_some_and(|record| !is_needed(record))
+            })
             .collect();
         if !gone.is_empty() {
             let records = &self.records;
             for group in &mut self.groups {
-                group.retain(|slot| records[*slot as usize].is_some_and(|record| is_needed(&record)));
+                group.retain(|slot| {
+                    records[*slot as usize].is_some_and(|record| is_needed(&record))
+                });
             }
         }
         // A look is worth as many refusals as it found slots, so that a log full of needed records costs little.
         let worth_it = gone.len() * 16 >= self.records.len();
-        self.patience_next = if worth_it { 1 } else { (self.patience_next * 2).min(1 << 16) };
+        self.patience_next = if worth_it {
+            1
+        } else {
+            (self.patience_next * 2).min(1 << 16)
+        };
         self.patience = self.patience_next;
         self.release(core, gone);
     }
@@ -192,7 +205,14 @@ impl Wal {
             .with_target(remapping.lpn)
             .with_source(core.media.oob(remapping.ppn).lpn());
         let sb = core.geometry.superblock(remapping.ppn);
-        self.run = Some(Run { commit, slot, clear, sb, pages: (remapping.ppn, remapping.ppn), purpose });
+        self.run = Some(Run {
+            commit,
+            slot,
+            clear,
+            sb,
+            pages: (remapping.ppn, remapping.ppn),
+            purpose,
+        });
     }
 }
 
@@ -200,9 +220,18 @@ impl Run {
     /// The record and the stretch with one page more, if it is the next one of the same command.
     fn extended(&self, core: &Core, remapping: &Remapping) -> Option<(Commit, (Ppn, Ppn))> {
         let (home, lpn) = (remapping.lpn, core.media.oob(remapping.ppn).lpn());
-        let (target, source, len) = (self.commit.target(), self.commit.source(), self.commit.len());
-        let pages = (self.pages.0.min(remapping.ppn), self.pages.1.max(remapping.ppn));
-        if core.geometry.superblock(remapping.ppn) != self.sb || pages.1.0 - pages.0.0 >= u32::from(u16::MAX) {
+        let (target, source, len) = (
+            self.commit.target(),
+            self.commit.source(),
+            self.commit.len(),
+        );
+        let pages = (
+            self.pages.0.min(remapping.ppn),
+            self.pages.1.max(remapping.ppn),
+        );
+        if core.geometry.superblock(remapping.ppn) != self.sb
+            || pages.1.0 - pages.0.0 >= u32::from(u16::MAX)
+        {
             return None;
         }
         let longer = self.commit.with_len(len + 1);
@@ -228,17 +257,30 @@ impl RemapScheme for Wal {
             self.sweep(core);
         }
         self.patience = self.patience.saturating_sub(1);
-        if self.free.is_empty() { Err(Demotion::NvramFull) } else { Ok(()) }
+        if self.free.is_empty() {
+            Err(Demotion::NvramFull)
+        } else {
+            Ok(())
+        }
     }
 
     /// Only a home may get a page, and only from the LPN that the page was written under: then one record tells recovery
     /// which page it is, the newest one of that LPN.
-    fn admit_remap(&mut self, core: &mut Core, next: &Remapping, may_reclaim: bool) -> Result<(), Demotion> {
+    fn admit_remap(
+        &mut self,
+        core: &mut Core,
+        next: &Remapping,
+        may_reclaim: bool,
+    ) -> Result<(), Demotion> {
         let oob = core.media.oob(next.ppn);
         if oob.second().lpn() != Some(next.lpn) || !core.map.is_written_at(oob.lpn(), next.ppn) {
             return Err(Demotion::Unhinted);
         }
-        match self.run.as_ref().is_some_and(|run| run.extended(core, next).is_some()) {
+        match self
+            .run
+            .as_ref()
+            .is_some_and(|run| run.extended(core, next).is_some())
+        {
             true => Ok(()),
             false => self.admit(core, next.ppn, may_reclaim),
         }
@@ -268,8 +310,12 @@ impl RemapScheme for Wal {
             let count = run.pages.1.0 - run.pages.0.0 + 1;
             after = after.and(After::pages(run.pages.0, count as u16));
         }
-        core.media.store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
-        self.records[run.slot as usize] = Some(Record { commit: run.commit, places: 1 });
+        core.media
+            .store_record(self.word(run.slot), &run.commit.words(), run.purpose, after);
+        self.records[run.slot as usize] = Some(Record {
+            commit: run.commit,
+            places: 1,
+        });
         self.groups[run.sb.0 as usize].push(run.slot);
     }
 
@@ -278,7 +324,12 @@ impl RemapScheme for Wal {
         for offset in 0..core.geometry.pages_per_superblock() {
             let second = core.media.oob(core.geometry.page(sb, offset)).second();
             if let Some(lpn) = second.lpn().filter(|lpn| *lpn < core.config.lpns) {
-                out.push(OwnerRef { offset, lpn, wsn: 0, source: None });
+                out.push(OwnerRef {
+                    offset,
+                    lpn,
+                    wsn: 0,
+                    source: None,
+                });
             }
         }
     }
@@ -286,7 +337,9 @@ impl RemapScheme for Wal {
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         let mut gone = Vec::new();
         for slot in std::mem::take(&mut self.groups[sb.0 as usize]) {
-            let record = self.records[slot as usize].as_mut().expect("a record in a group is in use");
+            let record = self.records[slot as usize]
+                .as_mut()
+                .expect("a record in a group is in use");
             record.places -= 1;
             if record.places == 0 {
                 gone.push(slot);
@@ -298,7 +351,8 @@ impl RemapScheme for Wal {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let bytes = self.records.len() * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
-        core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
 
         let mut hinted = std::mem::take(&mut witnesses.hinted);
         hinted.sort_unstable();
@@ -323,9 +377,14 @@ impl RemapScheme for Wal {
             }
 
             let commit = Commit::from_words([first, second]);
-            let in_range = |from: u32| u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns);
+            let in_range = |from: u32| {
+                u64::from(from) + u64::from(commit.len()) <= u64::from(core.config.lpns)
+            };
             let intact = commit.is_intact() || !core.config.guards.has(Guard::TornBits);
-            if !intact || !in_range(commit.target()) || !in_range(commit.source()) || witnesses.is_aborted(commit.wsn())
+            if !intact
+                || !in_range(commit.target())
+                || !in_range(commit.source())
+                || witnesses.is_aborted(commit.wsn())
             {
                 torn.push(slot);
                 continue;
@@ -343,7 +402,13 @@ impl RemapScheme for Wal {
         self.release(core, torn);
         for [first, second] in damaged {
             let first = first.map(|first| Commit::from_words([first, 0]));
-            doubt(core, witnesses, &hinted, first.ok(), second.ok().map(|second| Commit::from_words([0, second])));
+            doubt(
+                core,
+                witnesses,
+                &hinted,
+                first.ok(),
+                second.ok().map(|second| Commit::from_words([0, second])),
+            );
         }
         Ok(())
     }
@@ -352,12 +417,16 @@ impl RemapScheme for Wal {
         // Zeroed after everything else, so after the pages that mark the LPNs in doubt.
         let mut gone = std::mem::take(&mut self.damaged);
         for slot in 0..self.records.len() as u32 {
-            let Some(record) = &mut self.records[slot as usize] else { continue };
+            let Some(record) = &mut self.records[slot as usize] else {
+                continue;
+            };
             let mut places: Vec<SbId> = Self::needed_in(core, record.commit).collect();
             places.sort_unstable();
             places.dedup();
             record.places = places.len() as u32;
-            places.iter().for_each(|sb| self.groups[sb.0 as usize].push(slot));
+            places
+                .iter()
+                .for_each(|sb| self.groups[sb.0 as usize].push(slot));
             if places.is_empty() {
                 gone.push(slot);
             }
@@ -383,27 +452,43 @@ impl RemapScheme for Wal {
             return Err("a command left its commit record unfinished".into());
         }
         let mut places = vec![0; self.records.len()];
-        self.groups.iter().flatten().for_each(|slot| places[*slot as usize] += 1);
-        let counted = self.records.iter().map(|record| record.map_or(0, |record| record.places));
+        self.groups
+            .iter()
+            .flatten()
+            .for_each(|slot| places[*slot as usize] += 1);
+        let counted = self
+            .records
+            .iter()
+            .map(|record| record.map_or(0, |record| record.places));
         if !counted.eq(places.iter().copied()) {
             return Err("a commit record is in other groups than it counts".into());
         }
         for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+                continue;
+            };
             let oob = core.media.oob(mapping.ppn);
             if !core.media.is_readable(mapping.ppn) {
                 continue;
             }
             if oob.second().lpn() != Some(lpn) {
-                return Err(format!("LPN {lpn} is remapped to {:?}, which is not meant for it", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?}, which is not meant for it",
+                    mapping.ppn
+                ));
             }
             let group = &self.groups[core.geometry.superblock(mapping.ppn).0 as usize];
             let says = |slot: &u32| {
                 let record = self.records[*slot as usize].as_ref();
-                record.is_some_and(|record| record.commit.pairs().any(|pair| pair == (lpn, oob.lpn())))
+                record.is_some_and(|record| {
+                    record.commit.pairs().any(|pair| pair == (lpn, oob.lpn()))
+                })
             };
             if !oob.second().owns() && !group.iter().any(says) {
-                return Err(format!("LPN {lpn} is remapped to {:?} and no record says so", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?} and no record says so",
+                    mapping.ppn
+                ));
             }
         }
         Ok(())
@@ -426,7 +511,13 @@ fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) 
 /// Reports the homes in doubt because of a record with an unreadable word. Without the first word these are the homes
 /// from its first one on for which pages were written; without the second word, all homes that had a page waiting at
 /// that time.
-fn doubt(core: &Core, witnesses: &mut Witnesses, hinted: &[Hinted], first: Option<Commit>, second: Option<Commit>) {
+fn doubt(
+    core: &Core,
+    witnesses: &mut Witnesses,
+    hinted: &[Hinted],
+    first: Option<Commit>,
+    second: Option<Commit>,
+) {
     let newest = first.map_or(u64::MAX, |first| first.wsn());
     if first.is_some_and(|first| witnesses.is_aborted_number(first.wsn())) {
         return;
@@ -435,14 +526,21 @@ fn doubt(core: &Core, witnesses: &mut Witnesses, hinted: &[Hinted], first: Optio
         for page in pages {
             let is_meant = second.is_none_or(|second| {
                 page.lpn >= second.source()
-                    && page.home.checked_sub(second.target()) == page.lpn.checked_sub(second.source())
+                    && page.home.checked_sub(second.target())
+                        == page.lpn.checked_sub(second.source())
             });
             // It was the newest page of its home, and was remapped while still mapped by the LPN it was written under.
             let is_possible = first.is_none_or(|_| {
                 page_meant(core, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)
             });
-            if is_meant && is_possible && core.map.get(page.home).is_none_or(|mapping| mapping.ppn != page.ppn) {
+            if is_meant
+                && is_possible
+                && core
+                    .map
+                    .get(page.home)
+                    .is_none_or(|mapping| mapping.ppn != page.ppn)
+            {
                 witnesses.doubt(page.home, newest);
             }
         }

@@ -20,7 +20,13 @@ impl Superblocks {
         self.get_mut(sb).capacity = capacity;
         let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
         let waiting = self.waiting.iter_mut().flatten();
-        for open in self.open.iter_mut().chain(waiting).flatten().filter(|open| open.sb == sb) {
+        for open in self
+            .open
+            .iter_mut()
+            .chain(waiting)
+            .flatten()
+            .filter(|open| open.sb == sb)
+        {
             open.end = open.end.min(end);
             open.skipped = skipped;
         }
@@ -36,7 +42,11 @@ impl Superblocks {
 
     /// Erases a superblock none of whose pages is needed any more.
     pub fn erase(&mut self, media: &mut Media, sb: SbId, wsn: &mut u64) {
-        assert_eq!(self.owners(sb).live, 0, "a superblock with live pages must not be erased");
+        assert_eq!(
+            self.owners(sb).live,
+            0,
+            "a superblock with live pages must not be erased"
+        );
         next_number(wsn);
 
         // 1. everything that took this superblock's place  2. "dead"  3. erases  4. "clean".
@@ -44,7 +54,10 @@ impl Superblocks {
         let entry = self.get_mut(sb);
         // A superblock at the limit is retired by this erase, or by the next one if a cut comes in between.
         let incarnation = (entry.life.incarnation() + 1).min(INCARNATION_MAX);
-        entry.life = Life::new().with_dead_before(*wsn).with_clean(false).with_incarnation(incarnation);
+        entry.life = Life::new()
+            .with_dead_before(*wsn)
+            .with_clean(false)
+            .with_incarnation(incarnation);
 
         let failing = std::mem::take(&mut entry.failing);
         entry.bad |= failing;
@@ -53,7 +66,12 @@ impl Superblocks {
         let waits = self.guards.has(Guard::EraseWaits);
         let dead_first = self.guards.has(Guard::DeadBeforeErase);
         if dead_first {
-            LifeRecord::store_life(media, sb, life, if waits { After::ALL } else { After::NOTHING });
+            LifeRecord::store_life(
+                media,
+                sb,
+                life,
+                if waits { After::ALL } else { After::NOTHING },
+            );
         }
 
         // Recovery looks for a head in good blocks only: a block may be called bad only once the head in it is dead.
@@ -75,7 +93,11 @@ impl Superblocks {
         // That happens to a log's, and where recovery found half a superblock: GC leaves the others as they are.
         let worn_out = self.is_worn_out(incarnation);
         for die in (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)) {
-            if media.erase(self.geometry.block(sb, die), id, after).is_err() || worn_out {
+            if media
+                .erase(self.geometry.block(sb, die), id, after)
+                .is_err()
+                || worn_out
+            {
                 self.blocks_retired += 1;
                 self.get_mut(sb).bad |= 1 << die;
             }

@@ -48,7 +48,13 @@ pub enum Stream {
 
 impl Stream {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Host, Self::Gc, Self::Log, Self::GcShared, Self::GcMany];
+    pub const ALL: [Self; 5] = [
+        Self::Host,
+        Self::Gc,
+        Self::Log,
+        Self::GcShared,
+        Self::GcMany,
+    ];
     /// Those of garbage collection, by zone.
     pub const ZONES: [Self; ZONES_MAX] = [Self::Gc, Self::GcShared, Self::GcMany];
 
@@ -177,7 +183,10 @@ impl Superblocks {
     }
     /// All of them with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (SbId, &Superblock)> {
-        self.table.iter().enumerate().map(|(index, sb)| (SbId(index as u32), sb))
+        self.table
+            .iter()
+            .enumerate()
+            .map(|(index, sb)| (SbId(index as u32), sb))
     }
     /// Free superblocks.
     #[inline]
@@ -206,8 +215,13 @@ impl Superblocks {
     /// opened, and those in which its head could not be programmed.
     pub fn order(&self, sb: SbId) -> Order {
         let (dies, entry) = (self.geometry.dies(), self.get(sb));
-        let before_head = (0..dies).map(|step| (sb.0 + step) % dies).take_while(|die| *die != entry.head);
-        Order { skipped: entry.bad | before_head.fold(0, |dies, die| dies | 1 << die), head: entry.head }
+        let before_head = (0..dies)
+            .map(|step| (sb.0 + step) % dies)
+            .take_while(|die| *die != entry.head);
+        Order {
+            skipped: entry.bad | before_head.fold(0, |dies, die| dies | 1 << die),
+            head: entry.head,
+        }
     }
 
     fn is_good(&self, skipped: u64, offset: u32) -> bool {
@@ -217,7 +231,9 @@ impl Superblocks {
     /// Where the head of a superblock is: first page of block `ID mod blocks`, or of the next good block.
     pub fn head_offset(&self, sb: SbId, skipped: u64) -> Option<u32> {
         let dies = self.geometry.dies();
-        (0..dies).map(|step| (sb.0 + step) % dies).find(|die| skipped >> die & 1 == 0)
+        (0..dies)
+            .map(|step| (sb.0 + step) % dies)
+            .find(|die| skipped >> die & 1 == 0)
     }
 
     /// Offsets of the tail pages: the last good ones, in ascending order.

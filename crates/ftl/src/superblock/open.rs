@@ -42,14 +42,19 @@ impl Superblocks {
     /// The free superblock of a group of dies with the fewest or the most erases, the first of several; of another
     /// group, if this one has none.
     fn pick_free(&self, wear: Wear, group: u32) -> Option<SbId> {
-        self.pick_free_if(wear, |sb| self.geometry.group(sb) == group).or_else(|| self.pick_free_if(wear, |_| true))
+        self.pick_free_if(wear, |sb| self.geometry.group(sb) == group)
+            .or_else(|| self.pick_free_if(wear, |_| true))
     }
 
     fn pick_free_if(&self, wear: Wear, wanted: impl Fn(SbId) -> bool) -> Option<SbId> {
-        let free = self.iter().filter(|(id, sb)| sb.state == State::Free && wanted(*id));
+        let free = self
+            .iter()
+            .filter(|(id, sb)| sb.state == State::Free && wanted(*id));
         let picked = match wear {
             Wear::Least => free.min_by_key(|(id, sb)| (sb.life.incarnation(), id.0)),
-            Wear::Most => free.min_by_key(|(id, sb)| (std::cmp::Reverse(sb.life.incarnation()), id.0)),
+            Wear::Most => {
+                free.min_by_key(|(id, sb)| (std::cmp::Reverse(sb.life.incarnation()), id.0))
+            }
         };
         picked.map(|(id, _)| id)
     }
@@ -60,13 +65,20 @@ impl Superblocks {
     }
 
     /// Opens the least or the most worn free superblock for a stream.
-    pub fn open_worn(&mut self, media: &mut Media, stream: Stream, wear: Wear, wsn: &mut u64) -> bool {
+    pub fn open_worn(
+        &mut self,
+        media: &mut Media,
+        stream: Stream,
+        wear: Wear,
+        wsn: &mut u64,
+    ) -> bool {
         assert!(self.open[stream as usize].is_none());
         while let Some(sb) = self.pick_free(wear, self.turn[stream as usize]) {
             // A superblock that says it is clean and is not (a damaged image) is erased like one that does not.
             let is_erased = |die| media.next_row(self.geometry.block(sb, die)) == 0;
             let bad = self.get(sb).bad;
-            let clean = (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
+            let clean =
+                (0..self.geometry.dies()).all(|die| !is_good_die(bad, die) || is_erased(die));
             if !self.get(sb).life.clean() || !clean {
                 self.erase(media, sb, wsn);
                 if self.get(sb).state == State::Retired {
@@ -114,7 +126,13 @@ impl Superblocks {
     }
 
     /// The number is new, so that no earlier incarnation's metadata can look like this one's.
-    fn write_head(&mut self, media: &mut Media, sb: SbId, stream: Stream, wsn: &mut u64) -> Option<u32> {
+    fn write_head(
+        &mut self,
+        media: &mut Media,
+        sb: SbId,
+        stream: Stream,
+        wsn: &mut u64,
+    ) -> Option<u32> {
         next_number(wsn);
         let incarnation = self.get(sb).life.incarnation();
         let entry = self.get_mut(sb);
@@ -149,7 +167,10 @@ impl Superblocks {
             self.meta_programs += 1;
             let page = self.geometry.page(sb, offset);
             let stored = Stored::Meta(head.as_bytes().into());
-            if media.program(page, oob, stored, Purpose::Meta, after).is_ok() {
+            if media
+                .program(page, oob, stored, Purpose::Meta, after)
+                .is_ok()
+            {
                 return Some(offset);
             }
             // Recovery looks for the head in the first good block: it must know which one is not.
@@ -161,33 +182,60 @@ impl Superblocks {
 
     /// Closes a stream's full superblock with its tail metadata: P2L and WSN of all its data pages.
     pub fn close(&mut self, media: &mut Media, stream: Stream) {
-        let Some(open) = self.open[stream as usize].take() else { return };
+        let Some(open) = self.open[stream as usize].take() else {
+            return;
+        };
         self.get_mut(open.sb).state = State::Closed;
         if self.is_in_last_cycle(self.get(open.sb)) {
             let bad = self.get(open.sb).bad;
-            self.blocks_worn += (0..self.geometry.dies()).filter(|die| is_good_die(bad, *die)).count() as u64;
+            self.blocks_worn += (0..self.geometry.dies())
+                .filter(|die| is_good_die(bad, *die))
+                .count() as u64;
         }
         // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
         // would vouch for pages that a cut left torn.
         // With one of many superblocks closed at a time, waiting for all dies would stall each die again and again.
         let pages = self.geometry.pages_per_superblock();
-        let after = match (self.guards.has(Guard::TailAfterData), self.geometry.groups()) {
+        let after = match (
+            self.guards.has(Guard::TailAfterData),
+            self.geometry.groups(),
+        ) {
             (false, _) => After::NOTHING,
-            (true, 2..) if pages <= u32::from(u16::MAX) => After::pages(self.geometry.page(open.sb, 0), pages as u16),
+            (true, 2..) if pages <= u32::from(u16::MAX) => {
+                After::pages(self.geometry.page(open.sb, 0), pages as u16)
+            }
             (true, _) => After::ALL,
         };
         let incarnation = self.get(open.sb).life.incarnation();
-        for (index, offset) in self.tail_offsets(self.skipped(open.sb)).into_iter().enumerate() {
+        for (index, offset) in self
+            .tail_offsets(self.skipped(open.sb))
+            .into_iter()
+            .enumerate()
+        {
             let page = self.geometry.page(open.sb, offset);
-            let block = self.geometry.block(open.sb, self.geometry.die_of_offset(offset));
+            let block = self
+                .geometry
+                .block(open.sb, self.geometry.die_of_offset(offset));
             if media.next_row(block) != self.geometry.row_of_offset(offset) {
                 return; // A block failed after its place was used: this superblock stays without a tail.
             }
             self.meta_programs += 1;
             let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
             let first = index as u32 * self.tail_records;
-            let len = self.tail_records.min(self.geometry.pages_per_superblock() - first);
-            if media.program_tail(page, oob, self.geometry.page(open.sb, first), len, self.extended, after).is_err() {
+            let len = self
+                .tail_records
+                .min(self.geometry.pages_per_superblock() - first);
+            if media
+                .program_tail(
+                    page,
+                    oob,
+                    self.geometry.page(open.sb, first),
+                    len,
+                    self.extended,
+                    after,
+                )
+                .is_err()
+            {
                 self.fail_block(media, open.sb, self.geometry.die_of_offset(offset));
                 return;
             }
@@ -196,7 +244,11 @@ impl Superblocks {
 
     /// Stops filling a superblock that is to be collected at once: it gets no tail.
     pub fn abandon(&mut self, sb: SbId) {
-        for open in self.open.iter_mut().chain(self.waiting.iter_mut().flatten()) {
+        for open in self
+            .open
+            .iter_mut()
+            .chain(self.waiting.iter_mut().flatten())
+        {
             if open.as_ref().is_some_and(|open| open.sb == sb) {
                 *open = None;
             }

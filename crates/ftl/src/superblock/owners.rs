@@ -22,11 +22,18 @@ impl Superblocks {
     }
     /// Of all superblocks, with their numbers.
     pub fn iter_owners(&self) -> impl Iterator<Item = (SbId, Owners)> {
-        self.owners.iter().enumerate().map(|(index, owners)| (SbId(index as u32), *owners))
+        self.owners
+            .iter()
+            .enumerate()
+            .map(|(index, owners)| (SbId(index as u32), *owners))
     }
     /// The most LPNs remapped to pages of one superblock.
     pub fn remapped_max(&self) -> u32 {
-        self.owners.iter().map(|owners| owners.remapped).max().unwrap_or(0)
+        self.owners
+            .iter()
+            .map(|owners| owners.remapped)
+            .max()
+            .unwrap_or(0)
     }
     /// LPNs whose mapping was made by a remap, in the whole device.
     #[inline]

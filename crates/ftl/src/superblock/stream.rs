@@ -60,7 +60,11 @@ impl Superblocks {
     /// Is there an open superblock of a stream in this one's group of dies?
     pub fn is_open_beside(&self, stream: Stream, sb: SbId) -> bool {
         let (group, stream) = (self.geometry.group(sb), stream as usize);
-        let slot = if group == self.turn[stream] { &self.open[stream] } else { &self.waiting[stream][group as usize] };
+        let slot = if group == self.turn[stream] {
+            &self.open[stream]
+        } else {
+            &self.waiting[stream][group as usize]
+        };
         slot.is_some()
     }
 
@@ -117,24 +121,39 @@ impl Superblocks {
                 taken
             } else {
                 let offset = open.holes.pop_front().expect("not empty");
-                (offset, self.geometry.row_of_offset(offset), self.geometry.die_of_offset(offset))
+                (
+                    offset,
+                    self.geometry.row_of_offset(offset),
+                    self.geometry.die_of_offset(offset),
+                )
             };
             if offset == open.head || open.skipped >> die & 1 == 1 {
                 continue;
             }
             let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
             let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
-            let slot = Slot { ppn, block, row, die };
+            let slot = Slot {
+                ppn,
+                block,
+                row,
+                die,
+            };
             self.rotate(stream);
-            return Some(Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) });
+            return Some(Taken {
+                slot,
+                sb,
+                incarnation,
+                after: self.after_head(sb, row, head),
+            });
         }
     }
 
     /// The page that `take` hands out next, if it is one after the last and not in a hole.
     pub fn next_page(&self, stream: Stream) -> Option<Ppn> {
         let open = self.open(stream).filter(|open| open.holes.is_empty())?;
-        let is_left_out =
-            |offset: &u32| *offset == open.head || open.skipped >> self.geometry.die_of_offset(*offset) & 1 == 1;
+        let is_left_out = |offset: &u32| {
+            *offset == open.head || open.skipped >> self.geometry.die_of_offset(*offset) & 1 == 1
+        };
         let offset = (open.next..open.end).find(|offset| !is_left_out(offset))?;
         Some(self.geometry.page(open.sb, offset))
     }
@@ -145,7 +164,9 @@ impl Superblocks {
     pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(Taken, u32)> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
-        let mut len = len.min(dies - open.die).min(open.end.saturating_sub(open.next));
+        let mut len = len
+            .min(dies - open.die)
+            .min(open.end.saturating_sub(open.next));
         if open.head >= open.next {
             len = len.min(open.head - open.next);
         }
@@ -153,16 +174,32 @@ impl Superblocks {
             return None;
         }
         let (row, die) = (open.row, open.die);
-        let (ppn, block) = (self.geometry.page(open.sb, open.next), self.geometry.block(open.sb, die));
+        let (ppn, block) = (
+            self.geometry.page(open.sb, open.next),
+            self.geometry.block(open.sb, die),
+        );
         open.next += len;
         open.die += len;
         if open.die == dies {
             (open.die, open.row) = (0, row + 1);
         }
-        let slot = Slot { ppn, block, row, die };
+        let slot = Slot {
+            ppn,
+            block,
+            row,
+            die,
+        };
         let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
         self.rotate(stream);
-        Some((Taken { slot, sb, incarnation, after: self.after_head(sb, row, head) }, len))
+        Some((
+            Taken {
+                slot,
+                sb,
+                incarnation,
+                after: self.after_head(sb, row, head),
+            },
+            len,
+        ))
     }
 
     /// A block's first page waits for the head, its others for the pages before them in the block: whatever is
@@ -181,7 +218,10 @@ impl Superblocks {
         self.open(stream).map_or(0, |open| {
             let dies = self.geometry.dies();
             let rows = self.geometry.row_of_offset(open.end)
-                - self.geometry.row_of_offset(open.next + dies - 1).min(self.geometry.row_of_offset(open.end));
+                - self
+                    .geometry
+                    .row_of_offset(open.next + dies - 1)
+                    .min(self.geometry.row_of_offset(open.end));
             let good = dies - (open.skipped & (u64::MAX >> (64 - dies))).count_ones();
             (rows * good).saturating_sub(1)
         })
@@ -195,7 +235,8 @@ impl Superblocks {
             let below = |offset: u32, die: u32| (offset + dies - 1 - die) / dies;
             let good = (0..dies).filter(|die| open.skipped >> die & 1 == 0);
             let pages: u32 = good.map(|die| below(end, die) - below(next, die)).sum();
-            (pages + open.holes.len() as u32).saturating_sub(u32::from((next..end).contains(&open.head)))
+            (pages + open.holes.len() as u32)
+                .saturating_sub(u32::from((next..end).contains(&open.head)))
         })
     }
 }

@@ -10,25 +10,51 @@ use remap_ssd_media::{ContentMode, Geometry, Media, OpKind, Page, Payload, Ppn};
 
 /// 24 superblocks of 4 dies x 16 pages.
 pub fn small_geometry() -> Geometry {
-    Geometry::new(Shape { channels: 2, dies: 4, superblocks: 24, pages_per_block: 16 }).expect("valid")
+    Geometry::new(Shape {
+        channels: 2,
+        dies: 4,
+        superblocks: 24,
+        pages_per_block: 16,
+    })
+    .expect("valid")
 }
 
 pub fn small_config(scheme: SchemeKind) -> Config {
-    let config =
-        Config { lpns: 600, scheme, log_bytes: 8 << 10, segment_bytes: 128, dealloc_slots: 16, ..Config::default() };
+    let config = Config {
+        lpns: 600,
+        scheme,
+        log_bytes: 8 << 10,
+        segment_bytes: 128,
+        dealloc_slots: 16,
+        ..Config::default()
+    };
     let tables = config.tables_bytes(&small_geometry());
-    Config { log_bytes: config.log_bytes.max(tables), ..config }
+    Config {
+        log_bytes: config.log_bytes.max(tables),
+        ..config
+    }
 }
 
 /// The same with as many logical pages as the firmware accepts.
 pub fn fullest(geometry: &Geometry, config: &Config) -> Config {
-    let with = |lpns| Config { lpns, ..config.clone() };
-    (1..geometry.pages()).rev().map(with).find(|config| config.check(geometry).is_ok()).expect("fewer work")
+    let with = |lpns| Config {
+        lpns,
+        ..config.clone()
+    };
+    (1..geometry.pages())
+        .rev()
+        .map(with)
+        .find(|config| config.check(geometry).is_ok())
+        .expect("fewer work")
 }
 
 pub fn device(geometry: Geometry, config: &Config) -> Ftl {
     let words = config.nvram_words(&geometry);
-    Ftl::format(Media::blank(geometry, ContentMode::Identity, words), config.clone()).expect("the configuration works")
+    Ftl::format(
+        Media::blank(geometry, ContentMode::Identity, words),
+        config.clone(),
+    )
+    .expect("the configuration works")
 }
 
 pub fn small(scheme: SchemeKind) -> Ftl {
@@ -62,14 +88,21 @@ impl Random {
 
 /// Every scheme that keeps its promise in a power cut.
 pub fn durable() -> impl Iterator<Item = SchemeKind> {
-    SchemeKind::ALL.into_iter().filter(|scheme| scheme.is_durable())
+    SchemeKind::ALL
+        .into_iter()
+        .filter(|scheme| scheme.is_durable())
 }
 
 /// The flash page that an LPN is read from.
 pub fn page_of(ftl: &mut Ftl, lpn: u32) -> Ppn {
     ftl.media_mut().ops.clear();
     ftl.read(lpn).unwrap();
-    ftl.media().ops.iter().find(|op| op.kind == OpKind::Read).expect("a flash read").page
+    ftl.media()
+        .ops
+        .iter()
+        .find(|op| op.kind == OpKind::Read)
+        .expect("a flash read")
+        .page
 }
 
 /// What every LPN holds.

@@ -34,20 +34,37 @@ pub enum Command {
 
 /// A small geometry: dies, superblocks, pages per block.
 pub fn geometry((dies, superblocks, pages_per_block): (u32, u32, u32)) -> Geometry {
-    Geometry::new(Shape { channels: 1, dies, superblocks, pages_per_block }).expect("valid")
+    Geometry::new(Shape {
+        channels: 1,
+        dies,
+        superblocks,
+        pages_per_block,
+    })
+    .expect("valid")
 }
 
 /// The same with as little NVRAM as the scheme works with, and so much more.
 pub fn with_log(geometry: &Geometry, config: &Config, more: u64) -> Config {
-    let sizes = (1..200).map(|step| Config { log_bytes: 128 * step, ..config.clone() });
-    let least = sizes.into_iter().find(|config| config.check(geometry).is_ok());
+    let sizes = (1..200).map(|step| Config {
+        log_bytes: 128 * step,
+        ..config.clone()
+    });
+    let least = sizes
+        .into_iter()
+        .find(|config| config.check(geometry).is_ok());
     let least = least.unwrap_or_else(|| panic!("{} works on no such device", config.scheme));
-    Config { log_bytes: least.log_bytes + more, ..least }
+    Config {
+        log_bytes: least.log_bytes + more,
+        ..least
+    }
 }
 
 /// The same with as many logical pages as work, without `spared`. Half of them may be homes of the other half.
 pub fn nearly_full(geometry: &Geometry, config: &Config, spared: u32) -> Config {
-    Config { lpns: (fullest(geometry, config).lpns - spared) & !1, ..config.clone() }
+    Config {
+        lpns: (fullest(geometry, config).lpns - spared) & !1,
+        ..config.clone()
+    }
 }
 
 /// Every scheme that keeps its promise in a power cut, with both sizes of entries.
@@ -68,9 +85,22 @@ pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Comm
         let home = below(random, half);
         let len = len.min(half - home);
         return match below(random, 8) {
-            0..2 => Command::Remap(Remap { target: home, source: home + half, len, relocate: false, atomic: false }),
-            2..5 => Command::WriteFor { lpn: home + half, home, identity },
-            5 => Command::Deallocate { lpn, len: len.min(lpns - lpn) },
+            0..2 => Command::Remap(Remap {
+                target: home,
+                source: home + half,
+                len,
+                relocate: false,
+                atomic: false,
+            }),
+            2..5 => Command::WriteFor {
+                lpn: home + half,
+                home,
+                identity,
+            },
+            5 => Command::Deallocate {
+                lpn,
+                len: len.min(lpns - lpn),
+            },
             _ => Command::Write { lpn, identity },
         };
     }
@@ -80,10 +110,24 @@ pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Comm
             let target = below(random, lpns);
             let len = len.min(lpns - target);
             let atomic = config.entry == EntrySize::Bytes24 && random.below(4) > 0;
-            let len = if atomic { len.min(ftl.atomic_pages_max()) } else { len };
-            Command::Remap(Remap { target, source: lpn, len, relocate: random.below(3) == 0, atomic })
+            let len = if atomic {
+                len.min(ftl.atomic_pages_max())
+            } else {
+                len
+            };
+            Command::Remap(Remap {
+                target,
+                source: lpn,
+                len,
+                relocate: random.below(3) == 0,
+                atomic,
+            })
         }
-        3 => Command::WriteMore { lpn, len, identity: if random.below(2) == 0 { identity } else { 7 } },
+        3 => Command::WriteMore {
+            lpn,
+            len,
+            identity: if random.below(2) == 0 { identity } else { 7 },
+        },
         4 => Command::Deallocate { lpn, len },
         _ => Command::Write { lpn, identity },
     }
@@ -92,7 +136,11 @@ pub fn draw(random: &mut Random, ftl: &Ftl, identity: u64, len_max: u32) -> Comm
 pub fn execute(ftl: &mut Ftl, command: Command) -> Result<(), Refusal> {
     match command {
         Command::Write { lpn, identity } => ftl.write(lpn, &content(identity)),
-        Command::WriteFor { lpn, home, identity } => ftl.write_for(lpn, &content(identity), home),
+        Command::WriteFor {
+            lpn,
+            home,
+            identity,
+        } => ftl.write_for(lpn, &content(identity), home),
         Command::WriteMore { lpn, len, identity } => {
             (lpn..lpn + len).try_for_each(|lpn| ftl.write_more(lpn, &content(identity)))?;
             ftl.end_write();
@@ -112,7 +160,13 @@ pub fn apply(command: Command, contents: &mut Contents) {
         Command::WriteMore { lpn, len, identity } => {
             contents[lpn as usize..(lpn + len) as usize].fill(Some(identity));
         }
-        Command::Remap(Remap { target, source, len, relocate, .. }) => {
+        Command::Remap(Remap {
+            target,
+            source,
+            len,
+            relocate,
+            ..
+        }) => {
             let (target, source, len) = (target as usize, source as usize, len as usize);
             let moved = contents[source..source + len].to_vec();
             if relocate && target != source {

@@ -10,10 +10,16 @@ pub(super) type Metric = fn(&Row) -> Result<f64, LabError>;
 
 /// Name, figure, title and metric; a count is at least one, so that a short run has a ratio too.
 pub(super) const METRICS: [(&str, &str, &str, Metric); 4] = [
-    ("gc", "fig5", "Collections", |row| Ok(row.number("gc_runs")?.max(1.0))),
+    ("gc", "fig5", "Collections", |row| {
+        Ok(row.number("gc_runs")?.max(1.0))
+    }),
     ("iops", "fig6", "IOPS", |row| row.number("iops")),
-    ("wa", "fig7", "Write amplification", |row| row.number("write_amplification")),
-    ("life", "fig8", "Lifetime: the inverse of erases", |row| Ok(1.0 / row.number("erases")?.max(1.0))),
+    ("wa", "fig7", "Write amplification", |row| {
+        row.number("write_amplification")
+    }),
+    ("life", "fig8", "Lifetime: the inverse of erases", |row| {
+        Ok(1.0 / row.number("erases")?.max(1.0))
+    }),
 ];
 
 /// FIO over the whole device: not among the paper's four, but where collection moves most.
@@ -35,15 +41,26 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                     ..Ask::default()
                 })?)
             };
-            let (none, remap, cold) = (of("none", "greedy")?, of("remap-ssd", "greedy")?, of("remap-ssd", "coldmap")?);
+            let (none, remap, cold) = (
+                of("none", "greedy")?,
+                of("remap-ssd", "greedy")?,
+                of("remap-ssd", "coldmap")?,
+            );
             remap_none.push(remap / none);
             cold_none.push(cold / none);
             cold_remap.push(cold / remap);
-            let bars = [("none", 1.0), ("remap-ssd", remap / none), ("coldmap", cold / none)];
+            let bars = [
+                ("none", 1.0),
+                ("remap-ssd", remap / none),
+                ("coldmap", cold / none),
+            ];
             let short = workload.split(',').next().unwrap_or(workload);
             found.measure(format!("{name}_coldmap_over_remap {short}"), cold / remap);
             found.measure(format!("{name}_coldmap_over_none {short}"), cold / none);
-            groups.push((short.to_owned(), bars.map(|(name, value)| (name.to_owned(), value)).to_vec()));
+            groups.push((
+                short.to_owned(),
+                bars.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+            ));
         }
         found.measure(format!("{name}_remap_over_none"), mean(&remap_none));
         found.measure(format!("{name}_coldmap_over_none"), mean(&cold_none));
@@ -53,16 +70,30 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             title: title.into(),
             reading: format!("{title}, normalised to the device without remapping."),
             y: "times the baseline".into(),
-            shape: Shape::Bars(vec![Panel { title: "workload".into(), groups }], Some(1.0)),
+            shape: Shape::Bars(
+                vec![Panel {
+                    title: "workload".into(),
+                    groups,
+                }],
+                Some(1.0),
+            ),
         });
     }
     zoned(table, &workloads, &mut found)?;
     for (name, _, _, metric) in METRICS {
         let of = |gc| {
-            let ask = Ask { scheme: Some("remap-ssd"), gc: Some(gc), workload: Some(WHOLE), ..Ask::default() };
+            let ask = Ask {
+                scheme: Some("remap-ssd"),
+                gc: Some(gc),
+                workload: Some(WHOLE),
+                ..Ask::default()
+            };
             metric(table.row(ask)?)
         };
-        found.measure(format!("{name}_coldmap_over_remap_whole"), of("coldmap")? / of("greedy")?);
+        found.measure(
+            format!("{name}_coldmap_over_remap_whole"),
+            of("coldmap")? / of("greedy")?,
+        );
     }
     Ok(found)
 }
@@ -70,17 +101,32 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 /// What a policy can act on at all: the moves among all that Remap programs, and the shared pages among those.
 fn zoned(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
     let of = |scheme, gc, workload| {
-        table.row(Ask { scheme: Some(scheme), gc: Some(gc), workload: Some(workload), ..Ask::default() })
+        table.row(Ask {
+            scheme: Some(scheme),
+            gc: Some(gc),
+            workload: Some(workload),
+            ..Ask::default()
+        })
     };
     let (mut shares, mut rooms, mut zoned) = (Vec::new(), Vec::new(), Vec::new());
     for workload in workloads.iter().chain(&[WHOLE]) {
-        let (remap, cold) = (of("remap-ssd", "greedy", workload)?, of("remap-ssd", "coldmap", workload)?);
+        let (remap, cold) = (
+            of("remap-ssd", "greedy", workload)?,
+            of("remap-ssd", "coldmap", workload)?,
+        );
         let room = remap.number("gc_pages")? / remap.number("flash_pages")?.max(1.0);
         let share = cold.number("gc_zoned_pages")? / cold.number("gc_pages")?.max(1.0);
-        let short = if *workload == WHOLE { "whole" } else { workload.split(',').next().unwrap_or(workload) };
+        let short = if *workload == WHOLE {
+            "whole"
+        } else {
+            workload.split(',').next().unwrap_or(workload)
+        };
         found.measure(format!("moves_of_remap {short}"), room);
         found.measure(format!("shared_share_of_moves {short}"), share);
-        found.measure(format!("none_wa {short}"), of("none", "greedy", workload)?.number("write_amplification")?);
+        found.measure(
+            format!("none_wa {short}"),
+            of("none", "greedy", workload)?.number("write_amplification")?,
+        );
         if *workload == WHOLE {
             found.measure("moves_of_remap_whole", room);
             found.measure("shared_share_of_moves_whole", share);

@@ -31,9 +31,19 @@ impl Lives {
 /// Pages with one reference at most, and with several.
 fn lives(row: &Row) -> (Lives, Lives) {
     let (mut single, mut shared) = (Lives::default(), Lives::default());
-    for class in row.result.get("survival").and_then(Value::as_array).into_iter().flatten() {
+    for class in row
+        .result
+        .get("survival")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         let references = class.get("references").and_then(Value::as_u64).unwrap_or(0);
-        if references > 1 { shared.add(class) } else { single.add(class) }
+        if references > 1 {
+            shared.add(class)
+        } else {
+            single.add(class)
+        }
     }
     (single, shared)
 }
@@ -43,22 +53,46 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let mut groups = Vec::new();
     for row in &table.rows {
         let (single, shared) = lives(row);
-        let ratio = (shared.lived / shared.died.max(1.0)) / (single.lived / single.died.max(1.0)).max(1e-9);
+        let ratio =
+            (shared.lived / shared.died.max(1.0)) / (single.lived / single.died.max(1.0)).max(1e-9);
         let name = row.run.workload.split(',').next().unwrap_or("").to_owned();
         found.measure("shared_over_single", ratio);
-        found.measure("shared_still_alive", shared.alive / (shared.alive + shared.died).max(1.0));
-        found.measure("single_still_alive", single.alive / (single.alive + single.died).max(1.0));
+        found.measure(
+            "shared_still_alive",
+            shared.alive / (shared.alive + shared.died).max(1.0),
+        );
+        found.measure(
+            "single_still_alive",
+            single.alive / (single.alive + single.died).max(1.0),
+        );
         // As if all that are alive died now: what the watch's end cuts off is counted.
         let whole = |lives: &Lives| (lives.lived + lives.age) / (lives.died + lives.alive).max(1.0);
-        found.measure("shared_over_single_with_alive", whole(&shared) / whole(&single).max(1e-9));
-        groups.push((name, vec![("one LPN".to_owned(), 1.0), ("several LPNs".to_owned(), ratio)]));
+        found.measure(
+            "shared_over_single_with_alive",
+            whole(&shared) / whole(&single).max(1e-9),
+        );
+        groups.push((
+            name,
+            vec![
+                ("one LPN".to_owned(), 1.0),
+                ("several LPNs".to_owned(), ratio),
+            ],
+        ));
     }
     found.plots.push(Plot {
         name: "fig2".into(),
         title: "Survival of flash pages".into(),
-        reading: "Mean time from a page's write to its invalidation, over that of pages with one LPN.".into(),
+        reading:
+            "Mean time from a page's write to its invalidation, over that of pages with one LPN."
+                .into(),
         y: "times pages with one LPN".into(),
-        shape: Shape::Bars(vec![Panel { title: "workload".into(), groups }], Some(1.0)),
+        shape: Shape::Bars(
+            vec![Panel {
+                title: "workload".into(),
+                groups,
+            }],
+            Some(1.0),
+        ),
     });
     Ok(found)
 }

@@ -12,8 +12,11 @@ use crate::plot::{Panel, Plot, Shape};
 use crate::table::{Ask, Table};
 
 /// Setups that keep moved pages apart, and those that they are like otherwise.
-const APART: [(&str, &str); 3] =
-    [("sweep-apart", "sweep"), ("sweep-2g-apart", "sweep-2g"), ("sweep-block-apart", "sweep-block")];
+const APART: [(&str, &str); 3] = [
+    ("sweep-apart", "sweep"),
+    ("sweep-2g-apart", "sweep-2g"),
+    ("sweep-block-apart", "sweep-block"),
+];
 
 /// What the paper finds of Coldmap over Remap, in the order of `METRICS`.
 const PAPER: [f64; 4] = [1.0 - 0.458, 1.154, 1.0 - 0.311, 1.843];
@@ -27,21 +30,47 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         "| setup | content | Remap of | collections | IOPS | write amplification | lifetime | Remap over the baseline: collections | IOPS | write amplification | lifetime |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    text.push_str(&line("the paper", "", "", &PAPER, &[0.23 / 0.542, 1.35, 0.399 / 0.689, 4.34 / 1.843]));
+    text.push_str(&line(
+        "the paper",
+        "",
+        "",
+        &PAPER,
+        &[0.23 / 0.542, 1.35, 0.399 / 0.689, 4.34 / 1.843],
+    ));
 
     let mut nearest = f64::INFINITY;
     let mut panels = Vec::new();
     for content in &contents {
         let mut groups = Vec::new();
         for setup in &setups {
-            let joined = APART.iter().find(|(apart, _)| apart == setup).map(|(_, joined)| *joined);
+            let joined = APART
+                .iter()
+                .find(|(apart, _)| apart == setup)
+                .map(|(_, joined)| *joined);
             for base in std::iter::once(*setup).chain(joined) {
-                let over_remap =
-                    ratios(table, &workloads, content, (setup, "remap-ssd", "coldmap"), (base, "remap-ssd"))?;
-                let remap_over_none =
-                    ratios(table, &workloads, content, (base, "remap-ssd", "greedy"), (base, "none"))?;
-                let bars = METRICS.iter().zip(over_remap).map(|((name, ..), value)| ((*name).to_owned(), value));
-                let name = if base == *setup { (*setup).to_owned() } else { format!("{setup} over {base}") };
+                let over_remap = ratios(
+                    table,
+                    &workloads,
+                    content,
+                    (setup, "remap-ssd", "coldmap"),
+                    (base, "remap-ssd"),
+                )?;
+                let remap_over_none = ratios(
+                    table,
+                    &workloads,
+                    content,
+                    (base, "remap-ssd", "greedy"),
+                    (base, "none"),
+                )?;
+                let bars = METRICS
+                    .iter()
+                    .zip(over_remap)
+                    .map(|((name, ..), value)| ((*name).to_owned(), value));
+                let name = if base == *setup {
+                    (*setup).to_owned()
+                } else {
+                    format!("{setup} over {base}")
+                };
                 groups.push((name, bars.collect()));
                 text.push_str(&line(setup, content, base, &over_remap, &remap_over_none));
                 for ((name, ..), value) in METRICS.iter().zip(over_remap) {
@@ -49,15 +78,26 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 }
                 // How far the four are from the paper's, as the largest factor.
                 let factor = |(ours, paper): (&f64, &f64)| (ours / paper).max(paper / ours);
-                nearest = nearest.min(over_remap.iter().zip(&PAPER).map(factor).fold(1.0, f64::max));
+                nearest = nearest.min(
+                    over_remap
+                        .iter()
+                        .zip(&PAPER)
+                        .map(factor)
+                        .fold(1.0, f64::max),
+                );
             }
         }
-        panels.push(Panel { title: (*content).to_owned(), groups });
+        panels.push(Panel {
+            title: (*content).to_owned(),
+            groups,
+        });
     }
     found.plots.push(Plot {
         name: "sweep".into(),
         title: "Coldmap over Remap by reading".into(),
-        reading: "Collections, IOPS, write amplification and lifetime of Coldmap over those of Remap.".into(),
+        reading:
+            "Collections, IOPS, write amplification and lifetime of Coldmap over those of Remap."
+                .into(),
         y: "times Remap".into(),
         shape: Shape::Bars(panels, Some(1.0)),
     });
@@ -79,8 +119,17 @@ fn ratios(
         let mut each = Vec::new();
         for workload in workloads {
             let of = |setup, scheme, gc| {
-                let ask = Ask { setup: Some(setup), scheme: Some(scheme), gc: Some(gc), ..Ask::default() };
-                metric(table.row(Ask { workload: Some(workload), content: Some(content), ..ask })?)
+                let ask = Ask {
+                    setup: Some(setup),
+                    scheme: Some(scheme),
+                    gc: Some(gc),
+                    ..Ask::default()
+                };
+                metric(table.row(Ask {
+                    workload: Some(workload),
+                    content: Some(content),
+                    ..ask
+                })?)
             };
             each.push(of(setup, scheme, gc)? / of(base, base_scheme, "greedy")?);
         }
@@ -89,7 +138,19 @@ fn ratios(
     Ok(all)
 }
 
-fn line(setup: &str, content: &str, base: &str, over_remap: &[f64; 4], remap_over_none: &[f64; 4]) -> String {
-    let cells = over_remap.iter().chain(remap_over_none).map(|value| format!(" {value:.2}x |"));
-    format!("| {setup} | {content} | {base} |{}\n", cells.collect::<String>())
+fn line(
+    setup: &str,
+    content: &str,
+    base: &str,
+    over_remap: &[f64; 4],
+    remap_over_none: &[f64; 4],
+) -> String {
+    let cells = over_remap
+        .iter()
+        .chain(remap_over_none)
+        .map(|value| format!(" {value:.2}x |"));
+    format!(
+        "| {setup} | {content} | {base} |{}\n",
+        cells.collect::<String>()
+    )
 }

@@ -28,9 +28,19 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 }
 
 fn row<'a>(table: &'a Table, workload: &str, content: &str) -> Result<&'a Row, LabError> {
-    let scheme = if workload.starts_with("ccaw") { "shadow-oob" } else { "none" };
+    let scheme = if workload.starts_with("ccaw") {
+        "shadow-oob"
+    } else {
+        "none"
+    };
     let setup = Some("dedup");
-    table.row(Ask { setup, workload: Some(workload), content: Some(content), scheme: Some(scheme), ..Ask::default() })
+    table.row(Ask {
+        setup,
+        workload: Some(workload),
+        content: Some(content),
+        scheme: Some(scheme),
+        ..Ask::default()
+    })
 }
 
 fn speed(table: &Table, workload: &str, content: &str) -> Result<f64, LabError> {
@@ -57,14 +67,22 @@ fn continuous(table: &Table, found: &mut Found) -> Result<(), LabError> {
 
     let deep = |workload: &str, content: &str| {
         let (setup, workload, content) = (Some("dedup-deep"), Some(workload), Some(content));
-        table.row(Ask { setup, workload, content, ..Ask::default() })
+        table.row(Ask {
+            setup,
+            workload,
+            content,
+            ..Ask::default()
+        })
     };
     let plain = deep("plain,window=0", "ratio:2")?.number("per_second")?;
     for name in ["2", "4", "8"] {
         let run = deep("ccaw,window=0", &format!("ratio:{name}"))?;
         let gain = run.number("per_second")? / plain;
         found.measure(format!("deep_gain_{name}"), gain);
-        found.measure(format!("deep_of_ideal_{name}"), gain * (1.0 - run.number("duplicates")?));
+        found.measure(
+            format!("deep_of_ideal_{name}"),
+            gain * (1.0 - run.number("duplicates")?),
+        );
     }
     Ok(())
 }
@@ -77,8 +95,12 @@ fn windows(table: &Table, found: &mut Found) -> Result<(), LabError> {
             let ccaw = row(table, &format!("ccaw,window={window}"), &content)?;
             let dedup = row(table, &format!("ordermerge,window={window}"), &content)?;
             let workload = format!("ccaw,window={window}");
-            let ask =
-                Ask { workload: Some(&workload), content: Some(&content), scheme: Some("remap-ssd"), ..Ask::default() };
+            let ask = Ask {
+                workload: Some(&workload),
+                content: Some(&content),
+                scheme: Some("remap-ssd"),
+                ..Ask::default()
+            };
             let ours = table.row(ask)?;
             let gain = ccaw.number("per_second")? / dedup.number("per_second")?;
             found.measure(format!("over_dedup_{ratio}_{window}"), gain);
@@ -87,7 +109,13 @@ fn windows(table: &Table, found: &mut Found) -> Result<(), LabError> {
                 ours.number("per_second")? / dedup.number("per_second")?,
             );
             for (arm, row) in [("ccaw", ccaw), ("dedup", dedup)] {
-                for name in ["programs", "metadata_pages", "flushes", "per_second", "latency_mean_ms"] {
+                for name in [
+                    "programs",
+                    "metadata_pages",
+                    "flushes",
+                    "per_second",
+                    "latency_mean_ms",
+                ] {
                     found.measure(format!("{name}_{ratio}_{window} {arm}"), row.number(name)?);
                 }
             }
@@ -97,19 +125,32 @@ fn windows(table: &Table, found: &mut Found) -> Result<(), LabError> {
     }
 
     let compared = speed(table, "ccaw,window=100,compare", "ratio:2")?;
-    found.measure("compare_share", compared / speed(table, "ccaw,window=100", "ratio:2")?);
-    found.measure("compare_over_dedup", compared / speed(table, "ordermerge,window=100,compare", "ratio:2")?);
+    found.measure(
+        "compare_share",
+        compared / speed(table, "ccaw,window=100", "ratio:2")?,
+    );
+    found.measure(
+        "compare_over_dedup",
+        compared / speed(table, "ordermerge,window=100,compare", "ratio:2")?,
+    );
     Ok(())
 }
 
 /// The distribution of a run's latencies, ascending.
 fn distribution<'a>(table: &'a Table, workload: &str) -> Result<(&'a Row, Vec<f64>), LabError> {
     let row = row(table, workload, "ratio:2")?;
-    let list = row.result.get("latency_ms").and_then(|value| value.as_array());
-    let list: Option<Vec<f64>> = list.and_then(|list| list.iter().map(serde_json::Value::as_f64).collect());
+    let list = row
+        .result
+        .get("latency_ms")
+        .and_then(|value| value.as_array());
+    let list: Option<Vec<f64>> =
+        list.and_then(|list| list.iter().map(serde_json::Value::as_f64).collect());
     match list.filter(|list| !list.is_empty()) {
         Some(list) => Ok((row, list)),
-        None => Err(LabError::Failed(format!("run `{}` has no latencies", row.run.title()))),
+        None => Err(LabError::Failed(format!(
+            "run `{}` has no latencies",
+            row.run.title()
+        ))),
     }
 }
 
@@ -134,9 +175,18 @@ fn latencies(table: &Table, found: &mut Found) -> Result<(), LabError> {
     found.measure("ccaw_p80_ms", p80);
     found.measure("dedup_p80_ms", quantile(&dedup_ms, 0.8));
     found.measure("dedup_p80_ms_10", quantile(&short_ms, 0.8));
-    found.measure("dedup_10_p80_over_ccaw_100_p80", quantile(&short_ms, 0.8) / p80);
-    found.measure("dedup_10_over_100", short.number("per_second")? / dedup.number("per_second")?);
-    found.measure("mean_over_ccaw", dedup.number("latency_mean_ms")? / ccaw.number("latency_mean_ms")?);
+    found.measure(
+        "dedup_10_p80_over_ccaw_100_p80",
+        quantile(&short_ms, 0.8) / p80,
+    );
+    found.measure(
+        "dedup_10_over_100",
+        short.number("per_second")? / dedup.number("per_second")?,
+    );
+    found.measure(
+        "mean_over_ccaw",
+        dedup.number("latency_mean_ms")? / ccaw.number("latency_mean_ms")?,
+    );
     Ok(())
 }
 
@@ -148,7 +198,10 @@ fn mail(table: &Table, found: &mut Found) -> Result<(), LabError> {
             let dedup = row(table, &format!("ordermerge,window={window}"), content)?;
             let gain = ccaw.number("per_second")? / dedup.number("per_second")?;
             found.measure(format!("mail_{}_{window}", index + 1), gain);
-            found.measure(format!("mail_duplicates_{}", index + 1), ccaw.number("duplicates")?);
+            found.measure(
+                format!("mail_duplicates_{}", index + 1),
+                ccaw.number("duplicates")?,
+            );
             gains.push(gain);
         }
     }
@@ -162,18 +215,30 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
         let mut groups = Vec::new();
         for window in WINDOWS {
             let bars = [("CCAW", "ccaw"), ("DEDUP", "ordermerge")].map(|(name, arm)| {
-                Ok((name.to_owned(), speed(table, &format!("{arm},window={window}"), content)? / 1e3))
+                Ok((
+                    name.to_owned(),
+                    speed(table, &format!("{arm},window={window}"), content)? / 1e3,
+                ))
             });
-            groups.push((window.to_string(), bars.into_iter().collect::<Result<Vec<_>, LabError>>()?));
+            groups.push((
+                window.to_string(),
+                bars.into_iter().collect::<Result<Vec<_>, LabError>>()?,
+            ));
         }
-        Ok::<_, LabError>(Panel { title: title.into(), groups })
+        Ok::<_, LabError>(Panel {
+            title: title.into(),
+            groups,
+        })
     };
     found.plots.push(Plot {
         name: "fig4".into(),
         title: "Throughput of random writes".into(),
         reading: "By window, in pages; left with deduplication ratio 2, right with 8.".into(),
         y: "thousand writes a second".into(),
-        shape: Shape::Bars(vec![panel("ratio 2", "ratio:2")?, panel("ratio 8", "ratio:8")?], None),
+        shape: Shape::Bars(
+            vec![panel("ratio 2", "ratio:2")?, panel("ratio 8", "ratio:8")?],
+            None,
+        ),
     });
 
     let mut lines = Vec::new();
@@ -185,17 +250,30 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
     ] {
         let (_, list) = distribution(table, workload)?;
         let last = (list.len() - 1) as f64;
-        lines.push((name.to_owned(), (0..).zip(&list).map(|(index, ms)| (*ms, f64::from(index) / last)).collect()));
+        lines.push((
+            name.to_owned(),
+            (0..)
+                .zip(&list)
+                .map(|(index, ms)| (*ms, f64::from(index) / last))
+                .collect(),
+        ));
     }
     found.plots.push(Plot {
         name: "fig5".into(),
         title: "Latency of writes at deduplication ratio 2".into(),
-        reading: "Share of the writes that take no longer, from entering a window to its end.".into(),
+        reading: "Share of the writes that take no longer, from entering a window to its end."
+            .into(),
         y: "share of writes".into(),
-        shape: Shape::Lines(Lines { x: "milliseconds".into(), logarithmic: false, lines }),
+        shape: Shape::Lines(Lines {
+            x: "milliseconds".into(),
+            logarithmic: false,
+            lines,
+        }),
     });
 
-    let panels = SEGMENTS.into_iter().map(|(title, content)| panel(title, content));
+    let panels = SEGMENTS
+        .into_iter()
+        .map(|(title, content)| panel(title, content));
     found.plots.push(Plot {
         name: "fig6".into(),
         title: "Throughput of a mail server's requests, as a model has them".into(),

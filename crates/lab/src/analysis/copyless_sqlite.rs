@@ -12,8 +12,11 @@ use crate::table::{Ask, Row, Table};
 const INSERTS: f64 = 5_000.0;
 const VALUES: [u32; 3] = [100, 1_000, 10_000];
 /// Names of the bars, arms under OFF and under FULL.
-const ARMS: [(&str, &str, &str); 3] =
-    [("stock", "writeback", "stock"), ("copyless", "copyless", "copyless"), ("no journal", "nojournal", "nojournal")];
+const ARMS: [(&str, &str, &str); 3] = [
+    ("stock", "writeback", "stock"),
+    ("copyless", "copyless", "copyless"),
+    ("no journal", "nojournal", "nojournal"),
+];
 
 pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let mut found = Found::default();
@@ -38,14 +41,21 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 }
 
 /// The arms of one size of values under one `synchronous`.
-fn compare(table: &Table, value: u32, synchronous: &str, stock: &str, found: &mut Found) -> Result<(), LabError> {
+fn compare(
+    table: &Table,
+    value: u32,
+    synchronous: &str,
+    stock: &str,
+    found: &mut Found,
+) -> Result<(), LabError> {
     let stock = row(table, value, synchronous, stock)?;
     let copyless = row(table, value, synchronous, "copyless")?;
     let none = row(table, value, synchronous, "nojournal")?;
     let pages = |row: &Row| row.number("host_programs");
     let reads = |row: &Row| row.number("requests.reads");
 
-    let mut told = |name: &str, figure: f64| found.measure(format!("{synchronous}_{name}_{value}"), figure);
+    let mut told =
+        |name: &str, figure: f64| found.measure(format!("{synchronous}_{name}_{value}"), figure);
     told("gain", ms(stock)? / ms(copyless)?);
     told("page_gain", pages(stock)? / pages(copyless)?);
     told("over_none", ms(copyless)? / ms(none)?);
@@ -54,7 +64,9 @@ fn compare(table: &Table, value: u32, synchronous: &str, stock: &str, found: &mu
     told("gap_reads", (reads(copyless)? - reads(none)?) / INSERTS);
 
     for (arm, row) in [("stock", stock), ("copyless", copyless), ("none", none)] {
-        let mut told = |name: &str, figure: f64| found.measure(format!("{synchronous}_{name}_{value} {arm}"), figure);
+        let mut told = |name: &str, figure: f64| {
+            found.measure(format!("{synchronous}_{name}_{value} {arm}"), figure)
+        };
         told("ms", ms(row)?);
         told("pages", pages(row)? / INSERTS);
         for name in ["reads", "writes", "flushes"] {
@@ -65,10 +77,23 @@ fn compare(table: &Table, value: u32, synchronous: &str, stock: &str, found: &mu
 }
 
 /// A recording's run; with the paper's scheme, where the extension may remap.
-fn row<'a>(table: &'a Table, value: u32, synchronous: &str, arm: &str) -> Result<&'a Row, LabError> {
+fn row<'a>(
+    table: &'a Table,
+    value: u32,
+    synchronous: &str,
+    arm: &str,
+) -> Result<&'a Row, LabError> {
     let workload = format!("recording:sqlite-rollback-{value}-{synchronous}-{arm}");
-    let scheme = if ["copyless", "nojournal"].contains(&arm) { "shadow-oob" } else { "none" };
-    table.row(Ask { workload: Some(&workload), scheme: Some(scheme), ..Ask::default() })
+    let scheme = if ["copyless", "nojournal"].contains(&arm) {
+        "shadow-oob"
+    } else {
+        "none"
+    };
+    table.row(Ask {
+        workload: Some(&workload),
+        scheme: Some(scheme),
+        ..Ask::default()
+    })
 }
 
 /// Time of an insert.
@@ -79,12 +104,25 @@ fn ms(row: &Row) -> Result<f64, LabError> {
 /// What Linux writes if nobody asks for it, and how remapping metadata in NVRAM compares with the paper's in DRAM.
 fn left_alone(table: &Table, value: u32, found: &mut Found) -> Result<(), LabError> {
     let alone = row(table, value, "off", "stock")?;
-    found.measure(format!("off_pages_{value} alone"), alone.number("host_programs")? / INSERTS);
-    found.measure(format!("off_alone_over_copyless_{value}"), ms(row(table, value, "off", "copyless")?)? / ms(alone)?);
+    found.measure(
+        format!("off_pages_{value} alone"),
+        alone.number("host_programs")? / INSERTS,
+    );
+    found.measure(
+        format!("off_alone_over_copyless_{value}"),
+        ms(row(table, value, "off", "copyless")?)? / ms(alone)?,
+    );
 
     let workload = format!("recording:sqlite-rollback-{value}-off-copyless");
-    let ours = table.row(Ask { workload: Some(&workload), scheme: Some("remap-ssd"), ..Ask::default() })?;
-    found.measure(format!("remap_ssd_over_shadow_oob_{value}"), ms(row(table, value, "off", "copyless")?)? / ms(ours)?);
+    let ours = table.row(Ask {
+        workload: Some(&workload),
+        scheme: Some("remap-ssd"),
+        ..Ask::default()
+    })?;
+    found.measure(
+        format!("remap_ssd_over_shadow_oob_{value}"),
+        ms(row(table, value, "off", "copyless")?)? / ms(ours)?,
+    );
     Ok(())
 }
 
@@ -94,11 +132,20 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
         for value in VALUES {
             let bars = ARMS.iter().map(|(name, off, full)| {
                 let arm = if synchronous == "off" { off } else { full };
-                Ok(((*name).to_owned(), figure(ms(row(table, value, synchronous, arm)?)?)))
+                Ok((
+                    (*name).to_owned(),
+                    figure(ms(row(table, value, synchronous, arm)?)?),
+                ))
             });
-            groups.push((format!("{value} B"), bars.collect::<Result<Vec<_>, LabError>>()?));
+            groups.push((
+                format!("{value} B"),
+                bars.collect::<Result<Vec<_>, LabError>>()?,
+            ));
         }
-        Ok::<_, LabError>(Panel { title: format!("synchronous={}", synchronous.to_uppercase()), groups })
+        Ok::<_, LabError>(Panel {
+            title: format!("synchronous={}", synchronous.to_uppercase()),
+            groups,
+        })
     };
     for (name, title, y, figure) in [
         (
@@ -107,7 +154,12 @@ fn plots(table: &Table, found: &mut Found) -> Result<(), LabError> {
             "inserts a second",
             (|ms| 1e3 / ms) as fn(f64) -> f64,
         ),
-        ("fig3", "Latency of SQLite with its rollback journal", "ms an insert", |ms| ms),
+        (
+            "fig3",
+            "Latency of SQLite with its rollback journal",
+            "ms an insert",
+            |ms| ms,
+        ),
     ] {
         found.plots.push(Plot {
             name: name.into(),

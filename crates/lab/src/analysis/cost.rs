@@ -21,15 +21,27 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let (mut cost_groups, mut life_groups) = (Vec::new(), Vec::new());
     for log in table.logs() {
         let (mut costs, mut life) = (Vec::new(), Vec::new());
-        for row in table.rows(Ask { scheme: Some("remap-ssd"), log_mib: Some(log), ..Ask::default() }) {
+        for row in table.rows(Ask {
+            scheme: Some("remap-ssd"),
+            log_mib: Some(log),
+            ..Ask::default()
+        }) {
             let saved = row.number("usage.valid_bytes")? / ENTRY * PAGE;
-            let (used, capacity) = (row.number("usage.used_bytes")?, row.number("usage.capacity_bytes")?);
+            let (used, capacity) = (
+                row.number("usage.used_bytes")?,
+                row.number("usage.capacity_bytes")?,
+            );
             paid.push(used * PCRAM_OVER_FLASH / saved);
             whole.push(capacity * PCRAM_OVER_FLASH / saved);
             let name = super::content_name(&row.run.content);
-            costs.push((format!("{} {name}", row.run.workload), whole[whole.len() - 1] * 100.0));
+            costs.push((
+                format!("{} {name}", row.run.workload),
+                whole[whole.len() - 1] * 100.0,
+            ));
             // Years of NVRAM for each year of flash, both at the rate of this run; no erases, no wear of flash.
-            if let (Ok(nvram), Ok(flash)) = (row.number("nvram_life_years"), row.number("lifetime_years")) {
+            if let (Ok(nvram), Ok(flash)) =
+                (row.number("nvram_life_years"), row.number("lifetime_years"))
+            {
                 lives.push(nvram / flash);
                 life.push((format!("{} {name}", row.run.workload), nvram / flash));
             }
@@ -43,15 +55,33 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     found.measure("nvram_life_over_flash_life_mean", mean(&lives));
     copyless_copy(table, &mut found)?;
     for (name, title, y, groups) in [
-        ("cost", "Cost of the NVRAM against the flash it saves", "% of the saved flash's cost", cost_groups),
-        ("life", "Life of the NVRAM against the flash's, at the run's rate", "times the flash's", life_groups),
+        (
+            "cost",
+            "Cost of the NVRAM against the flash it saves",
+            "% of the saved flash's cost",
+            cost_groups,
+        ),
+        (
+            "life",
+            "Life of the NVRAM against the flash's, at the run's rate",
+            "times the flash's",
+            life_groups,
+        ),
     ] {
         found.plots.push(Plot {
             name: name.into(),
             title: title.into(),
-            reading: "Remap-SSD, a bar for each workload and content, a group for each size of NVRAM.".into(),
+            reading:
+                "Remap-SSD, a bar for each workload and content, a group for each size of NVRAM."
+                    .into(),
             y: y.into(),
-            shape: Shape::Bars(vec![Panel { title: "NVRAM".into(), groups }], None),
+            shape: Shape::Bars(
+                vec![Panel {
+                    title: "NVRAM".into(),
+                    groups,
+                }],
+                None,
+            ),
         });
     }
     Ok(found)
@@ -59,18 +89,31 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 
 /// DRAM, energy and reserved flash of Copyless Copy.
 fn copyless_copy(table: &Table, found: &mut Found) -> Result<(), LabError> {
-    let (mut dram, mut reserved, mut shares, mut prices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for row in table.rows(Ask { scheme: Some("shadow-oob"), ..Ask::default() }) {
+    let (mut dram, mut reserved, mut shares, mut prices) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for row in table.rows(Ask {
+        scheme: Some("shadow-oob"),
+        ..Ask::default()
+    }) {
         let saved = row.number("usage.valid_bytes")? / ENTRY * PAGE;
-        let (capacity, flash) = (row.number("usage.capacity_bytes")?, row.number("usage.reserved_bytes")?);
+        let (capacity, flash) = (
+            row.number("usage.capacity_bytes")?,
+            row.number("usage.reserved_bytes")?,
+        );
         let pages = row.number("usage.power_loss_pages")?;
         dram.push(capacity / saved);
         reserved.push(flash / saved);
         shares.push(pages * PAGE / capacity);
         // As much PCRAM costs PCRAM_OVER_FLASH a byte; here flash is paid for beside the DRAM.
         prices.push(PCRAM_OVER_FLASH - flash / capacity);
-        found.measure(format!("shadow_power_loss_pages {}", row.run.log_mib), pages);
-        found.measure(format!("shadow_reserved_mib {}", row.run.log_mib), flash / f64::from(1 << 20));
+        found.measure(
+            format!("shadow_power_loss_pages {}", row.run.log_mib),
+            pages,
+        );
+        found.measure(
+            format!("shadow_reserved_mib {}", row.run.log_mib),
+            flash / f64::from(1 << 20),
+        );
     }
     found.measure("shadow_dram_over_saved_flash", mean(&dram));
     found.measure("shadow_reserved_over_saved_flash", mean(&reserved));

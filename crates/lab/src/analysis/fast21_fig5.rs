@@ -14,16 +14,35 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let mut found = Found::default();
     let workloads = table.distinct(|run| run.workload.as_str());
     let contents = table.distinct(|run| run.content.as_str());
-    let cells: Vec<(&str, &str)> =
-        contents.iter().flat_map(|content| workloads.iter().map(|workload| (*workload, *content))).collect();
+    let cells: Vec<(&str, &str)> = contents
+        .iter()
+        .flat_map(|content| workloads.iter().map(|workload| (*workload, *content)))
+        .collect();
     opt(table, &cells, &mut found)?;
     for log in table.logs() {
-        demoted(table, &workloads, contents.last().copied().unwrap_or(""), log, &mut found)?;
-        gains(table, &cells, contents.last().copied().unwrap_or(""), log, &mut found)?;
+        demoted(
+            table,
+            &workloads,
+            contents.last().copied().unwrap_or(""),
+            log,
+            &mut found,
+        )?;
+        gains(
+            table,
+            &cells,
+            contents.last().copied().unwrap_or(""),
+            log,
+            &mut found,
+        )?;
         bound(row(table, "nlog", cells[0], Some(log))?, log, &mut found);
     }
     for (index, content) in contents.iter().enumerate() {
-        found.plots.push(performance(table, &workloads, content, ['a', 'b', 'd'][index.min(2)])?);
+        found.plots.push(performance(
+            table,
+            &workloads,
+            content,
+            ['a', 'b', 'd'][index.min(2)],
+        )?);
     }
     if let Some(content) = contents.last() {
         found.plots.push(amplification(table, &workloads, content)?);
@@ -37,19 +56,34 @@ fn row<'a>(
     (workload, content): (&str, &str),
     log_mib: Option<f64>,
 ) -> Result<&'a Row, LabError> {
-    table.row(Ask { scheme: Some(scheme), workload: Some(workload), content: Some(content), log_mib, ..Ask::default() })
+    table.row(Ask {
+        scheme: Some(scheme),
+        workload: Some(workload),
+        content: Some(content),
+        log_mib,
+        ..Ask::default()
+    })
 }
 
 /// Opt against NoRemap.
 fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Found) -> Result<(), LabError> {
     let (mut speed, mut fall, mut plain) = (Vec::new(), Vec::new(), Vec::new());
     for cell in cells {
-        let (opt, none) = (row(table, "opt", *cell, None)?, row(table, "none", *cell, None)?);
+        let (opt, none) = (
+            row(table, "opt", *cell, None)?,
+            row(table, "none", *cell, None)?,
+        );
         speed.push(opt.number("iops")? / none.number("iops")?);
         fall.push(1.0 - opt.amplification_of_data()? / none.amplification_of_data()?);
         plain.push(none.amplification_of_data()?);
-        found.measure(format!("opt_over_none {} {}", workload_name(cell.0), cell.1), speed[speed.len() - 1]);
-        found.measure(format!("opt_wa_falls {} {}", workload_name(cell.0), cell.1), fall[fall.len() - 1]);
+        found.measure(
+            format!("opt_over_none {} {}", workload_name(cell.0), cell.1),
+            speed[speed.len() - 1],
+        );
+        found.measure(
+            format!("opt_wa_falls {} {}", workload_name(cell.0), cell.1),
+            fall[fall.len() - 1],
+        );
     }
     found.measure("opt_over_none_least", least(&speed));
     found.measure("opt_over_none_most", most(&speed));
@@ -61,11 +95,20 @@ fn opt(table: &Table, cells: &[(&str, &str)], found: &mut Found) -> Result<(), L
 }
 
 /// Remaps of Remap-SSD that became copies.
-fn demoted(table: &Table, workloads: &[&str], content: &str, log: f64, found: &mut Found) -> Result<(), LabError> {
+fn demoted(
+    table: &Table,
+    workloads: &[&str],
+    content: &str,
+    log: f64,
+    found: &mut Found,
+) -> Result<(), LabError> {
     let mut shares = Vec::new();
     for workload in workloads {
         shares.push(row(table, "remap-ssd", (workload, content), Some(log))?.demoted()?);
-        found.measure(format!("demoted_{log} {}", workload_name(workload)), shares[shares.len() - 1]);
+        found.measure(
+            format!("demoted_{log} {}", workload_name(workload)),
+            shares[shares.len() - 1],
+        );
     }
     found.measure(format!("demoted_{log}_least"), least(&shares));
     found.measure(format!("demoted_{log}_most"), most(&shares));
@@ -73,7 +116,13 @@ fn demoted(table: &Table, workloads: &[&str], content: &str, log: f64, found: &m
 }
 
 /// Remap-SSD against the global logs.
-fn gains(table: &Table, cells: &[(&str, &str)], figure_c: &str, log: f64, found: &mut Found) -> Result<(), LabError> {
+fn gains(
+    table: &Table,
+    cells: &[(&str, &str)],
+    figure_c: &str,
+    log: f64,
+    found: &mut Found,
+) -> Result<(), LabError> {
     let mut amplification = Vec::new();
     for global in ["flog", "nlog"] {
         let (mut speed, mut scanning, mut each) = (Vec::new(), Vec::new(), Vec::new());
@@ -81,7 +130,10 @@ fn gains(table: &Table, cells: &[(&str, &str)], figure_c: &str, log: f64, found:
             let ours = row(table, "remap-ssd", *cell, Some(log))?;
             let theirs = row(table, global, *cell, Some(log))?;
             speed.push(ours.number("iops")? / theirs.number("iops")?);
-            found.measure(format!("over_{global}_{log} {} {}", workload_name(cell.0), cell.1), speed[speed.len() - 1]);
+            found.measure(
+                format!("over_{global}_{log} {} {}", workload_name(cell.0), cell.1),
+                speed[speed.len() - 1],
+            );
             scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
             each.push(theirs.number("p2l_lookup_s")? / theirs.number("gc_runs")?.max(1.0) * 1e3);
             if cell.1 == figure_c {
@@ -101,7 +153,8 @@ fn gains(table: &Table, cells: &[(&str, &str)], figure_c: &str, log: f64, found:
 pub(super) fn bound(nlog: &Row, log: f64, found: &mut Found) {
     let device = &nlog.run.device;
     let pages = f64::from(device.geometry.pages_per_superblock());
-    let period_ns = pages / f64::from(device.geometry.dies_total()) * device.flash.program_ns as f64;
+    let period_ns =
+        pages / f64::from(device.geometry.dies_total()) * device.flash.program_ns as f64;
     let scan_ns = device.firmware.log_bytes as f64 / 64.0 * device.nvram.read_ns as f64;
     let log_pages = device.firmware.log_bytes as f64 / 4096.0;
     let read_ns = log_pages / f64::from(device.geometry.dies_total()) * device.flash.read_ns as f64;
@@ -109,11 +162,22 @@ pub(super) fn bound(nlog: &Row, log: f64, found: &mut Found) {
     found.measure("superblock_ms", period_ns / nlog.run.scale / 1e6);
     found.measure(format!("scan_ms_{log}"), scan_ns / nlog.run.scale / 1e6);
     found.measure(format!("scan_bound_{log}"), 1.0 + scan_ns / period_ns);
-    found.measure(format!("flog_scan_ms_{log}"), (read_ns + scan_ns) / nlog.run.scale / 1e6);
-    found.measure(format!("flog_scan_bound_{log}"), 1.0 + (read_ns + scan_ns) / period_ns);
+    found.measure(
+        format!("flog_scan_ms_{log}"),
+        (read_ns + scan_ns) / nlog.run.scale / 1e6,
+    );
+    found.measure(
+        format!("flog_scan_bound_{log}"),
+        1.0 + (read_ns + scan_ns) / period_ns,
+    );
 }
 
-fn performance(table: &Table, workloads: &[&str], content: &str, letter: char) -> Result<Plot, LabError> {
+fn performance(
+    table: &Table,
+    workloads: &[&str],
+    content: &str,
+    letter: char,
+) -> Result<Plot, LabError> {
     let figure = |row: &Row, none: &Row| Ok(row.number("iops")? / none.number("iops")?);
     Ok(Plot {
         name: format!("fig5{letter}"),
@@ -156,11 +220,17 @@ fn panels(
             }
             for scheme in LOGGED.iter().chain(&["opt"]) {
                 let log = (*scheme != "opt").then_some(log);
-                bars.push(((*scheme).to_owned(), figure(row(table, scheme, cell, log)?, none)?));
+                bars.push((
+                    (*scheme).to_owned(),
+                    figure(row(table, scheme, cell, log)?, none)?,
+                ));
             }
             groups.push((workload_name(workload).to_owned(), bars));
         }
-        panels.push(Panel { title: format!("{log} MiB"), groups });
+        panels.push(Panel {
+            title: format!("{log} MiB"),
+            groups,
+        });
     }
     Ok(panels)
 }

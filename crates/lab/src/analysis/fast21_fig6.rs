@@ -10,7 +10,12 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let workloads = table.distinct(|run| run.workload.as_str());
     let logs = table.logs();
     let row = |scheme, workload, log_mib| {
-        table.row(Ask { scheme: Some(scheme), workload: Some(workload), log_mib, ..Ask::default() })
+        table.row(Ask {
+            scheme: Some(scheme),
+            workload: Some(workload),
+            log_mib,
+            ..Ask::default()
+        })
     };
     let speed = |row: &Row| row.number("bandwidth_mib_s");
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
@@ -21,9 +26,15 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         for global in ["flog", "nlog"] {
             let (mut gains, mut scanning) = (Vec::new(), Vec::new());
             for workload in &workloads {
-                let (ours, theirs) = (row("remap-ssd", workload, Some(*log))?, row(global, workload, Some(*log))?);
+                let (ours, theirs) = (
+                    row("remap-ssd", workload, Some(*log))?,
+                    row(global, workload, Some(*log))?,
+                );
                 gains.push(speed(ours)? / speed(theirs)?);
-                found.measure(format!("over_{global}_{log} {workload}"), gains[gains.len() - 1]);
+                found.measure(
+                    format!("over_{global}_{log} {workload}"),
+                    gains[gains.len() - 1],
+                );
                 scanning.push(theirs.number("p2l_lookup_s")? / theirs.number("seconds_simulated")?);
             }
             found.measure(format!("over_{global}_{log}"), mean(&gains));
@@ -34,16 +45,28 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             let opt = row("opt", workload, Some(*log))?;
             below.push(1.0 - speed(ours)? / speed(opt)?);
             over_none.push(speed(opt)? / speed(row("none", workload, None)?)?);
-            found.measure(format!("below_opt_{log} {workload}"), below[below.len() - 1]);
+            found.measure(
+                format!("below_opt_{log} {workload}"),
+                below[below.len() - 1],
+            );
             found.measure(format!("demoted_{log} {workload}"), ours.demoted()?);
             for scheme in ["flog", "nlog", "remap-ssd"] {
-                over_none.push(speed(row(scheme, workload, Some(*log))?)? / speed(row("none", workload, None)?)?);
+                over_none.push(
+                    speed(row(scheme, workload, Some(*log))?)?
+                        / speed(row("none", workload, None)?)?,
+                );
             }
         }
     }
     for workload in &workloads {
-        let (opt, none) = (row("opt", workload, logs.last().copied())?, row("none", workload, None)?);
-        found.measure(format!("opt_over_none {workload}"), speed(opt)? / speed(none)?);
+        let (opt, none) = (
+            row("opt", workload, logs.last().copied())?,
+            row("none", workload, None)?,
+        );
+        found.measure(
+            format!("opt_over_none {workload}"),
+            speed(opt)? / speed(none)?,
+        );
         found.measure(format!("none_wa {workload}"), none.amplification_of_data()?);
         found.measure(format!("opt_wa {workload}"), opt.amplification_of_data()?);
     }
@@ -57,7 +80,10 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             let opt = speed(row("opt", workload, Some(*log))?)?;
             let mut bars = Vec::new();
             for scheme in ["flog", "nlog", "remap-ssd", "opt"] {
-                bars.push((scheme.to_owned(), speed(row(scheme, workload, Some(*log))?)? / opt));
+                bars.push((
+                    scheme.to_owned(),
+                    speed(row(scheme, workload, Some(*log))?)? / opt,
+                ));
             }
             groups.push((format!("{log} MiB"), bars));
         }
@@ -66,7 +92,13 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             title: format!("Bandwidth in {workload}"),
             reading: "Shares of Opt's bandwidth, by the size of log or NVRAM.".into(),
             y: "share of Opt's bandwidth".into(),
-            shape: Shape::Bars(vec![Panel { title: (*workload).to_owned(), groups }], Some(1.0)),
+            shape: Shape::Bars(
+                vec![Panel {
+                    title: (*workload).to_owned(),
+                    groups,
+                }],
+                Some(1.0),
+            ),
         });
     }
     Ok(found)

@@ -31,22 +31,35 @@ fn row<'a>(
     workload: &str,
     log_mib: Option<f64>,
 ) -> Result<&'a Row, LabError> {
-    let ask = Ask { scheme: Some(scheme), workload: Some(workload), log_mib, ..Ask::default() };
-    table.row(Ask { arrivals: Some(arrivals), ..ask })
+    let ask = Ask {
+        scheme: Some(scheme),
+        workload: Some(workload),
+        log_mib,
+        ..Ask::default()
+    };
+    table.row(Ask {
+        arrivals: Some(arrivals),
+        ..ask
+    })
 }
 
 /// Closed loop: how far Remap-SSD's bandwidth is below Opt's, and NoRemap's below the others'.
 fn below_opt(table: &Table, workloads: &[&str], found: &mut Found) -> Result<(), LabError> {
-    let speed = |scheme, workload, log| row(table, "", scheme, workload, log)?.number("bandwidth_mib_s");
+    let speed =
+        |scheme, workload, log| row(table, "", scheme, workload, log)?.number("bandwidth_mib_s");
     let (mut below, mut over_none) = (Vec::new(), Vec::new());
     for log in table.logs() {
         for workload in workloads {
             let ours = row(table, "", "remap-ssd", workload, Some(log))?;
             below.push(1.0 - ours.number("bandwidth_mib_s")? / speed("opt", workload, Some(log))?);
-            found.measure(format!("below_opt_{log} {workload}"), below[below.len() - 1]);
+            found.measure(
+                format!("below_opt_{log} {workload}"),
+                below[below.len() - 1],
+            );
             found.measure(format!("demoted_{log} {workload}"), ours.demoted()?);
             for scheme in OTHERS {
-                over_none.push(speed(scheme, workload, Some(log))? / speed("none", workload, None)?);
+                over_none
+                    .push(speed(scheme, workload, Some(log))? / speed("none", workload, None)?);
             }
         }
     }
@@ -66,8 +79,14 @@ fn responses(table: &Table, workloads: &[&str], found: &mut Found) -> Result<Vec
         let none = open("none", workload, None)?;
         found.measure(format!("none_us {workload}"), mean_us(none)?);
         found.measure(format!("none_wa {workload}"), none.amplification_of_data()?);
-        found.measure(format!("arrivals_per_s {workload}"), none.number("arrivals.offered_per_s")?);
-        found.measure(format!("backlog_none {workload}"), none.number("arrivals.backlog_max")?);
+        found.measure(
+            format!("arrivals_per_s {workload}"),
+            none.number("arrivals.offered_per_s")?,
+        );
+        found.measure(
+            format!("backlog_none {workload}"),
+            none.number("arrivals.backlog_max")?,
+        );
 
         let mut groups = Vec::new();
         for log in table.logs() {
@@ -76,14 +95,20 @@ fn responses(table: &Table, workloads: &[&str], found: &mut Found) -> Result<Vec
                 let other = open(scheme, workload, Some(log))?;
                 let ratio = mean_us(none)? / mean_us(other)?;
                 found.measure(format!("{scheme}_{log}_us {workload}"), mean_us(other)?);
-                found.measure(format!("{scheme}_{log}_wa {workload}"), other.amplification_of_data()?);
+                found.measure(
+                    format!("{scheme}_{log}_wa {workload}"),
+                    other.amplification_of_data()?,
+                );
                 found.measure(format!("over_none_{scheme}_{log} {workload}"), ratio);
                 over_none.push(ratio);
                 bars.push((scheme.to_owned(), ratio));
             }
             groups.push((format!("{log} MiB"), bars));
         }
-        panels.push(Panel { title: (*workload).to_owned(), groups });
+        panels.push(Panel {
+            title: (*workload).to_owned(),
+            groups,
+        });
     }
     found.measure("response_over_none_least", least(&over_none));
     found.measure("response_over_none_most", most(&over_none));

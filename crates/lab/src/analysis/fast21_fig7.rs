@@ -13,23 +13,48 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let smallest = sizes.first().copied().unwrap_or(0);
     let (mut speeds, mut amplifications, mut demotions) = (Vec::new(), Vec::new(), Vec::new());
     for (field, name, title, y) in [
-        ("iops", "fig7a", "Performance by segment size", "share of the smallest's"),
-        ("write_amplification", "fig7b", "Flash write amplification by segment size", "flash pages per host page"),
+        (
+            "iops",
+            "fig7a",
+            "Performance by segment size",
+            "share of the smallest's",
+        ),
+        (
+            "write_amplification",
+            "fig7b",
+            "Flash write amplification by segment size",
+            "flash pages per host page",
+        ),
     ] {
         let mut groups = Vec::new();
         for workload in &workloads {
-            let ask = |bytes| Ask { workload: Some(workload), segment_bytes: Some(bytes), ..Ask::default() };
+            let ask = |bytes| Ask {
+                workload: Some(workload),
+                segment_bytes: Some(bytes),
+                ..Ask::default()
+            };
             let first = table.row(ask(smallest))?.number(field)?;
             let mut bars = Vec::new();
             for size in &sizes {
                 let row = table.row(ask(*size))?;
                 let value = row.number(field)?;
-                let shown = if field == "iops" { value / first } else { value };
+                let shown = if field == "iops" {
+                    value / first
+                } else {
+                    value
+                };
                 bars.push((label(*size), shown));
                 if *size != smallest {
-                    let of = if field == "iops" { &mut speeds } else { &mut amplifications };
+                    let of = if field == "iops" {
+                        &mut speeds
+                    } else {
+                        &mut amplifications
+                    };
                     of.push(value / first);
-                    found.measure(format!("{field} {} {}", workload_name(workload), label(*size)), value / first);
+                    found.measure(
+                        format!("{field} {} {}", workload_name(workload), label(*size)),
+                        value / first,
+                    );
                 }
                 if field == "iops" {
                     demotions.push(row.demoted()?);
@@ -37,8 +62,12 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
             }
             groups.push((workload_name(workload).to_owned(), bars));
         }
-        let reading = "Each bar is a size of NVRAM segments, at the smallest NVRAM of figure 5.".into();
-        let panels = vec![Panel { title: "workload".into(), groups }];
+        let reading =
+            "Each bar is a size of NVRAM segments, at the smallest NVRAM of figure 5.".into();
+        let panels = vec![Panel {
+            title: "workload".into(),
+            groups,
+        }];
         found.plots.push(Plot {
             name: name.into(),
             title: title.into(),
@@ -57,5 +86,9 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 }
 
 fn label(bytes: u32) -> String {
-    if bytes >= 1024 { format!("{} KiB", f64::from(bytes) / 1024.0) } else { format!("{bytes} B") }
+    if bytes >= 1024 {
+        format!("{} KiB", f64::from(bytes) / 1024.0)
+    } else {
+        format!("{bytes} B")
+    }
 }

@@ -28,68 +28,126 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         for scheme in REMAPPING {
             rows.push(table.row(of(test, "remap", scheme).ask())?);
         }
-        groups.push((test.to_owned(), flash_pages(test, stock, &rows, &mut found)?));
+        groups.push((
+            test.to_owned(),
+            flash_pages(test, stock, &rows, &mut found)?,
+        ));
         bandwidth(test, letter, stock, &rows, &mut found)?;
     }
 
     let all = |name: &str| -> Vec<f64> {
-        found.measures.iter().filter(|(known, _)| known.starts_with(name)).map(|(_, value)| *value).collect()
+        found
+            .measures
+            .iter()
+            .filter(|(known, _)| known.starts_with(name))
+            .map(|(_, value)| *value)
+            .collect()
     };
-    let means = ["saved", "over_flog", "over_nlog"].map(|name| (name.to_owned(), mean(&all(&format!("{name} ")))));
+    let means = ["saved", "over_flog", "over_nlog"]
+        .map(|name| (name.to_owned(), mean(&all(&format!("{name} ")))));
     // Of the schemes, how many.
     let shares = ["slower_at_first", "faster_at_last"].map(|name| {
         let of = |scheme| found.measures[&format!("{name} {scheme} fillseq")];
         (format!("{name} fillseq"), mean(&REMAPPING.map(of)))
     });
-    means.into_iter().chain(shares).for_each(|(name, mean)| found.measure(name, mean));
+    means
+        .into_iter()
+        .chain(shares)
+        .for_each(|(name, mean)| found.measure(name, mean));
     largest_group(table, &mut found)?;
     found.plots.push(Plot {
         name: "fig8c".into(),
         title: "Flash page writes".into(),
         reading: "Over those of SQLite as it is, on a device that does not remap.".into(),
         y: "share of NoRemap's".into(),
-        shape: Shape::Bars(vec![Panel { title: String::new(), groups }], Some(1.0)),
+        shape: Shape::Bars(
+            vec![Panel {
+                title: String::new(),
+                groups,
+            }],
+            Some(1.0),
+        ),
     });
     Ok(found)
 }
 
 /// What is programmed: bars over NoRemap's.
-fn flash_pages(test: &str, stock: &Row, rows: &[&Row], found: &mut Found) -> Result<Vec<(String, f64)>, LabError> {
-    found.measure(format!("wa none {test}"), stock.number("write_amplification")?);
+fn flash_pages(
+    test: &str,
+    stock: &Row,
+    rows: &[&Row],
+    found: &mut Found,
+) -> Result<Vec<(String, f64)>, LabError> {
+    found.measure(
+        format!("wa none {test}"),
+        stock.number("write_amplification")?,
+    );
     let mut bars = vec![("none".to_owned(), 1.0)];
     for (scheme, row) in REMAPPING.iter().zip(rows) {
         let share = row.number("flash_pages")? / stock.number("flash_pages")?;
         found.measure(format!("saved {scheme} {test}"), 1.0 - share);
-        found.measure(format!("wa {scheme} {test}"), row.number("write_amplification")?);
+        found.measure(
+            format!("wa {scheme} {test}"),
+            row.number("write_amplification")?,
+        );
         found.measure(format!("demoted {scheme} {test}"), row.demoted()?);
-        found.measure(format!("remapped_share {scheme} {test}"), row.number("remaps")? / row.number("host_programs")?);
+        found.measure(
+            format!("remapped_share {scheme} {test}"),
+            row.number("remaps")? / row.number("host_programs")?,
+        );
         bars.push(((*scheme).to_owned(), share));
     }
     Ok(bars)
 }
 
 /// How fast it goes, over time and after collection has begun.
-fn bandwidth(test: &str, letter: char, stock: &Row, rows: &[&Row], found: &mut Found) -> Result<(), LabError> {
+fn bandwidth(
+    test: &str,
+    letter: char,
+    stock: &Row,
+    rows: &[&Row],
+    found: &mut Found,
+) -> Result<(), LabError> {
     let stock = Course::of(stock)?;
-    let courses = rows.iter().map(|row| Course::of(row)).collect::<Result<Vec<_>, _>>()?;
+    let courses = rows
+        .iter()
+        .map(|row| Course::of(row))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut lines = vec![("none".to_owned(), stock.line())];
-    lines.extend(REMAPPING.iter().zip(&courses).map(|(scheme, course)| ((*scheme).to_owned(), course.line())));
+    lines.extend(
+        REMAPPING
+            .iter()
+            .zip(&courses)
+            .map(|(scheme, course)| ((*scheme).to_owned(), course.line())),
+    );
 
-    let begun = courses.iter().map(|course| course.begun).fold(0.0, f64::max);
+    let begun = courses
+        .iter()
+        .map(|course| course.begun)
+        .fold(0.0, f64::max);
     let [flog, nlog, remap, opt] = [0, 1, 2, 3].map(|index| courses[index].rate_after(begun));
     found.measure(format!("over_flog {test}"), remap / flog);
     found.measure(format!("over_nlog {test}"), remap / nlog);
     found.measure(format!("below_opt {test}"), 1.0 - remap / opt);
-    found.measure(format!("left_when_collection_begins {test}"), 1.0 - begun / courses[2].written());
+    found.measure(
+        format!("left_when_collection_begins {test}"),
+        1.0 - begun / courses[2].written(),
+    );
     for (scheme, course) in REMAPPING.iter().zip(&courses) {
         inversion(&format!("{scheme} {test}"), &stock, course, found);
     }
     found.plots.push(Plot {
         name: format!("fig8{letter}"),
         title: format!("SSD bandwidth under {test}"),
-        reading: "What SQLite has the device write or remap, over time; the recordings have no reads.".into(),
+        reading:
+            "What SQLite has the device write or remap, over time; the recordings have no reads."
+                .into(),
         y: "MiB/s".into(),
-        shape: Shape::Lines(Lines { x: "seconds, as at full size".into(), logarithmic: false, lines }),
+        shape: Shape::Lines(Lines {
+            x: "seconds, as at full size".into(),
+            logarithmic: false,
+            lines,
+        }),
     });
     Ok(())
 }
@@ -101,12 +159,19 @@ struct Of {
 }
 
 fn of(test: &str, arm: &str, scheme: &'static str) -> Of {
-    Of { workload: format!("recording:sqlite-wal-{test}-{arm}"), scheme }
+    Of {
+        workload: format!("recording:sqlite-wal-{test}-{arm}"),
+        scheme,
+    }
 }
 
 impl Of {
     fn ask(&self) -> Ask<'_> {
-        Ask { workload: Some(&self.workload), scheme: Some(self.scheme), ..Ask::default() }
+        Ask {
+            workload: Some(&self.workload),
+            scheme: Some(self.scheme),
+            ..Ask::default()
+        }
     }
 }
 
@@ -115,13 +180,18 @@ fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Found) {
     let from = remap.when(remap.begun);
     let step = (remap.seconds() - from) / STRETCHES as f64;
     let at = |stretch: usize| from + stretch as f64 * step;
-    let ratio = |stretch| remap.rate(at(stretch), at(stretch + 1)) / none.rate(at(stretch), at(stretch + 1));
+    let ratio = |stretch| {
+        remap.rate(at(stretch), at(stretch + 1)) / none.rate(at(stretch), at(stretch + 1))
+    };
     let ratios: Vec<f64> = (0..STRETCHES).map(ratio).collect();
 
     let slower = ratios.iter().take_while(|ratio| **ratio < 1.0).count();
     let yes = |so: bool| f64::from(u8::from(so));
     found.measure(format!("slower_at_first {which}"), yes(slower > 0));
-    found.measure(format!("faster_at_last {which}"), yes(ratios[STRETCHES - 1] > 1.0));
+    found.measure(
+        format!("faster_at_last {which}"),
+        yes(ratios[STRETCHES - 1] > 1.0),
+    );
     found.measure(format!("slower_from_s {which}"), from);
     found.measure(format!("slower_until_s {which}"), at(slower));
     found.measure(format!("lowest_over_none {which}"), least(&ratios));
@@ -130,11 +200,17 @@ fn inversion(which: &str, none: &Course, remap: &Course, found: &mut Found) {
 
 fn largest_group(table: &Table, found: &mut Found) -> Result<(), LabError> {
     let mut largest: f64 = 0.0;
-    for row in table.rows(Ask { scheme: Some("remap-ssd"), ..Ask::default() }) {
+    for row in table.rows(Ask {
+        scheme: Some("remap-ssd"),
+        ..Ask::default()
+    }) {
         // A group grows with its superblock.
         largest = largest.max(row.number("largest_group_bytes")? / row.run.scale);
         let pages = f64::from(row.run.device.geometry.pages_per_superblock());
-        found.measure("group_possible_kb", ENTRY_BYTES * pages / row.run.scale / 1e3);
+        found.measure(
+            "group_possible_kb",
+            ENTRY_BYTES * pages / row.run.scale / 1e3,
+        );
     }
     found.measure("largest_group_kb", largest / 1e3);
     found.measure("largest_group_over_117_kb", largest / 117e3);
@@ -152,7 +228,11 @@ struct Course {
 impl Course {
     fn of(row: &Row) -> Result<Self, LabError> {
         let wrong = || LabError::Failed(format!("run `{}` has no series", row.run.title()));
-        let samples = row.result.get("samples").and_then(Value::as_array).ok_or_else(wrong)?;
+        let samples = row
+            .result
+            .get("samples")
+            .and_then(Value::as_array)
+            .ok_or_else(wrong)?;
         let (mut points, mut begun) = (vec![(0.0, 0.0)], None);
         let (mut at_s, mut written) = (0.0, 0.0);
         for sample in samples {
@@ -165,7 +245,10 @@ impl Course {
             at_s = until;
             points.push((at_s / row.run.scale, written / row.run.scale));
         }
-        Ok(Self { points, begun: begun.unwrap_or(f64::NAN) })
+        Ok(Self {
+            points,
+            begun: begun.unwrap_or(f64::NAN),
+        })
     }
 
     fn written(&self) -> f64 {
@@ -178,9 +261,16 @@ impl Course {
 
     /// Between two points: of the other coordinate, where `by` has this value.
     fn between(&self, value: f64, by: fn(&(f64, f64)) -> (f64, f64)) -> f64 {
-        let after = self.points.partition_point(|point| by(point).0 < value).clamp(1, self.points.len() - 1);
+        let after = self
+            .points
+            .partition_point(|point| by(point).0 < value)
+            .clamp(1, self.points.len() - 1);
         let (from, to) = (by(&self.points[after - 1]), by(&self.points[after]));
-        let share = if to.0 > from.0 { ((value - from.0) / (to.0 - from.0)).clamp(0.0, 1.0) } else { 1.0 };
+        let share = if to.0 > from.0 {
+            ((value - from.0) / (to.0 - from.0)).clamp(0.0, 1.0)
+        } else {
+            1.0
+        };
         from.1 + share * (to.1 - from.1)
     }
 
@@ -207,6 +297,13 @@ impl Course {
     /// Bandwidth over time, evened out.
     fn line(&self) -> Vec<(f64, f64)> {
         let at = |index: usize| index as f64 * self.seconds() / POINTS as f64;
-        (0..POINTS).map(|index| ((at(index) + at(index + 1)) / 2.0, self.rate(at(index), at(index + 1)))).collect()
+        (0..POINTS)
+            .map(|index| {
+                (
+                    (at(index) + at(index + 1)) / 2.0,
+                    self.rate(at(index), at(index + 1)),
+                )
+            })
+            .collect()
     }
 }

@@ -18,11 +18,23 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     for load in LOADS {
         let stock: [Phase; 3] = phases(table, &format!("f2fs-{load}-stock"), "none")?;
         let ours = |scheme| phases(table, &format!("f2fs-{load}-remap"), scheme);
-        let [flog, nlog, remap, _] = [ours("flog")?, ours("nlog")?, ours("remap-ssd")?, ours("opt")?];
+        let [flog, nlog, remap, _] = [
+            ours("flog")?,
+            ours("nlog")?,
+            ours("remap-ssd")?,
+            ours("opt")?,
+        ];
 
-        let saved = |of: fn(&Phase) -> f64, phase: usize| 1.0 - of(&remap[phase]) / of(&stock[phase]);
-        found.measure(format!("cleaning_time_saved {load}"), saved(|phase| phase.seconds, 1));
-        found.measure(format!("cleaning_pages_saved {load}"), saved(|phase| phase.flash_pages, 1));
+        let saved =
+            |of: fn(&Phase) -> f64, phase: usize| 1.0 - of(&remap[phase]) / of(&stock[phase]);
+        found.measure(
+            format!("cleaning_time_saved {load}"),
+            saved(|phase| phase.seconds, 1),
+        );
+        found.measure(
+            format!("cleaning_pages_saved {load}"),
+            saved(|phase| phase.flash_pages, 1),
+        );
         for (index, phase) in PHASES.iter().enumerate() {
             let faster_than = |other: &[Phase; 3]| other[index].seconds / remap[index].seconds;
             found.measure(format!("over_stock {phase} {load}"), faster_than(&stock));
@@ -32,7 +44,8 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         found.plots.push(picture(table, load)?);
     }
 
-    let of_loads = |found: &Found, name: &str| LOADS.map(|load| found.measures[&format!("{name} {load}")]);
+    let of_loads =
+        |found: &Found, name: &str| LOADS.map(|load| found.measures[&format!("{name} {load}")]);
     for name in [
         "cleaning_time_saved",
         "cleaning_pages_saved",
@@ -51,17 +64,37 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
 
 /// Bars: each phase's time, stock's and that of each scheme.
 fn picture(table: &Table, load: &str) -> Result<Plot, LabError> {
-    let mut arms: Vec<(&str, [Phase; 3])> = vec![("none", phases(table, &format!("f2fs-{load}-stock"), "none")?)];
+    let mut arms: Vec<(&str, [Phase; 3])> = vec![(
+        "none",
+        phases(table, &format!("f2fs-{load}-stock"), "none")?,
+    )];
     for scheme in REMAPPING {
-        arms.push((scheme, phases(table, &format!("f2fs-{load}-remap"), scheme)?));
+        arms.push((
+            scheme,
+            phases(table, &format!("f2fs-{load}-remap"), scheme)?,
+        ));
     }
-    let bars = |index: usize| arms.iter().map(|(name, phases)| ((*name).to_owned(), phases[index].seconds)).collect();
-    let groups = PHASES.iter().enumerate().map(|(index, phase)| ((*phase).to_owned(), bars(index))).collect();
+    let bars = |index: usize| {
+        arms.iter()
+            .map(|(name, phases)| ((*name).to_owned(), phases[index].seconds))
+            .collect()
+    };
+    let groups = PHASES
+        .iter()
+        .enumerate()
+        .map(|(index, phase)| ((*phase).to_owned(), bars(index)))
+        .collect();
     Ok(Plot {
         name: format!("fig9-{load}"),
         title: format!("F2FS under {load}: before cleaning, cleaning, and after it"),
         reading: "Modelled seconds on setup A at a 64th; less is better.".into(),
         y: "seconds".into(),
-        shape: Shape::Bars(vec![Panel { title: String::new(), groups }], None),
+        shape: Shape::Bars(
+            vec![Panel {
+                title: String::new(),
+                groups,
+            }],
+            None,
+        ),
     })
 }

@@ -74,10 +74,13 @@ const ALL: &[(&str, Analysis)] = &[
 /// # Errors
 /// Lists the names there are.
 pub fn find(name: &str) -> Result<Analysis, LabError> {
-    ALL.iter().find(|one| one.0 == name).map(|one| one.1).ok_or_else(|| {
-        let known = ALL.iter().map(|one| one.0).collect::<Vec<_>>().join(", ");
-        LabError::Wrong(format!("no analysis is named `{name}`; there are {known}"))
-    })
+    ALL.iter()
+        .find(|one| one.0 == name)
+        .map(|one| one.1)
+        .ok_or_else(|| {
+            let known = ALL.iter().map(|one| one.0).collect::<Vec<_>>().join(", ");
+            LabError::Wrong(format!("no analysis is named `{name}`; there are {known}"))
+        })
 }
 
 /// The mean; not a number if there is nothing.
@@ -102,6 +105,11 @@ pub fn workload_name(workload: &str) -> &str {
 
 /// A content as the papers call it: `papers:0.3` is "30 % duplicates".
 pub fn content_name(content: &str) -> String {
-    let share = content.strip_prefix("papers:").and_then(|rest| rest.split(':').next()?.parse::<f64>().ok());
-    share.map_or_else(|| content.to_owned(), |share| format!("{:.0} % duplicates", share * 100.0))
+    let share = content
+        .strip_prefix("papers:")
+        .and_then(|rest| rest.split(':').next()?.parse::<f64>().ok());
+    share.map_or_else(
+        || content.to_owned(),
+        |share| format!("{:.0} % duplicates", share * 100.0),
+    )
 }

@@ -8,11 +8,24 @@ use crate::table::{Ask, Row, Table};
 type Metric = fn(&Row, &Row) -> Result<f64, LabError>;
 
 const METRICS: [(&str, &str, &str, Metric); 3] = [
-    ("bandwidth", "Bandwidth", "share of Opt's bandwidth", |row, opt| {
-        Ok(row.number("bandwidth_mib_s")? / opt.number("bandwidth_mib_s")?)
-    }),
-    ("demoted", "Remaps that became copies", "% of those tried", |row, _| Ok(row.demoted()? * 100.0)),
-    ("nvram", "NVRAM written for each remapped page", "bytes", |row, _| nvram(row)),
+    (
+        "bandwidth",
+        "Bandwidth",
+        "share of Opt's bandwidth",
+        |row, opt| Ok(row.number("bandwidth_mib_s")? / opt.number("bandwidth_mib_s")?),
+    ),
+    (
+        "demoted",
+        "Remaps that became copies",
+        "% of those tried",
+        |row, _| Ok(row.demoted()? * 100.0),
+    ),
+    (
+        "nvram",
+        "NVRAM written for each remapped page",
+        "bytes",
+        |row, _| nvram(row),
+    ),
 ];
 
 /// Bytes of NVRAM written for each page remapped, reclaiming included.
@@ -29,7 +42,12 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
         .filter(|scheme| !["none", "opt"].contains(scheme))
         .collect();
     let ask = |content, scheme, log_mib| {
-        table.row(Ask { content: Some(content), scheme: Some(scheme), log_mib, ..Ask::default() })
+        table.row(Ask {
+            content: Some(content),
+            scheme: Some(scheme),
+            log_mib,
+            ..Ask::default()
+        })
     };
     for content in &contents {
         let short = match *content {
@@ -54,17 +72,38 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
                 title: format!("{title}, {}", content_name(content)),
                 reading: format!("{title}, by the size of the NVRAM."),
                 y: y.into(),
-                shape: Shape::Bars(vec![Panel { title: "NVRAM".into(), groups }], None),
+                shape: Shape::Bars(
+                    vec![Panel {
+                        title: "NVRAM".into(),
+                        groups,
+                    }],
+                    None,
+                ),
             });
         }
         for log in table.logs() {
-            found.measure(format!("x_demoted_{short}_{log}"), ask(content, "remap-ssd-x", Some(log))?.demoted()?);
-            found.measure(format!("lh_demoted_{short}_{log}"), ask(content, "remap-ssd-lh", Some(log))?.demoted()?);
-            found.measure(format!("paper_demoted_{short}_{log}"), ask(content, "remap-ssd", Some(log))?.demoted()?);
+            found.measure(
+                format!("x_demoted_{short}_{log}"),
+                ask(content, "remap-ssd-x", Some(log))?.demoted()?,
+            );
+            found.measure(
+                format!("lh_demoted_{short}_{log}"),
+                ask(content, "remap-ssd-lh", Some(log))?.demoted()?,
+            );
+            found.measure(
+                format!("paper_demoted_{short}_{log}"),
+                ask(content, "remap-ssd", Some(log))?.demoted()?,
+            );
         }
         let largest = table.logs().last().copied();
-        let (x, plain) = (ask(content, "remap-ssd-x", largest)?, ask(content, "remap-ssd", largest)?);
-        found.measure(format!("x_nvram_over_remap_ssd_{short}"), nvram(x)? / nvram(plain)?);
+        let (x, plain) = (
+            ask(content, "remap-ssd-x", largest)?,
+            ask(content, "remap-ssd", largest)?,
+        );
+        found.measure(
+            format!("x_nvram_over_remap_ssd_{short}"),
+            nvram(x)? / nvram(plain)?,
+        );
     }
     Ok(found)
 }

@@ -9,11 +9,20 @@ use remap_ssd_sim::micro::bam::{NVRAM_BYTES, bam_use};
 pub fn analyse(_: &Table) -> Result<Found, LabError> {
     let mut found = Found::default();
     let mut groups = Vec::new();
-    for (name, device) in ["conventional", "remap", "fs_write"].into_iter().zip(bam_use()) {
+    for (name, device) in ["conventional", "remap", "fs_write"]
+        .into_iter()
+        .zip(bam_use())
+    {
         found.measure(name, device.derived());
         found.measure(format!("remainder_{name}"), device.unexplained());
-        found.measure(format!("remainder_{name}_mib"), device.unexplained() * NVRAM_BYTES as f64 / f64::from(1 << 20));
-        let pair = vec![("derived".to_owned(), device.derived() * 100.0), ("paper".to_owned(), device.paper * 100.0)];
+        found.measure(
+            format!("remainder_{name}_mib"),
+            device.unexplained() * NVRAM_BYTES as f64 / f64::from(1 << 20),
+        );
+        let pair = vec![
+            ("derived".to_owned(), device.derived() * 100.0),
+            ("paper".to_owned(), device.paper * 100.0),
+        ];
         groups.push((name.to_owned(), pair));
     }
     found.plots.push(Plot {
@@ -21,7 +30,13 @@ pub fn analyse(_: &Table) -> Result<Found, LabError> {
         title: "Use of 2 GB of BAM for 512 GB of flash".into(),
         reading: "What the sizes in the text add up to, and what the paper says is used.".into(),
         y: "% of 2 GB".into(),
-        shape: Shape::Bars(vec![Panel { title: "system".into(), groups }], None),
+        shape: Shape::Bars(
+            vec![Panel {
+                title: "system".into(),
+                groups,
+            }],
+            None,
+        ),
     });
     Ok(found)
 }

@@ -15,8 +15,17 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let [_, stock]: [Phase; 2] = phases(table, "f2fs-fileserver-stock", SCHEME)?;
     let [_, ours]: [Phase; 2] = phases(table, "f2fs-fileserver-remap", SCHEME)?;
     found.measure("cleaning_time_saved", 1.0 - ours.seconds / stock.seconds);
-    found.measure("cleaning_pages_saved", 1.0 - ours.flash_pages / stock.flash_pages);
-    found.plots.push(bars("cleaning", "F2FS: flash pages in cleaning", "pages", stock.flash_pages, ours.flash_pages));
+    found.measure(
+        "cleaning_pages_saved",
+        1.0 - ours.flash_pages / stock.flash_pages,
+    );
+    found.plots.push(bars(
+        "cleaning",
+        "F2FS: flash pages in cleaning",
+        "pages",
+        stock.flash_pages,
+        ours.flash_pages,
+    ));
 
     let [stock, _]: [Phase; 2] = phases(table, "f2fs-sync-stock", SCHEME)?;
     let [lists, _]: [Phase; 2] = phases(table, "f2fs-sync-lists", SCHEME)?;
@@ -24,20 +33,38 @@ pub fn analyse(table: &Table) -> Result<Found, LabError> {
     found.measure("sync_throughput", stock.seconds / lists.seconds);
     found.measure("sync_amplification_stock", amplification(stock));
     found.measure("sync_amplification_lists", amplification(lists));
-    found.measure("sync_amplification_saved", 1.0 - lists.host_pages / stock.host_pages);
+    found.measure(
+        "sync_amplification_saved",
+        1.0 - lists.host_pages / stock.host_pages,
+    );
     let title = "F2FS: pages written for a page that is synced";
-    found.plots.push(bars("sync", title, "pages", amplification(stock), amplification(lists)));
+    found.plots.push(bars(
+        "sync",
+        title,
+        "pages",
+        amplification(stock),
+        amplification(lists),
+    ));
     Ok(found)
 }
 
 /// Two bars.
 fn bars(name: &str, title: &str, y: &str, stock: f64, ours: f64) -> Plot {
-    let groups = vec![(String::new(), vec![("stock".to_owned(), stock), ("pebble".to_owned(), ours)])];
+    let groups = vec![(
+        String::new(),
+        vec![("stock".to_owned(), stock), ("pebble".to_owned(), ours)],
+    )];
     Plot {
         name: name.into(),
         title: title.into(),
         reading: "Less is better.".into(),
         y: y.into(),
-        shape: Shape::Bars(vec![Panel { title: String::new(), groups }], None),
+        shape: Shape::Bars(
+            vec![Panel {
+                title: String::new(),
+                groups,
+            }],
+            None,
+        ),
     }
 }

@@ -20,10 +20,18 @@ pub struct Phase {
 ///
 /// # Errors
 /// It was not replayed up to each of these marks.
-pub fn phases<const N: usize>(table: &Table, recording: &str, scheme: &str) -> Result<[Phase; N], LabError> {
+pub fn phases<const N: usize>(
+    table: &Table,
+    recording: &str,
+    scheme: &str,
+) -> Result<[Phase; N], LabError> {
     let at = |mark: usize| -> Result<Phase, LabError> {
         let workload = format!("recording:{recording}@{mark}");
-        let row = table.row(Ask { workload: Some(&workload), scheme: Some(scheme), ..Ask::default() })?;
+        let row = table.row(Ask {
+            workload: Some(&workload),
+            scheme: Some(scheme),
+            ..Ask::default()
+        })?;
         Ok(Phase {
             seconds: row.number("seconds_simulated")?,
             flash_pages: row.number("flash_pages")?,

@@ -19,7 +19,8 @@ type Points = Vec<(f64, f64)>;
 pub fn analyse(table: &Table) -> Result<Found, LabError> {
     let mut found = Found::default();
     measured(table, &mut found)?;
-    let base = DeviceConfig::preset("fast21-256g").map_err(|error| LabError::Failed(error.to_string()))?;
+    let base =
+        DeviceConfig::preset("fast21-256g").map_err(|error| LabError::Failed(error.to_string()))?;
     capacities(&base, &mut found);
     lookups(&base, &mut found);
     Ok(found)
@@ -31,13 +32,25 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
     let mut errors = Vec::new();
     for scheme in table.distinct(|run| run.scheme.as_str()) {
         let (mut times, mut volumes) = (Points::new(), Points::new());
-        for row in table.rows(Ask { scheme: Some(scheme), ..Ask::default() }) {
+        for row in table.rows(Ask {
+            scheme: Some(scheme),
+            ..Ask::default()
+        }) {
             let capacity = row.number("logical_bytes")? / GIB;
             let (seconds, read) = (row.number("seconds")?, row.number("bytes")?);
             errors.push(row.number("model_seconds")? / seconds);
             times.push((capacity, seconds));
-            volumes.push((row.number("remapped_bytes")? / GIB, read / f64::from(1 << 20)));
-            found.measure(format!("recovery_s {scheme} {:.0} GiB {} MiB", capacity, row.run.log_mib), seconds);
+            volumes.push((
+                row.number("remapped_bytes")? / GIB,
+                read / f64::from(1 << 20),
+            ));
+            found.measure(
+                format!(
+                    "recovery_s {scheme} {:.0} GiB {} MiB",
+                    capacity, row.run.log_mib
+                ),
+                seconds,
+            );
         }
         times.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         // Of several sizes of log at a capacity, the largest: it has the most to read.
@@ -60,7 +73,11 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
         title: "Recovery of aged devices, really done".into(),
         reading: "Time to read what recovery needs; both axes in powers of ten.".into(),
         y: "seconds".into(),
-        shape: Shape::Lines(Lines { x: "logical capacity, GiB".into(), logarithmic: true, lines }),
+        shape: Shape::Lines(Lines {
+            x: "logical capacity, GiB".into(),
+            logarithmic: true,
+            lines,
+        }),
     });
     found.plots.push(Plot {
         name: "recovery-bytes".into(),
@@ -76,7 +93,11 @@ fn measured(table: &Table, found: &mut Found) -> Result<(), LabError> {
 fn sized(base: &DeviceConfig, gib: f64, share: f64, scheme: &str) -> DeviceConfig {
     let mut device = base.clone();
     let pages = gib * GIB / 4096.0;
-    let entry = if scheme == "remap-ssd" { LOCAL_ENTRY } else { GLOBAL_ENTRY };
+    let entry = if scheme == "remap-ssd" {
+        LOCAL_ENTRY
+    } else {
+        GLOBAL_ENTRY
+    };
     device.firmware.log_bytes = (pages * share * entry) as u64;
     device.firmware.scheme = scheme.parse().expect("a scheme that there is");
     device
@@ -84,8 +105,13 @@ fn sized(base: &DeviceConfig, gib: f64, share: f64, scheme: &str) -> DeviceConfi
 
 /// The same superblocks, more or fewer of them.
 fn reads(device: &DeviceConfig, base_gib: f64, gib: f64) -> Reads {
-    let log_free =
-        DeviceConfig { firmware: remap_ssd_ftl::Config { log_bytes: 0, ..device.firmware.clone() }, ..device.clone() };
+    let log_free = DeviceConfig {
+        firmware: remap_ssd_ftl::Config {
+            log_bytes: 0,
+            ..device.firmware.clone()
+        },
+        ..device.clone()
+    };
     let (all, without) = (model(device), model(&log_free));
     Reads {
         flash_pages: without.flash_pages * gib / base_gib + (all.flash_pages - without.flash_pages),
@@ -97,7 +123,11 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
     let base_gib = f64::from(base.firmware.lpns) * 4096.0 / GIB;
     let mut lines = Vec::new();
     for scheme in ["none", "remap-ssd", "nlog", "flog"] {
-        for share in if scheme == "none" { vec![0.0] } else { vec![0.05, 0.20] } {
+        for share in if scheme == "none" {
+            vec![0.0]
+        } else {
+            vec![0.05, 0.20]
+        } {
             let mut points = Vec::new();
             for power in 0..=12 {
                 let gib = f64::from(1u32 << power);
@@ -105,11 +135,17 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
                 let seconds = reads(&device, base_gib, gib).seconds(&device);
                 points.push((gib, seconds));
                 if power == 12 {
-                    found.measure(format!("model_4tib_s {scheme} {:.0}%", share * 100.0), seconds);
+                    found.measure(
+                        format!("model_4tib_s {scheme} {:.0}%", share * 100.0),
+                        seconds,
+                    );
                 }
             }
-            let name =
-                if share > 0.0 { format!("{scheme}, {:.0} % remapped", share * 100.0) } else { scheme.to_owned() };
+            let name = if share > 0.0 {
+                format!("{scheme}, {:.0} % remapped", share * 100.0)
+            } else {
+                scheme.to_owned()
+            };
             lines.push((name, points));
         }
     }
@@ -118,17 +154,25 @@ fn capacities(base: &DeviceConfig, found: &mut Found) {
         title: "Recovery by the model, 1 GiB to 4 TiB".into(),
         reading: "Heads, tails and remapping metadata, read by 32 dies and one NVRAM port.".into(),
         y: "seconds".into(),
-        shape: Shape::Lines(Lines { x: "logical capacity, GiB".into(), logarithmic: true, lines }),
+        shape: Shape::Lines(Lines {
+            x: "logical capacity, GiB".into(),
+            logarithmic: true,
+            lines,
+        }),
     });
 }
 
 /// What one collection reads to find the owners in its victim.
 fn lookups(base: &DeviceConfig, found: &mut Found) {
-    let (dies, read_s, port_s) =
-        (f64::from(base.geometry.dies_total()), base.flash.read_ns as f64 / 1e9, base.nvram.read_ns as f64 / 1e9);
+    let (dies, read_s, port_s) = (
+        f64::from(base.geometry.dies_total()),
+        base.flash.read_ns as f64 / 1e9,
+        base.nvram.read_ns as f64 / 1e9,
+    );
     let superblock_pages = f64::from(base.geometry.pages_per_superblock());
     let pages = f64::from(base.geometry.pages());
-    let mut lines: [(&str, Points); 3] = [("flog", vec![]), ("nlog", vec![]), ("remap-ssd", vec![])];
+    let mut lines: [(&str, Points); 3] =
+        [("flog", vec![]), ("nlog", vec![]), ("remap-ssd", vec![])];
     for power in 4..=12 {
         let mib = f64::from(1u32 << power);
         let bytes = mib * f64::from(1 << 20);
@@ -143,10 +187,19 @@ fn lookups(base: &DeviceConfig, found: &mut Found) {
     // 4 TB of 4 KB pages, 5 % and 20 % of them remapped, 12 bytes each (section 3.3).
     for share in [0.05, 0.20] {
         let bytes = 4.0 * 1024.0 * GIB / 4096.0 * share * GLOBAL_ENTRY;
-        found.measure(format!("log_4tib_mib {:.0}%", share * 100.0), bytes / f64::from(1 << 20));
+        found.measure(
+            format!("log_4tib_mib {:.0}%", share * 100.0),
+            bytes / f64::from(1 << 20),
+        );
         let round = if share < 0.1 { 600.0 } else { 2400.0 };
-        found.measure(format!("log_over_{round}mib"), bytes / f64::from(1 << 20) / round);
-        found.measure(format!("nlog_lookup_4tib_s {:.0}%", share * 100.0), bytes / 64.0 * port_s);
+        found.measure(
+            format!("log_over_{round}mib"),
+            bytes / f64::from(1 << 20) / round,
+        );
+        found.measure(
+            format!("nlog_lookup_4tib_s {:.0}%", share * 100.0),
+            bytes / 64.0 * port_s,
+        );
     }
     let hundreds: f64 = 200.0 * f64::from(1 << 20) / 64.0 * port_s;
     found.measure("nlog_lookup_200mib_s", hundreds);

@@ -42,16 +42,37 @@ impl FromStr for LoadSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("unknown load `{text}`: ratio:R or mail:R[:READS], R at least 1, READS a share below 1");
+        let wrong = || {
+            format!(
+                "unknown load `{text}`: ratio:R or mail:R[:READS], R at least 1, READS a share below 1"
+            )
+        };
         let fields: Vec<&str> = text.split(':').collect();
         let number = |field: &str| field.parse::<f64>().map_err(|_| wrong());
-        let ratio = |field: &str| number(field).and_then(|ratio| if ratio >= 1.0 { Ok(ratio) } else { Err(wrong()) });
+        let ratio = |field: &str| {
+            number(field).and_then(|ratio| {
+                if ratio >= 1.0 {
+                    Ok(ratio)
+                } else {
+                    Err(wrong())
+                }
+            })
+        };
         match fields[..] {
             ["ratio", of] => Ok(Self::Ratio(ratio(of)?)),
-            ["mail", of] => Ok(Self::Mail { ratio: ratio(of)?, reads: None }),
+            ["mail", of] => Ok(Self::Mail {
+                ratio: ratio(of)?,
+                reads: None,
+            }),
             ["mail", of, reads] => {
-                let reads = number(reads).ok().filter(|reads| (0.0..1.0).contains(reads)).ok_or_else(wrong)?;
-                Ok(Self::Mail { ratio: ratio(of)?, reads: Some(reads) })
+                let reads = number(reads)
+                    .ok()
+                    .filter(|reads| (0.0..1.0).contains(reads))
+                    .ok_or_else(wrong)?;
+                Ok(Self::Mail {
+                    ratio: ratio(of)?,
+                    reads: Some(reads),
+                })
             }
             _ => Err(wrong()),
         }
@@ -61,7 +82,13 @@ impl FromStr for LoadSpec {
 /// A load, from its first request on.
 pub enum Load {
     /// `ratio:R`.
-    Random { duplicates: f64, pages: u32, written: Vec<u64>, fresh: u64, random: Xoshiro256PlusPlus },
+    Random {
+        duplicates: f64,
+        pages: u32,
+        written: Vec<u64>,
+        fresh: u64,
+        random: Xoshiro256PlusPlus,
+    },
     /// `mail:R`.
     Mail(Box<Mail>),
 }
@@ -86,11 +113,17 @@ impl Load {
     pub fn new(spec: LoadSpec, pages: u32, seed: u64) -> Result<Self, String> {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x6c6f_6164);
         match spec {
-            LoadSpec::Ratio(ratio) => {
-                Ok(Self::Random { duplicates: 1.0 - 1.0 / ratio, pages, written: Vec::new(), fresh: 0, random })
-            }
+            LoadSpec::Ratio(ratio) => Ok(Self::Random {
+                duplicates: 1.0 - 1.0 / ratio,
+                pages,
+                written: Vec::new(),
+                fresh: 0,
+                random,
+            }),
             LoadSpec::Mail { ratio, reads } => {
-                let content = ContentModel::History { duplicate_share: 1.0 - 1.0 / ratio };
+                let content = ContentModel::History {
+                    duplicate_share: 1.0 - 1.0 / ratio,
+                };
                 let model = ModelSpec::new(ModelKind::FiuMail).source(content, pages, seed, 0);
                 let mail = Mail {
                     model: Box::new(model.map_err(|error| error.to_string())?),
@@ -112,7 +145,13 @@ impl Load {
     /// The model has none.
     pub fn next(&mut self) -> Result<Request, String> {
         match self {
-            Self::Random { duplicates, pages, written, fresh, random } => {
+            Self::Random {
+                duplicates,
+                pages,
+                written,
+                fresh,
+                random,
+            } => {
                 let content = if !written.is_empty() && random.random_bool(*duplicates) {
                     written[random.random_range(0..written.len())]
                 } else {
@@ -121,7 +160,10 @@ impl Load {
                 };
                 // Contents that are written over meanwhile are a few in a thousand: the pages are many more than the writes.
                 written.push(content);
-                Ok(Request::Write { page: random.random_range(0..*pages), content })
+                Ok(Request::Write {
+                    page: random.random_range(0..*pages),
+                    content,
+                })
             }
             Self::Mail(mail) => mail.next(),
         }
@@ -134,12 +176,18 @@ impl Mail {
         let behind = |wanted: f64| (self.reads as f64) < wanted * self.requests as f64;
         if self.wanted.is_some_and(behind) && !self.recent.is_empty() {
             self.reads += 1;
-            return Ok(Request::Read { page: self.recent[self.random.random_range(0..self.recent.len())] });
+            return Ok(Request::Read {
+                page: self.recent[self.random.random_range(0..self.recent.len())],
+            });
         }
 
         while self.pages.is_empty() {
             let mut more = Vec::new();
-            if !self.model.fill(&mut more, BATCH).map_err(|error| error.to_string())? {
+            if !self
+                .model
+                .fill(&mut more, BATCH)
+                .map_err(|error| error.to_string())?
+            {
                 return Err("the model has ended".into());
             }
             self.pages.extend(more);
@@ -154,7 +202,10 @@ impl Mail {
                 self.reads += 1;
                 Request::Read { page: page.lpn }
             }
-            _ => Request::Write { page: page.lpn, content: page.content },
+            _ => Request::Write {
+                page: page.lpn,
+                content: page.content,
+            },
         })
     }
 }

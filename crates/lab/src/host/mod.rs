@@ -44,7 +44,11 @@ struct HostSpec {
 
 impl HostSpec {
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("unknown host software `{text}`: plain, ccaw or ordermerge, `,window=N`, `,compare`");
+        let wrong = || {
+            format!(
+                "unknown host software `{text}`: plain, ccaw or ordermerge, `,window=N`, `,compare`"
+            )
+        };
         let mut fields = text.split(',');
         let arm = match fields.next() {
             Some("plain") => Arm::Plain,
@@ -52,11 +56,17 @@ impl HostSpec {
             Some("ordermerge") => Arm::OrderMerge,
             _ => return Err(wrong()),
         };
-        let mut spec = Self { arm, window: 0, compare: false };
+        let mut spec = Self {
+            arm,
+            window: 0,
+            compare: false,
+        };
         for field in fields {
             match field.strip_prefix("window=") {
                 Some(window) => {
-                    let known = |window: &u32| *window == 0 || WINDOW_MAX.is_multiple_of(u64::from(*window));
+                    let known = |window: &u32| {
+                        *window == 0 || WINDOW_MAX.is_multiple_of(u64::from(*window))
+                    };
                     spec.window = window.parse().ok().filter(known).ok_or_else(wrong)?;
                 }
                 None if field == "compare" => spec.compare = true,
@@ -73,12 +83,21 @@ impl HostSpec {
 /// One sentence: why not.
 pub fn check(run: &Run) -> Result<(), String> {
     HostSpec::parse(&run.workload)?;
-    Load::new(run.content.parse()?, run.device.addressable_lpns(), run.seed).map(drop)
+    Load::new(
+        run.content.parse()?,
+        run.device.addressable_lpns(),
+        run.seed,
+    )
+    .map(drop)
 }
 
 /// The disk that the load is on.
 enum Subject {
-    Plain { disk: Box<TimedDisk>, window: u32, used: u32 },
+    Plain {
+        disk: Box<TimedDisk>,
+        window: u32,
+        used: u32,
+    },
     Ccaw(Box<Ccaw<TimedDisk>>),
     OrderMerge(Box<OrderMerge<TimedDisk>>),
 }
@@ -86,30 +105,57 @@ enum Subject {
 impl Subject {
     /// Made on a new device, for so many pages, or opened on one that has been used.
     fn new(spec: HostSpec, mut disk: TimedDisk, pages: u32, first: bool) -> Result<Self, String> {
-        let HostSpec { arm, window, compare } = spec;
+        let HostSpec {
+            arm,
+            window,
+            compare,
+        } = spec;
         // The table and the records take less than a 64th.
         let used = (u64::from(pages) + u64::from(pages) / 64 + 2048).min(disk.pages());
         // What is read while it is opened is not measured.
         disk.reads_wait = true;
-        let new = NewDedup { pages: Some(used), force: true, identity: Some([7; 16]), ..NewDedup::default() };
-        let ccaw = CcawOptions { window, compare: Some(compare), ..CcawOptions::default() };
-        let order_merge = OrderMergeOptions { window, compare: Some(compare), ..OrderMergeOptions::default() };
+        let new = NewDedup {
+            pages: Some(used),
+            force: true,
+            identity: Some([7; 16]),
+            ..NewDedup::default()
+        };
+        let ccaw = CcawOptions {
+            window,
+            compare: Some(compare),
+            ..CcawOptions::default()
+        };
+        let order_merge = OrderMergeOptions {
+            window,
+            compare: Some(compare),
+            ..OrderMergeOptions::default()
+        };
         let subject = match (arm, first) {
-            (Arm::Plain, _) => Self::Plain { disk: Box::new(disk), window, used: 0 },
-            (Arm::Ccaw, true) => {
-                Self::Ccaw(Box::new(Ccaw::create(disk, &new, ccaw, &mut |_, _| {}).map_err(|e| e.to_string())?))
-            }
-            (Arm::Ccaw, false) => Self::Ccaw(Box::new(Ccaw::open(disk, ccaw).map_err(|e| e.to_string())?)),
-            (Arm::OrderMerge, true) => Self::OrderMerge(Box::new(
-                OrderMerge::create(disk, &new, order_merge, &mut |_, _| {}).map_err(|e| e.to_string())?,
+            (Arm::Plain, _) => Self::Plain {
+                disk: Box::new(disk),
+                window,
+                used: 0,
+            },
+            (Arm::Ccaw, true) => Self::Ccaw(Box::new(
+                Ccaw::create(disk, &new, ccaw, &mut |_, _| {}).map_err(|e| e.to_string())?,
             )),
-            (Arm::OrderMerge, false) => {
-                Self::OrderMerge(Box::new(OrderMerge::open(disk, order_merge).map_err(|e| e.to_string())?))
+            (Arm::Ccaw, false) => {
+                Self::Ccaw(Box::new(Ccaw::open(disk, ccaw).map_err(|e| e.to_string())?))
             }
+            (Arm::OrderMerge, true) => Self::OrderMerge(Box::new(
+                OrderMerge::create(disk, &new, order_merge, &mut |_, _| {})
+                    .map_err(|e| e.to_string())?,
+            )),
+            (Arm::OrderMerge, false) => Self::OrderMerge(Box::new(
+                OrderMerge::open(disk, order_merge).map_err(|e| e.to_string())?,
+            )),
         };
         match subject.pages() >= u64::from(pages) {
             true => Ok(subject),
-            false => Err(format!("{} pages of {pages} are left beside the metadata", subject.pages())),
+            false => Err(format!(
+                "{} pages of {pages} are left beside the metadata",
+                subject.pages()
+            )),
         }
     }
 
@@ -133,7 +179,8 @@ impl Subject {
         let bytes = page(content);
         match self {
             Self::Plain { disk, window, used } => {
-                disk.write(at.into(), &bytes).map_err(|error| error.to_string())?;
+                disk.write(at.into(), &bytes)
+                    .map_err(|error| error.to_string())?;
                 *used += 1;
                 if *used == *window {
                     *used = 0;
@@ -141,8 +188,12 @@ impl Subject {
                 }
                 Ok(())
             }
-            Self::Ccaw(disk) => disk.write(at.into(), &bytes).map_err(|error| error.to_string()),
-            Self::OrderMerge(disk) => disk.write(at.into(), &bytes).map_err(|error| error.to_string()),
+            Self::Ccaw(disk) => disk
+                .write(at.into(), &bytes)
+                .map_err(|error| error.to_string()),
+            Self::OrderMerge(disk) => disk
+                .write(at.into(), &bytes)
+                .map_err(|error| error.to_string()),
         }
     }
 
@@ -151,9 +202,15 @@ impl Subject {
         let mut bytes = [0; PAGE_BYTES];
         self.timed().reads_wait = false;
         let read = match self {
-            Self::Plain { disk, .. } => disk.read(at.into(), &mut bytes).map_err(|error| error.to_string()),
-            Self::Ccaw(disk) => disk.read(at.into(), &mut bytes).map_err(|error| error.to_string()),
-            Self::OrderMerge(disk) => disk.read(at.into(), &mut bytes).map_err(|error| error.to_string()),
+            Self::Plain { disk, .. } => disk
+                .read(at.into(), &mut bytes)
+                .map_err(|error| error.to_string()),
+            Self::Ccaw(disk) => disk
+                .read(at.into(), &mut bytes)
+                .map_err(|error| error.to_string()),
+            Self::OrderMerge(disk) => disk
+                .read(at.into(), &mut bytes)
+                .map_err(|error| error.to_string()),
         };
         self.timed().reads_wait = true;
         read
@@ -186,7 +243,12 @@ struct Tally {
 }
 
 /// Issues so many requests, and as many more as its last window needs.
-fn issue(subject: &mut Subject, load: &mut Load, spec: HostSpec, requests: u64) -> Result<Tally, String> {
+fn issue(
+    subject: &mut Subject,
+    load: &mut Load,
+    spec: HostSpec,
+    requests: u64,
+) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let mut entered = Vec::new();
     while tally.writes + tally.reads < requests || !entered.is_empty() {
@@ -205,7 +267,9 @@ fn issue(subject: &mut Subject, load: &mut Load, spec: HostSpec, requests: u64) 
         }
         if spec.window > 0 && entered.len() == spec.window as usize {
             let now = subject.timed().now();
-            tally.latencies.extend(entered.drain(..).map(|entered| now - entered));
+            tally
+                .latencies
+                .extend(entered.drain(..).map(|entered| now - entered));
         }
     }
     subject.timed().wait();
@@ -229,7 +293,11 @@ pub fn measured(run: &Run, device: Device, tell: &mut dyn FnMut(f64)) -> Result<
     let mut subject = Subject::new(spec, subject.close()?, pages, false)?;
     subject.timed().wait();
 
-    let (start, before, known) = (subject.timed().now(), subject.timed().device().ftl().stats(), subject.statistics());
+    let (start, before, known) = (
+        subject.timed().now(),
+        subject.timed().device().ftl().stats(),
+        subject.statistics(),
+    );
     let mut tally = issue(&mut subject, &mut load, spec, requests)?;
     let seconds = (subject.timed().now() - start) as f64 / 1e9;
     let (after, done) = (subject.timed().device().ftl().stats(), subject.statistics());
@@ -270,7 +338,14 @@ mod tests {
     #[test]
     fn arms_and_windows_are_read_and_others_refused_in_a_sentence() {
         let spec = HostSpec::parse("ccaw,window=100,compare").unwrap();
-        assert_eq!(spec, HostSpec { arm: Arm::Ccaw, window: 100, compare: true });
+        assert_eq!(
+            spec,
+            HostSpec {
+                arm: Arm::Ccaw,
+                window: 100,
+                compare: true
+            }
+        );
         for wrong in ["zfs", "ccaw,window=7", "plain,window=x", "ordermerge,fast"] {
             assert!(HostSpec::parse(wrong).unwrap_err().contains(wrong));
         }
@@ -282,9 +357,11 @@ mod tests {
     // The wished share, and no content that was not written before.
     #[test]
     fn loads_have_the_duplicates_and_the_reads_that_they_are_asked_for() {
-        for (text, duplicates, reads) in
-            [("ratio:4", 0.75, 0.0), ("mail:1.55:0.8", 0.355, 0.8), ("mail:4.22", 0.763, 0.215)]
-        {
+        for (text, duplicates, reads) in [
+            ("ratio:4", 0.75, 0.0),
+            ("mail:1.55:0.8", 0.355, 0.8),
+            ("mail:4.22", 0.763, 0.215),
+        ] {
             let mut load = Load::new(text.parse().unwrap(), 1 << 18, 3).unwrap();
             let mut seen = std::collections::BTreeSet::new();
             let (mut known, mut writes) = (0, 0);
@@ -295,7 +372,10 @@ mod tests {
                 }
             }
             let found = f64::from(known) / f64::from(writes);
-            assert!((found - duplicates).abs() < 0.02, "{text}: {found} duplicates");
+            assert!(
+                (found - duplicates).abs() < 0.02,
+                "{text}: {found} duplicates"
+            );
             let found = 1.0 - f64::from(writes) / 60_000.0;
             assert!((found - reads).abs() < 0.02, "{text}: {found} reads");
         }

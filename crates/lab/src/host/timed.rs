@@ -47,7 +47,10 @@ pub struct TimedDisk {
 
 impl TimedDisk {
     pub fn new(device: Device) -> Self {
-        let (now, depth) = (device.timing().busy_until(), device.config().queue_depth.max(1) as usize);
+        let (now, depth) = (
+            device.timing().busy_until(),
+            device.config().queue_depth.max(1) as usize,
+        );
         Self {
             device,
             now,
@@ -76,7 +79,10 @@ impl TimedDisk {
     }
 
     /// Submits a command as soon as the queue has room for it.
-    fn post<R>(&mut self, submit: impl FnOnce(&mut Device, u64) -> (u64, Result<R, Refusal>)) -> Result<R, Refusal> {
+    fn post<R>(
+        &mut self,
+        submit: impl FnOnce(&mut Device, u64) -> (u64, Result<R, Refusal>),
+    ) -> Result<R, Refusal> {
         if self.under_way.len() >= self.depth
             && let Some(Reverse(done)) = self.under_way.pop()
         {
@@ -119,7 +125,9 @@ impl Disk for TimedDisk {
         for (lpn, into) in lpns.zip(into.as_chunks_mut::<PAGE_BYTES>().0) {
             match self.contents.get(&lpn) {
                 None => into.fill(0),
-                Some(Content::Number(number)) => into.as_chunks_mut::<8>().0.fill(number.to_le_bytes()),
+                Some(Content::Number(number)) => {
+                    into.as_chunks_mut::<8>().0.fill(number.to_le_bytes())
+                }
                 Some(Content::Bytes(bytes)) => *into = **bytes,
             }
             self.post(|device, now| {
@@ -169,17 +177,30 @@ impl Disk for TimedDisk {
     }
 
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), Refusal> {
-        let DiskRemap { relocate, atomic, .. } = *remap;
+        let DiskRemap {
+            relocate, atomic, ..
+        } = *remap;
         let target = self.lpns(remap.target, remap.pages.into())?;
         let source = self.lpns(remap.source, remap.pages.into())?;
-        let command = Remap { target: target.start, source: source.start, len: target.len() as u32, relocate, atomic };
+        let command = Remap {
+            target: target.start,
+            source: source.start,
+            len: target.len() as u32,
+            relocate,
+            atomic,
+        };
         self.post(|device, now| ended(device.remap(now, &command)))?;
 
-        let contents: Vec<Option<Content>> = source.clone().map(|lpn| self.contents.get(&lpn).cloned()).collect();
+        let contents: Vec<Option<Content>> = source
+            .clone()
+            .map(|lpn| self.contents.get(&lpn).cloned())
+            .collect();
         if relocate {
             source.for_each(|lpn| self.set(lpn, None));
         }
-        target.zip(contents).for_each(|(lpn, content)| self.set(lpn, content));
+        target
+            .zip(contents)
+            .for_each(|(lpn, content)| self.set(lpn, content));
         Ok(())
     }
 }

@@ -54,7 +54,10 @@ impl Files {
     pub(super) fn of(contents: &File, journals: [&File; 2]) -> io::Result<Self> {
         let [first, second] = journals;
         let journals = [Arc::new(first.try_clone()?), Arc::new(second.try_clone()?)];
-        Ok(Self { contents: Arc::new(contents.try_clone()?), journals })
+        Ok(Self {
+            contents: Arc::new(contents.try_clone()?),
+            journals,
+        })
     }
 }
 
@@ -108,7 +111,10 @@ impl Commit {
 
 impl Folder {
     fn position(&self) -> Position {
-        Position { generation: self.header.generation, end: self.operations_end }
+        Position {
+            generation: self.header.generation,
+            end: self.operations_end,
+        }
     }
 
     fn vouch(&mut self, commit: &mut Commit, nand: &mut NandArray) -> io::Result<()> {
@@ -148,14 +154,21 @@ impl Media {
     /// # Errors
     /// The system could not write, now or earlier: nothing may be acknowledged any more.
     pub fn begin_commit(&mut self) -> io::Result<Option<Commit>> {
-        let Some(folder) = &mut self.folder else { return Ok(None) };
+        let Some(folder) = &mut self.folder else {
+            return Ok(None);
+        };
         folder.heed(&self.nand);
         if let Some(why) = &folder.broken {
             return Err(io::Error::other(why.clone()));
         }
         folder.syncs += 1;
         let begun = folder.position();
-        Ok(Some(Commit { files: folder.files.clone(), begun, programs: folder.unproved.ever, until: begun }))
+        Ok(Some(Commit {
+            files: folder.files.clone(),
+            begun,
+            programs: folder.unproved.ever,
+            until: begun,
+        }))
     }
 
     /// Step 3 of a commit.
@@ -180,7 +193,8 @@ impl Media {
 
     /// Reports that a commit could not write: nothing may be acknowledged any more.
     pub fn commit_failed(&mut self, error: &io::Error) {
-        if let (Some(folder), Contents::Mapped(pages)) = (&mut self.folder, &mut self.nand.contents) {
+        if let (Some(folder), Contents::Mapped(pages)) = (&mut self.folder, &mut self.nand.contents)
+        {
             folder.fail(&error.to_string(), pages);
         }
     }

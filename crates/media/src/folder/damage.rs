@@ -40,9 +40,24 @@ pub(super) struct Findings {
 impl Findings {
     /// # Errors
     /// The damage, unless the loss is accepted.
-    pub(super) fn add(&mut self, file: &str, offset: u64, what: String, lost: String) -> Result<(), ImageError> {
-        let damage = Damage { file: file.to_owned(), offset, what, lost };
-        let refused = if self.accept { Ok(()) } else { Err(ImageError::from(&damage)) };
+    pub(super) fn add(
+        &mut self,
+        file: &str,
+        offset: u64,
+        what: String,
+        lost: String,
+    ) -> Result<(), ImageError> {
+        let damage = Damage {
+            file: file.to_owned(),
+            offset,
+            what,
+            lost,
+        };
+        let refused = if self.accept {
+            Ok(())
+        } else {
+            Err(ImageError::from(&damage))
+        };
         self.list.push(damage);
         refused
     }

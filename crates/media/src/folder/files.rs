@@ -17,7 +17,12 @@ const LOCK: &str = "lock";
 
 /// Names of all of them.
 pub(super) fn all(dir: &Path) -> Vec<PathBuf> {
-    STATES.iter().chain(&JOURNALS).chain([&CONTENTS, &LOCK]).map(|name| dir.join(name)).collect()
+    STATES
+        .iter()
+        .chain(&JOURNALS)
+        .chain([&CONTENTS, &LOCK])
+        .map(|name| dir.join(name))
+        .collect()
 }
 
 /// Says which file an error is about.
@@ -45,9 +50,13 @@ impl Locks {
     /// but the lock on `contents` does.
     pub(super) fn take(dir: &Path, access: Access) -> Result<Self, ImageError> {
         let lock = match access {
-            Access::Own => {
-                OpenOptions::new().read(true).write(true).create(true).truncate(false).open(dir.join(LOCK)).map(Some)
-            }
+            Access::Own => OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(dir.join(LOCK))
+                .map(Some),
             Access::Look => match File::open(dir.join(LOCK)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 opened => opened.map(Some),
@@ -56,7 +65,10 @@ impl Locks {
         let lock = lock.map_err(|error| about(LOCK, error))?;
         let lock = lock.map(|file| exclusive(file, LOCK)).transpose()?;
         let contents = exclusive(open(dir, CONTENTS, access)?, CONTENTS)?;
-        Ok(Self { _lock: lock, contents })
+        Ok(Self {
+            _lock: lock,
+            contents,
+        })
     }
 
     /// The file of pages' contents.
@@ -75,7 +87,10 @@ fn exclusive(file: File, name: &str) -> Result<File, ImageError> {
 
 /// Opens a file.
 pub(super) fn open(dir: &Path, name: &str, access: Access) -> io::Result<File> {
-    let opened = OpenOptions::new().read(true).write(access == Access::Own).open(dir.join(name));
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(access == Access::Own)
+        .open(dir.join(name));
     opened.map_err(|error| about(name, error))
 }
 
@@ -83,20 +98,26 @@ pub(super) fn open(dir: &Path, name: &str, access: Access) -> io::Result<File> {
 pub(super) fn check_length(file: &File, name: &str, bytes: u64) -> Result<(), ImageError> {
     let have = file.metadata().map_err(|error| about(name, error))?.len();
     match have < bytes {
-        true => {
-            Err(ImageError::Damaged(format!("{name}, byte {have}: the file ends here, and should have {bytes} bytes")))
-        }
+        true => Err(ImageError::Damaged(format!(
+            "{name}, byte {have}: the file ends here, and should have {bytes} bytes"
+        ))),
         false => Ok(()),
     }
 }
 
 /// Creates a file with its blocks allocated, where the file system can do that.
 pub(super) fn create(dir: &Path, name: &str, bytes: u64) -> io::Result<File> {
-    let opened = OpenOptions::new().read(true).write(true).create_new(true).open(dir.join(name));
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(dir.join(name));
     let file = opened.map_err(|error| about(name, error))?;
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Ok(()) => {}
-        Err(rustix::io::Errno::OPNOTSUPP) => write_zeroes(&file, bytes).map_err(|error| about(name, error))?,
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            write_zeroes(&file, bytes).map_err(|error| about(name, error))?
+        }
         Err(error) => return Err(about(name, error.into())),
     }
     Ok(file)
@@ -117,7 +138,10 @@ pub(super) fn reserve(file: &File, name: &str, bytes: u64) -> Result<(), ImageEr
     }
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-        Err(error) => Err(ImageError::NoRoom { file: name.to_owned(), error: error.into() }),
+        Err(error) => Err(ImageError::NoRoom {
+            file: name.to_owned(),
+            error: error.into(),
+        }),
     }
 }
 

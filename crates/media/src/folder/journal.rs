@@ -75,13 +75,17 @@ impl PageKind {
 
     /// `bytes` of metadata.
     pub(super) fn meta(bytes: usize) -> Self {
-        assert!(bytes <= crate::geometry::PAGE_BYTES, "a metadata page is at most a page");
+        assert!(
+            bytes <= crate::geometry::PAGE_BYTES,
+            "a metadata page is at most a page"
+        );
         Self(bytes as u16 + 1)
     }
 
     /// Bytes of metadata, if it is such a page and the number is possible.
     pub(super) fn meta_bytes(self) -> Option<usize> {
-        (self.0 != 0 && usize::from(self.0) <= crate::geometry::PAGE_BYTES + 1).then(|| usize::from(self.0) - 1)
+        (self.0 != 0 && usize::from(self.0) <= crate::geometry::PAGE_BYTES + 1)
+            .then(|| usize::from(self.0) - 1)
     }
 }
 
@@ -89,7 +93,12 @@ impl PageKind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Record<'a> {
     /// A page was programmed; `crc` is that of the bytes stored in it.
-    Program { ppn: u32, oob: Oob, kind: PageKind, crc: u32 },
+    Program {
+        ppn: u32,
+        oob: Oob,
+        kind: PageKind,
+        crc: u32,
+    },
     /// A program failed.
     Tear { ppn: u32 },
     /// A block was erased.
@@ -114,7 +123,10 @@ impl Record<'_> {
     /// Does the record change the device? The others only record what is durable.
     #[inline]
     pub(super) fn is_operation(&self) -> bool {
-        !matches!(self, Self::Synced | Self::Ended | Self::Vouched | Self::Durable { .. })
+        !matches!(
+            self,
+            Self::Synced | Self::Ended | Self::Vouched | Self::Durable { .. }
+        )
     }
 }
 
@@ -140,7 +152,11 @@ pub(super) struct Journal {
 
 impl Journal {
     pub(super) fn new(map: MmapMut) -> Self {
-        Self { map, generation: 0, at: 0 }
+        Self {
+            map,
+            generation: 0,
+            at: 0,
+        }
     }
 
     /// Begins anew; durable only after `sync`.
@@ -155,9 +171,15 @@ impl Journal {
 
     /// What the header says.
     pub(super) fn header(&self) -> HeaderFound {
-        let word = self.map[8..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let word = self.map[8..]
+            .first_chunk::<8>()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let generation = u64::from(Begun::from_bits(word).generation());
-        match *self.map.first_chunk::<8>().expect("a journal is longer than its header") {
+        match *self
+            .map
+            .first_chunk::<8>()
+            .expect("a journal is longer than its header")
+        {
             MAGIC if begun(generation).into_bits() == word => HeaderFound::Begun(generation),
             MAGIC_1 => HeaderFound::BegunBy1(word),
             [0, 0, 0, 0, 0, 0, 0, 0] if word == 0 => HeaderFound::Blank,
@@ -179,9 +201,16 @@ impl Journal {
     pub(super) fn append(&mut self, record: &Record<'_>) {
         let mut words = [0u64; 3];
         let (kind, page_kind, payload): (u8, u16, &[u64]) = match *record {
-            Record::Program { ppn, oob, kind, crc } => {
+            Record::Program {
+                ppn,
+                oob,
+                kind,
+                crc,
+            } => {
                 let bytes = oob.to_bytes();
-                let (low, high) = bytes.split_first_chunk::<8>().expect("an OOB record has more than 8 bytes");
+                let (low, high) = bytes
+                    .split_first_chunk::<8>()
+                    .expect("an OOB record has more than 8 bytes");
                 words[0] = ProgramWhere::new().with_ppn(ppn).with_crc(crc).into();
                 words[1] = u64::from_le_bytes(*low);
                 words[2] = u64::from(u16::from_le_bytes([high[0], high[1]]));
@@ -193,10 +222,23 @@ impl Journal {
             }
             Record::Erase { block } | Record::Spoil { block } => {
                 words[0] = u64::from(block);
-                (if matches!(record, Record::Erase { .. }) { ERASE } else { SPOIL }, 0, &words[..1])
+                (
+                    if matches!(record, Record::Erase { .. }) {
+                        ERASE
+                    } else {
+                        SPOIL
+                    },
+                    0,
+                    &words[..1],
+                )
             }
             Record::Store { word, values } => {
-                return self.put(STORE, 0, std::iter::once(word).chain(values.iter().copied()), values.len() + 1);
+                return self.put(
+                    STORE,
+                    0,
+                    std::iter::once(word).chain(values.iter().copied()),
+                    values.len() + 1,
+                );
             }
             Record::Clear { start, len } => {
                 (words[0], words[1]) = (start, len);
@@ -216,14 +258,23 @@ impl Journal {
 
     fn put(&mut self, kind: u8, page_kind: u16, payload: impl Iterator<Item = u64>, words: usize) {
         let end = self.at + 8 + words * 8;
-        for (bytes, word) in self.map[self.at + 8..end].as_chunks_mut::<8>().0.iter_mut().zip(payload) {
+        for (bytes, word) in self.map[self.at + 8..end]
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .zip(payload)
+        {
             *bytes = word.to_le_bytes();
         }
-        let head = RecordHead::new().with_kind(kind).with_words(words as u8).with_page_kind(page_kind);
+        let head = RecordHead::new()
+            .with_kind(kind)
+            .with_words(words as u8)
+            .with_page_kind(page_kind);
         let crc = crc(self.generation, self.at, head, &self.map[self.at + 8..end]);
         // 1. the payload  2. the head with its CRC. Killed in between, the record is not there.
         compiler_fence(Ordering::SeqCst);
-        self.map[self.at..self.at + 8].copy_from_slice(&head.with_crc(crc).into_bits().to_le_bytes());
+        self.map[self.at..self.at + 8]
+            .copy_from_slice(&head.with_crc(crc).into_bits().to_le_bytes());
         compiler_fence(Ordering::SeqCst);
         self.at = end;
     }
@@ -254,12 +305,24 @@ impl Journal {
             // All bits of their heads except the CRC are known, so a CRC is computed for few offsets.
             let bare = self.head_at(*at).map(|head| head.with_crc(0).into_bits());
             let is = |kind: u8, words: u8| {
-                bare == Some(RecordHead::new().with_kind(kind).with_words(words).into_bits())
-                    && self.end_of(*at).is_some()
+                bare == Some(
+                    RecordHead::new()
+                        .with_kind(kind)
+                        .with_words(words)
+                        .into_bits(),
+                ) && self.end_of(*at).is_some()
             };
-            let has_record_behind = || self.end_of(*at).is_some_and(|end| self.end_of(end).is_some());
-            let reaches_behind = || self.word_at(*at + 8).is_some_and(|until| until > self.at as u64);
-            is(ENDED, 0) || (is(SYNCED, 0) && has_record_behind()) || (is(DURABLE, 1) && reaches_behind())
+            let has_record_behind = || {
+                self.end_of(*at)
+                    .is_some_and(|end| self.end_of(end).is_some())
+            };
+            let reaches_behind = || {
+                self.word_at(*at + 8)
+                    .is_some_and(|until| until > self.at as u64)
+            };
+            is(ENDED, 0)
+                || (is(SYNCED, 0) && has_record_behind())
+                || (is(DURABLE, 1) && reaches_behind())
         })
     }
 
@@ -275,7 +338,9 @@ impl Journal {
         let (mut records, mut syncs) = (0, 0);
         let mut behind = self.behind();
         while let Some(word) = behind.next() {
-            let Some(end) = self.end_of(word * 8) else { continue };
+            let Some(end) = self.end_of(word * 8) else {
+                continue;
+            };
             let kind = self.head_at(word * 8).map_or(0, |head| head.kind());
             records += u64::from(kind < SYNCED);
             syncs += u64::from(kind == SYNCED);
@@ -290,7 +355,10 @@ impl Journal {
     }
 
     fn word_at(&self, at: usize) -> Option<u64> {
-        self.map.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
+        self.map
+            .get(at..)?
+            .first_chunk::<8>()
+            .map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     fn head_at(&self, at: usize) -> Option<RecordHead> {
@@ -301,16 +369,25 @@ impl Journal {
         let head = self.head_at(at)?;
         let end = at + 8 + usize::from(head.words()) * 8;
         let payload = self.map.get(at + 8..end)?;
-        let fits = (PROGRAM..=DURABLE).contains(&head.kind()) && crc(self.generation, at, head, payload) == head.crc();
+        let fits = (PROGRAM..=DURABLE).contains(&head.kind())
+            && crc(self.generation, at, head, payload) == head.crc();
         fits.then_some(end)
     }
 
     /// The record at an offset that `read` found; `None` if it makes no sense. A store's values go into `values`.
     pub(super) fn record<'a>(&self, at: usize, values: &'a mut Vec<u64>) -> Option<Record<'a>> {
         let head = self.head_at(at)?;
-        let payload = self.map.get(at + 8..at + 8 + usize::from(head.words()) * 8)?;
+        let payload = self
+            .map
+            .get(at + 8..at + 8 + usize::from(head.words()) * 8)?;
         values.clear();
-        values.extend(payload.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+        values.extend(
+            payload
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|bytes| u64::from_le_bytes(*bytes)),
+        );
 
         let small = |word: u64| u32::try_from(word).ok();
         Some(match (head.kind(), values.as_slice()) {
@@ -320,13 +397,28 @@ impl Journal {
                 oob[..8].copy_from_slice(&low.to_le_bytes());
                 oob[8..].copy_from_slice(&high.to_le_bytes()[..2]);
                 let (ppn, crc, kind) = (place.ppn(), place.crc(), PageKind(head.page_kind()));
-                Record::Program { ppn, oob: Oob::from_bytes(oob), kind, crc }
+                Record::Program {
+                    ppn,
+                    oob: Oob::from_bytes(oob),
+                    kind,
+                    crc,
+                }
             }
             (TEAR, [ppn]) => Record::Tear { ppn: small(*ppn)? },
-            (ERASE, [block]) => Record::Erase { block: small(*block)? },
-            (SPOIL, [block]) => Record::Spoil { block: small(*block)? },
-            (STORE, [word, values @ ..]) if !values.is_empty() => Record::Store { word: *word, values },
-            (CLEAR, [start, len]) => Record::Clear { start: *start, len: *len },
+            (ERASE, [block]) => Record::Erase {
+                block: small(*block)?,
+            },
+            (SPOIL, [block]) => Record::Spoil {
+                block: small(*block)?,
+            },
+            (STORE, [word, values @ ..]) if !values.is_empty() => Record::Store {
+                word: *word,
+                values,
+            },
+            (CLEAR, [start, len]) => Record::Clear {
+                start: *start,
+                len: *len,
+            },
             (SYNCED, []) => Record::Synced,
             (ENDED, []) => Record::Ended,
             (VOUCHED, []) => Record::Vouched,
@@ -350,9 +442,18 @@ fn begun(generation: u64) -> Begun {
 fn crc(generation: u64, at: usize, head: RecordHead, payload: &[u8]) -> u32 {
     let words = [generation, at as u64, head.with_crc(0).into_bits()];
     let mut short = [0; 64];
-    short[..24].as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+    short[..24]
+        .as_chunks_mut::<8>()
+        .0
+        .iter_mut()
+        .zip(words)
+        .for_each(|(bytes, word)| *bytes = word.to_le_bytes());
     let (first, rest) = payload.split_at(payload.len().min(40));
     short[24..24 + first.len()].copy_from_slice(first);
     let crc = crc32c::crc32c(&short[..24 + first.len()]);
-    if rest.is_empty() { crc } else { crc32c::crc32c_append(crc, rest) }
+    if rest.is_empty() {
+        crc
+    } else {
+        crc32c::crc32c_append(crc, rest)
+    }
 }

@@ -91,15 +91,23 @@ impl Folder {
     ) -> Result<(Self, NandArray, Slab<u64>), ImageError> {
         let mut header = Header::new(geometry, nvram_words, 0, 0);
         let state_bytes = header.state_bytes()?;
-        let usual = (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
+        let usual =
+            (2 * state_bytes).clamp(*JOURNAL_BYTES_DEFAULT.start(), *JOURNAL_BYTES_DEFAULT.end());
         header.journal_bytes = journal_bytes.unwrap_or(usual).max(JOURNAL_BYTES_MIN);
 
-        let contents = files::create(dir, CONTENTS, u64::from(geometry.pages()) * PAGE_BYTES as u64)?;
+        let contents = files::create(
+            dir,
+            CONTENTS,
+            u64::from(geometry.pages()) * PAGE_BYTES as u64,
+        )?;
         let locks = Locks::take(dir, Access::Own)?;
         let pages = MappedPages::map(locks.contents(), geometry.pages())?;
 
         let make = |names: [&str; 2], bytes: u64| -> io::Result<[File; 2]> {
-            Ok([files::create(dir, names[0], bytes)?, files::create(dir, names[1], bytes)?])
+            Ok([
+                files::create(dir, names[0], bytes)?,
+                files::create(dir, names[1], bytes)?,
+            ])
         };
         let states = make(STATES, state_bytes)?;
         let journal_files = make(JOURNALS, header.journal_bytes)?;
@@ -127,7 +135,13 @@ impl Folder {
         Ok((folder, nand, nvram))
     }
 
-    fn new(locks: Locks, states: [File; 2], journals: [Journal; 2], header: Header, files: Files) -> Self {
+    fn new(
+        locks: Locks,
+        states: [File; 2],
+        journals: [Journal; 2],
+        header: Header,
+        files: Files,
+    ) -> Self {
         Self {
             _locks: locks,
             states,
@@ -148,14 +162,19 @@ impl Folder {
 
     /// Writes the state of the present generation and begins its journal. What it says must be durable but for itself.
     fn write_state(&mut self, nand: &NandArray, nvram: &[u64]) -> io::Result<()> {
-        let Contents::Mapped(pages) = &nand.contents else { unreachable!("a folder's contents are mapped") };
+        let Contents::Mapped(pages) = &nand.contents else {
+            unreachable!("a folder's contents are mapped")
+        };
         let generation = self.header.generation;
         let of = slot(generation);
         pages.sync()?;
-        state::write(&self.states[of], &self.header, nand, nvram).map_err(|error| about(STATES[of], error))?;
+        state::write(&self.states[of], &self.header, nand, nvram)
+            .map_err(|error| about(STATES[of], error))?;
         self.journals[of].begin(generation);
         self.operations_end = 0;
-        self.journals[of].sync().map_err(|error| about(JOURNALS[of], error))?;
+        self.journals[of]
+            .sync()
+            .map_err(|error| about(JOURNALS[of], error))?;
         self.unsynced = false;
         self.unproved.none();
         Ok(())
@@ -167,11 +186,15 @@ impl Folder {
         if let Some(why) = &self.broken {
             return Err(io::Error::other(why.clone()));
         }
-        let Contents::Mapped(pages) = &mut nand.contents else { unreachable!("a folder's contents are mapped") };
+        let Contents::Mapped(pages) = &mut nand.contents else {
+            unreachable!("a folder's contents are mapped")
+        };
         let of = slot(self.header.generation);
         let result = pages.sync().and_then(|()| {
             self.journal().append(&Record::Synced);
-            self.journal().sync().map_err(|error| about(JOURNALS[of], error))?;
+            self.journal()
+                .sync()
+                .map_err(|error| about(JOURNALS[of], error))?;
             self.journal().append(&Record::Ended);
             Ok(())
         });
@@ -207,7 +230,9 @@ impl Folder {
         }
         self.header.generation += 1;
         if let Err(error) = self.write_state(nand, nvram) {
-            let Contents::Mapped(pages) = &mut nand.contents else { unreachable!("a folder's contents are mapped") };
+            let Contents::Mapped(pages) = &mut nand.contents else {
+                unreachable!("a folder's contents are mapped")
+            };
             self.fail(&error.to_string(), pages);
         }
     }
@@ -281,7 +306,9 @@ impl Media {
     /// # Errors
     /// It is in use, or there is none.
     pub fn lock_folder(dir: &Path) -> Result<FolderLock, ImageError> {
-        Ok(FolderLock { _locks: Locks::take(dir, Access::Look)? })
+        Ok(FolderLock {
+            _locks: Locks::take(dir, Access::Look)?,
+        })
     }
 
     /// Names of the files that `create_folder` makes.
@@ -312,9 +339,14 @@ impl Media {
     /// # Errors
     /// As `sync`.
     pub fn tidy(&mut self) -> io::Result<()> {
-        let Some(folder) = &mut self.folder else { return Ok(()) };
+        let Some(folder) = &mut self.folder else {
+            return Ok(());
+        };
         folder.go_on_with_a_new_state(&mut self.nand, &self.nvram);
-        folder.broken.clone().map_or(Ok(()), |why| Err(io::Error::other(why)))
+        folder
+            .broken
+            .clone()
+            .map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
     /// Why nothing may be acknowledged any more, if that is so.
@@ -374,7 +406,12 @@ impl Media {
         {
             pages.set_sum(ppn.0 as usize, crc);
         }
-        self.folder_append(&Record::Program { ppn: ppn.0, oob, kind, crc });
+        self.folder_append(&Record::Program {
+            ppn: ppn.0,
+            oob,
+            kind,
+            crc,
+        });
     }
 
     pub(crate) fn folder_tear(&mut self, ppn: Ppn) {
@@ -394,18 +431,28 @@ impl Media {
 
     pub(crate) fn folder_erase(&mut self, block: BlockId, failed: bool) {
         let block = block.0;
-        self.folder_append(&if failed { Record::Spoil { block } } else { Record::Erase { block } });
+        self.folder_append(&if failed {
+            Record::Spoil { block }
+        } else {
+            Record::Erase { block }
+        });
     }
 
     pub(crate) fn folder_store(&mut self, word: usize, values: &[u64]) {
         for (index, values) in values.chunks(STORE_WORDS_MAX).enumerate() {
             self.folder_room();
-            self.folder_append(&Record::Store { word: (word + index * STORE_WORDS_MAX) as u64, values });
+            self.folder_append(&Record::Store {
+                word: (word + index * STORE_WORDS_MAX) as u64,
+                values,
+            });
         }
     }
 
     pub(crate) fn folder_clear(&mut self, start: usize, len: usize) {
-        self.folder_append(&Record::Clear { start: start as u64, len: len as u64 });
+        self.folder_append(&Record::Clear {
+            start: start as u64,
+            len: len as u64,
+        });
     }
 
     #[inline]

@@ -76,12 +76,17 @@ impl FoundFolder {
 
     /// Pages written by an earlier version, without a checksum.
     pub fn pages_without_sum(&self) -> u64 {
-        let Contents::Mapped(pages) = &self.nand.contents else { return 0 };
+        let Contents::Mapped(pages) = &self.nand.contents else {
+            return 0;
+        };
         let is_data = |ppn: u32| {
             // Tail metadata is a view of OOBs: the page itself holds nothing.
-            self.nand.is_programmed(Ppn(ppn)) && self.nand.oob(Ppn(ppn)).lpn() != crate::oob::Oob::TAIL
+            self.nand.is_programmed(Ppn(ppn))
+                && self.nand.oob(Ppn(ppn)).lpn() != crate::oob::Oob::TAIL
         };
-        let unknown = |ppn: &u32| pages.has_no_sum(*ppn as usize) && is_data(*ppn) && !self.nand.is_damaged(Ppn(*ppn));
+        let unknown = |ppn: &u32| {
+            pages.has_no_sum(*ppn as usize) && is_data(*ppn) && !self.nand.is_damaged(Ppn(*ppn))
+        };
         (0..self.nand.geometry.pages()).filter(unknown).count() as u64
     }
 
@@ -90,7 +95,14 @@ impl FoundFolder {
     /// # Errors
     /// The system's reason.
     pub fn begin(self) -> Result<(Media, ReplayReport), ImageError> {
-        let Self { mut folder, nand, nvram, report, next, .. } = self;
+        let Self {
+            mut folder,
+            nand,
+            nvram,
+            report,
+            next,
+            ..
+        } = self;
         let is_new = folder.header.has_sums();
         // Records after the last valid one must not come back, so this journal is not continued.
         folder.header = folder.header.next(next);
@@ -147,17 +159,29 @@ impl Media {
 }
 
 fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageError> {
-    let mut findings = Findings { accept, list: Vec::new() };
+    let mut findings = Findings {
+        accept,
+        list: Vec::new(),
+    };
     let locks = Locks::take(dir, access)?;
-    let states = [files::open(dir, STATES[0], access)?, files::open(dir, STATES[1], access)?];
+    let states = [
+        files::open(dir, STATES[0], access)?,
+        files::open(dir, STATES[1], access)?,
+    ];
     let header = newest_state(&states)?;
 
     let geometry = header.geometry()?;
     let contents_bytes = u64::from(geometry.pages()) * PAGE_BYTES as u64;
-    let journal_files = [files::open(dir, JOURNALS[0], access)?, files::open(dir, JOURNALS[1], access)?];
+    let journal_files = [
+        files::open(dir, JOURNALS[0], access)?,
+        files::open(dir, JOURNALS[1], access)?,
+    ];
 
     if header.journal_bytes < JOURNAL_BYTES_MIN {
-        return Err(ImageError::Damaged(format!("{}: a journal of no possible size", STATES[slot(header.generation)])));
+        return Err(ImageError::Damaged(format!(
+            "{}: a journal of no possible size",
+            STATES[slot(header.generation)]
+        )));
     }
 
     files::check_length(locks.contents(), files::CONTENTS, contents_bytes)?;
@@ -180,28 +204,52 @@ fn load(dir: &Path, access: Access, accept: bool) -> Result<FoundFolder, ImageEr
     };
     let pages = pages.map_err(|error| about(files::CONTENTS, error))?;
 
-    let (mut nand, mut nvram, mut suspects) = state::read(&states[slot(header.generation)], &header, pages)?;
+    let (mut nand, mut nvram, mut suspects) =
+        state::read(&states[slot(header.generation)], &header, pages)?;
     let map = |index: usize| {
-        map_journal(&journal_files[index], header.journal_bytes, access).map_err(|error| about(JOURNALS[index], error))
+        map_journal(&journal_files[index], header.journal_bytes, access)
+            .map_err(|error| about(JOURNALS[index], error))
     };
     let mut journals = [map(0)?, map(1)?];
 
     let Headers { newest, begun } = weigh_headers(&mut journals, &header, &states, &mut findings)?;
-    let mut report = ReplayReport { generation: header.generation, ..ReplayReport::default() };
+    let mut report = ReplayReport {
+        generation: header.generation,
+        ..ReplayReport::default()
+    };
     if begun {
         let journal = &mut journals[slot(header.generation)];
-        report = Replay { journal, header: &header, nand: &mut nand, nvram: &mut nvram, suspects: &mut suspects }
-            .run(&mut findings)?;
+        report = Replay {
+            journal,
+            header: &header,
+            nand: &mut nand,
+            nvram: &mut nvram,
+            suspects: &mut suspects,
+        }
+        .run(&mut findings)?;
     }
 
     // A block erased later holds nothing any more.
     suspects.retain(|ppn| nand.torn.contains(&ppn.0));
 
     // The state that was read stays until the new one is whole.
-    let next = if slot(newest + 1) == slot(header.generation) { newest + 2 } else { newest + 1 };
-    let files = Files::of(locks.contents(), journal_files.each_ref()).map_err(|error| about(files::CONTENTS, error))?;
+    let next = if slot(newest + 1) == slot(header.generation) {
+        newest + 2
+    } else {
+        newest + 1
+    };
+    let files = Files::of(locks.contents(), journal_files.each_ref())
+        .map_err(|error| about(files::CONTENTS, error))?;
     let folder = Folder::new(locks, states, journals, header, files);
-    Ok(FoundFolder { folder, nand, nvram, report, damage: findings.list, suspects, next })
+    Ok(FoundFolder {
+        folder,
+        nand,
+        nvram,
+        report,
+        damage: findings.list,
+        suspects,
+        next,
+    })
 }
 
 pub(super) fn map_journal(file: &File, bytes: u64, access: Access) -> std::io::Result<Journal> {
@@ -221,12 +269,17 @@ fn newest_state(states: &[File; 2]) -> Result<Header, ImageError> {
     let mut whole: Option<Header> = None;
     let mut reason = ImageError::NotAnImage;
     for (index, file) in states.iter().enumerate() {
-        let damaged = |what: &str| ImageError::Damaged(format!("{}, byte 0: {what}", STATES[index]));
+        let damaged =
+            |what: &str| ImageError::Damaged(format!("{}, byte 0: {what}", STATES[index]));
         match state::read_header(file) {
-            Ok(header) if slot(header.generation) != index => reason = damaged("a state of another file"),
+            Ok(header) if slot(header.generation) != index => {
+                reason = damaged("a state of another file")
+            }
             Ok(header) if whole.is_some_and(|other| other.generation > header.generation) => {}
             Ok(header) if state::is_whole(file, &header) => whole = Some(header),
-            Ok(_) => reason = damaged("the state does not have its hash, and neither does the other one"),
+            Ok(_) => {
+                reason = damaged("the state does not have its hash, and neither does the other one")
+            }
             Err(error) => {
                 if matches!(reason, ImageError::NotAnImage) {
                     reason = error;
@@ -252,16 +305,29 @@ fn weigh_headers(
     findings: &mut Findings,
 ) -> Result<Headers, ImageError> {
     let own = state.generation;
-    let mut headers = Headers { newest: own, begun: false };
+    let mut headers = Headers {
+        newest: own,
+        begun: false,
+    };
     for (index, journal) in journals.iter_mut().enumerate() {
         let (is_own, name) = (index == slot(own), JOURNALS[index]);
-        let other = || state::read_header(&states[index]).ok().filter(|header| slot(header.generation) == index);
+        let other = || {
+            state::read_header(&states[index])
+                .ok()
+                .filter(|header| slot(header.generation) == index)
+        };
 
         let begun = match journal.header() {
             HeaderFound::Begun(generation) => Some(generation),
-            HeaderFound::BegunBy1(generation) if !state.has_sums() || generation < own => Some(generation),
+            HeaderFound::BegunBy1(generation) if !state.has_sums() || generation < own => {
+                Some(generation)
+            }
             // Version 1 left the second journal blank until it was needed.
-            HeaderFound::Blank if !state.has_sums() || !other().is_some_and(|header| header.has_sums()) => Some(0),
+            HeaderFound::Blank
+                if !state.has_sums() || !other().is_some_and(|header| header.has_sums()) =>
+            {
+                Some(0)
+            }
             _ => None,
         };
 
@@ -272,14 +338,18 @@ fn weigh_headers(
         match begun {
             Some(generation) if generation > own => {
                 let (records, syncs) = journal.count(generation);
-                let what = format!("no state of generation {generation} is whole, and {name} goes on from it");
-                let lost =
-                    format!("all since generation {own}: {records} operations or more, {syncs} flushes among them");
+                let what = format!(
+                    "no state of generation {generation} is whole, and {name} goes on from it"
+                );
+                let lost = format!(
+                    "all since generation {own}: {records} operations or more, {syncs} flushes among them"
+                );
                 findings.add(STATES[index], 0, what, lost)?;
             }
             Some(generation) if is_own && generation == own => headers.begun = true,
             Some(_) if is_own && !journal.read(own).is_empty() => {
-                let what = format!("the header is older than the records behind it, of generation {own}");
+                let what =
+                    format!("the header is older than the records behind it, of generation {own}");
                 findings.add(name, 0, what, "nothing that is known of".into())?;
                 headers.begun = true;
             }
@@ -289,15 +359,26 @@ fn weigh_headers(
                     0 => format!("what was recorded since generation {own}, if anything was"),
                     _ => "nothing that is known of: records of this generation follow".into(),
                 };
-                findings.add(name, 0, "the header does not have its checksum".into(), lost)?;
+                findings.add(
+                    name,
+                    0,
+                    "the header does not have its checksum".into(),
+                    lost,
+                )?;
                 headers.begun = true;
             }
             // The state beside it is older and whole, so no newer journal was ever begun there.
-            None if other()
-                .is_some_and(|header| header.generation < own && state::is_whole(&states[index], &header)) => {}
+            None if other().is_some_and(|header| {
+                header.generation < own && state::is_whole(&states[index], &header)
+            }) => {}
             None => {
                 let lost = format!("what was recorded after generation {own}, if anything was");
-                findings.add(name, 0, "the header does not have its checksum".into(), lost)?;
+                findings.add(
+                    name,
+                    0,
+                    "the header does not have its checksum".into(),
+                    lost,
+                )?;
             }
         }
     }
@@ -321,14 +402,22 @@ impl Replay<'_> {
 
         if let Some(proof) = self.journal.proof_behind() {
             let (records, syncs) = self.journal.count_behind();
-            let what =
-                format!("a record does not have its checksum, and was durable (byte {proof} was written after it)");
-            let lost = format!("{records} operations or more that were recorded behind it, {syncs} flushes among them");
+            let what = format!(
+                "a record does not have its checksum, and was durable (byte {proof} was written after it)"
+            );
+            let lost = format!(
+                "{records} operations or more that were recorded behind it, {syncs} flushes among them"
+            );
             findings.add(name, end as u64, what, lost)?;
         }
 
         let mut values = Vec::new();
-        let senseless = || ("a record that makes no sense".to_owned(), "it, and all behind it".to_owned());
+        let senseless = || {
+            (
+                "a record that makes no sense".to_owned(),
+                "it, and all behind it".to_owned(),
+            )
+        };
         let mut synced = None;
 
         for (index, at) in offsets.iter().enumerate() {
@@ -344,9 +433,15 @@ impl Replay<'_> {
             }
         }
 
-        let mut report = ReplayReport { generation: self.header.generation, ..ReplayReport::default() };
+        let mut report = ReplayReport {
+            generation: self.header.generation,
+            ..ReplayReport::default()
+        };
         for (index, at) in offsets.iter().enumerate() {
-            let record = self.journal.record(*at, &mut values).expect("it made sense a moment ago");
+            let record = self
+                .journal
+                .record(*at, &mut values)
+                .expect("it made sense a moment ago");
 
             let durable = synced.is_some_and(|synced| index <= synced);
             let applied = match durable || self.has_contents(&record) {
@@ -370,19 +465,29 @@ impl Replay<'_> {
     /// Do the contents match a program's record? Also true if the page number is impossible, which applying the record
     /// finds out.
     fn has_contents(&self, record: &Record<'_>) -> bool {
-        let Record::Program { ppn, kind, crc, .. } = *record else { return true };
-        let Contents::Mapped(pages) = &self.nand.contents else { unreachable!("a folder's contents are mapped") };
+        let Record::Program { ppn, kind, crc, .. } = *record else {
+            return true;
+        };
+        let Contents::Mapped(pages) = &self.nand.contents else {
+            unreachable!("a folder's contents are mapped")
+        };
         let bytes = match kind {
             PageKind::DATA => PAGE_BYTES,
             PageKind::NOTHING => 0,
             kind => kind.meta_bytes().unwrap_or(0),
         };
-        ppn >= self.nand.geometry.pages() || crc32c::crc32c(&pages.page(ppn as usize)[..bytes]) == crc
+        ppn >= self.nand.geometry.pages()
+            || crc32c::crc32c(&pages.page(ppn as usize)[..bytes]) == crc
     }
 }
 
 /// Applies a record; `None` if that is impossible.
-fn apply(record: &Record<'_>, nand: &mut NandArray, nvram: &mut [u64], suspects: &mut Vec<Ppn>) -> Option<()> {
+fn apply(
+    record: &Record<'_>,
+    nand: &mut NandArray,
+    nvram: &mut [u64],
+    suspects: &mut Vec<Ppn>,
+) -> Option<()> {
     let geometry = nand.geometry;
     let next = |nand: &NandArray, ppn: u32| {
         let (block, row) = (ppn < geometry.pages()).then(|| nand.block_of(Ppn(ppn)))?;
@@ -390,13 +495,23 @@ fn apply(record: &Record<'_>, nand: &mut NandArray, nvram: &mut [u64], suspects:
     };
 
     match *record {
-        Record::Program { ppn, oob, kind, crc } => {
+        Record::Program {
+            ppn,
+            oob,
+            kind,
+            crc,
+        } => {
             next(nand, ppn)?;
-            let bytes =
-                if matches!(kind, PageKind::DATA | PageKind::NOTHING) { None } else { Some(kind.meta_bytes()?) };
+            let bytes = if matches!(kind, PageKind::DATA | PageKind::NOTHING) {
+                None
+            } else {
+                Some(kind.meta_bytes()?)
+            };
 
             nand.put(Ppn(ppn), oob, Stored::Nothing);
-            let Contents::Mapped(pages) = &mut nand.contents else { unreachable!("a folder's contents are mapped") };
+            let Contents::Mapped(pages) = &mut nand.contents else {
+                unreachable!("a folder's contents are mapped")
+            };
             if kind != PageKind::NOTHING {
                 pages.set_sum(ppn as usize, crc);
             }
@@ -421,11 +536,15 @@ fn apply(record: &Record<'_>, nand: &mut NandArray, nvram: &mut [u64], suspects:
         Record::Spoil { block } if block < geometry.blocks() => nand.spoil(BlockId(block)),
         Record::Store { word, values } => {
             let word = usize::try_from(word).ok()?;
-            nvram.get_mut(word..word.checked_add(values.len())?)?.copy_from_slice(values);
+            nvram
+                .get_mut(word..word.checked_add(values.len())?)?
+                .copy_from_slice(values);
         }
         Record::Clear { start, len } => {
             let start = usize::try_from(start).ok()?;
-            nvram.get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)?.fill(0);
+            nvram
+                .get_mut(start..start.checked_add(usize::try_from(len).ok()?)?)?
+                .fill(0);
         }
         Record::Synced | Record::Ended | Record::Vouched | Record::Durable { .. } => {}
         Record::Erase { .. } | Record::Spoil { .. } => return None,

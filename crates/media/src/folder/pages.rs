@@ -52,27 +52,57 @@ impl MappedPages {
         // SAFETY: the file is the folder's own, locked against other processes of this program, and has been given its
         // full length; bytes that another program changes under us are data, never addresses or lengths. We change them
         // by `pwrite`, through `&mut self` only, so that no page that is being looked at changes.
-        let map = unsafe { memmap2::MmapOptions::new().len(pages as usize * PAGE_BYTES).map_mut(file)? };
+        let map = unsafe {
+            memmap2::MmapOptions::new()
+                .len(pages as usize * PAGE_BYTES)
+                .map_mut(file)?
+        };
         // Flash pages are read one by one; reading ahead would fetch neighbours nobody asked for.
         let _ = map.advise(memmap2::Advice::Random);
-        let file = if is_memory(file) { None } else { Some(file.try_clone()?) };
-        Ok(Self { map, file, sums: Slab::zeroed(pages as usize), failure: None })
+        let file = if is_memory(file) {
+            None
+        } else {
+            Some(file.try_clone()?)
+        };
+        Ok(Self {
+            map,
+            file,
+            sums: Slab::zeroed(pages as usize),
+            failure: None,
+        })
     }
 
     /// What is written stays in memory.
     pub(super) fn map_private(file: &File, pages: u32) -> io::Result<Self> {
         // SAFETY: as in `map`.
-        let map = unsafe { memmap2::MmapOptions::new().len(pages as usize * PAGE_BYTES).map_copy(file)? };
-        Ok(Self { map, file: None, sums: Slab::zeroed(pages as usize), failure: None })
+        let map = unsafe {
+            memmap2::MmapOptions::new()
+                .len(pages as usize * PAGE_BYTES)
+                .map_copy(file)?
+        };
+        Ok(Self {
+            map,
+            file: None,
+            sums: Slab::zeroed(pages as usize),
+            failure: None,
+        })
     }
 
     /// Memory that no file is behind.
     pub(crate) fn in_memory(pages: u32) -> io::Result<Self> {
-        let map = memmap2::MmapOptions::new().len(pages as usize * PAGE_BYTES).no_reserve_swap().map_anon()?;
+        let map = memmap2::MmapOptions::new()
+            .len(pages as usize * PAGE_BYTES)
+            .no_reserve_swap()
+            .map_anon()?;
         // Best effort: without huge pages it works, with more page faults.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Self { map, file: None, sums: Slab::zeroed(0), failure: None })
+        Ok(Self {
+            map,
+            file: None,
+            sums: Slab::zeroed(0),
+            failure: None,
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -81,7 +111,9 @@ impl MappedPages {
 
     #[inline]
     pub(crate) fn page(&self, at: usize) -> &[u8; PAGE_BYTES] {
-        self.map[at * PAGE_BYTES..].first_chunk().expect("a page number is below the number of pages")
+        self.map[at * PAGE_BYTES..]
+            .first_chunk()
+            .expect("a page number is below the number of pages")
     }
 
     /// A copy of a page.
@@ -156,7 +188,9 @@ impl MappedPages {
     /// The CRC of a data page, if the page matches it; 0 without checksums.
     #[inline]
     pub(crate) fn crc_if_whole(&self, at: usize) -> Option<u32> {
-        let Some(sum) = self.sums.get(at) else { return Some(0) };
+        let Some(sum) = self.sums.get(at) else {
+            return Some(0);
+        };
         let crc = crc32c::crc32c(self.page(at));
         (*sum == UNKNOWN || kept(crc) == *sum).then_some(crc)
     }

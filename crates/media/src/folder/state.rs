@@ -48,8 +48,18 @@ pub(super) struct Header {
 const _: () = assert!(size_of::<Header>() == 64);
 
 impl Header {
-    pub(super) fn new(geometry: Geometry, nvram_words: usize, journal_bytes: u64, generation: u64) -> Self {
-        let Shape { channels, dies, superblocks, pages_per_block } = geometry.shape();
+    pub(super) fn new(
+        geometry: Geometry,
+        nvram_words: usize,
+        journal_bytes: u64,
+        generation: u64,
+    ) -> Self {
+        let Shape {
+            channels,
+            dies,
+            superblocks,
+            pages_per_block,
+        } = geometry.shape();
         let nvram_words = nvram_words as u64;
         let magic = MAGIC;
         Self {
@@ -68,14 +78,31 @@ impl Header {
     }
 
     pub(super) fn geometry(&self) -> Result<Geometry, ImageError> {
-        let Self { channels, dies, superblocks, pages_per_block, more_groups, .. } = *self;
-        let shape = Shape { channels, dies, superblocks, pages_per_block };
-        Geometry::grouped(shape, more_groups.saturating_add(1)).map_err(|error| ImageError::Damaged(error.to_string()))
+        let Self {
+            channels,
+            dies,
+            superblocks,
+            pages_per_block,
+            more_groups,
+            ..
+        } = *self;
+        let shape = Shape {
+            channels,
+            dies,
+            superblocks,
+            pages_per_block,
+        };
+        Geometry::grouped(shape, more_groups.saturating_add(1))
+            .map_err(|error| ImageError::Damaged(error.to_string()))
     }
 
     /// The same header with another generation, in this version's format.
     pub(super) fn next(self, generation: u64) -> Self {
-        Self { version: VERSION, generation, ..self }
+        Self {
+            version: VERSION,
+            generation,
+            ..self
+        }
     }
 
     /// Does the state hold page checksums?
@@ -87,8 +114,12 @@ impl Header {
     pub(super) fn state_bytes(&self) -> Result<u64, ImageError> {
         let geometry = self.geometry()?;
         let page = 2 + OOB_BYTES as u64 + if self.has_sums() { 4 } else { 0 };
-        let fixed = 64 + 32 + u64::from(geometry.blocks()) * 12 + u64::from(geometry.pages()) * page;
-        let words = self.nvram_words.checked_mul(8).and_then(|bytes| bytes.checked_add(fixed));
+        let fixed =
+            64 + 32 + u64::from(geometry.blocks()) * 12 + u64::from(geometry.pages()) * page;
+        let words = self
+            .nvram_words
+            .checked_mul(8)
+            .and_then(|bytes| bytes.checked_add(fixed));
         words.ok_or_else(|| ImageError::Damaged("NVRAM size".into()))
     }
 }
@@ -97,20 +128,33 @@ impl Header {
 pub(super) fn read_header(mut file: &File) -> Result<Header, ImageError> {
     let mut bytes = [0; 64];
     file.seek(SeekFrom::Start(0))?;
-    file.read_exact(&mut bytes).map_err(|_| ImageError::NotAnImage)?;
+    file.read_exact(&mut bytes)
+        .map_err(|_| ImageError::NotAnImage)?;
     let header = Header::read_from_bytes(&bytes).map_err(|_| ImageError::NotAnImage)?;
     match header {
         Header { magic, .. } if magic != MAGIC => Err(ImageError::NotAnImage),
-        Header { version, .. } if !(VERSION_1..=VERSION).contains(&version) => Err(ImageError::FolderVersion(version)),
+        Header { version, .. } if !(VERSION_1..=VERSION).contains(&version) => {
+            Err(ImageError::FolderVersion(version))
+        }
         _ => Ok(header),
     }
 }
 
 /// Writes a state and makes it durable.
-pub(super) fn write(mut file: &File, header: &Header, nand: &NandArray, nvram: &[u64]) -> std::io::Result<()> {
-    let Contents::Mapped(pages) = &nand.contents else { unreachable!("a folder's contents are mapped") };
+pub(super) fn write(
+    mut file: &File,
+    header: &Header,
+    nand: &NandArray,
+    nvram: &[u64],
+) -> std::io::Result<()> {
+    let Contents::Mapped(pages) = &nand.contents else {
+        unreachable!("a folder's contents are mapped")
+    };
     file.seek(SeekFrom::Start(0))?;
-    let mut sink = Hashed { inner: BufWriter::with_capacity(1 << 20, file), hash: blake3::Hasher::new() };
+    let mut sink = Hashed {
+        inner: BufWriter::with_capacity(1 << 20, file),
+        hash: blake3::Hasher::new(),
+    };
     sink.write_all(header.as_bytes())?;
     for block in 0..nand.geometry.blocks() as usize {
         let spoiled = u32::from(nand.spoiled.contains(&(block as u32)));
@@ -146,7 +190,12 @@ pub(super) fn read(
     header: &Header,
     mut pages: MappedPages,
 ) -> Result<(NandArray, Slab<u64>, Vec<Ppn>), ImageError> {
-    let Parts { mut nand, nvram, metas, sums } = read_parts(&mut file, header)?;
+    let Parts {
+        mut nand,
+        nvram,
+        metas,
+        sums,
+    } = read_parts(&mut file, header)?;
     pages.set_sums(sums);
     let mut suspects = Vec::new();
     for (page, bytes) in metas {
@@ -183,7 +232,10 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
     }
 
     file.seek(SeekFrom::Start(64))?;
-    let mut source = Hashed { inner: BufReader::with_capacity(1 << 20, *file), hash: blake3::Hasher::new() };
+    let mut source = Hashed {
+        inner: BufReader::with_capacity(1 << 20, *file),
+        hash: blake3::Hasher::new(),
+    };
     source.hash.update(header.as_bytes());
 
     let mut nand = NandArray::new(geometry, ContentMode::None);
@@ -193,7 +245,10 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
         if row[0] > geometry.pages_per_block() {
             return Err(damaged("a block has more rows than fit"));
         }
-        (nand.next_row[block as usize], nand.erase_counts[block as usize]) = (row[0], row[1]);
+        (
+            nand.next_row[block as usize],
+            nand.erase_counts[block as usize],
+        ) = (row[0], row[1]);
         if row[2] != 0 {
             nand.spoiled.insert(block);
         }
@@ -226,8 +281,17 @@ fn read_parts(file: &mut &File, header: &Header) -> Result<Parts, ImageError> {
             PageKind::TORN => {
                 nand.torn.insert(page);
             }
-            kind => metas.push((page, kind.meta_bytes().ok_or_else(|| damaged("a page of no known kind"))?)),
+            kind => metas.push((
+                page,
+                kind.meta_bytes()
+                    .ok_or_else(|| damaged("a page of no known kind"))?,
+            )),
         }
     }
-    Ok(Parts { nand, nvram, metas, sums })
+    Ok(Parts {
+        nand,
+        nvram,
+        metas,
+        sums,
+    })
 }

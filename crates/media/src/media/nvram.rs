@@ -94,7 +94,14 @@ impl Media {
     ///
     /// For the timing, `after` must name whatever those stores wait for.
     #[inline]
-    pub fn change_record(&mut self, record: Range<usize>, word: usize, value: u64, purpose: Purpose, after: After) {
+    pub fn change_record(
+        &mut self,
+        record: Range<usize>,
+        word: usize,
+        value: u64,
+        purpose: Purpose,
+        after: After,
+    ) {
         assert!(record.contains(&word));
         let mut op = Op::new(OpKind::NvWrite, purpose, after);
         op.amount = 8;
@@ -108,7 +115,12 @@ impl Media {
             self.heal(word..word + 1);
         }
         if let Some(rail) = &mut self.rail {
-            rail.push_change(What::Store { word, value }, record, after, purpose == Purpose::Host);
+            rail.push_change(
+                What::Store { word, value },
+                record,
+                after,
+                purpose == Purpose::Host,
+            );
         }
     }
 
@@ -131,7 +143,13 @@ impl Media {
             self.heal(word..word + 1);
         }
         if let Some(rail) = &mut self.rail {
-            rail.push(What::Store { word, value }, None, after, purpose == Purpose::Host, 0);
+            rail.push(
+                What::Store { word, value },
+                None,
+                after,
+                purpose == Purpose::Host,
+                0,
+            );
         }
     }
 
@@ -161,7 +179,10 @@ impl Media {
         }
         let Some(rail) = &mut self.rail else { return };
         for (index, value) in values.iter().enumerate() {
-            let what = What::Store { word: word + index, value: *value };
+            let what = What::Store {
+                word: word + index,
+                value: *value,
+            };
             rail.push(what, None, after, purpose == Purpose::Host, 0);
         }
     }
@@ -215,7 +236,9 @@ impl Media {
     /// Asks for the cache lines of some words.
     #[inline]
     pub fn prefetch_words(&self, words: Range<usize>) {
-        words.step_by(LINE_BYTES / size_of::<u64>()).for_each(|word| prefetch(&self.nvram, word));
+        words
+            .step_by(LINE_BYTES / size_of::<u64>())
+            .for_each(|word| prefetch(&self.nvram, word));
     }
 
     /// Asks for the cache line of a word.

@@ -25,7 +25,10 @@ impl Media {
     }
     /// What the command's acknowledgement waits for. Empty without a rail.
     pub fn take_ack(&mut self) -> AckSet {
-        self.rail.as_mut().map(|rail| rail.take_ack()).unwrap_or_default()
+        self.rail
+            .as_mut()
+            .map(|rail| rail.take_ack())
+            .unwrap_or_default()
     }
     /// Makes operations durable, with all they come after.
     pub fn settle(&mut self, ack: &AckSet) {

@@ -37,12 +37,30 @@ impl Media {
         purpose: Purpose,
         after: After,
     ) -> Result<(), MediaError> {
-        let Slot { block, row, die, .. } = self.nand.geometry.slot(ppn);
-        let failed = self.faulty && self.faults.program.get(&block).is_some_and(|from| row >= *from);
+        let Slot {
+            block, row, die, ..
+        } = self.nand.geometry.slot(ppn);
+        let failed = self.faulty
+            && self
+                .faults
+                .program
+                .get(&block)
+                .is_some_and(|from| row >= *from);
         self.push_program(ppn, die, purpose, after);
         if let Some(rail) = &mut self.rail {
-            let what = What::Program { ppn, oob, stored: stored.clone(), failed };
-            rail.push_copy(what, block, from, after, purpose == Purpose::Host && !failed);
+            let what = What::Program {
+                ppn,
+                oob,
+                stored: stored.clone(),
+                failed,
+            };
+            rail.push_copy(
+                what,
+                block,
+                from,
+                after,
+                purpose == Purpose::Host && !failed,
+            );
         }
         self.folder_room();
         if failed {
@@ -85,7 +103,10 @@ impl Media {
             }
         }
 
-        let is_usual = self.rail.is_none() && !self.faulty && !self.nand.is_meta(from) && self.is_readable(from);
+        let is_usual = self.rail.is_none()
+            && !self.faulty
+            && !self.nand.is_meta(from)
+            && self.is_readable(from);
         if let (true, Contents::Mapped(pages)) = (is_usual, &self.nand.contents)
             && let Some(crc) = pages.crc_if_whole(from.0 as usize)
         {
@@ -107,7 +128,12 @@ impl Media {
     /// `copy` does one by one for GC, without a rail, faults and metadata pages. Pages are in ascending order, and fewer than
     /// 64 from the first to the last.
     #[inline(always)]
-    pub fn copy_row(&mut self, to: Slot, pages: impl ExactSizeIterator<Item = (Ppn, Oob)>, after: After) {
+    pub fn copy_row(
+        &mut self,
+        to: Slot,
+        pages: impl ExactSizeIterator<Item = (Ppn, Oob)>,
+        after: After,
+    ) {
         assert!(self.is_plain());
         let len = pages.len();
         self.counts.reads += len as u64;
@@ -116,7 +142,9 @@ impl Media {
         let geometry = self.nand.geometry;
         let (mut first, mut sources) = (0, 0);
         let at = to.ppn.0 as usize;
-        for (index, ((from, oob), written)) in pages.zip(&mut self.nand.oob[at..at + len]).enumerate() {
+        for (index, ((from, oob), written)) in
+            pages.zip(&mut self.nand.oob[at..at + len]).enumerate()
+        {
             if index == 0 {
                 first = from.0;
             }
@@ -170,7 +198,14 @@ impl Media {
     }
 
     #[inline(always)]
-    fn program_plain(&mut self, slot: Slot, oob: Oob, identity: u64, purpose: Purpose, after: After) {
+    fn program_plain(
+        &mut self,
+        slot: Slot,
+        oob: Oob,
+        identity: u64,
+        purpose: Purpose,
+        after: After,
+    ) {
         self.push_program(slot.ppn, slot.die, purpose, after);
         self.nand.put_identity(slot, oob, identity);
     }
@@ -179,7 +214,10 @@ impl Media {
     fn push_program(&mut self, ppn: Ppn, die: u32, purpose: Purpose, after: After) {
         self.counts.programs += 1;
         let mut op = Op::new(OpKind::Program, purpose, after);
-        op.die = self.nand.geometry.die_of(self.nand.geometry.superblock(ppn), die) as u16;
+        op.die = self
+            .nand
+            .geometry
+            .die_of(self.nand.geometry.superblock(ppn), die) as u16;
         op.page = ppn;
         self.record(op);
     }
@@ -239,7 +277,13 @@ impl Media {
         op.clear_id = id;
         self.record(op);
         if let Some(rail) = &mut self.rail {
-            rail.push(What::Erase { block, failed }, Some(block), after, false, id.0);
+            rail.push(
+                What::Erase { block, failed },
+                Some(block),
+                after,
+                false,
+                id.0,
+            );
         }
         self.folder_before_erase();
         if failed {
@@ -252,7 +296,10 @@ impl Media {
         if self.faulty {
             let geometry = self.nand.geometry;
             let of_block = |ppn: &Ppn| {
-                geometry.block(geometry.superblock(*ppn), geometry.die_of_offset(geometry.offset(*ppn))) == block
+                geometry.block(
+                    geometry.superblock(*ppn),
+                    geometry.die_of_offset(geometry.offset(*ppn)),
+                ) == block
             };
             self.plant(|faults| faults.read.retain(|ppn| !of_block(ppn)));
         }

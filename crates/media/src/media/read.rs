@@ -32,7 +32,11 @@ impl Media {
     pub fn begin_read(&mut self, ppn: Ppn, purpose: Purpose) -> Result<(), MediaError> {
         self.charge_read(ppn, purpose);
         self.check_readable(ppn)?;
-        if self.nand.is_whole(ppn) { Ok(()) } else { Err(MediaError::Uncorrectable) }
+        if self.nand.is_whole(ppn) {
+            Ok(())
+        } else {
+            Err(MediaError::Uncorrectable)
+        }
     }
 
     /// A data page that has been read.
@@ -51,13 +55,21 @@ impl Media {
     ///
     /// # Errors
     /// `Uncorrectable`.
-    pub fn read_meta(&mut self, ppn: Ppn, purpose: Purpose) -> Result<Option<MetaPage>, MediaError> {
+    pub fn read_meta(
+        &mut self,
+        ppn: Ppn,
+        purpose: Purpose,
+    ) -> Result<Option<MetaPage>, MediaError> {
         self.charge_read(ppn, purpose);
         if !self.nand.is_programmed(ppn) {
             return Ok(None);
         }
         self.check_readable(ppn)?;
-        Ok(self.nand.meta.get(&ppn.0).map(|bytes| (self.nand.oob(ppn), bytes.clone())))
+        Ok(self
+            .nand
+            .meta
+            .get(&ppn.0)
+            .map(|bytes| (self.nand.oob(ppn), bytes.clone())))
     }
 
     /// The bytes of a metadata page among many that are charged together (`charge`).
@@ -66,7 +78,9 @@ impl Media {
     /// `Uncorrectable`, also if the page holds no metadata.
     pub fn meta_uncharged(&self, ppn: Ppn) -> Result<&[u8], MediaError> {
         let bytes = self.nand.meta.get(&ppn.0).filter(|_| self.is_readable(ppn));
-        bytes.map(|bytes| &bytes[..]).ok_or(MediaError::Uncorrectable)
+        bytes
+            .map(|bytes| &bytes[..])
+            .ok_or(MediaError::Uncorrectable)
     }
 
     /// The bytes of a metadata page that the firmware had in its buffers when it programmed the page; `None` if it holds
@@ -105,14 +119,22 @@ impl Media {
         self.check_readable(ppn)?;
         const EXTENDED: usize = OOB_BYTES + SECOND_BYTES;
         match self.nand.meta.get(&ppn.0) {
-            None => Ok((first.0..first.0 + len).map(|page| self.nand.oob(Ppn(page))).collect()),
-            Some(bytes) if bytes.len() == len as usize * OOB_BYTES => {
-                Ok(bytes.as_chunks::<OOB_BYTES>().0.iter().map(|bytes| Oob::from_bytes(*bytes)).collect())
-            }
+            None => Ok((first.0..first.0 + len)
+                .map(|page| self.nand.oob(Ppn(page)))
+                .collect()),
+            Some(bytes) if bytes.len() == len as usize * OOB_BYTES => Ok(bytes
+                .as_chunks::<OOB_BYTES>()
+                .0
+                .iter()
+                .map(|bytes| Oob::from_bytes(*bytes))
+                .collect()),
             Some(bytes) if bytes.len() == len as usize * EXTENDED => {
                 let decode = |record: &[u8; EXTENDED]| {
-                    let (oob, second) = record.split_first_chunk::<OOB_BYTES>().expect("14 bytes begin with 10");
-                    let second = u32::from_le_bytes(second.try_into().expect("4 bytes are left of 14"));
+                    let (oob, second) = record
+                        .split_first_chunk::<OOB_BYTES>()
+                        .expect("14 bytes begin with 10");
+                    let second =
+                        u32::from_le_bytes(second.try_into().expect("4 bytes are left of 14"));
                     Oob::from_bytes(*oob).with_second(Second::from_bits(second))
                 };
                 Ok(bytes.as_chunks::<EXTENDED>().0.iter().map(decode).collect())
@@ -149,9 +171,13 @@ impl Media {
     #[inline]
     pub fn prefetch_run(&self, first: Ppn, len: u32) {
         let (first, len) = (first.0 as usize, len as usize);
-        (first..first + len).step_by(LINE_BYTES / OOB_BYTES).for_each(|page| prefetch(&self.nand.oob, page));
+        (first..first + len)
+            .step_by(LINE_BYTES / OOB_BYTES)
+            .for_each(|page| prefetch(&self.nand.oob, page));
         if let Contents::Identity(cells) = &self.nand.contents {
-            (first..first + len).step_by(cells.cells_per_line()).for_each(|page| cells.prefetch(page));
+            (first..first + len)
+                .step_by(cells.cells_per_line())
+                .for_each(|page| cells.prefetch(page));
         }
     }
 
@@ -164,7 +190,9 @@ impl Media {
     /// True if a page can be read: programmed, and neither torn nor damaged.
     #[inline]
     pub fn is_readable(&self, ppn: Ppn) -> bool {
-        self.nand.is_programmed(ppn) && !self.nand.is_damaged(ppn) && !(self.faulty && self.faults.read.contains(&ppn))
+        self.nand.is_programmed(ppn)
+            && !self.nand.is_damaged(ppn)
+            && !(self.faulty && self.faults.read.contains(&ppn))
     }
 
     /// True if a page has been programmed since its block was erased, readable or not.
@@ -179,7 +207,11 @@ impl Media {
             debug_assert!(self.nand.is_programmed(ppn));
             return Ok(());
         }
-        if self.is_readable(ppn) { Ok(()) } else { Err(MediaError::Uncorrectable) }
+        if self.is_readable(ppn) {
+            Ok(())
+        } else {
+            Err(MediaError::Uncorrectable)
+        }
     }
 
     #[inline(always)]
@@ -187,7 +219,10 @@ impl Media {
         self.counts.reads += 1;
         let mut op = Op::new(OpKind::Read, purpose, After::NOTHING);
         let geometry = &self.nand.geometry;
-        op.die = geometry.die_of(geometry.superblock(ppn), geometry.die_of_offset(geometry.offset(ppn))) as u16;
+        op.die = geometry.die_of(
+            geometry.superblock(ppn),
+            geometry.die_of_offset(geometry.offset(ppn)),
+        ) as u16;
         op.page = ppn;
         self.record(op);
     }

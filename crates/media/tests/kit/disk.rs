@@ -42,12 +42,20 @@ thread_local! {
 /// From now on this thread's folder is this one; what is in it is durable.
 pub fn attach(dir: &Path) {
     let dir = dir.canonicalize().expect("the folder is there");
-    let mut disk =
-        Disk { dir, files: BTreeMap::new(), names: BTreeMap::new(), named: BTreeSet::new(), syncs: 0, fails: false };
+    let mut disk = Disk {
+        dir,
+        files: BTreeMap::new(),
+        names: BTreeMap::new(),
+        named: BTreeSet::new(),
+        syncs: 0,
+        fails: false,
+    };
     disk.look();
     disk.named = disk.files.keys().cloned().collect();
     let names: Vec<String> = disk.files.keys().cloned().collect();
-    names.iter().for_each(|name| disk.is_durable(name, 0..usize::MAX));
+    names
+        .iter()
+        .for_each(|name| disk.is_durable(name, 0..usize::MAX));
     DISK.set(Some(disk));
 }
 
@@ -75,7 +83,9 @@ pub fn crash(to: &Path, mut below: impl FnMut(u64) -> u64) {
             if !disk.named.contains(name) && below(2) == 0 {
                 continue;
             }
-            let left = sectors.iter().flat_map(|held| held[below(held.len() as u64) as usize].iter().copied());
+            let left = sectors
+                .iter()
+                .flat_map(|held| held[below(held.len() as u64) as usize].iter().copied());
             std::fs::write(to.join(name), left.collect::<Vec<u8>>()).expect("there is room");
         }
     });
@@ -90,7 +100,10 @@ impl Disk {
                 continue;
             }
             let inode = entry.metadata().expect("it has some").ino();
-            if let Some(before) = self.names.insert(inode, name.clone()).filter(|before| *before != name)
+            if let Some(before) = self
+                .names
+                .insert(inode, name.clone())
+                .filter(|before| *before != name)
                 && let Some(sectors) = self.files.remove(&before)
             {
                 self.files.insert(name.clone(), sectors);
@@ -105,7 +118,9 @@ impl Disk {
                         true => vec![sector.into()],
                         false => vec![vec![0; sector.len()].into(), sector.into()],
                     }),
-                    Some(held) if **held.last().expect("never empty") != *sector => held.push(sector.into()),
+                    Some(held) if **held.last().expect("never empty") != *sector => {
+                        held.push(sector.into())
+                    }
                     Some(_) => {}
                 }
             }
@@ -115,7 +130,9 @@ impl Disk {
     }
 
     fn is_durable(&mut self, name: &str, bytes: Range<usize>) {
-        let Some(sectors) = self.files.get_mut(name) else { return };
+        let Some(sectors) = self.files.get_mut(name) else {
+            return;
+        };
         let end = bytes.end.div_ceil(SECTOR).min(sectors.len());
         for held in &mut sectors[(bytes.start / SECTOR).min(end)..end] {
             held.drain(..held.len() - 1);
@@ -132,7 +149,9 @@ impl Disk {
     }
 
     fn sync(&mut self, path: &Path, bytes: Range<usize>) -> c_int {
-        let Some(name) = self.name_of(path) else { return 0 };
+        let Some(name) = self.name_of(path) else {
+            return 0;
+        };
         if self.fails {
             return -1;
         }
@@ -149,9 +168,14 @@ impl Disk {
 
 /// Nothing to do where no folder is attached: tests do not outlive a crash of the machine.
 fn sync(path: Option<PathBuf>, bytes: Range<usize>) -> c_int {
-    let (Some(path), Ok(is_attached)) = (path, DISK.try_with(|disk| disk.borrow().is_some())) else { return 0 };
+    let (Some(path), Ok(is_attached)) = (path, DISK.try_with(|disk| disk.borrow().is_some()))
+    else {
+        return 0;
+    };
     match is_attached {
-        true => DISK.with_borrow_mut(|disk| disk.as_mut().map_or(0, |disk| disk.sync(&path, bytes))),
+        true => {
+            DISK.with_borrow_mut(|disk| disk.as_mut().map_or(0, |disk| disk.sync(&path, bytes)))
+        }
         false => 0,
     }
 }
@@ -165,7 +189,9 @@ fn mapped_at(address: usize) -> Option<(PathBuf, usize)> {
         let number = |text: &str| usize::from_str_radix(text, 16).ok();
         let (begin, end, offset) = (number(begin)?, number(end)?, number(fields.nth(1)?)?);
         let path = fields.nth(2)?;
-        (begin..end).contains(&address).then(|| (PathBuf::from(path), address - begin + offset))
+        (begin..end)
+            .contains(&address)
+            .then(|| (PathBuf::from(path), address - begin + offset))
     })
 }
 
@@ -190,9 +216,10 @@ extern "C" fn fsync(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn msync(address: *mut c_void, len: usize, flags: c_int) -> c_int {
     match mapped_at(address.addr()) {
-        Some((path, at)) if flags & MS_SYNC != 0 => {
-            sync(Some(path), at / PAGE * PAGE..(at + len).next_multiple_of(PAGE))
-        }
+        Some((path, at)) if flags & MS_SYNC != 0 => sync(
+            Some(path),
+            at / PAGE * PAGE..(at + len).next_multiple_of(PAGE),
+        ),
         _ => 0,
     }
 }

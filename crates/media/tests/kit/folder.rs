@@ -27,11 +27,17 @@ pub fn blank() -> Media {
 }
 
 pub fn files(dir: &Path) -> Vec<Vec<u8>> {
-    FILES.iter().map(|name| std::fs::read(dir.join(name)).expect("the file is there")).collect()
+    FILES
+        .iter()
+        .map(|name| std::fs::read(dir.join(name)).expect("the file is there"))
+        .collect()
 }
 
 pub fn put_files(dir: &Path, files: &[Vec<u8>]) {
-    FILES.iter().zip(files).for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes).expect("there is room"));
+    FILES
+        .iter()
+        .zip(files)
+        .for_each(|(name, bytes)| std::fs::write(dir.join(name), bytes).expect("there is room"));
 }
 
 /// Digest of an image with these blocks erased.
@@ -39,7 +45,9 @@ fn digest_without(image: &Image, blocks: &[BlockId]) -> u64 {
     let mut media = Media::from_image(image);
     for block in blocks {
         let id = media.name_next();
-        media.erase(*block, id, After::NOTHING).expect("no fault is planted");
+        media
+            .erase(*block, id, After::NOTHING)
+            .expect("no fault is planted");
     }
     media.to_image().digest()
 }
@@ -83,12 +91,24 @@ impl Operation {
         let word = numbers.below(WORDS as u64 - 300) as usize;
 
         match kind {
-            0..6 if row < geometry.pages_per_block() => {
-                Self::Program { ppn: geometry.page(sb, row * geometry.dies() + die), value }
-            }
-            0..6 => Self::Erase { block, fails: value.is_multiple_of(5) },
-            6 => Self::Clear { word, len: (value % 200) as usize },
-            7 => Self::StoreRecord { word, values: (0..value % Self::LONGEST).map(|index| value ^ index).collect() },
+            0..6 if row < geometry.pages_per_block() => Self::Program {
+                ppn: geometry.page(sb, row * geometry.dies() + die),
+                value,
+            },
+            0..6 => Self::Erase {
+                block,
+                fails: value.is_multiple_of(5),
+            },
+            6 => Self::Clear {
+                word,
+                len: (value % 200) as usize,
+            },
+            7 => Self::StoreRecord {
+                word,
+                values: (0..value % Self::LONGEST)
+                    .map(|index| value ^ index)
+                    .collect(),
+            },
             8 => Self::ChangeRecord { word, value },
             _ => Self::Store { word, value },
         }
@@ -102,7 +122,9 @@ impl Operation {
                     _ => Stored::Bytes(Arc::new([value as u8; PAGE_BYTES])),
                 };
                 let oob = Oob::new(value as u32 / 2, value >> 30, 1);
-                media.program(ppn, oob, stored, Purpose::Host, After::NOTHING).expect("no fault is planted");
+                media
+                    .program(ppn, oob, stored, Purpose::Host, After::NOTHING)
+                    .expect("no fault is planted");
             }
             Self::Erase { block, fails } => {
                 media.plant(|faults| faults.erase.extend(fails.then_some(block)));
@@ -111,9 +133,17 @@ impl Operation {
                 media.plant(|faults| faults.erase.clear());
             }
             Self::Clear { word, len } => drop(media.clear(word, len, After::NOTHING)),
-            Self::StoreRecord { word, ref values } => media.store_record(word, values, Purpose::Host, After::NOTHING),
+            Self::StoreRecord { word, ref values } => {
+                media.store_record(word, values, Purpose::Host, After::NOTHING)
+            }
             Self::ChangeRecord { word, value } => {
-                media.change_record(word..word + 2, word + 1, value, Purpose::Host, After::NOTHING);
+                media.change_record(
+                    word..word + 2,
+                    word + 1,
+                    value,
+                    Purpose::Host,
+                    After::NOTHING,
+                );
             }
             Self::Store { word, value } => media.store(word, value, Purpose::Host, After::NOTHING),
         }

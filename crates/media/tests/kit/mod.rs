@@ -7,12 +7,19 @@ pub mod numbers;
 
 use remap_ssd_media::geometry::{Shape, Slot};
 use remap_ssd_media::{
-    After, BlockId, ContentMode, Geometry, Image, Media, MediaError, Oob, Outcome, Page, Ppn, Purpose, SbId, Stored,
+    After, BlockId, ContentMode, Geometry, Image, Media, MediaError, Oob, Outcome, Page, Ppn,
+    Purpose, SbId, Stored,
 };
 
 /// 4 superblocks of 2 dies x 4 pages.
 pub fn tiny() -> Geometry {
-    Geometry::new(Shape { channels: 1, dies: 2, superblocks: 4, pages_per_block: 4 }).expect("valid")
+    Geometry::new(Shape {
+        channels: 1,
+        dies: 2,
+        superblocks: 4,
+        pages_per_block: 4,
+    })
+    .expect("valid")
 }
 
 /// Words of NVRAM: not a multiple of a shared line.
@@ -79,21 +86,46 @@ pub fn lived_in(mode: ContentMode) -> Image {
                 ContentMode::Bytes => Stored::Bytes([identity as u8; 4096].into()),
             };
             media
-                .program(page(block, row), Oob::new(row, identity, 3), stored, Purpose::Host, After::NOTHING)
+                .program(
+                    page(block, row),
+                    Oob::new(row, identity, 3),
+                    stored,
+                    Purpose::Host,
+                    After::NOTHING,
+                )
                 .expect("no fault is planted");
         }
     }
     let head = Stored::Meta(b"head".as_slice().into());
-    media.program(page(2, 0), Oob::new(Oob::HEAD, 9, 3), head, Purpose::Meta, After::NOTHING).expect("no fault");
+    media
+        .program(
+            page(2, 0),
+            Oob::new(Oob::HEAD, 9, 3),
+            head,
+            Purpose::Meta,
+            After::NOTHING,
+        )
+        .expect("no fault");
     media.plant(|faults| {
         faults.program.insert(BlockId(2), 1);
         faults.erase.insert(BlockId(5));
     });
-    let torn = media.program(page(2, 1), Oob::new(7, 7, 3), Stored::Nothing, Purpose::Host, After::NOTHING);
+    let torn = media.program(
+        page(2, 1),
+        Oob::new(7, 7, 3),
+        Stored::Nothing,
+        Purpose::Host,
+        After::NOTHING,
+    );
     assert_eq!(torn, Err(MediaError::ProgramFailed));
     let id = media.name_next();
-    assert_eq!(media.erase(BlockId(5), id, After::NOTHING), Err(MediaError::EraseFailed));
-    media.erase(BlockId(4), id, After::NOTHING).expect("only block 5 fails");
+    assert_eq!(
+        media.erase(BlockId(5), id, After::NOTHING),
+        Err(MediaError::EraseFailed)
+    );
+    media
+        .erase(BlockId(4), id, After::NOTHING)
+        .expect("only block 5 fails");
     for word in (0..WORDS).step_by(3) {
         media.store(word, 0x1111 * word as u64, Purpose::Host, After::NOTHING);
     }

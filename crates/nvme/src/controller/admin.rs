@@ -33,7 +33,11 @@ pub fn fabrics_kind(sqe: &Sqe) -> Option<u8> {
 pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
     if let Some(kind) = fabrics_kind(sqe) {
         let connect = kind == kind::CONNECT;
-        return Ok(if connect { Transfer::FromHost(size_of::<ConnectData>() as u32) } else { Transfer::None });
+        return Ok(if connect {
+            Transfer::FromHost(size_of::<ConnectData>() as u32)
+        } else {
+            Transfer::None
+        });
     }
     Ok(match sqe.head().opcode() {
         admin::IDENTIFY => Transfer::ToHost(IDENTIFY_BYTES as u32),
@@ -41,11 +45,13 @@ pub fn admin_transfer(sqe: &Sqe) -> Result<Transfer, Status> {
             bytes if bytes > u64::from(TRANSFER_BYTES_MAX) => return Err(Status::INVALID_FIELD),
             bytes => Transfer::ToHost(bytes as u32),
         },
-        admin::GET_FEATURES | admin::SET_FEATURES => match (Features::data_bytes(sqe), sqe.head().opcode()) {
-            (0, _) => Transfer::None,
-            (bytes, admin::GET_FEATURES) => Transfer::ToHost(bytes),
-            (bytes, _) => Transfer::FromHost(bytes),
-        },
+        admin::GET_FEATURES | admin::SET_FEATURES => {
+            match (Features::data_bytes(sqe), sqe.head().opcode()) {
+                (0, _) => Transfer::None,
+                (bytes, admin::GET_FEATURES) => Transfer::ToHost(bytes),
+                (bytes, _) => Transfer::FromHost(bytes),
+            }
+        }
         _ => Transfer::None,
     })
 }
@@ -66,7 +72,12 @@ impl Association {
         }
     }
 
-    fn admin_parts(&self, sqe: &Sqe, data: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, Status> {
+    fn admin_parts(
+        &self,
+        sqe: &Sqe,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u64>, Status> {
         match fabrics_kind(sqe) {
             Some(kind::PROPERTY_GET) => return self.property_get(sqe).map(Some),
             Some(kind::PROPERTY_SET) => return self.property_set(sqe).map(|()| Some(0)),
@@ -87,12 +98,24 @@ impl Association {
             admin::KEEP_ALIVE if self.transport == Transport::Fabrics => Ok(Some(0)),
             admin::GET_FEATURES => {
                 let state = self.state();
-                state.features.get(sqe, &self.subsystem, state.keep_alive_ms, out).map(Some)
+                state
+                    .features
+                    .get(sqe, &self.subsystem, state.keep_alive_ms, out)
+                    .map(Some)
             }
             admin::SET_FEATURES => {
                 let state = &mut *self.state();
-                let State { features, keep_alive_ms, queues_made, .. } = state;
-                let with = Setting { subsystem: &self.subsystem, keep_alive_ms, queues_made: *queues_made };
+                let State {
+                    features,
+                    keep_alive_ms,
+                    queues_made,
+                    ..
+                } = state;
+                let with = Setting {
+                    subsystem: &self.subsystem,
+                    keep_alive_ms,
+                    queues_made: *queues_made,
+                };
                 features.set(sqe, with, data).map(Some)
             }
             admin::ASYNC_EVENT => {
@@ -132,6 +155,9 @@ impl Association {
         let cid = state.event_requests.pop_front()?;
         state.reported |= bit;
         state.unread = true;
-        Some((cid, event::SMART | information << 8 | u64::from(lid::SMART) << 16))
+        Some((
+            cid,
+            event::SMART | information << 8 | u64::from(lid::SMART) << 16,
+        ))
     }
 }

@@ -10,7 +10,9 @@ use super::features::{Features, keep_alive_granted};
 use super::subsystem::Subsystem;
 use super::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 use crate::spec::command::Sqe;
-use crate::spec::fabrics::{Cap, Cc, ConnectCdw11, ConnectData, Crto, Csts, DISCOVERY_NQN, property};
+use crate::spec::fabrics::{
+    Cap, Cc, ConnectCdw11, ConnectData, Crto, Csts, DISCOVERY_NQN, property,
+};
 use crate::spec::join;
 use crate::spec::log::ErrorEntry;
 use crate::spec::status::Status;
@@ -52,7 +54,12 @@ pub(super) struct State {
 
 impl State {
     /// Of a controller that has not been enabled yet, for a host heard of at `now`.
-    pub(super) fn new(subsystem: &Subsystem, transport: Transport, keep_alive_ms: u32, now: u64) -> Self {
+    pub(super) fn new(
+        subsystem: &Subsystem,
+        transport: Transport,
+        keep_alive_ms: u32,
+        now: u64,
+    ) -> Self {
         Self {
             cc: Cc::new(),
             csts: Csts::new(),
@@ -94,7 +101,9 @@ impl Drop for Association {
 /// Text of a fixed field; `None` if it does not end or is no text.
 fn name(field: &[u8; 256]) -> Option<&str> {
     let len = field.iter().position(|byte| *byte == 0)?;
-    std::str::from_utf8(&field[..len]).ok().filter(|text| text.len() <= 223 && text.starts_with("nqn."))
+    std::str::from_utf8(&field[..len])
+        .ok()
+        .filter(|text| text.len() <= 223 && text.starts_with("nqn."))
 }
 
 /// Checks what every Connect must say; its queue and data.
@@ -194,7 +203,11 @@ impl Association {
 
         state.queues |= 1 << (qid - 1);
         state.queues_made = true;
-        Ok(Joined { qid, entries, generation: state.generation })
+        Ok(Joined {
+            qid,
+            entries,
+            generation: state.generation,
+        })
     }
 
     /// Is an I/O queue still there? A reset takes them all.
@@ -279,10 +292,19 @@ impl Association {
         let state = self.state();
         match (sqe.cdw11, wide) {
             (property::CAP, true) => {
-                let cap = Cap::new().with_mqes_z(QUEUE_ENTRIES_MAX - 1).with_cqr(true).with_css_nvm(true);
-                Ok(cap.with_to(READY_HALF_SECONDS).with_crms_with_media(true).into_bits())
+                let cap = Cap::new()
+                    .with_mqes_z(QUEUE_ENTRIES_MAX - 1)
+                    .with_cqr(true)
+                    .with_css_nvm(true);
+                Ok(cap
+                    .with_to(READY_HALF_SECONDS)
+                    .with_crms_with_media(true)
+                    .into_bits())
             }
-            (property::CRTO, false) => Ok(Crto::new().with_with_media(READY_HALF_SECONDS.into()).into_bits().into()),
+            (property::CRTO, false) => Ok(Crto::new()
+                .with_with_media(READY_HALF_SECONDS.into())
+                .into_bits()
+                .into()),
             (property::VS, false) => Ok(VERSION.into()),
             (property::CC, false) => Ok(state.cc.into_bits().into()),
             (property::CSTS, false) => Ok(state.csts.into_bits().into()),
@@ -309,7 +331,11 @@ impl Association {
             cc.shn() != 0 && state.cc.shn() == 0 && state.cc.en() && !self.discovery
         };
         // Flush before the host reads that shutdown is complete.
-        let kept = if shuts_down { self.subsystem.flush_all() } else { Ok(()) };
+        let kept = if shuts_down {
+            self.subsystem.flush_all()
+        } else {
+            Ok(())
+        };
 
         let mut state = self.state();
         if let Err(status) = kept {
@@ -346,9 +372,17 @@ impl Association {
         (entry.sqid, entry.cid) = (qid, sqe.head().cid());
         entry.status = status.into_bits() << 1;
         entry.parameter_location = 0xffff;
-        entry.lba = if qid == 0 { 0 } else { join(sqe.cdw10, sqe.cdw11) };
+        entry.lba = if qid == 0 {
+            0
+        } else {
+            join(sqe.cdw10, sqe.cdw11)
+        };
         entry.nsid = sqe.nsid;
-        entry.trtype = if self.transport == Transport::Fabrics { 3 } else { 0 };
+        entry.trtype = if self.transport == Transport::Fabrics {
+            3
+        } else {
+            0
+        };
         state.errors.push_front(entry);
         state.errors.truncate(ERRORS);
     }

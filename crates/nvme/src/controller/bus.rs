@@ -28,7 +28,9 @@ impl Association {
         let state = State::new(subsystem, Transport::Bus, 0, 0);
         Self {
             subsystem: subsystem.clone(),
-            cntlid: subsystem.take_cntlid().expect("fewer functions than numbers"),
+            cntlid: subsystem
+                .take_cntlid()
+                .expect("fewer functions than numbers"),
             discovery: false,
             transport: Transport::Bus,
             address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -50,13 +52,23 @@ impl Association {
 
     /// Capabilities, or another register of those that networks have too; 0 if there is none at that offset.
     pub fn register(&self, offset: u32) -> u64 {
-        let get = |wide: u32| self.property_get(&Sqe { cdw10: wide, cdw11: offset, ..Sqe::default() });
+        let get = |wide: u32| {
+            self.property_get(&Sqe {
+                cdw10: wide,
+                cdw11: offset,
+                ..Sqe::default()
+            })
+        };
         get(1).or_else(|_| get(0)).unwrap_or(0)
     }
 
     /// Writes the configuration; what cannot be is a fatal status.
     pub fn configure(&self, cc: u32) {
-        let sqe = Sqe { cdw11: crate::spec::fabrics::property::CC, cdw12: cc, ..Sqe::default() };
+        let sqe = Sqe {
+            cdw11: crate::spec::fabrics::property::CC,
+            cdw12: cc,
+            ..Sqe::default()
+        };
         // A configuration that cannot be shows in the status.
         let _ = self.property_set(&sqe);
         if !Cc::from_bits(cc).en() {
@@ -87,8 +99,15 @@ impl Association {
         if sqe.head().opcode() == io::FLUSH && sqe.nsid == u32::MAX && sqe.head().fuse() == 0 {
             return Ok((IoRequest::Flush, Transfer::None));
         }
-        let namespace = self.subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
-        let formats = if sqe.head().opcode() == io::COPY { self.state().features.copy_formats() } else { 0 };
+        let namespace = self
+            .subsystem
+            .namespace(sqe.nsid)
+            .ok_or(Status::INVALID_NAMESPACE)?;
+        let formats = if sqe.head().opcode() == io::COPY {
+            self.state().features.copy_formats()
+        } else {
+            0
+        };
         let request = IoRequest::parse(sqe, namespace, formats)?;
         let transfer = request.transfer(namespace.lba_shift);
         Ok((request, transfer))

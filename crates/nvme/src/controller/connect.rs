@@ -21,24 +21,41 @@ pub struct ConnectRefusal {
 const IN_DATA: u64 = 1 << 16;
 
 const fn in_entry(offset: u64, why: &'static str) -> ConnectRefusal {
-    ConnectRefusal { status: Status::CONNECT_INVALID, result: offset, why }
+    ConnectRefusal {
+        status: Status::CONNECT_INVALID,
+        result: offset,
+        why,
+    }
 }
 
 const fn in_data(offset: usize, why: &'static str) -> ConnectRefusal {
-    ConnectRefusal { status: Status::CONNECT_INVALID, result: offset as u64 | IN_DATA, why }
+    ConnectRefusal {
+        status: Status::CONNECT_INVALID,
+        result: offset as u64 | IN_DATA,
+        why,
+    }
 }
 
 impl ConnectRefusal {
-    pub(super) const FORMAT: Self =
-        Self { status: Status::CONNECT_FORMAT, result: 0, why: "a record format that there is not" };
+    pub(super) const FORMAT: Self = Self {
+        status: Status::CONNECT_FORMAT,
+        result: 0,
+        why: "a record format that there is not",
+    };
     /// Queue identifier: bytes 43:42 of the entry.
     pub(super) const QUEUE: Self = in_entry(42, "no such queue");
     /// Queue size: bytes 45:44.
     pub(super) const QUEUE_SIZE: Self = in_entry(44, "a queue of an impossible size");
-    pub(crate) const CONTROLLER: Self = in_data(offset_of!(ConnectData, cntlid), "no such controller");
-    pub(super) const SUBSYSTEM: Self = in_data(offset_of!(ConnectData, subnqn), "no such subsystem");
-    pub(super) const HOST_NAME: Self = in_data(offset_of!(ConnectData, hostnqn), "a host name that is none");
-    pub(super) const OTHER_HOST: Self = in_data(offset_of!(ConnectData, hostnqn), "another host's controller");
+    pub(crate) const CONTROLLER: Self =
+        in_data(offset_of!(ConnectData, cntlid), "no such controller");
+    pub(super) const SUBSYSTEM: Self =
+        in_data(offset_of!(ConnectData, subnqn), "no such subsystem");
+    pub(super) const HOST_NAME: Self =
+        in_data(offset_of!(ConnectData, hostnqn), "a host name that is none");
+    pub(super) const OTHER_HOST: Self = in_data(
+        offset_of!(ConnectData, hostnqn),
+        "another host's controller",
+    );
     /// The host is not on the list.
     pub const NOT_ALLOWED: Self = Self {
         status: Status::CONNECT_HOST,
@@ -46,18 +63,34 @@ impl ConnectRefusal {
         why: "this host is not allowed",
     };
     /// All controller IDs are in use.
-    pub(super) const BUSY: Self =
-        Self { status: Status::CONNECT_BUSY, result: 0, why: "there are as many controllers as there can be" };
+    pub(super) const BUSY: Self = Self {
+        status: Status::CONNECT_BUSY,
+        result: 0,
+        why: "there are as many controllers as there can be",
+    };
     /// No room for another connection, of this host or at all.
     pub(crate) const fn full(why: &'static str) -> Self {
-        Self { status: Status::CONNECT_BUSY, result: 0, why }
+        Self {
+            status: Status::CONNECT_BUSY,
+            result: 0,
+            why,
+        }
     }
-    pub(super) const NOT_ENABLED: Self =
-        Self { status: Status::SEQUENCE, result: 0, why: "its controller is not enabled" };
-    pub(super) const QUEUE_IN_USE: Self =
-        Self { status: Status::SEQUENCE, result: 0, why: "the queue is connected already" };
-    pub(crate) const AGAIN: Self =
-        Self { status: Status::SEQUENCE, result: 0, why: "a second Connect on one connection" };
+    pub(super) const NOT_ENABLED: Self = Self {
+        status: Status::SEQUENCE,
+        result: 0,
+        why: "its controller is not enabled",
+    };
+    pub(super) const QUEUE_IN_USE: Self = Self {
+        status: Status::SEQUENCE,
+        result: 0,
+        why: "the queue is connected already",
+    };
+    pub(crate) const AGAIN: Self = Self {
+        status: Status::SEQUENCE,
+        result: 0,
+        why: "a second Connect on one connection",
+    };
     /// The data are shorter than Connect's.
     pub(crate) const NO_DATA: Self = in_data(0, "data that are no Connect's");
 }

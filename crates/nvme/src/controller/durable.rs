@@ -81,27 +81,46 @@ impl Subsystem {
                 state = self.durable.state();
                 continue;
             }
-            state = self.durable.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .durable
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Makes durable what a command owes before it is acknowledged. The caller must not hold the device.
     pub fn settle(&self, outcome: Outcome) -> Outcome {
-        let Some(wanted) = outcome.owes else { return outcome };
+        let Some(wanted) = outcome.owes else {
+            return outcome;
+        };
         match self.make_durable(wanted) {
-            Ok(()) => Outcome { owes: None, ..outcome },
+            Ok(()) => Outcome {
+                owes: None,
+                ..outcome
+            },
             // The command's own status does not matter if its effect may be lost.
-            Err(status) => Outcome { owes: None, status, result: 0, ..outcome },
+            Err(status) => Outcome {
+                owes: None,
+                status,
+                result: 0,
+                ..outcome
+            },
         }
     }
 
     fn commit(&self) {
         let failed = || Err(io::Error::other("the commit did not end"));
-        let mut under_way = UnderWay { durable: &self.durable, until: failed() };
+        let mut under_way = UnderWay {
+            durable: &self.durable,
+            until: failed(),
+        };
         let begun = {
             let mut device = self.device();
             let begun = device.begin_commit();
-            self.durable.programs.store(device.ftl().media().counts.programs, Ordering::Relaxed);
+            self.durable
+                .programs
+                .store(device.ftl().media().counts.programs, Ordering::Relaxed);
             begun
         };
         under_way.until = match begun {
@@ -124,7 +143,12 @@ impl Subsystem {
 
     /// Pages programmed since the last commit began.
     pub(super) fn pages_unwritten(&self, device: &Device) -> u64 {
-        device.ftl().media().counts.programs.saturating_sub(self.durable.programs.load(Ordering::Relaxed))
+        device
+            .ftl()
+            .media()
+            .counts
+            .programs
+            .saturating_sub(self.durable.programs.load(Ordering::Relaxed))
     }
 
     /// Commits so far.

@@ -46,7 +46,12 @@ type Failed = (Status, u64);
 
 impl Subsystem {
     /// Executes a later part of a write (`IoRequest::part`): it counts as one command with those before it.
-    pub fn go_on(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
+    pub fn go_on(
+        &self,
+        device: &mut DeviceTurn<'_>,
+        job: &Job<'_>,
+        data: &mut dyn HostData,
+    ) -> Outcome {
         self.counters.write_commands.fetch_sub(1, Relaxed);
         self.execute(device, job, data)
     }
@@ -55,9 +60,24 @@ impl Subsystem {
     ///
     /// `device` is this subsystem's, for one command or a batch; a long command lets others use it in between. The
     /// caller settles what the outcome owes before the command is acknowledged, after it has released the device.
-    pub fn execute(&self, device: &mut DeviceTurn<'_>, job: &Job<'_>, data: &mut dyn HostData) -> Outcome {
-        let notes = self.recorder().map(|recorder| Notes { recorder, deeds: Vec::new() });
-        let mut run = Run { device, now: job.now, done_at: job.now, owes: None, slices: 0, notes };
+    pub fn execute(
+        &self,
+        device: &mut DeviceTurn<'_>,
+        job: &Job<'_>,
+        data: &mut dyn HostData,
+    ) -> Outcome {
+        let notes = self.recorder().map(|recorder| Notes {
+            recorder,
+            deeds: Vec::new(),
+        });
+        let mut run = Run {
+            device,
+            now: job.now,
+            done_at: job.now,
+            owes: None,
+            slices: 0,
+            notes,
+        };
         let (status, result) = match self.run(&mut run, job, data) {
             Ok(()) => (Status::SUCCESS, 0),
             Err(failure) => failure,
@@ -73,11 +93,26 @@ impl Subsystem {
         if status.kind() == 2 {
             self.counters.media_errors.fetch_add(1, Relaxed);
         }
-        Outcome { status, result, done_at: run.done_at, owes: run.owes }
+        Outcome {
+            status,
+            result,
+            done_at: run.done_at,
+            owes: run.owes,
+        }
     }
 
-    fn run(&self, run: &mut Run<'_, '_>, job: &Job<'_>, data: &mut dyn HostData) -> Result<(), Failed> {
-        let Job { nsid, request, cache_enabled, .. } = *job;
+    fn run(
+        &self,
+        run: &mut Run<'_, '_>,
+        job: &Job<'_>,
+        data: &mut dyn HostData,
+    ) -> Result<(), Failed> {
+        let Job {
+            nsid,
+            request,
+            cache_enabled,
+            ..
+        } = *job;
         if *request == IoRequest::Flush {
             return run.sync().map_err(plain);
         }
@@ -122,18 +157,54 @@ impl Subsystem {
                 }
                 write_through
             }
-            IoRequest::Copy { target, with_namespaces, fua, .. } => {
-                self.copy(run, namespace, target, with_namespaces, &take_all(data, list_bytes))?;
+            IoRequest::Copy {
+                target,
+                with_namespaces,
+                fua,
+                ..
+            } => {
+                self.copy(
+                    run,
+                    namespace,
+                    target,
+                    with_namespaces,
+                    &take_all(data, list_bytes),
+                )?;
                 fua || write_through
             }
-            IoRequest::Remap { target, source, relocate, atomic, fua } => {
-                let remap = Remap { relocate, atomic, ..pages_of(namespace, target, source)? };
+            IoRequest::Remap {
+                target,
+                source,
+                relocate,
+                atomic,
+                fua,
+            } => {
+                let remap = Remap {
+                    relocate,
+                    atomic,
+                    ..pages_of(namespace, target, source)?
+                };
                 run.remap(&remap).map_err(plain)?;
                 fua || write_through
             }
-            IoRequest::FsWrite { blocks, inode, page, fua } => {
+            IoRequest::FsWrite {
+                blocks,
+                inode,
+                page,
+                fua,
+            } => {
                 self.count_write(namespace, blocks);
-                let status = run.fs_write(namespace, blocks, data, FilePage { inode, offset: page }).map_err(plain)?;
+                let status = run
+                    .fs_write(
+                        namespace,
+                        blocks,
+                        data,
+                        FilePage {
+                            inode,
+                            offset: page,
+                        },
+                    )
+                    .map_err(plain)?;
                 let force = fua || write_through;
                 // The page was written, and the map does not list it.
                 if status != FileStatus::Recorded {
@@ -145,7 +216,11 @@ impl Subsystem {
                 }
                 force
             }
-            IoRequest::FsMap { bytes, inode, first } => {
+            IoRequest::FsMap {
+                bytes,
+                inode,
+                first,
+            } => {
                 let list = run.fs_list(namespace, inode).map_err(plain)?;
                 put_list(&list, first as usize, bytes as usize, data);
                 false
@@ -155,17 +230,25 @@ impl Subsystem {
                 write_through
             }
         };
-        if force { run.sync().map_err(plain) } else { Ok(()) }
+        if force {
+            run.sync().map_err(plain)
+        } else {
+            Ok(())
+        }
     }
 
     fn count_read(&self, namespace: &Namespace, blocks: Blocks) {
         self.counters.read_commands.fetch_add(1, Relaxed);
-        self.counters.sectors_read.fetch_add(sectors(namespace, blocks), Relaxed);
+        self.counters
+            .sectors_read
+            .fetch_add(sectors(namespace, blocks), Relaxed);
     }
 
     fn count_write(&self, namespace: &Namespace, blocks: Blocks) {
         self.counters.write_commands.fetch_add(1, Relaxed);
-        self.counters.sectors_written.fetch_add(sectors(namespace, blocks), Relaxed);
+        self.counters
+            .sectors_written
+            .fetch_add(sectors(namespace, blocks), Relaxed);
     }
 
     /// Copies the ranges one after the other. If one fails, the result is how many were copied.
@@ -184,7 +267,9 @@ impl Subsystem {
         for range in &ranges {
             let from = match with_namespaces {
                 false => namespace,
-                true => self.namespace(range.snsid).ok_or((Status::INVALID_NAMESPACE, 0))?,
+                true => self
+                    .namespace(range.snsid)
+                    .ok_or((Status::INVALID_NAMESPACE, 0))?,
             };
             if from.lba_shift != namespace.lba_shift {
                 return Err((Status::INVALID_NAMESPACE, 0));
@@ -198,7 +283,8 @@ impl Subsystem {
         }
 
         for (index, (from, to, slba, count)) in checked.into_iter().enumerate() {
-            run.copy((namespace, to), (from, slba), count).map_err(|status| (status, index as u64))?;
+            run.copy((namespace, to), (from, slba), count)
+                .map_err(|status| (status, index as u64))?;
         }
         Ok(())
     }
@@ -236,7 +322,9 @@ fn verify(run: &mut Run<'_, '_>, namespace: &Namespace, blocks: Blocks) -> Resul
 /// The ranges that a Dataset Management names, all of them checked before the first is deallocated.
 fn checked_ranges(namespace: &Namespace, list: &[u8]) -> Result<Vec<Blocks>, Failed> {
     let ranges = dsm_ranges(list).filter(|range| range.blocks > 0);
-    let checked: Result<Vec<Blocks>, Status> = ranges.map(|range| namespace.blocks(range.slba, range.blocks)).collect();
+    let checked: Result<Vec<Blocks>, Status> = ranges
+        .map(|range| namespace.blocks(range.slba, range.blocks))
+        .collect();
     checked.map_err(plain)
 }
 
@@ -247,15 +335,26 @@ fn pages_of(namespace: &Namespace, target: Blocks, source: u64) -> Result<Remap,
         return Err((Status::INVALID_FIELD, 0));
     }
 
-    let lpn = |slba: u64| namespace.first_lpn + ((slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
+    let lpn =
+        |slba: u64| namespace.first_lpn + ((slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
     let len = lpn(u64::from(target.count)) - namespace.first_lpn;
-    Ok(Remap { target: lpn(target.slba), source: lpn(source), len, relocate: false, atomic: false })
+    Ok(Remap {
+        target: lpn(target.slba),
+        source: lpn(source),
+        len,
+        relocate: false,
+        atomic: false,
+    })
 }
 
 /// How long the whole list is, and its entries from `first` on, as far as `bytes` reach. Zeroes follow.
 fn put_list(list: &[[u32; 2]], first: usize, bytes: usize, data: &mut dyn HostData) {
     let head = u64::from(list.len() as u32).to_le_bytes().into_iter();
-    let entries = list.iter().skip(first).flat_map(|entry| entry.map(u32::to_le_bytes)).flatten();
+    let entries = list
+        .iter()
+        .skip(first)
+        .flat_map(|entry| entry.map(u32::to_le_bytes))
+        .flatten();
     let listed: Vec<u8> = head.chain(entries).take(bytes).collect();
     listed.chunks(PAGE_BYTES).for_each(|piece| data.put(piece));
     data.put_zeroes(bytes - listed.len());

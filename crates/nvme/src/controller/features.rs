@@ -39,7 +39,9 @@ pub(super) const WARNING_TEMPERATURE_K: u16 = 343;
 
 /// A granted keep-alive time: rounded up to the granularity in Identify; 0 is none.
 pub(super) fn keep_alive_granted(ms: u32) -> u32 {
-    ms.div_ceil(KEEP_ALIVE_STEP_MS).min(u32::MAX / KEEP_ALIVE_STEP_MS) * KEEP_ALIVE_STEP_MS
+    ms.div_ceil(KEEP_ALIVE_STEP_MS)
+        .min(u32::MAX / KEEP_ALIVE_STEP_MS)
+        * KEEP_ALIVE_STEP_MS
 }
 
 /// Context for setting a feature.
@@ -82,7 +84,14 @@ impl Features {
         }
         let values = defaults.clone();
         let (over, under) = (WARNING_TEMPERATURE_K, 0);
-        Self { values, defaults, over, under, error_recovery: BTreeMap::new(), host_behavior: [0; 512] }
+        Self {
+            values,
+            defaults,
+            over,
+            under,
+            error_recovery: BTreeMap::new(),
+            host_behavior: [0; 512],
+        }
     }
 
     fn value(&self, fid: u8) -> u32 {
@@ -105,7 +114,10 @@ impl Features {
     }
     /// Copy descriptor formats that the host has enabled, one bit each; format 0 always is.
     pub fn copy_formats(&self) -> u16 {
-        1 | u16::from_le_bytes([self.host_behavior[COPY_FORMATS_AT], self.host_behavior[COPY_FORMATS_AT + 1]])
+        1 | u16::from_le_bytes([
+            self.host_behavior[COPY_FORMATS_AT],
+            self.host_behavior[COPY_FORMATS_AT + 1],
+        ])
     }
 
     /// Bytes that Get or Set of a feature moves.
@@ -118,7 +130,11 @@ impl Features {
     pub fn supported(&self) -> Vec<u8> {
         let mut page = vec![0; 1024];
         for fid in self.values.keys().copied().chain([fid::HOST_BEHAVIOR]) {
-            let scope = if fid == fid::ERROR_RECOVERY { features::NAMESPACE } else { features::CONTROLLER };
+            let scope = if fid == fid::ERROR_RECOVERY {
+                features::NAMESPACE
+            } else {
+                features::CONTROLLER
+            };
             let at = usize::from(fid) * 4;
             page[at..at + 4].copy_from_slice(&(features::SUPPORTED | scope).to_le_bytes());
         }
@@ -126,19 +142,36 @@ impl Features {
     }
 
     /// Get Features.
-    pub fn get(&self, sqe: &Sqe, subsystem: &Subsystem, keep_alive_ms: u32, out: &mut Vec<u8>) -> Result<u64, Status> {
+    pub fn get(
+        &self,
+        sqe: &Sqe,
+        subsystem: &Subsystem,
+        keep_alive_ms: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, Status> {
         let cdw10 = FeatureCdw10::from_bits(sqe.cdw10);
         if cdw10.fid() == fid::HOST_BEHAVIOR {
             out.extend_from_slice(&self.host_behavior);
             return Ok(0);
         }
 
-        let default = *self.defaults.get(&cdw10.fid()).ok_or(Status::INVALID_FIELD)?;
+        let default = *self
+            .defaults
+            .get(&cdw10.fid())
+            .ok_or(Status::INVALID_FIELD)?;
         let (now, default) = match cdw10.fid() {
             fid::TEMPERATURE => self.threshold(sqe)?,
             fid::ERROR_RECOVERY => {
-                subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
-                (self.error_recovery.get(&sqe.nsid).copied().unwrap_or(default), default)
+                subsystem
+                    .namespace(sqe.nsid)
+                    .ok_or(Status::INVALID_NAMESPACE)?;
+                (
+                    self.error_recovery
+                        .get(&sqe.nsid)
+                        .copied()
+                        .unwrap_or(default),
+                    default,
+                )
             }
             fid::KEEP_ALIVE => (keep_alive_ms, default),
             fid => (self.value(fid), default),
@@ -188,7 +221,9 @@ impl Features {
 
         let namespaces = with.subsystem.namespaces();
         if sqe.nsid != 0 && sqe.nsid != ALL {
-            with.subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE)?;
+            with.subsystem
+                .namespace(sqe.nsid)
+                .ok_or(Status::INVALID_NAMESPACE)?;
             if cdw10.fid() != fid::ERROR_RECOVERY {
                 return Err(Status::NOT_NAMESPACE_SPECIFIC);
             }
@@ -197,9 +232,15 @@ impl Features {
         let value = sqe.cdw11;
         match cdw10.fid() {
             fid::HOST_BEHAVIOR => {
-                let data: [u8; HOST_BEHAVIOR_BYTES as usize] = data.try_into().map_err(|_| Status::SGL_LENGTH)?;
-                let formats = u16::from_le_bytes([data[COPY_FORMATS_AT], data[COPY_FORMATS_AT + 1]]);
-                let possible = if namespaces.len() > 1 { 1 << COPY_FORMAT_NAMESPACES } else { 0 };
+                let data: [u8; HOST_BEHAVIOR_BYTES as usize] =
+                    data.try_into().map_err(|_| Status::SGL_LENGTH)?;
+                let formats =
+                    u16::from_le_bytes([data[COPY_FORMATS_AT], data[COPY_FORMATS_AT + 1]]);
+                let possible = if namespaces.len() > 1 {
+                    1 << COPY_FORMAT_NAMESPACES
+                } else {
+                    0
+                };
                 if formats & !possible != 0 {
                     return Err(Status::INVALID_FIELD);
                 }
@@ -221,7 +262,12 @@ impl Features {
             fid::ERROR_RECOVERY => match sqe.nsid {
                 _ if value & DEALLOCATED_BLOCK_ERROR != 0 => return Err(Status::INVALID_FIELD),
                 0 => return Err(Status::INVALID_NAMESPACE),
-                ALL => self.error_recovery = namespaces.iter().map(|namespace| (namespace.nsid, value)).collect(),
+                ALL => {
+                    self.error_recovery = namespaces
+                        .iter()
+                        .map(|namespace| (namespace.nsid, value))
+                        .collect()
+                }
                 nsid => drop(self.error_recovery.insert(nsid, value)),
             },
             fid::KEEP_ALIVE => *with.keep_alive_ms = keep_alive_granted(value),

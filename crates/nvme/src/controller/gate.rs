@@ -17,11 +17,20 @@ impl Gate {
 
     /// Does something with the subsystem; `None` if it is closed.
     pub fn with<R>(&self, work: impl FnOnce(&Arc<Subsystem>) -> R) -> Option<R> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(work)
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(work)
     }
 
     /// Closes it, after whoever is inside.
     pub fn close(&self) {
-        drop(self.0.write().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.0
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 }

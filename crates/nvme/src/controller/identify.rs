@@ -5,14 +5,14 @@ use super::bus::Transport;
 use super::features::{KEEP_ALIVE_STEP_MS, WARNING_TEMPERATURE_K};
 use super::subsystem::{Namespace, PAGE_SHIFT, Subsystem};
 use super::{
-    COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX, VSL,
-    copy_blocks_max, copy_range_blocks_max,
+    COPY_FORMAT_NAMESPACES, COPY_RANGES_MAX, DEALLOCATE_BYTES_MAX, IN_CAPSULE_BYTES, MDTS,
+    QUEUE_ENTRIES_MAX, VSL, copy_blocks_max, copy_range_blocks_max,
 };
 use crate::spec::command::{IdentifyCdw10, Sqe};
 use crate::spec::fabrics::DISCOVERY_NQN;
 use crate::spec::identify::{
-    Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController, blank, cns, ctratt,
-    nidt, oncs, sgls, text,
+    Controller, IndependentNamespace, LbaFormat, Namespace as IdentifyNamespace, NvmController,
+    blank, cns, ctratt, nidt, oncs, sgls, text,
 };
 use crate::spec::status::Status;
 use zerocopy::IntoBytes;
@@ -36,13 +36,25 @@ impl Association {
             return Err(Status::INVALID_FIELD);
         }
 
-        let namespace = || subsystem.namespace(sqe.nsid).ok_or(Status::INVALID_NAMESPACE);
-        let command_set = || if csi == 0 { Ok(()) } else { Err(Status::INVALID_FIELD) };
+        let namespace = || {
+            subsystem
+                .namespace(sqe.nsid)
+                .ok_or(Status::INVALID_NAMESPACE)
+        };
+        let command_set = || {
+            if csi == 0 {
+                Ok(())
+            } else {
+                Err(Status::INVALID_FIELD)
+            }
+        };
         let start = out.len();
 
         match wanted {
             // NSID FFFFFFFFh is refused: common namespace data is only for namespace management.
-            cns::NAMESPACE => out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes()),
+            cns::NAMESPACE => {
+                out.extend_from_slice(identify_namespace(subsystem, namespace()?).as_bytes())
+            }
             cns::ACTIVE_NAMESPACES => active(subsystem, sqe.nsid, out)?,
             cns::NAMESPACE_DESCRIPTORS => descriptors(subsystem, namespace()?, out),
             cns::COMMAND_SET_NAMESPACE => {
@@ -103,7 +115,11 @@ impl Association {
         id.tnvmcap = u128::from(subsystem.capacity_bytes()).to_le_bytes();
         id.maxcmd = QUEUE_ENTRIES_MAX;
 
-        let nqn = if self.discovery { DISCOVERY_NQN } else { subsystem.nqn() };
+        let nqn = if self.discovery {
+            DISCOVERY_NQN
+        } else {
+            subsystem.nqn()
+        };
         id.subnqn[..nqn.len()].copy_from_slice(nqn.as_bytes());
 
         if self.transport == Transport::Fabrics {
@@ -135,16 +151,28 @@ impl Association {
         id.vwc = 3 << 1 | u8::from(subsystem.volatile_cache());
         // A page is old or new, whatever fails: one block, 0's based. More are not promised.
         (id.awun_z, id.awupf_z) = (0, 0);
-        id.ocfs = if id.nn > 1 { 1 | 1 << COPY_FORMAT_NAMESPACES } else { 1 };
+        id.ocfs = if id.nn > 1 {
+            1 | 1 << COPY_FORMAT_NAMESPACES
+        } else {
+            1
+        };
         id
     }
 }
 
 fn formats(id: &mut IdentifyNamespace, lba_shift: u8) {
     id.nlbaf_z = 1;
-    id.lbaf[0] = LbaFormat { ms: 0, lbads: 12, rp: 0 };
+    id.lbaf[0] = LbaFormat {
+        ms: 0,
+        lbads: 12,
+        rp: 0,
+    };
     // Parts of pages are read, changed and written.
-    id.lbaf[1] = LbaFormat { ms: 0, lbads: 9, rp: 2 };
+    id.lbaf[1] = LbaFormat {
+        ms: 0,
+        lbads: 9,
+        rp: 2,
+    };
     id.flbas = u8::from(lba_shift == 9);
 }
 
@@ -155,7 +183,12 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
     let page_blocks = 1u16 << (PAGE_SHIFT - namespace.lba_shift);
     // Preferred sizes are given: a page.
     id.nsfeat = 1 << 4;
-    (id.npwg_z, id.npwa_z, id.npdg_z, id.npda_z) = (page_blocks - 1, page_blocks - 1, page_blocks - 1, page_blocks - 1);
+    (id.npwg_z, id.npwa_z, id.npdg_z, id.npda_z) = (
+        page_blocks - 1,
+        page_blocks - 1,
+        page_blocks - 1,
+        page_blocks - 1,
+    );
     formats(&mut id, namespace.lba_shift);
     // Several controllers may use it at once.
     id.nmic = 1;
@@ -173,11 +206,24 @@ fn identify_namespace(subsystem: &Subsystem, namespace: &Namespace) -> IdentifyN
 fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
     let digest = |salt: u8| {
         let crc = crc32c::crc32c(subsystem.nqn().as_bytes());
-        crc32c::crc32c_append(crc, &[&namespace.nsid.to_be_bytes()[..], &[salt], subsystem.incarnation()].concat())
-            .to_be_bytes()
+        crc32c::crc32c_append(
+            crc,
+            &[
+                &namespace.nsid.to_be_bytes()[..],
+                &[salt],
+                subsystem.incarnation(),
+            ]
+            .concat(),
+        )
+        .to_be_bytes()
     };
     let mut nguid = [0; 16];
-    nguid.as_chunks_mut::<4>().0.iter_mut().zip(0..).for_each(|(bytes, salt)| *bytes = digest(salt));
+    nguid
+        .as_chunks_mut::<4>()
+        .0
+        .iter_mut()
+        .zip(0..)
+        .for_each(|(bytes, salt)| *bytes = digest(salt));
     let mut eui64 = [0; 8];
     eui64.copy_from_slice(&nguid[8..]);
     (nguid, eui64)
@@ -187,9 +233,17 @@ fn names(subsystem: &Subsystem, namespace: &Namespace) -> ([u8; 16], [u8; 8]) {
 fn uuid(subsystem: &Subsystem, namespace: &Namespace) -> [u8; 16] {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let bytes = subsystem.nqn().bytes().chain([0]).chain(namespace.nsid.to_be_bytes());
+    let bytes = subsystem
+        .nqn()
+        .bytes()
+        .chain([0])
+        .chain(namespace.nsid.to_be_bytes());
     let bytes = bytes.chain(subsystem.incarnation().iter().copied());
-    let mut uuid = bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)).to_be_bytes();
+    let mut uuid = bytes
+        .fold(BASIS, |hash, byte| {
+            (hash ^ u128::from(byte)).wrapping_mul(PRIME)
+        })
+        .to_be_bytes();
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid
@@ -199,8 +253,13 @@ fn active(subsystem: &Subsystem, after: u32, out: &mut Vec<u8>) -> Result<(), St
     if after >= 0xffff_fffe {
         return Err(Status::INVALID_NAMESPACE);
     }
-    let larger = subsystem.namespaces().iter().filter(|namespace| namespace.nsid > after);
-    larger.take(IDENTIFY_BYTES / 4).for_each(|namespace| out.extend(namespace.nsid.to_le_bytes()));
+    let larger = subsystem
+        .namespaces()
+        .iter()
+        .filter(|namespace| namespace.nsid > after);
+    larger
+        .take(IDENTIFY_BYTES / 4)
+        .for_each(|namespace| out.extend(namespace.nsid.to_le_bytes()));
     Ok(())
 }
 

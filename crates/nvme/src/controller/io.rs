@@ -54,7 +54,11 @@ pub(super) fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Ite
     std::iter::from_fn(move || {
         let start = (at as usize) & (PAGE_BYTES - 1);
         let len = (PAGE_BYTES - start).min((end - at) as usize);
-        let piece = (at < end).then_some(Piece { lpn: (first_lpn + (at >> PAGE_SHIFT)) as u32, start, len });
+        let piece = (at < end).then_some(Piece {
+            lpn: (first_lpn + (at >> PAGE_SHIFT)) as u32,
+            start,
+            len,
+        });
         at += len as u64;
         piece
     })
@@ -66,7 +70,9 @@ fn status_of(refusal: Refusal) -> Status {
         Refusal::MediaError => Status::UNRECOVERED_READ,
         Refusal::ReadOnly | Refusal::NumbersUsedUp => Status::WRITE_PROTECTED,
         Refusal::DiskFailed => Status::WRITE_FAULT,
-        Refusal::AtomicTooLarge | Refusal::AtomicUnsupported | Refusal::AtomicUnavailable => Status::NOT_ATOMIC,
+        Refusal::AtomicTooLarge | Refusal::AtomicUnsupported | Refusal::AtomicUnavailable => {
+            Status::NOT_ATOMIC
+        }
         Refusal::NoFileMap => Status::NO_FILE_MAP,
     }
 }
@@ -76,7 +82,12 @@ fn status_of(refusal: Refusal) -> Status {
 /// Sources that are also targets keep their old pages until they are remapped, so that each page is old or new between
 /// any two steps.
 fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
-    let Remap { target, source, len, .. } = remap;
+    let Remap {
+        target,
+        source,
+        len,
+        ..
+    } = remap;
     let ascending = target < source;
     // Pages at this end whose sources are also targets.
     let shared = len.saturating_sub(target.abs_diff(source));
@@ -89,13 +100,22 @@ fn remap_steps(remap: Remap) -> impl Iterator<Item = Remap> {
         };
         let first = if ascending { done } else { left - count };
         done += count;
-        let step = Remap { target: target + first, source: source + first, len: count, relocate, atomic: false };
+        let step = Remap {
+            target: target + first,
+            source: source + first,
+            len: count,
+            relocate,
+            atomic: false,
+        };
         (count > 0).then_some(step)
     })
 }
 
 /// The whole pages of a range (the first, and how many), and the partial pages at its ends.
-fn whole_pages(namespace: &Namespace, blocks: Blocks) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
+fn whole_pages(
+    namespace: &Namespace,
+    blocks: Blocks,
+) -> ((u32, u32), impl Iterator<Item = Piece> + use<>) {
     let page = PAGE_BYTES as u64;
     let start = blocks.slba << namespace.lba_shift;
     let end = start + (u64::from(blocks.count) << namespace.lba_shift);
@@ -103,12 +123,21 @@ fn whole_pages(namespace: &Namespace, blocks: Blocks) -> ((u32, u32), impl Itera
     let head = start..end.min(first * page);
     let tail = head.end.max(behind * page)..end;
     let first_lpn = namespace.first_lpn;
-    let parts = [head, tail].into_iter().filter(|part| !part.is_empty()).map(move |part| Piece {
-        lpn: first_lpn + (part.start / page) as u32,
-        start: (part.start % page) as usize,
-        len: (part.end - part.start) as usize,
-    });
-    ((first_lpn + first as u32, behind.saturating_sub(first) as u32), parts)
+    let parts = [head, tail]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .map(move |part| Piece {
+            lpn: first_lpn + (part.start / page) as u32,
+            start: (part.start % page) as usize,
+            len: (part.end - part.start) as usize,
+        });
+    (
+        (
+            first_lpn + first as u32,
+            behind.saturating_sub(first) as u32,
+        ),
+        parts,
+    )
 }
 
 impl Run<'_, '_> {
@@ -134,14 +163,23 @@ impl Run<'_, '_> {
 
     fn note_write(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) {
         if let Some(notes) = &mut self.notes {
-            notes.deeds.push(Deed::Write(lpn, notes.recorder.fingerprint(page)));
+            notes
+                .deeds
+                .push(Deed::Write(lpn, notes.recorder.fingerprint(page)));
         }
     }
 
     /// Reads a page and shows it where it is.
-    pub fn view<R>(&mut self, lpn: u32, show: impl FnOnce(PageView<'_>) -> Result<R, Status>) -> Result<R, Status> {
+    pub fn view<R>(
+        &mut self,
+        lpn: u32,
+        show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
+    ) -> Result<R, Status> {
         let (done_at, shown) = self.device.view(self.now, lpn, show);
-        self.done(Completion { done_at, result: Ok(()) })?;
+        self.done(Completion {
+            done_at,
+            result: Ok(()),
+        })?;
         let shown = shown.map_err(status_of)?;
         self.note(Deed::Read(lpn));
         shown
@@ -165,7 +203,9 @@ impl Run<'_, '_> {
         self.device.spend(Step::Read);
         let wanted = data.take(piece.len);
         self.view(piece.lpn, |page| match page {
-            PageView::Zeroes => Ok(wanted.len() == piece.len && wanted.iter().all(|byte| *byte == 0)),
+            PageView::Zeroes => {
+                Ok(wanted.len() == piece.len && wanted.iter().all(|byte| *byte == 0))
+            }
             PageView::Bytes(bytes) => Ok(bytes[piece.start..piece.start + piece.len] == *wanted),
             PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
         })
@@ -204,7 +244,12 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    pub fn write_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
+    pub fn write_all(
+        &mut self,
+        namespace: &Namespace,
+        blocks: Blocks,
+        data: &mut dyn HostData,
+    ) -> Result<(), Status> {
         let written = pieces(namespace, blocks).try_for_each(|piece| {
             self.pause();
             let bytes = data.take(piece.len);
@@ -214,7 +259,12 @@ impl Run<'_, '_> {
         written
     }
 
-    pub fn read_all(&mut self, namespace: &Namespace, blocks: Blocks, data: &mut dyn HostData) -> Result<(), Status> {
+    pub fn read_all(
+        &mut self,
+        namespace: &Namespace,
+        blocks: Blocks,
+        data: &mut dyn HostData,
+    ) -> Result<(), Status> {
         pieces(namespace, blocks).try_for_each(|piece| {
             self.pause();
             self.read(&piece, data)
@@ -222,7 +272,12 @@ impl Run<'_, '_> {
     }
 
     /// Deallocates whole pages; the parts of pages at the ends are written as zeroes if they must read so.
-    pub fn deallocate(&mut self, namespace: &Namespace, blocks: Blocks, must_be_zero: bool) -> Result<(), Status> {
+    pub fn deallocate(
+        &mut self,
+        namespace: &Namespace,
+        blocks: Blocks,
+        must_be_zero: bool,
+    ) -> Result<(), Status> {
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
         let behind = lpn + pages;
         while lpn < behind {
@@ -262,7 +317,12 @@ impl Run<'_, '_> {
     }
 
     /// Copies blocks; a remap where pages match pages.
-    pub fn copy(&mut self, to: (&Namespace, u64), from: (&Namespace, u64), count: u32) -> Result<(), Status> {
+    pub fn copy(
+        &mut self,
+        to: (&Namespace, u64),
+        from: (&Namespace, u64),
+        count: u32,
+    ) -> Result<(), Status> {
         let page_of = |(namespace, slba): (&Namespace, u64)| {
             let at = slba << namespace.lba_shift;
             let whole = at.is_multiple_of(PAGE_BYTES as u64);
@@ -270,11 +330,19 @@ impl Run<'_, '_> {
         };
 
         let bytes = u64::from(count) << from.0.lba_shift;
-        if let (Some(target), Some(source), true) =
-            (page_of(to), page_of(from), bytes.is_multiple_of(PAGE_BYTES as u64))
-        {
+        if let (Some(target), Some(source), true) = (
+            page_of(to),
+            page_of(from),
+            bytes.is_multiple_of(PAGE_BYTES as u64),
+        ) {
             let len = (bytes >> PAGE_SHIFT) as u32;
-            return self.remap(&Remap { target, source, len, relocate: false, atomic: false });
+            return self.remap(&Remap {
+                target,
+                source,
+                len,
+                relocate: false,
+                atomic: false,
+            });
         }
 
         let mut copied = Vec::new();
@@ -287,10 +355,30 @@ impl Run<'_, '_> {
             let len = (count - done).min(step);
             let first = u64::from(if backwards { count - done - len } else { done });
             copied.clear();
-            let mut read = InMemory { from_host: &[], to_host: &mut copied };
-            self.read_all(from.0, Blocks { slba: from.1 + first, count: len }, &mut read)?;
-            let mut written = InMemory { from_host: &copied, to_host: &mut Vec::new() };
-            self.write_all(to.0, Blocks { slba: to.1 + first, count: len }, &mut written)?;
+            let mut read = InMemory {
+                from_host: &[],
+                to_host: &mut copied,
+            };
+            self.read_all(
+                from.0,
+                Blocks {
+                    slba: from.1 + first,
+                    count: len,
+                },
+                &mut read,
+            )?;
+            let mut written = InMemory {
+                from_host: &copied,
+                to_host: &mut Vec::new(),
+            };
+            self.write_all(
+                to.0,
+                Blocks {
+                    slba: to.1 + first,
+                    count: len,
+                },
+                &mut written,
+            )?;
             done += len;
         }
         Ok(())
@@ -305,28 +393,57 @@ impl Run<'_, '_> {
     ) -> Result<FileStatus, Status> {
         let lpn = namespace.first_lpn + ((blocks.slba << namespace.lba_shift) >> PAGE_SHIFT) as u32;
         self.device.spend(Step::Write);
-        let bytes = data.take(PAGE_BYTES).first_chunk::<PAGE_BYTES>().ok_or(Status::DATA_TRANSFER)?;
-        let completion = self.device.fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
-        self.done(Completion { done_at: completion.done_at, result: Ok(()) })?;
+        let bytes = data
+            .take(PAGE_BYTES)
+            .first_chunk::<PAGE_BYTES>()
+            .ok_or(Status::DATA_TRANSFER)?;
+        let completion = self
+            .device
+            .fs_write(self.now, lpn, &Payload::Bytes(bytes), page);
+        self.done(Completion {
+            done_at: completion.done_at,
+            result: Ok(()),
+        })?;
         let status = completion.result.map_err(status_of)?;
         self.note_write(lpn, bytes);
         Ok(status)
     }
 
     /// A file's pages with their first LBAs, or the files. Pages of other namespaces are left out.
-    pub fn fs_list(&mut self, namespace: &Namespace, inode: Option<u32>) -> Result<Vec<[u32; 2]>, Status> {
+    pub fn fs_list(
+        &mut self,
+        namespace: &Namespace,
+        inode: Option<u32>,
+    ) -> Result<Vec<[u32; 2]>, Status> {
         let Some(inode) = inode else {
             let (done_at, files) = self.device.fs_files(self.now);
-            self.device.spend(Step::List(files.as_ref().map_or(0, Vec::len)));
-            self.done(Completion { done_at, result: Ok(()) })?;
-            return Ok(files.map_err(status_of)?.into_iter().map(|inode| [inode, 0]).collect());
+            self.device
+                .spend(Step::List(files.as_ref().map_or(0, Vec::len)));
+            self.done(Completion {
+                done_at,
+                result: Ok(()),
+            })?;
+            return Ok(files
+                .map_err(status_of)?
+                .into_iter()
+                .map(|inode| [inode, 0])
+                .collect());
         };
         let (done_at, blocks) = self.device.fs_map(self.now, inode);
-        self.device.spend(Step::List(blocks.as_ref().map_or(0, Vec::len)));
-        self.done(Completion { done_at, result: Ok(()) })?;
+        self.device
+            .spend(Step::List(blocks.as_ref().map_or(0, Vec::len)));
+        self.done(Completion {
+            done_at,
+            result: Ok(()),
+        })?;
         let own = namespace.first_lpn..namespace.first_lpn + namespace.pages;
-        let blocks = blocks.map_err(status_of)?.into_iter().filter(|block| own.contains(&block.lpn));
-        Ok(blocks.map(|block| [block.offset, block.lpn - own.start]).collect())
+        let blocks = blocks
+            .map_err(status_of)?
+            .into_iter()
+            .filter(|block| own.contains(&block.lpn));
+        Ok(blocks
+            .map(|block| [block.offset, block.lpn - own.start])
+            .collect())
     }
 
     pub fn fs_reset(&mut self) -> Result<(), Status> {
@@ -350,7 +467,11 @@ mod tests {
 
     /// What a step does: all its sources are read first, and those that are not its targets are deallocated.
     fn does(step: &Remap, pages: &mut [u32]) {
-        let (from, to, len) = (step.source as usize, step.target as usize, step.len as usize);
+        let (from, to, len) = (
+            step.source as usize,
+            step.target as usize,
+            step.len as usize,
+        );
         let read = pages[from..from + len].to_vec();
         if step.relocate {
             pages[from..from + len].fill(0);
@@ -360,8 +481,20 @@ mod tests {
 
     #[test]
     fn each_page_is_old_or_new_between_any_two_steps_of_a_relocation() {
-        for (target, source, len) in [(0, 700, 1500), (700, 0, 1500), (0, 30, 500), (30, 0, 500), (0, 1000, 900)] {
-            let command = Remap { target, source, len, relocate: true, atomic: false };
+        for (target, source, len) in [
+            (0, 700, 1500),
+            (700, 0, 1500),
+            (0, 30, 500),
+            (30, 0, 500),
+            (0, 1000, 900),
+        ] {
+            let command = Remap {
+                target,
+                source,
+                len,
+                relocate: true,
+                atomic: false,
+            };
             let old: Vec<u32> = (1..=2500).collect();
             let (mut new, mut pages) = (old.clone(), old.clone());
             does(&command, &mut new);
@@ -370,7 +503,9 @@ mod tests {
                 does(&step, &mut pages);
                 let found = pages.iter().zip(old.iter().zip(&new));
                 assert!(
-                    found.into_iter().all(|(page, (old, new))| page == old || page == new),
+                    found
+                        .into_iter()
+                        .all(|(page, (old, new))| page == old || page == new),
                     "{command:?}, {step:?}"
                 );
             }

@@ -93,7 +93,10 @@ impl Association {
 
     fn error_page(&self) -> Vec<u8> {
         let state = self.state();
-        let entries = state.errors.iter().flat_map(|entry| entry.as_bytes().to_vec());
+        let entries = state
+            .errors
+            .iter()
+            .flat_map(|entry| entry.as_bytes().to_vec());
         let mut page: Vec<u8> = entries.collect();
         page.resize(ERRORS * size_of::<ErrorEntry>(), 0);
         page
@@ -138,7 +141,8 @@ fn firmware() -> Vec<u8> {
 
 fn command_effects(transport: Transport) -> Vec<u8> {
     let mut page = vec![0; 4096];
-    let mut put = |at: usize, value: u32| page[at * 4..at * 4 + 4].copy_from_slice(&value.to_le_bytes());
+    let mut put =
+        |at: usize, value: u32| page[at * 4..at * 4 + 4].copy_from_slice(&value.to_le_bytes());
 
     for opcode in [
         admin::GET_LOG_PAGE,
@@ -153,17 +157,39 @@ fn command_effects(transport: Transport) -> Vec<u8> {
 
     let of_transport: &[u8] = match transport {
         Transport::Fabrics => &[admin::KEEP_ALIVE],
-        Transport::Bus => &[admin::DELETE_SQ, admin::CREATE_SQ, admin::DELETE_CQ, admin::CREATE_CQ],
+        Transport::Bus => &[
+            admin::DELETE_SQ,
+            admin::CREATE_SQ,
+            admin::DELETE_CQ,
+            admin::CREATE_CQ,
+        ],
     };
     for opcode in of_transport {
         put(usize::from(*opcode), effects::SUPPORTED);
     }
 
-    for opcode in [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::FS_MAP, io::FS_RESET] {
+    for opcode in [
+        io::FLUSH,
+        io::READ,
+        io::COMPARE,
+        io::VERIFY,
+        io::FS_MAP,
+        io::FS_RESET,
+    ] {
         put(256 + usize::from(opcode), effects::SUPPORTED);
     }
-    for opcode in [io::WRITE, io::WRITE_ZEROES, io::DATASET_MANAGEMENT, io::COPY, io::REMAP, io::FS_WRITE] {
-        put(256 + usize::from(opcode), effects::SUPPORTED | effects::CHANGES_BLOCKS);
+    for opcode in [
+        io::WRITE,
+        io::WRITE_ZEROES,
+        io::DATASET_MANAGEMENT,
+        io::COPY,
+        io::REMAP,
+        io::FS_WRITE,
+    ] {
+        put(
+            256 + usize::from(opcode),
+            effects::SUPPORTED | effects::CHANGES_BLOCKS,
+        );
     }
     page
 }
@@ -175,7 +201,8 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let (config, ftl) = (device.config(), device.ftl());
 
     let counts = ftl.media().erase_counts();
-    let mean = counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
+    let mean =
+        counts.iter().map(|count| u64::from(*count)).sum::<u64>() as f64 / counts.len() as f64;
     // Whichever wears out first: the flash, or the sequence numbers.
     let used = (mean / config.flash.endurance as f64).max(ftl.numbers_used());
     let used = (used * 100.0).min(255.0) as u8;
@@ -186,7 +213,11 @@ fn smart(subsystem: &Subsystem, errors: u64) -> Smart {
     let spare = 100u32.saturating_sub(bad * 100 / spare_blocks) as u8;
 
     let mut smart: Smart = blank();
-    let low_spare = if spare < SPARE_THRESHOLD { warning::SPARE } else { 0 };
+    let low_spare = if spare < SPARE_THRESHOLD {
+        warning::SPARE
+    } else {
+        0
+    };
     let is_read_only = ftl.media().broken().is_some() || ftl.is_read_only();
     smart.critical_warning = low_spare | if is_read_only { warning::READ_ONLY } else { 0 };
     smart.composite_temperature = TEMPERATURE_K;

@@ -78,7 +78,11 @@ pub const fn copy_blocks_max(lba_shift: u8) -> u32 {
 /// Blocks of one range of Copy.
 pub const fn copy_range_blocks_max(lba_shift: u8) -> u16 {
     let blocks = copy_blocks_max(lba_shift);
-    if blocks < u16::MAX as u32 { blocks as u16 } else { u16::MAX }
+    if blocks < u16::MAX as u32 {
+        blocks as u16
+    } else {
+        u16::MAX
+    }
 }
 
 /// Limits of one range of Dataset Management and of all its ranges: 4 and 16 GiB, which take less than 100 ms. Commands

@@ -83,7 +83,9 @@ pub fn page(device: &Device) -> Vec<u8> {
     let mut page = MAGIC.to_vec();
     page.extend(VERSION.to_le_bytes());
     page.extend((NAMES.len() as u32).to_le_bytes());
-    read(device).iter().for_each(|value| page.extend(value.to_le_bytes()));
+    read(device)
+        .iter()
+        .for_each(|value| page.extend(value.to_le_bytes()));
     page
 }
 
@@ -97,6 +99,10 @@ pub fn parse(page: &[u8]) -> Option<Vec<(&'static str, u64)>> {
         return None;
     }
     let count = u32::from_le_bytes(head[12..].try_into().ok()?) as usize;
-    let values = values.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let values = values
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|bytes| u64::from_le_bytes(*bytes));
     Some(NAMES.iter().copied().zip(values.take(count)).collect())
 }

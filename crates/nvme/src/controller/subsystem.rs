@@ -137,20 +137,34 @@ pub struct Subsystem {
 
 /// Namespaces one after the other on a device of `lpns` pages; without any specification, one that takes it all.
 fn namespaces(specs: &[NamespaceSpec], lpns: u32) -> Result<Vec<Namespace>, SubsystemError> {
-    let whole = [NamespaceSpec { pages: lpns, lba_shift: PAGE_SHIFT }];
+    let whole = [NamespaceSpec {
+        pages: lpns,
+        lba_shift: PAGE_SHIFT,
+    }];
     let specs = if specs.is_empty() { &whole } else { specs };
 
     let mut namespaces = Vec::new();
     let mut first_lpn = 0u32;
     for (nsid, spec) in (1..).zip(specs) {
         let NamespaceSpec { pages, lba_shift } = *spec;
-        let end = first_lpn.checked_add(pages).filter(|end| *end <= lpns && pages > 0);
-        let end = end.ok_or_else(|| SubsystemError(format!("namespace {nsid} does not fit on {lpns} pages")))?;
+        let end = first_lpn
+            .checked_add(pages)
+            .filter(|end| *end <= lpns && pages > 0);
+        let end = end.ok_or_else(|| {
+            SubsystemError(format!("namespace {nsid} does not fit on {lpns} pages"))
+        })?;
         if !matches!(lba_shift, 9 | 12) {
-            return Err(SubsystemError(format!("namespace {nsid}: blocks of 512 or 4096 bytes are possible")));
+            return Err(SubsystemError(format!(
+                "namespace {nsid}: blocks of 512 or 4096 bytes are possible"
+            )));
         }
 
-        namespaces.push(Namespace { nsid, first_lpn, pages, lba_shift });
+        namespaces.push(Namespace {
+            nsid,
+            first_lpn,
+            pages,
+            lba_shift,
+        });
         first_lpn = end;
     }
     Ok(namespaces)
@@ -172,7 +186,9 @@ impl Subsystem {
     ) -> Result<Self, SubsystemError> {
         let lpns = device.config().firmware.lpns;
         if device.config().content != remap_ssd_media::ContentMode::Bytes {
-            return Err(SubsystemError("a device that hosts use must store bytes: content = \"bytes\"".into()));
+            return Err(SubsystemError(
+                "a device that hosts use must store bytes: content = \"bytes\"".into(),
+            ));
         }
         if nqn.is_empty() || nqn.len() > 223 || !nqn.starts_with("nqn.") {
             return Err(SubsystemError(format!(
@@ -199,7 +215,10 @@ impl Subsystem {
             volatile_cache,
             before: health,
             counters: Counters::default(),
-            cntlids: Mutex::new(Cntlids { next: CNTLID_FIRST, taken: BTreeSet::new() }),
+            cntlids: Mutex::new(Cntlids {
+                next: CNTLID_FIRST,
+                taken: BTreeSet::new(),
+            }),
             capacity_bytes: u64::from(lpns) << PAGE_SHIFT,
             recorder: None,
         })
@@ -208,12 +227,18 @@ impl Subsystem {
     /// With namespaces whose identifiers are those of this incarnation alone. A device in memory that starts again under
     /// the same name is empty: a host that comes back must see another namespace, not its own with all data gone.
     pub fn of_incarnation(self, number: u64) -> Self {
-        Self { incarnation: number.to_be_bytes().to_vec(), ..self }
+        Self {
+            incarnation: number.to_be_bytes().to_vec(),
+            ..self
+        }
     }
 
     /// With somebody who writes down what the device is asked.
     pub fn recorded(self, recorder: Box<dyn Recorder>) -> Self {
-        Self { recorder: Some(recorder), ..self }
+        Self {
+            recorder: Some(recorder),
+            ..self
+        }
     }
     pub(super) fn recorder(&self) -> Option<&dyn Recorder> {
         self.recorder.as_deref()
@@ -252,8 +277,14 @@ impl Subsystem {
         let mut cntlids = self.cntlids();
         let Cntlids { next, taken } = &mut *cntlids;
         // Round robin, so that an ID is not reused right after its controller is gone.
-        let free = (*next..CNTLID_END).chain(CNTLID_FIRST..*next).find(|cntlid| !taken.contains(cntlid))?;
-        *next = if free + 1 == CNTLID_END { CNTLID_FIRST } else { free + 1 };
+        let free = (*next..CNTLID_END)
+            .chain(CNTLID_FIRST..*next)
+            .find(|cntlid| !taken.contains(cntlid))?;
+        *next = if free + 1 == CNTLID_END {
+            CNTLID_FIRST
+        } else {
+            free + 1
+        };
         taken.insert(free);
         Some(free)
     }
@@ -261,13 +292,16 @@ impl Subsystem {
         self.cntlids().taken.remove(&cntlid);
     }
     fn cntlids(&self) -> MutexGuard<'_, Cntlids> {
-        self.cntlids.lock().expect("nothing under this lock can fail")
+        self.cntlids
+            .lock()
+            .expect("nothing under this lock can fail")
     }
 
     /// Publishes at the end of a turn what others read without waiting for one.
     pub(super) fn publish(&self, device: &Device) {
         let media = device.ftl().media();
-        self.programs.store(media.counts.programs, Ordering::Relaxed);
+        self.programs
+            .store(media.counts.programs, Ordering::Relaxed);
         if media.broken().is_some() {
             self.broken.store(true, Ordering::Relaxed);
         }

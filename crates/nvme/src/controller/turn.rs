@@ -108,7 +108,11 @@ impl Lines {
     fn next(&mut self) -> Option<Arc<Waiter>> {
         let line = self.line();
         let next = self.waiting[line].pop_front()?;
-        self.light_in_a_row = if line == 0 { self.light_in_a_row + 1 } else { 0 };
+        self.light_in_a_row = if line == 0 {
+            self.light_in_a_row + 1
+        } else {
+            0
+        };
         self.passed = 0;
         Some(next)
     }
@@ -149,7 +153,11 @@ impl Turnstile {
         }
 
         let [granted, woken] = [false, false].map(AtomicBool::new);
-        let waiter = Arc::new(Waiter { thread: std::thread::current(), granted, woken });
+        let waiter = Arc::new(Waiter {
+            thread: std::thread::current(),
+            granted,
+            woken,
+        });
         lines.waiting[weight as usize].push_back(waiter.clone());
 
         // If the device is free, a thread ahead is waking up and will take it; the end of a turn wakes the next one.
@@ -191,7 +199,10 @@ impl Turnstile {
         }
         lines.taken = false;
         let line = lines.line();
-        let first = lines.waiting[line].front().filter(|first| !first.woken.swap(true, Ordering::Relaxed)).cloned();
+        let first = lines.waiting[line]
+            .front()
+            .filter(|first| !first.woken.swap(true, Ordering::Relaxed))
+            .cloned();
         drop(lines);
         if let Some(first) = first {
             first.thread.unpark();
@@ -214,7 +225,14 @@ pub struct DeviceTurn<'a> {
 
 impl<'a> DeviceTurn<'a> {
     pub(super) fn begin(subsystem: &'a Subsystem, weight: Weight) -> Self {
-        let mut turn = Self { subsystem, device: None, slice: 0, units: 0, programs: 0, divisible: true };
+        let mut turn = Self {
+            subsystem,
+            device: None,
+            slice: 0,
+            units: 0,
+            programs: 0,
+            divisible: true,
+        };
         turn.enter(weight);
         turn
     }
@@ -226,7 +244,9 @@ impl<'a> DeviceTurn<'a> {
     }
 
     fn enter(&mut self, weight: Weight) {
-        let Subsystem { turnstile, device, .. } = self.subsystem;
+        let Subsystem {
+            turnstile, device, ..
+        } = self.subsystem;
         turnstile.enter(weight);
         match device.lock() {
             Ok(device) => {
@@ -242,7 +262,9 @@ impl<'a> DeviceTurn<'a> {
     }
 
     fn leave(&mut self) {
-        let Some(device) = self.device.take() else { return };
+        let Some(device) = self.device.take() else {
+            return;
+        };
         self.subsystem.publish(&device);
         drop(device);
         self.subsystem.turnstile.leave(self.slice >= SLICE_UNITS);
@@ -292,20 +314,28 @@ impl<'a> DeviceTurn<'a> {
 
     /// The queue to wait in after this turn.
     pub fn weight(&self) -> Weight {
-        if self.units <= LIGHT_UNITS { Weight::Light } else { Weight::Heavy }
+        if self.units <= LIGHT_UNITS {
+            Weight::Light
+        } else {
+            Weight::Heavy
+        }
     }
 }
 
 impl Deref for DeviceTurn<'_> {
     type Target = Device;
     fn deref(&self) -> &Device {
-        self.device.as_ref().expect("a turn that has not ended has the device")
+        self.device
+            .as_ref()
+            .expect("a turn that has not ended has the device")
     }
 }
 
 impl DerefMut for DeviceTurn<'_> {
     fn deref_mut(&mut self) -> &mut Device {
-        self.device.as_mut().expect("a turn that has not ended has the device")
+        self.device
+            .as_mut()
+            .expect("a turn that has not ended has the device")
     }
 }
 

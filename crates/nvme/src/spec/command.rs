@@ -22,7 +22,9 @@ pub struct Cdw0 {
 }
 
 /// An SGL descriptor (Base 2.0 §4.1.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 #[repr(C)]
 pub struct Sgl {
     /// Address, or offset in the capsule.
@@ -42,7 +44,12 @@ impl Sgl {
 
     /// A descriptor.
     pub fn new(identifier: u8, address: u64, length: u32) -> Self {
-        Self { address, length, reserved: [0; 3], identifier }
+        Self {
+            address,
+            length,
+            reserved: [0; 3],
+            identifier,
+        }
     }
 }
 
@@ -204,7 +211,11 @@ const _: () = assert!(size_of::<CopyRange>() == 32);
 impl CopyRange {
     /// A range of the namespace copied to.
     pub fn new(slba: u64, nlb_z: u16) -> Self {
-        Self { slba, nlb_z, ..Self::default() }
+        Self {
+            slba,
+            nlb_z,
+            ..Self::default()
+        }
     }
 
     /// The same range of another namespace, for format 2.

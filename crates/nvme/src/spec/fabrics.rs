@@ -59,7 +59,14 @@ impl ConnectData {
             bytes
         };
         let (subnqn, hostnqn) = (field(subnqn), field(hostnqn));
-        Self { hostid, cntlid, reserved: [0; 238], subnqn, hostnqn, reserved_2: [0; 256] }
+        Self {
+            hostid,
+            cntlid,
+            reserved: [0; 238],
+            subnqn,
+            hostnqn,
+            reserved_2: [0; 256],
+        }
     }
 }
 

@@ -109,7 +109,8 @@ pub struct Controller {
 const _: () = assert!(size_of::<Controller>() == 4096);
 const _: () = assert!(offset_of!(Controller, oacs) == 256 && offset_of!(Controller, kas) == 320);
 const _: () = assert!(offset_of!(Controller, sqes) == 512 && offset_of!(Controller, sgls) == 536);
-const _: () = assert!(offset_of!(Controller, subnqn) == 768 && offset_of!(Controller, ioccsz) == 1792);
+const _: () =
+    assert!(offset_of!(Controller, subnqn) == 768 && offset_of!(Controller, ioccsz) == 1792);
 const _: () = assert!(offset_of!(Controller, psd) == 2048);
 
 /// Optional commands (`oncs`).

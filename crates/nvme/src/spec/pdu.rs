@@ -83,7 +83,13 @@ const _: () = assert!(IC_BYTES == 128);
 impl Ic {
     /// A request or a response.
     pub fn new(pda: u8, digest: u8, max: u32) -> Self {
-        Self { pfv: 0, pda, digest, max, reserved: [0; 112] }
+        Self {
+            pfv: 0,
+            pda,
+            digest,
+            max,
+            reserved: [0; 112],
+        }
     }
 }
 
@@ -109,7 +115,13 @@ const _: () = assert!(DATA_HEADER_BYTES == 24);
 impl Data {
     /// A piece of a command's data.
     pub fn new(cid: u16, ttag: u16, offset: u32, length: u32) -> Self {
-        Self { cid, ttag, offset, length, reserved: 0 }
+        Self {
+            cid,
+            ttag,
+            offset,
+            length,
+            reserved: 0,
+        }
     }
 }
 

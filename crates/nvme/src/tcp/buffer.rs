@@ -13,7 +13,11 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub fn new(size: usize) -> Self {
-        Self { bytes: vec![0; size], start: 0, end: 0 }
+        Self {
+            bytes: vec![0; size],
+            start: 0,
+            end: 0,
+        }
     }
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]

@@ -18,9 +18,15 @@ pub struct Pace {
 
 impl Pace {
     /// For refusals and failures.
-    pub const SELDOM: Self = Self { burst: 10, every_ns: 5_000_000_000 };
+    pub const SELDOM: Self = Self {
+        burst: 10,
+        every_ns: 5_000_000_000,
+    };
     /// For ordinary events.
-    pub const OFTEN: Self = Self { burst: 400, every_ns: 50_000_000 };
+    pub const OFTEN: Self = Self {
+        burst: 400,
+        every_ns: 50_000_000,
+    };
 }
 
 #[derive(Default)]
@@ -40,12 +46,19 @@ impl Notices {
     /// May a line of this kind be written at `now`, in nanoseconds? If so, how many were suppressed before it.
     pub fn admit(&self, kind: &'static str, pace: Pace, now: u64) -> Option<u64> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let allowance = kinds.entry(kind).or_insert_with(|| Allowance { since: now, ..Allowance::default() });
+        let allowance = kinds.entry(kind).or_insert_with(|| Allowance {
+            since: now,
+            ..Allowance::default()
+        });
 
         // Restore tokens for the time since the last line.
         let due = (now.saturating_sub(allowance.since) / pace.every_ns).min(allowance.used);
         allowance.used -= due;
-        allowance.since = if allowance.used == 0 { now } else { allowance.since + due * pace.every_ns };
+        allowance.since = if allowance.used == 0 {
+            now
+        } else {
+            allowance.since + due * pace.every_ns
+        };
 
         if allowance.used == pace.burst {
             allowance.left_out += 1;
@@ -88,9 +101,19 @@ mod tests {
         }
         assert!((29..=30).contains(&written), "{written}");
         assert!(left_out > 94_000, "{left_out}");
-        assert!(notices.admit("flood", Pace::SELDOM, 500 * second).is_some_and(|before| before > 0));
+        assert!(
+            notices
+                .admit("flood", Pace::SELDOM, 500 * second)
+                .is_some_and(|before| before > 0)
+        );
         // After a pause the full burst is available again.
-        let again = (0..100).filter(|_| notices.admit("flood", Pace::SELDOM, 1000 * second).is_some()).count();
+        let again = (0..100)
+            .filter(|_| {
+                notices
+                    .admit("flood", Pace::SELDOM, 1000 * second)
+                    .is_some()
+            })
+            .count();
         assert_eq!(again as u64, Pace::SELDOM.burst);
     }
 }

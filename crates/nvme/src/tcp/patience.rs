@@ -20,10 +20,19 @@ pub(super) struct Patient<'a, W> {
 
 impl<'a, W: Write> Patient<'a, W> {
     pub fn new(socket: &'a mut W, within: Duration) -> Self {
-        Self { socket, within, since: None, taken: 0 }
+        Self {
+            socket,
+            within,
+            since: None,
+            taken: 0,
+        }
     }
 
-    fn written(&mut self, wanted: usize, mut write: impl FnMut(&mut W) -> io::Result<usize>) -> io::Result<usize> {
+    fn written(
+        &mut self,
+        wanted: usize,
+        mut write: impl FnMut(&mut W) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         loop {
             match write(self.socket) {
                 Ok(written) => {
@@ -33,9 +42,14 @@ impl<'a, W: Write> Patient<'a, W> {
                     }
                     return Ok(written);
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
                     if self.since.get_or_insert_with(Instant::now).elapsed() >= self.within {
-                        return Err(io::Error::new(ErrorKind::TimedOut, "its host does not read what it asked for"));
+                        return Err(io::Error::new(
+                            ErrorKind::TimedOut,
+                            "its host does not read what it asked for",
+                        ));
                     }
                 }
                 Err(error) => return Err(error),
@@ -79,8 +93,14 @@ mod tests {
     fn a_peer_that_takes_nothing_is_waited_for_once_and_no_longer() {
         let began = Instant::now();
         let (mut trickle, within) = (Trickle(3), Duration::from_millis(50));
-        let error = Patient::new(&mut trickle, within).write_all(&[0; 100]).expect_err("it stops");
+        let error = Patient::new(&mut trickle, within)
+            .write_all(&[0; 100])
+            .expect_err("it stops");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        assert!((within..10 * within).contains(&began.elapsed()), "{:?}", began.elapsed());
+        assert!(
+            (within..10 * within).contains(&began.elapsed()),
+            "{:?}",
+            began.elapsed()
+        );
     }
 }

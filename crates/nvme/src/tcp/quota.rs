@@ -64,12 +64,18 @@ pub(in crate::tcp) struct Quotas {
 /// Adds, unless the sum would pass a limit.
 fn charge(account: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     let add = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= limit);
-    account.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    account
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+        .is_ok()
 }
 
 impl Quotas {
     pub fn new(shares: Shares) -> Self {
-        Self { shares, seats: Mutex::default(), bytes: AtomicUsize::new(0) }
+        Self {
+            shares,
+            seats: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+        }
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -112,7 +118,11 @@ impl Quotas {
 
         seat.seated = true;
         seats.all += 1;
-        seats.of_host.entry(seat.host.clone()).or_insert_with(|| (0, seat.of_host.clone())).0 += 1;
+        seats
+            .of_host
+            .entry(seat.host.clone())
+            .or_insert_with(|| (0, seat.of_host.clone()))
+            .0 += 1;
         *seats.of_address.entry(address).or_default() += 1;
         Ok(seat)
     }
@@ -153,8 +163,11 @@ impl Seat {
 
     /// Would this many more bytes exceed a limit now?
     pub fn has_room(&self, bytes: usize) -> bool {
-        let fits = |account: &AtomicUsize, limit: usize| account.load(Ordering::Relaxed).saturating_add(bytes) <= limit;
-        fits(&self.of_host, self.quotas.memory_of_host()) && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
+        let fits = |account: &AtomicUsize, limit: usize| {
+            account.load(Ordering::Relaxed).saturating_add(bytes) <= limit
+        };
+        fits(&self.of_host, self.quotas.memory_of_host())
+            && fits(&self.quotas.bytes, self.quotas.shares.memory_bytes)
     }
 
     /// Is memory short, so that spare buffers should be freed?
@@ -202,7 +215,12 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn quotas(memory_bytes: usize) -> Arc<Quotas> {
-        let shares = Shares { connections: 6, connections_of_host: 2, connections_of_address: 5, memory_bytes };
+        let shares = Shares {
+            connections: 6,
+            connections_of_host: 2,
+            connections_of_address: 5,
+            memory_bytes,
+        };
         Arc::new(Quotas::new(shares))
     }
 
@@ -215,7 +233,10 @@ mod tests {
         let _others = ["b", "c", "d"].map(|host| seat(host, HERE).expect("within the share"));
         assert_eq!(seat("e", HERE).err(), Some(Full::Address));
         let _elsewhere = seat("e", IpAddr::from([10, 0, 0, 1])).expect("another address");
-        assert_eq!(seat("f", IpAddr::from([10, 0, 0, 2])).err(), Some(Full::Server));
+        assert_eq!(
+            seat("f", IpAddr::from([10, 0, 0, 2])).err(),
+            Some(Full::Server)
+        );
         drop(first);
         assert!(seat("a", HERE).is_ok(), "what has ended counts no more");
     }
@@ -225,8 +246,13 @@ mod tests {
         let quotas = quotas(1000);
         let mut one = quotas.seat("a", HERE, 100).expect("room");
         let mut two = quotas.seat("a", HERE, 100).expect("room");
-        assert!(one.hold(200) && !two.hold(101) && two.hold(100), "500 for one host");
-        let mut other = quotas.seat("b", HERE, 100).expect("another host has its own");
+        assert!(
+            one.hold(200) && !two.hold(101) && two.hold(100),
+            "500 for one host"
+        );
+        let mut other = quotas
+            .seat("b", HERE, 100)
+            .expect("another host has its own");
         assert!(other.hold(400) && !other.hold(1));
         assert_eq!(quotas.seat("c", HERE, 1).err(), Some(Full::Memory));
         one.give_back(200);

@@ -34,7 +34,11 @@ const KEEPALIVE: (Duration, u32, Duration) = (Duration::from_secs(60), 4, Durati
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 /// Sleeping ends this much before a completion is due: about what the system takes to wake a thread, and on Linux it is
 /// asked not to take longer than it must.
-const SPIN_NS: u64 = if cfg!(target_os = "linux") { 8_000 } else { 60_000 };
+const SPIN_NS: u64 = if cfg!(target_os = "linux") {
+    8_000
+} else {
+    60_000
+};
 /// Buffer of a connection without a queue: ICReq and Connect.
 const SMALL_BUFFER: usize = 4096;
 
@@ -163,11 +167,22 @@ impl Server {
     ///
     /// # Errors
     /// As `bind`.
-    pub fn bind_with(address: SocketAddr, port: Port, log: Box<dyn Log>, limits: Limits) -> io::Result<Self> {
+    pub fn bind_with(
+        address: SocketAddr,
+        port: Port,
+        log: Box<dyn Log>,
+        limits: Limits,
+    ) -> io::Result<Self> {
         Self::listen(Instant::now(), address, port, log, limits)
     }
 
-    fn listen(epoch: Instant, address: SocketAddr, port: Port, log: Box<dyn Log>, limits: Limits) -> io::Result<Self> {
+    fn listen(
+        epoch: Instant,
+        address: SocketAddr,
+        port: Port,
+        log: Box<dyn Log>,
+        limits: Limits,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let shared = Shared {
             port: Arc::new(port.shared(limits.shares())),
@@ -179,7 +194,10 @@ impl Server {
             threads: AtomicUsize::new(0),
             half_open: Mutex::default(),
         };
-        Ok(Self { listener, shared: Arc::new(shared) })
+        Ok(Self {
+            listener,
+            shared: Arc::new(shared),
+        })
     }
 
     /// Where it listens.
@@ -243,7 +261,9 @@ impl Server {
         }
 
         match self.shared.port.subsystem().is_broken() {
-            true => Err(io::Error::other("the firmware or the disk under it has failed")),
+            true => Err(io::Error::other(
+                "the firmware or the disk under it has failed",
+            )),
             false => Ok(()),
         }
     }
@@ -275,18 +295,24 @@ impl Shared {
 
     fn write(&self, kind: &'static str, pace: Pace, peer: SocketAddr, text: &str) {
         if let Some(left_out) = self.notices.admit(kind, pace, self.now()) {
-            self.log.connection(peer, &format!("{text}{}", more(left_out)));
+            self.log
+                .connection(peer, &format!("{text}{}", more(left_out)));
         }
     }
 
     fn cannot_accept(&self, error: &io::Error) {
         if let Some(left_out) = self.notices.admit("accept", Pace::SELDOM, self.now()) {
-            self.log.server(&format!("a connection could not be accepted: {error}{}", more(left_out)));
+            self.log.server(&format!(
+                "a connection could not be accepted: {error}{}",
+                more(left_out)
+            ));
         }
     }
 
     fn half_open(&self) -> MutexGuard<'_, VecDeque<HalfOpen>> {
-        self.half_open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.half_open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admit(&self, stream: &TcpStream, peer: SocketAddr, number: u64) -> bool {
@@ -303,12 +329,20 @@ impl Shared {
         };
         let displaced = {
             let mut half_open = self.half_open();
-            half_open.push_back(HalfOpen { number, peer, stream: handle });
+            half_open.push_back(HalfOpen {
+                number,
+                peer,
+                stream: handle,
+            });
             self.displaced(&mut half_open)
         };
         if let Some(HalfOpen { peer, stream, .. }) = displaced {
             let _ = stream.shutdown(Shutdown::Both);
-            self.notice("half open", peer, "dropped: it had connected no queue, and others wanted its place");
+            self.notice(
+                "half open",
+                peer,
+                "dropped: it had connected no queue, and others wanted its place",
+            );
         }
         true
     }
@@ -316,13 +350,16 @@ impl Shared {
     /// Gives a connection a thread of its own.
     fn start(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, number: u64) {
         self.threads.fetch_add(1, Ordering::SeqCst);
-        let spawned = std::thread::Builder::new().name(format!("nvme {peer}")).stack_size(512 << 10).spawn({
-            let shared = self.clone();
-            move || {
-                let _one = Counted(&shared.threads);
-                shared.serve(stream, peer, number);
-            }
-        });
+        let spawned = std::thread::Builder::new()
+            .name(format!("nvme {peer}"))
+            .stack_size(512 << 10)
+            .spawn({
+                let shared = self.clone();
+                move || {
+                    let _one = Counted(&shared.threads);
+                    shared.serve(stream, peer, number);
+                }
+            });
         if let Err(error) = spawned {
             self.threads.fetch_sub(1, Ordering::SeqCst);
             self.no_longer_half_open(number);
@@ -337,7 +374,9 @@ impl Shared {
             *of_address.entry(one.peer.ip()).or_default() += 1;
         }
         let (address, most) = of_address.into_iter().max_by_key(|(_, count)| *count)?;
-        if half_open.len() <= self.limits.half_open && most <= (self.limits.half_open * 3).div_ceil(4) {
+        if half_open.len() <= self.limits.half_open
+            && most <= (self.limits.half_open * 3).div_ceil(4)
+        {
             return None;
         }
         let oldest = half_open.iter().position(|one| one.peer.ip() == address)?;
@@ -355,7 +394,11 @@ impl Shared {
         let result = self.converse(stream, peer, number, &mut connection);
         self.no_longer_half_open(number);
         let queue = connection.connected().map(|(association, qid)| {
-            let kind = if association.is_discovery() { "discovery" } else { "queue" };
+            let kind = if association.is_discovery() {
+                "discovery"
+            } else {
+                "queue"
+            };
             format!("{kind} {qid} of {}", Escaped::name(association.hostnqn()))
         });
         match (queue, connection.refused(), result) {
@@ -363,9 +406,17 @@ impl Shared {
             (Some(queue), None, result) => {
                 let seconds = began.elapsed().as_secs_f64();
                 let why = result.unwrap_or_else(|error| format!("dropped: {error}"));
-                self.ordinary("ended", peer, &format!("{queue} ended after {seconds:.1} s: {why}"));
+                self.ordinary(
+                    "ended",
+                    peer,
+                    &format!("{queue} ended after {seconds:.1} s: {why}"),
+                );
             }
-            (None, None, Ok(why)) => self.notice("unconnected", peer, &format!("ended without a queue: {why}")),
+            (None, None, Ok(why)) => self.notice(
+                "unconnected",
+                peer,
+                &format!("ended without a queue: {why}"),
+            ),
             (None, None, Err(error)) => self.notice("dropped", peer, &format!("dropped: {error}")),
         }
     }
@@ -463,9 +514,17 @@ impl Shared {
     /// Logs that a queue was connected.
     fn greet(&self, association: &Association, qid: u16, peer: SocketAddr, number: u64) {
         self.no_longer_half_open(number);
-        let kind = if association.is_discovery() { "discovery" } else { "queue" };
+        let kind = if association.is_discovery() {
+            "discovery"
+        } else {
+            "queue"
+        };
         let host = Escaped::name(association.hostnqn());
-        self.ordinary("connected", peer, &format!("{kind} {qid} connected by {host}"));
+        self.ordinary(
+            "connected",
+            peer,
+            &format!("{kind} {qid} connected by {host}"),
+        );
     }
 
     /// Sends all there is; `false` if there was nothing.
@@ -496,7 +555,8 @@ impl Shared {
             return Ok(None);
         }
 
-        let passed = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_nanos();
+        let passed =
+            |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_nanos();
         waits.skipped = 0;
         if let Err(end) = connection.tick(now, out) {
             return Ok(Some(why(end)));
@@ -504,11 +564,19 @@ impl Shared {
         if connection.connected().is_none() && passed(waits.began, self.limits.connect_within) {
             return Err(io::Error::other("no queue was connected in time"));
         }
-        if waits.partial_since.is_some_and(|since| passed(since, self.limits.data_within)) {
+        if waits
+            .partial_since
+            .is_some_and(|since| passed(since, self.limits.data_within))
+        {
             return Err(io::Error::other("the rest of a PDU did not come in time"));
         }
-        if connection.waits_for_data_since().is_some_and(|since| passed(since, self.limits.data_within)) {
-            return Err(io::Error::other("data that its host was asked for did not come in time"));
+        if connection
+            .waits_for_data_since()
+            .is_some_and(|since| passed(since, self.limits.data_within))
+        {
+            return Err(io::Error::other(
+                "data that its host was asked for did not come in time",
+            ));
         }
         Ok(None)
     }
@@ -517,9 +585,22 @@ impl Shared {
     fn sleep(&self, stream: &TcpStream, connection: &Connection, input: bool) -> bool {
         let now = self.now();
         let until = connection.next_deadline().unwrap_or(u64::MAX);
-        let wait = until.saturating_sub(now).saturating_sub(SPIN_NS).min(TICK.as_nanos() as u64);
-        let mut fds = [PollFd::new(stream, if input { PollFlags::IN } else { PollFlags::empty() })];
-        let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
+        let wait = until
+            .saturating_sub(now)
+            .saturating_sub(SPIN_NS)
+            .min(TICK.as_nanos() as u64);
+        let mut fds = [PollFd::new(
+            stream,
+            if input {
+                PollFlags::IN
+            } else {
+                PollFlags::empty()
+            },
+        )];
+        let timeout = Timespec {
+            tv_sec: (wait / 1_000_000_000) as i64,
+            tv_nsec: (wait % 1_000_000_000) as i64,
+        };
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) => {}
             Ok(_) if input => return true,
@@ -544,11 +625,20 @@ struct Waits {
 
 impl Waits {
     fn new(now: u64) -> Self {
-        Self { began: now, next_tick: now, skipped: 0, partial_since: None }
+        Self {
+            began: now,
+            next_tick: now,
+            skipped: 0,
+            partial_since: None,
+        }
     }
 
     fn note(&mut self, now: u64, goes_on: bool) {
-        self.partial_since = if goes_on { None } else { Some(self.partial_since.unwrap_or(now)) };
+        self.partial_since = if goes_on {
+            None
+        } else {
+            Some(self.partial_since.unwrap_or(now))
+        };
     }
 }
 
@@ -606,7 +696,15 @@ fn why(end: End) -> String {
 }
 
 fn refusal(refused: &Refused) -> String {
-    let Refused { qid, host, subsystem, refusal } = refused;
+    let Refused {
+        qid,
+        host,
+        subsystem,
+        refusal,
+    } = refused;
     let (host, subsystem) = (Escaped::name(host), Escaped::name(subsystem));
-    format!("refused: queue {qid} of {subsystem} for {host}: {}", refusal.why)
+    format!(
+        "refused: queue {qid} of {subsystem} for {host}: {}",
+        refusal.why
+    )
 }

@@ -4,8 +4,8 @@
 //! its header says; `damaged` tells whether the data digest is wrong. Absent: what PDUs mean.
 
 use crate::spec::pdu::{
-    COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic, TERM_DATA_MAX,
-    TERM_HEADER_BYTES, kind, offset,
+    COMMON_BYTES, Common, DATA_HEADER_BYTES, DIGEST_BYTES, Data, FatalError, Flags, IC_BYTES, Ic,
+    TERM_DATA_MAX, TERM_HEADER_BYTES, kind, offset,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -23,7 +23,11 @@ pub struct Agreement {
 impl Agreement {
     /// As the digest byte of ICReq and ICResp says.
     pub fn new(digest: u8, pda: u8) -> Self {
-        Self { hdgst: digest & 1 == 1, ddgst: digest & 2 == 2, align: (usize::from(pda) + 1) * 4 }
+        Self {
+            hdgst: digest & 1 == 1,
+            ddgst: digest & 2 == 2,
+            align: (usize::from(pda) + 1) * 4,
+        }
     }
 
     fn header_digest_bytes(self) -> usize {
@@ -56,11 +60,17 @@ pub struct Fault {
 impl Fault {
     /// An invalid header field.
     pub fn field(at: u32) -> Self {
-        Self { error: FatalError::HeaderField, at }
+        Self {
+            error: FatalError::HeaderField,
+            at,
+        }
     }
     /// A parameter that is not supported.
     pub fn unsupported(at: u32) -> Self {
-        Self { error: FatalError::Unsupported, at }
+        Self {
+            error: FatalError::Unsupported,
+            at,
+        }
     }
 }
 
@@ -95,8 +105,14 @@ fn shape(kind: u8) -> Option<(usize, bool)> {
 ///
 /// # Errors
 /// An invalid header, or a wrong header digest.
-pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(Pdu<'_>, usize)>, Fault> {
-    let Some(head) = bytes.get(..COMMON_BYTES) else { return Ok(None) };
+pub fn cut(
+    bytes: &[u8],
+    agreed: Agreement,
+    data_max: usize,
+) -> Result<Option<(Pdu<'_>, usize)>, Fault> {
+    let Some(head) = bytes.get(..COMMON_BYTES) else {
+        return Ok(None);
+    };
     let common = Common::read_from_bytes(head).map_err(|_| Fault::field(offset::KIND))?;
     let (hlen, may_have_data) = shape(common.kind).ok_or(Fault::field(offset::KIND))?;
     if usize::from(common.hlen) != hlen {
@@ -106,7 +122,12 @@ pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(P
     let is_ic = matches!(common.kind, kind::IC_REQ | kind::IC_RESP);
     let is_term = matches!(common.kind, kind::H2C_TERM | kind::C2H_TERM);
     let plain = is_ic || is_term;
-    let header_end = hlen + if plain { 0 } else { agreed.header_digest_bytes() };
+    let header_end = hlen
+        + if plain {
+            0
+        } else {
+            agreed.header_digest_bytes()
+        };
     let plen = common.plen as usize;
 
     // Digests are there exactly if they were agreed on.
@@ -116,8 +137,16 @@ pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(P
     let (data_start, data_end) = if plen == header_end {
         (header_end, header_end)
     } else {
-        let start = if is_term { hlen } else { usize::from(common.pdo) };
-        let tail = if common.flags.ddgst() && !plain { DIGEST_BYTES } else { 0 };
+        let start = if is_term {
+            hlen
+        } else {
+            usize::from(common.pdo)
+        };
+        let tail = if common.flags.ddgst() && !plain {
+            DIGEST_BYTES
+        } else {
+            0
+        };
         let end = plen.checked_sub(tail).ok_or(Fault::field(offset::PLEN))?;
         if !may_have_data || plen < header_end {
             return Err(Fault::field(offset::PLEN));
@@ -141,24 +170,48 @@ pub fn cut(bytes: &[u8], agreed: Agreement, data_max: usize) -> Result<Option<(P
         return Ok(None);
     }
 
-    let digest_at = |at: usize| bytes[at..].first_chunk::<4>().map(|digest| u32::from_le_bytes(*digest));
+    let digest_at = |at: usize| {
+        bytes[at..]
+            .first_chunk::<4>()
+            .map(|digest| u32::from_le_bytes(*digest))
+    };
     if !plain && agreed.hdgst && digest_at(hlen) != Some(crc32c::crc32c(&bytes[..hlen])) {
         return Err(FatalError::HeaderDigest.into());
     }
     let data = &bytes[data_start..data_end];
     let digested = !plain && agreed.ddgst && !data.is_empty();
     let damaged = digested && digest_at(data_end) != Some(crc32c::crc32c(data));
-    Ok(Some((Pdu { common, header: &bytes[COMMON_BYTES..hlen], data, damaged }, plen)))
+    Ok(Some((
+        Pdu {
+            common,
+            header: &bytes[COMMON_BYTES..hlen],
+            data,
+            damaged,
+        },
+        plen,
+    )))
 }
 
 /// Appends a PDU without data.
-pub fn put<T: IntoBytes + Immutable>(out: &mut Vec<u8>, kind: u8, flags: Flags, header: &T, agreed: Agreement) {
+pub fn put<T: IntoBytes + Immutable>(
+    out: &mut Vec<u8>,
+    kind: u8,
+    flags: Flags,
+    header: &T,
+    agreed: Agreement,
+) {
     let start = out.len();
     let hlen = COMMON_BYTES + size_of::<T>();
     let ic = matches!(kind, kind::IC_REQ | kind::IC_RESP);
     let digest = if ic { 0 } else { agreed.header_digest_bytes() };
     let flags = flags.with_hdgst(digest > 0);
-    let common = Common { kind, flags, hlen: hlen as u8, pdo: 0, plen: (hlen + digest) as u32 };
+    let common = Common {
+        kind,
+        flags,
+        hlen: hlen as u8,
+        pdo: 0,
+        plen: (hlen + digest) as u32,
+    };
     out.extend_from_slice(common.as_bytes());
     out.extend_from_slice(header.as_bytes());
     put_header_digest(out, start, hlen, digest > 0);
@@ -186,7 +239,13 @@ pub fn put_data<T: IntoBytes + Immutable, R>(
     let pdo = (hlen + agreed.header_digest_bytes()).next_multiple_of(agreed.align.max(4));
     let digest = if agreed.ddgst { DIGEST_BYTES } else { 0 };
     let flags = flags.with_hdgst(agreed.hdgst).with_ddgst(agreed.ddgst);
-    let common = Common { kind, flags, hlen: hlen as u8, pdo: pdo as u8, plen: (pdo + len + digest) as u32 };
+    let common = Common {
+        kind,
+        flags,
+        hlen: hlen as u8,
+        pdo: pdo as u8,
+        plen: (pdo + len + digest) as u32,
+    };
     out.extend_from_slice(common.as_bytes());
     out.extend_from_slice(header.as_bytes());
     put_header_digest(out, start, hlen, agreed.hdgst);
@@ -221,12 +280,25 @@ const _: () = assert!(COMMON_BYTES + size_of::<Term>() == TERM_HEADER_BYTES);
 
 /// Appends a termination request for a fault in a PDU that begins with `pdu`: its header is returned with it.
 pub fn put_term(out: &mut Vec<u8>, kind: u8, fault: Fault, pdu: &[u8]) {
-    let term = Term { fes: fault.error as u16, fei: fault.at.to_le_bytes(), reserved: [0; 10] };
-    let hlen = pdu.get(offset::HLEN as usize).copied().map_or(0, usize::from);
+    let term = Term {
+        fes: fault.error as u16,
+        fei: fault.at.to_le_bytes(),
+        reserved: [0; 10],
+    };
+    let hlen = pdu
+        .get(offset::HLEN as usize)
+        .copied()
+        .map_or(0, usize::from);
     let header = &pdu[..hlen.clamp(COMMON_BYTES, TERM_DATA_MAX).min(pdu.len())];
 
     let plen = (TERM_HEADER_BYTES + header.len()) as u32;
-    let common = Common { kind, flags: Flags::new(), hlen: TERM_HEADER_BYTES as u8, pdo: 0, plen };
+    let common = Common {
+        kind,
+        flags: Flags::new(),
+        hlen: TERM_HEADER_BYTES as u8,
+        pdo: 0,
+        plen,
+    };
     out.extend_from_slice(common.as_bytes());
     out.extend_from_slice(term.as_bytes());
     out.extend_from_slice(header);

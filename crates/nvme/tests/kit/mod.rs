@@ -40,7 +40,8 @@ pub struct Rig {
 }
 
 pub fn device(bytes: u64, dedup: bool) -> Device {
-    Device::format(DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, dedup).expect("possible")).expect("possible")
+    Device::format(DeviceConfig::for_service(bytes, SchemeKind::RemapSsd, dedup).expect("possible"))
+        .expect("possible")
 }
 
 impl Rig {
@@ -48,25 +49,56 @@ impl Rig {
         Self::limited(device, namespaces, latency, Limits::default())
     }
 
-    pub fn limited(device: Device, namespaces: &[NamespaceSpec], latency: Latency, limits: Limits) -> Self {
-        let subsystem = Subsystem::new(device, NQN, namespaces, latency, true, Health::default()).expect("possible");
-        Self::serving("127.0.0.1:0".parse().expect("an address"), subsystem, limits)
+    pub fn limited(
+        device: Device,
+        namespaces: &[NamespaceSpec],
+        latency: Latency,
+        limits: Limits,
+    ) -> Self {
+        let subsystem = Subsystem::new(device, NQN, namespaces, latency, true, Health::default())
+            .expect("possible");
+        Self::serving(
+            "127.0.0.1:0".parse().expect("an address"),
+            subsystem,
+            limits,
+        )
     }
 
     /// On a port of the caller's, with identifiers of one incarnation.
     pub fn at(address: SocketAddr, device: Device, incarnation: u64) -> Self {
-        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default()).expect("possible");
-        Self::serving(address, subsystem.of_incarnation(incarnation), Limits::default())
+        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())
+            .expect("possible");
+        Self::serving(
+            address,
+            subsystem.of_incarnation(incarnation),
+            Limits::default(),
+        )
     }
 
     fn serving(address: SocketAddr, subsystem: Subsystem, limits: Limits) -> Self {
         let subsystem = Arc::new(subsystem);
-        let port = Port::new(subsystem.clone(), Allowed { anybody: true, ..Allowed::default() });
+        let port = Port::new(
+            subsystem.clone(),
+            Allowed {
+                anybody: true,
+                ..Allowed::default()
+            },
+        );
         let lines = Lines::default();
-        let server = Server::bind_with(address, port, Box::new(lines.clone()), limits).expect("a free port");
-        let (address, stopper) = (server.address().expect("bound"), server.stopper().expect("bound"));
+        let server =
+            Server::bind_with(address, port, Box::new(lines.clone()), limits).expect("a free port");
+        let (address, stopper) = (
+            server.address().expect("bound"),
+            server.stopper().expect("bound"),
+        );
         let thread = Some(std::thread::spawn(|| server.run()));
-        Self { address, lines, subsystem, stopper, thread }
+        Self {
+            address,
+            lines,
+            subsystem,
+            stopper,
+            thread,
+        }
     }
 
     pub fn new() -> Self {
@@ -80,6 +112,11 @@ impl Rig {
     /// Ends the service; it must not have failed.
     pub fn stop(mut self) {
         self.stopper.stop();
-        self.thread.take().expect("running").join().expect("no thread panicked").expect("the device works");
+        self.thread
+            .take()
+            .expect("running")
+            .join()
+            .expect("no thread panicked")
+            .expect("the device works");
     }
 }

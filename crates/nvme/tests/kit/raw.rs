@@ -38,17 +38,28 @@ pub struct Peer {
 
 /// A command with an SGL of so many bytes that are to be transferred.
 pub fn transport(sqe: Sqe, length: u32) -> Sqe {
-    Sqe { sgl: Sgl::new(Sgl::TRANSPORT, 0, length), cdw0: sqe.head().with_psdt(1).into_bits(), ..sqe }
+    Sqe {
+        sgl: Sgl::new(Sgl::TRANSPORT, 0, length),
+        cdw0: sqe.head().with_psdt(1).into_bits(),
+        ..sqe
+    }
 }
 
 /// A command with an SGL of so many bytes that are in its capsule.
 pub fn in_capsule(sqe: Sqe, length: u32) -> Sqe {
-    Sqe { sgl: Sgl::new(Sgl::IN_CAPSULE, 0, length), cdw0: sqe.head().with_psdt(1).into_bits(), ..sqe }
+    Sqe {
+        sgl: Sgl::new(Sgl::IN_CAPSULE, 0, length),
+        cdw0: sqe.head().with_psdt(1).into_bits(),
+        ..sqe
+    }
 }
 
 /// The same command by another identifier.
 pub fn with_cid(sqe: Sqe, cid: u16) -> Sqe {
-    Sqe { cdw0: sqe.head().with_cid(cid).into_bits(), ..sqe }
+    Sqe {
+        cdw0: sqe.head().with_cid(cid).into_bits(),
+        ..sqe
+    }
 }
 
 /// Connect for a queue of 32 entries, without flow control.
@@ -75,7 +86,11 @@ pub fn property_get(offset: u32, wide: bool) -> Sqe {
 }
 
 pub fn enabled() -> u32 {
-    Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits()
+    Cc::new()
+        .with_en(true)
+        .with_iosqes(6)
+        .with_iocqes(4)
+        .into_bits()
 }
 
 impl Peer {
@@ -94,17 +109,32 @@ impl Peer {
     pub fn silent(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("it listens");
         stream.set_nodelay(true).expect("a socket");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
-        Self { stream, agreed: Agreement::default(), input: Vec::new() }
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a time");
+        Self {
+            stream,
+            agreed: Agreement::default(),
+            input: Vec::new(),
+        }
     }
 
     /// An admin queue whose controller is enabled, and the controller's number.
     pub fn admin(address: SocketAddr) -> (Self, u16) {
         let mut peer = Self::open(address, 0);
         let answer = peer.call(connect(0), connect_data(0xffff).as_bytes());
-        assert!(answer.cqe.status().is_success(), "{:?}", answer.cqe.status());
+        assert!(
+            answer.cqe.status().is_success(),
+            "{:?}",
+            answer.cqe.status()
+        );
         let cntlid = answer.cqe.result as u16;
-        assert!(peer.call(property_set(property::CC, enabled()), &[]).cqe.status().is_success());
+        assert!(
+            peer.call(property_set(property::CC, enabled()), &[])
+                .cqe
+                .status()
+                .is_success()
+        );
         (peer, cntlid)
     }
 
@@ -112,7 +142,11 @@ impl Peer {
     pub fn io(address: SocketAddr, cntlid: u16, qid: u16, digests: u8) -> Self {
         let mut peer = Self::open(address, digests);
         let answer = peer.call(connect(qid), connect_data(cntlid).as_bytes());
-        assert!(answer.cqe.status().is_success(), "{:?}", answer.cqe.status());
+        assert!(
+            answer.cqe.status().is_success(),
+            "{:?}",
+            answer.cqe.status()
+        );
         peer
     }
 
@@ -127,7 +161,15 @@ impl Peer {
             wire::put(&mut out, kind::CAPSULE_CMD, Flags::new(), sqe, self.agreed);
         } else {
             let fill = |out: &mut Vec<u8>| out.extend_from_slice(data);
-            wire::put_data(&mut out, kind::CAPSULE_CMD, Flags::new(), sqe, self.agreed, data.len(), fill);
+            wire::put_data(
+                &mut out,
+                kind::CAPSULE_CMD,
+                Flags::new(),
+                sqe,
+                self.agreed,
+                data.len(),
+                fill,
+            );
         }
         out
     }
@@ -137,7 +179,15 @@ impl Peer {
         let mut out = Vec::new();
         let fill = |out: &mut Vec<u8>| out.extend_from_slice(data);
         let flags = Flags::new().with_last(last);
-        wire::put_data(&mut out, kind::H2C_DATA, flags, header, self.agreed, data.len(), fill);
+        wire::put_data(
+            &mut out,
+            kind::H2C_DATA,
+            flags,
+            header,
+            self.agreed,
+            data.len(),
+            fill,
+        );
         out
     }
 
@@ -146,7 +196,11 @@ impl Peer {
         loop {
             let cut = wire::cut(&self.input, self.agreed, 1 << 20).expect("a PDU that can be");
             if let Some((pdu, len)) = cut {
-                let arrived = Arrived { common: pdu.common, header: pdu.header.to_vec(), data: pdu.data.to_vec() };
+                let arrived = Arrived {
+                    common: pdu.common,
+                    header: pdu.header.to_vec(),
+                    data: pdu.data.to_vec(),
+                };
                 self.input.drain(..len);
                 return Some(arrived);
             }
@@ -170,7 +224,13 @@ impl Peer {
                     data.extend_from_slice(&arrived.data);
                     if arrived.common.flags.success() {
                         let header = Data::read_from_bytes(&arrived.header).expect("a header");
-                        return Answer { cqe: Cqe { cid: header.cid, ..Cqe::default() }, data };
+                        return Answer {
+                            cqe: Cqe {
+                                cid: header.cid,
+                                ..Cqe::default()
+                            },
+                            data,
+                        };
                     }
                 }
                 kind::CAPSULE_RESP => {
@@ -201,7 +261,10 @@ impl Peer {
         let bytes = self.capsule(&sqe, &[]);
         self.send(&bytes);
         let asked = self.asked();
-        let (start, end) = (asked.offset as usize, (asked.offset + asked.length) as usize);
+        let (start, end) = (
+            asked.offset as usize,
+            (asked.offset + asked.length) as usize,
+        );
         let bytes = self.h2c(&asked, &data[start..end], true);
         self.send(&bytes);
         self.answer()

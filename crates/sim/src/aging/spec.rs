@@ -44,8 +44,18 @@ pub struct AgingSpec {
 
 impl Default for AgingSpec {
     fn default() -> Self {
-        let AgingOptions { nvram_used, nvram_valid, overwrite, .. } = AgingOptions::default();
-        Self { fill: FillSpec::default(), nvram_used, nvram_valid, overwrite }
+        let AgingOptions {
+            nvram_used,
+            nvram_valid,
+            overwrite,
+            ..
+        } = AgingOptions::default();
+        Self {
+            fill: FillSpec::default(),
+            nvram_used,
+            nvram_valid,
+            overwrite,
+        }
     }
 }
 
@@ -57,8 +67,19 @@ impl AgingSpec {
             FillSpec::Whole => Fill::Whole(addressable),
             FillSpec::Sequential => Fill::Sequential,
         };
-        let Self { nvram_used, nvram_valid, overwrite, .. } = *self;
-        AgingOptions { fill, seed, nvram_used, nvram_valid, overwrite }
+        let Self {
+            nvram_used,
+            nvram_valid,
+            overwrite,
+            ..
+        } = *self;
+        AgingOptions {
+            fill,
+            seed,
+            nvram_used,
+            nvram_valid,
+            overwrite,
+        }
     }
 }
 
@@ -74,8 +95,13 @@ impl FromStr for AgingSpec {
         for field in text.split(',') {
             let (name, value) = field.split_once('=').unwrap_or((field, ""));
             let number = |most: f64| {
-                let number = value.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
-                number.ok_or_else(|| format!("`{field}` is not {name}=NUMBER with a number from 0 to {most}"))
+                let number = value
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|number| (0.0..=most).contains(number));
+                number.ok_or_else(|| {
+                    format!("`{field}` is not {name}=NUMBER with a number from 0 to {most}")
+                })
             };
             match (name, value) {
                 ("fill", "random") => spec.fill = FillSpec::Random,
@@ -83,7 +109,9 @@ impl FromStr for AgingSpec {
                 ("fill", "sequential") => spec.fill = FillSpec::Sequential,
                 ("nvram_used", _) => (spec.nvram_used, after_fill) = (number(1.0)?, Some(field)),
                 ("nvram_valid", _) => (spec.nvram_valid, after_fill) = (number(1.0)?, Some(field)),
-                ("overwrite", _) => (spec.overwrite, after_fill) = (number(OVERWRITE_MAX)?, Some(field)),
+                ("overwrite", _) => {
+                    (spec.overwrite, after_fill) = (number(OVERWRITE_MAX)?, Some(field))
+                }
                 _ => {
                     return Err(format!(
                         "`{field}` is none of fill=random, fill=whole, fill=sequential, nvram_used=SHARE, \
@@ -93,9 +121,9 @@ impl FromStr for AgingSpec {
             }
         }
         match (spec.fill, after_fill) {
-            (FillSpec::Sequential, Some(field)) => {
-                Err(format!("`{field}` does not go with fill=sequential, which does nothing else"))
-            }
+            (FillSpec::Sequential, Some(field)) => Err(format!(
+                "`{field}` does not go with fill=sequential, which does nothing else"
+            )),
             _ => Ok(spec),
         }
     }
@@ -103,7 +131,12 @@ impl FromStr for AgingSpec {
 
 impl fmt::Display for AgingSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nvram_used, nvram_valid, overwrite, .. } = self;
+        let Self {
+            nvram_used,
+            nvram_valid,
+            overwrite,
+            ..
+        } = self;
         match self.fill {
             FillSpec::Sequential => return f.write_str("fill=sequential"),
             FillSpec::Random => f.write_str("fill=random")?,
@@ -123,13 +156,32 @@ mod tests {
 
     #[test]
     fn what_is_typed_reads_back_the_same_and_what_is_left_out_is_fast21s() {
-        for text in ["fill=whole", "nvram_used=0.5,nvram_valid=1", "fill=sequential", "overwrite=2,fill=whole"] {
+        for text in [
+            "fill=whole",
+            "nvram_used=0.5,nvram_valid=1",
+            "fill=sequential",
+            "overwrite=2,fill=whole",
+        ] {
             let spec: AgingSpec = text.parse().unwrap();
-            assert_eq!(spec.to_string().parse::<AgingSpec>().unwrap(), spec, "{text}");
+            assert_eq!(
+                spec.to_string().parse::<AgingSpec>().unwrap(),
+                spec,
+                "{text}"
+            );
         }
-        assert_eq!(AgingSpec::default().to_string(), "fill=random,nvram_used=0.9,nvram_valid=0.7");
+        assert_eq!(
+            AgingSpec::default().to_string(),
+            "fill=random,nvram_used=0.9,nvram_valid=0.7"
+        );
         assert_eq!("fill=random".parse(), Ok(AgingSpec::default()));
-        for text in ["", "fill", "fill=full", "nvram_used=2", "nvram_valid=-1", "fill=sequential,nvram_used=0.5"] {
+        for text in [
+            "",
+            "fill",
+            "fill=full",
+            "nvram_used=2",
+            "nvram_valid=-1",
+            "fill=sequential,nvram_used=0.5",
+        ] {
             assert!(text.parse::<AgingSpec>().is_err(), "{text}");
         }
     }

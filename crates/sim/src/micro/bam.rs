@@ -43,8 +43,16 @@ impl BamUse {
 pub fn bam_use() -> [BamUse; 3] {
     let table = PAGES * TABLE_ENTRY_BYTES;
     [
-        BamUse { device: "conventional: L2P", tables_bytes: table, paper: 0.35 },
-        BamUse { device: "remap: L2P and P2L", tables_bytes: 2 * table, paper: 0.60 },
+        BamUse {
+            device: "conventional: L2P",
+            tables_bytes: table,
+            paper: 0.35,
+        },
+        BamUse {
+            device: "remap: L2P and P2L",
+            tables_bytes: 2 * table,
+            paper: 0.60,
+        },
         BamUse {
             device: "fs_write: L2P, file offset table and inode table",
             tables_bytes: table + PAGES * FILE_ENTRY_BYTES + INODE_TABLE_BYTES,

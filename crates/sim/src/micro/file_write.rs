@@ -24,7 +24,12 @@ pub struct FileWrites {
 ///
 /// # Errors
 /// The device refuses, for instance because it keeps no file map.
-pub fn file_writes(device: &mut Device, noted: bool, threads: u32, count: u64) -> Result<FileWrites, Refusal> {
+pub fn file_writes(
+    device: &mut Device,
+    noted: bool,
+    threads: u32,
+    count: u64,
+) -> Result<FileWrites, Refusal> {
     let lpns = u64::from(device.config().addressable_lpns());
     if noted {
         device.untimed(|ftl| ftl.fs_reset())?;
@@ -37,13 +42,22 @@ pub fn file_writes(device: &mut Device, noted: bool, threads: u32, count: u64) -
             let written = device.write(now, lpn, &payload);
             return written.result.map(|()| Step::Done(written.done_at));
         }
-        let page = FilePage { inode: n as u32 % threads, offset: n as u32 / threads };
+        let page = FilePage {
+            inode: n as u32 % threads,
+            offset: n as u32 / threads,
+        };
         let written = device.fs_write(now, lpn, &payload, page);
         match written.result? {
             FileStatus::Recorded => recorded += 1,
-            FileStatus::FilesFull | FileStatus::BlocksFull | FileStatus::MapDamaged => not_recorded += 1,
+            FileStatus::FilesFull | FileStatus::BlocksFull | FileStatus::MapDamaged => {
+                not_recorded += 1
+            }
         }
         Ok(Step::Done(written.done_at))
     })?;
-    Ok(FileWrites { measured, recorded, not_recorded })
+    Ok(FileWrites {
+        measured,
+        recorded,
+        not_recorded,
+    })
 }

@@ -26,7 +26,12 @@ pub enum MoveHow {
 ///
 /// # Errors
 /// The device refuses, or `count` is more than half of its addressable pages (`OutOfRange`).
-pub fn moves(device: &mut Device, how: MoveHow, threads: u32, count: u64) -> Result<Measured, Refusal> {
+pub fn moves(
+    device: &mut Device,
+    how: MoveHow,
+    threads: u32,
+    count: u64,
+) -> Result<Measured, Refusal> {
     let half = device.config().addressable_lpns() / 2;
     if count > u64::from(half) {
         return Err(Refusal::OutOfRange);
@@ -36,7 +41,13 @@ pub fn moves(device: &mut Device, how: MoveHow, threads: u32, count: u64) -> Res
         let (source, target) = (n as u32, half + n as u32);
         match (how, step) {
             (MoveHow::Remap, _) => {
-                let remap = Remap { target, source, len: 1, relocate: true, atomic: false };
+                let remap = Remap {
+                    target,
+                    source,
+                    len: 1,
+                    relocate: true,
+                    atomic: false,
+                };
                 let moved = device.remap(now, &remap);
                 moved.result.map(|()| Step::Done(moved.done_at))
             }

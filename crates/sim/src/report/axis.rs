@@ -31,9 +31,15 @@ impl Axis {
     }
 
     /// Logarithmic over the positive ones of `values`, a decade at least; `label` names a mark.
-    pub fn logarithmic(values: impl IntoIterator<Item = f64>, label: impl Fn(f64) -> String) -> Axis {
+    pub fn logarithmic(
+        values: impl IntoIterator<Item = f64>,
+        label: impl Fn(f64) -> String,
+    ) -> Axis {
         let (mut low, mut high) = (f64::INFINITY, 0.0f64);
-        for value in values.into_iter().filter(|v| v.is_finite() && *v > 1e-9 && *v < 1e15) {
+        for value in values
+            .into_iter()
+            .filter(|v| v.is_finite() && *v > 1e-9 && *v < 1e15)
+        {
             low = low.min(value);
             high = high.max(value);
         }
@@ -43,7 +49,11 @@ impl Axis {
         let (mut low, mut high) = (below(low), above(high));
         if high / low < 9.9 {
             low = decade(low);
-            high = if high <= low * 10.0 { low * 10.0 } else { low * 100.0 };
+            high = if high <= low * 10.0 {
+                low * 10.0
+            } else {
+                low * 100.0
+            };
         }
         // Over more than three decades there is room for the powers of ten only.
         let wide = high / low > 1001.0;
@@ -59,7 +69,12 @@ impl Axis {
             }
             power *= 10.0;
         }
-        Axis { logarithmic: true, low, high, marks }
+        Axis {
+            logarithmic: true,
+            low,
+            high,
+            marks,
+        }
     }
 
     /// Where a value lies: 0 at the low end, 1 at the high end, never outside.
@@ -73,16 +88,29 @@ impl Axis {
     }
 
     fn linear(high: f64, step: f64) -> Axis {
-        let (divisor, prefix) = if high >= 10_000.0 { format::si(high) } else { (1.0, "") };
+        let (divisor, prefix) = if high >= 10_000.0 {
+            format::si(high)
+        } else {
+            (1.0, "")
+        };
         let decimals = (-(step / divisor).log10().floor()).max(0.0) as usize;
         let marks = (0..=(high / step + 1e-9) as u32)
             .map(|i| {
                 let value = f64::from(i) * step;
-                let label = if i == 0 { "0".to_owned() } else { format!("{:.decimals$}{prefix}", value / divisor) };
+                let label = if i == 0 {
+                    "0".to_owned()
+                } else {
+                    format!("{:.decimals$}{prefix}", value / divisor)
+                };
                 (value, label)
             })
             .collect();
-        Axis { logarithmic: false, low: 0.0, high, marks }
+        Axis {
+            logarithmic: false,
+            low: 0.0,
+            high,
+            marks,
+        }
     }
 }
 
@@ -99,7 +127,11 @@ pub fn time_unit(seconds: f64) -> (f64, &'static str) {
 
 /// An upper end that an axis can have, whatever was measured.
 fn usable(largest: f64) -> f64 {
-    if largest.is_finite() && largest > 1e-9 { largest.min(1e18) } else { 1.0 }
+    if largest.is_finite() && largest > 1e-9 {
+        largest.min(1e18)
+    } else {
+        1.0
+    }
 }
 
 /// The largest power of ten that is not above `value`.
@@ -110,13 +142,17 @@ fn decade(value: f64) -> f64 {
 /// The smallest of 1, 2, 5 times a power of ten that is not below `value`.
 fn above(value: f64) -> f64 {
     let decade = decade(value);
-    let digit = [1.0, 2.0, 5.0].into_iter().find(|d| d * decade >= value * 0.999_999);
+    let digit = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|d| d * decade >= value * 0.999_999);
     digit.unwrap_or(10.0) * decade
 }
 
 /// The largest of 1, 2, 5 times a power of ten that is not above `value`.
 fn below(value: f64) -> f64 {
     let decade = decade(value);
-    let digit = [5.0, 2.0].into_iter().find(|d| d * decade <= value * 1.000_001);
+    let digit = [5.0, 2.0]
+        .into_iter()
+        .find(|d| d * decade <= value * 1.000_001);
     digit.unwrap_or(1.0) * decade
 }

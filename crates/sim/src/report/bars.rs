@@ -56,8 +56,15 @@ impl BarChart<'_> {
         // Few bars get more room each, so that the figure isn't a mere strip.
         let pitch = (190.0 / self.bars.len().max(1) as f64).clamp(38.0, 62.0);
         let bottom = TOP + pitch * self.bars.len() as f64;
-        let room = |words: &mut dyn Iterator<Item = usize>| 16.0 + LETTER * words.max().unwrap_or(0) as f64;
-        let left = room(&mut self.bars.iter().map(|bar| shortened(bar.label).chars().count()));
+        let room = |words: &mut dyn Iterator<Item = usize>| {
+            16.0 + LETTER * words.max().unwrap_or(0) as f64
+        };
+        let left = room(
+            &mut self
+                .bars
+                .iter()
+                .map(|bar| shortened(bar.label).chars().count()),
+        );
         let notes = room(&mut self.bars.iter().map(|bar| bar.note.chars().count()));
         let right = (WIDTH - notes).max(WIDTH / 2.0);
         let at = |value: f64| left + axis.place(value) * (right - left);

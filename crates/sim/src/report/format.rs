@@ -128,9 +128,15 @@ pub fn share(part: f64, whole: f64) -> Option<f64> {
 
 /// Text that can't break a line, a column or a terminal: control characters are replaced.
 pub fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
 }
 
 fn with_unit(value: f64, format: fn(f64) -> String, unit: &str) -> String {
-    if value.is_finite() { format!("{}{unit}", format(value)) } else { MISSING.to_owned() }
+    if value.is_finite() {
+        format!("{}{unit}", format(value))
+    } else {
+        MISSING.to_owned()
+    }
 }

@@ -37,8 +37,12 @@ pub fn cards(runs: &[RunSummary]) -> Vec<Card> {
             note: bound(runs, run),
         },
         bandwidth(runs, run, other),
-        compared("Write amplification", run, other, "", |run| run.write_amplification),
-        compared("Write latency, p99", run, other, " µs", |run| run.latency_us.p99),
+        compared("Write amplification", run, other, "", |run| {
+            run.write_amplification
+        }),
+        compared("Write latency, p99", run, other, " µs", |run| {
+            run.latency_us.p99
+        }),
     ]
 }
 
@@ -57,9 +61,14 @@ fn best(runs: &[RunSummary]) -> Option<usize> {
 
 /// How near the run is to the ideal.
 fn bound(runs: &[RunSummary], run: &RunSummary) -> String {
-    let ideal = runs.iter().find(|other| other.scheme == IDEAL && run.scheme != IDEAL);
+    let ideal = runs
+        .iter()
+        .find(|other| other.scheme == IDEAL && run.scheme != IDEAL);
     match ideal.and_then(|ideal| share(run.bandwidth_mib_s, ideal.bandwidth_mib_s)) {
-        Some(part) => format!("{} % of {IDEAL}, the ideal that can't be built", number(part * 100.0)),
+        Some(part) => format!(
+            "{} % of {IDEAL}, the ideal that can't be built",
+            number(part * 100.0)
+        ),
         None if runs.len() == 1 => "the only run".to_owned(),
         None => format!("of {} runs", runs.len()),
     }
@@ -71,7 +80,11 @@ fn bandwidth(runs: &[RunSummary], run: &RunSummary, other: Option<&RunSummary>) 
         Some((times, other)) => Card {
             title: format!("Bandwidth vs {BASELINE}"),
             value: ratio(times),
-            note: format!("{} MiB/s against {}", number(run.bandwidth_mib_s), number(other.bandwidth_mib_s)),
+            note: format!(
+                "{} MiB/s against {}",
+                number(run.bandwidth_mib_s),
+                number(other.bandwidth_mib_s)
+            ),
         },
         None => Card {
             title: "Bandwidth".to_owned(),
@@ -104,6 +117,10 @@ fn compared(
             },
             note: format!("{}{unit} against {}{unit}", number(value), number(other)),
         },
-        None => Card { title: title.to_owned(), value: format!("{}{unit}", number(value)), note: String::new() },
+        None => Card {
+            title: title.to_owned(),
+            value: format!("{}{unit}", number(value)),
+            note: String::new(),
+        },
     }
 }

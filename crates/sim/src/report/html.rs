@@ -25,7 +25,13 @@ pub const STYLE: &str = include_str!("page.css");
 /// The report of several runs as one page.
 ///
 /// `config` is shown as it is, `seed` beside it, so that the page says how to repeat the runs.
-pub fn html(runs: &[RunSummary], title: &str, subtitle: &str, config: &serde_json::Value, seed: u64) -> String {
+pub fn html(
+    runs: &[RunSummary],
+    title: &str,
+    subtitle: &str,
+    config: &serde_json::Value,
+    seed: u64,
+) -> String {
     markup! {
         (DOCTYPE)
         html lang="en" {

@@ -80,9 +80,14 @@ impl LineChart<'_> {
         let mut data = String::new();
         for (i, &(x, y)) in downsample(points, POINTS_MAX).iter().enumerate() {
             let verb = if i == 0 { 'M' } else { 'L' };
-            write!(data, "{verb}{} {}", px(self.x_at(x)), px(self.y_at(y))).expect("a String takes all text");
+            write!(data, "{verb}{} {}", px(self.x_at(x)), px(self.y_at(y)))
+                .expect("a String takes all text");
         }
-        let dash = if class == "noise" { "none" } else { line.paint.dash };
+        let dash = if class == "noise" {
+            "none"
+        } else {
+            line.paint.dash
+        };
         html! {
             @if points.len() == 1 {
                 circle class="dot" style=(format!("--c:{}", line.paint.color)) r="3.5"

@@ -5,7 +5,9 @@
 //! every cell is one line of text.
 //! Absent: how the rows are drawn.
 
-use super::format::{MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years};
+use super::format::{
+    MISSING, bytes, compact, exact, number, one_line, percent, ratio, seconds, share, years,
+};
 use crate::summary::{Demotions, OpenLoop, Percentiles, RunSummary};
 use remap_ssd_ftl::SurvivalClass;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -78,7 +80,10 @@ pub fn labels(runs: &[RunSummary]) -> Vec<String> {
 
 /// How many runs before this one have the same scheme.
 pub fn occurrence(runs: &[RunSummary], index: usize) -> usize {
-    runs[..index].iter().filter(|run| run.scheme == runs[index].scheme).count()
+    runs[..index]
+        .iter()
+        .filter(|run| run.scheme == runs[index].scheme)
+        .count()
 }
 
 /// The run that others are compared with, if it was made.
@@ -93,8 +98,16 @@ pub fn speedup(runs: &[RunSummary], run: &RunSummary) -> Option<f64> {
 
 /// Pages whose remap became a copy, all causes.
 pub fn demoted(demotions: &Demotions) -> u64 {
-    let Demotions { counter_full, nvram_full, watermark, degree_full, unhinted } = *demotions;
-    [nvram_full, watermark, degree_full, unhinted].into_iter().fold(counter_full, u64::saturating_add)
+    let Demotions {
+        counter_full,
+        nvram_full,
+        watermark,
+        degree_full,
+        unhinted,
+    } = *demotions;
+    [nvram_full, watermark, degree_full, unhinted]
+        .into_iter()
+        .fold(counter_full, u64::saturating_add)
 }
 
 /// Pages that were to be remapped, demoted ones included.
@@ -133,7 +146,10 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
             if logging {
                 row.push(compact(run.log_pages));
             }
-            row.extend([compact(run.remaps), share_of(demoted(&run.demotions), attempted(run))]);
+            row.extend([
+                compact(run.remaps),
+                share_of(demoted(&run.demotions), attempted(run)),
+            ]);
             if losing {
                 row.push(compact(run.lost_references));
             }
@@ -155,8 +171,14 @@ pub fn overview(runs: &[RunSummary]) -> Overview {
 /// Everything of one run that the overview leaves out, save the wall-clock time.
 pub fn details(run: &RunSummary) -> Vec<Section> {
     let always = [
-        Section { title: "Write latency, µs", rows: percentiles(&run.latency_us, true) },
-        Section { title: "Read latency, µs", rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0) },
+        Section {
+            title: "Write latency, µs",
+            rows: percentiles(&run.latency_us, true),
+        },
+        Section {
+            title: "Read latency, µs",
+            rows: percentiles(&run.read_latency_us, run.read_latency_us.max != 0.0),
+        },
         Section {
             title: "Remap latency, µs",
             rows: percentiles(&run.remap_latency_us, run.remap_latency_us.max != 0.0),
@@ -180,23 +202,43 @@ fn responses(open: &OpenLoop) -> [Section; 3] {
     let mut all = any(&open.response_us);
     all.extend([
         ("requests arriving a second", number(open.offered_per_s)),
-        ("at most with the device", open.bound.map_or("any number".into(), |bound| exact(bound.into()))),
+        (
+            "at most with the device",
+            open.bound
+                .map_or("any number".into(), |bound| exact(bound.into())),
+        ),
         ("backlog, mean", number(open.backlog_mean)),
         ("backlog, most", exact(open.backlog_max)),
         ("backlog when the last arrived", exact(open.backlog_end)),
     ]);
     [
-        Section { title: "Response from arrival, µs", rows: all },
-        Section { title: "Response of reads, µs", rows: any(&open.read_response_us) },
-        Section { title: "Response of writes, µs", rows: any(&open.write_response_us) },
+        Section {
+            title: "Response from arrival, µs",
+            rows: all,
+        },
+        Section {
+            title: "Response of reads, µs",
+            rows: any(&open.read_response_us),
+        },
+        Section {
+            title: "Response of writes, µs",
+            rows: any(&open.write_response_us),
+        },
     ]
 }
 
 /// Response and backlog of an open loop.
 fn waiting(run: &RunSummary) -> [String; 3] {
     let of = |value: fn(&OpenLoop) -> f64| optional(run.arrivals.as_ref().map(value), number);
-    let most = run.arrivals.as_ref().map_or_else(|| MISSING.to_owned(), |open| compact(open.backlog_max));
-    [of(|open| open.response_us.mean), of(|open| open.response_us.p99), most]
+    let most = run
+        .arrivals
+        .as_ref()
+        .map_or_else(|| MISSING.to_owned(), |open| compact(open.backlog_max));
+    [
+        of(|open| open.response_us.mean),
+        of(|open| open.response_us.p99),
+        most,
+    ]
 }
 
 /// Only there if a scheme keeps a log on flash.
@@ -243,7 +285,16 @@ fn percentiles(p: &Percentiles, any: bool) -> Vec<(&'static str, String)> {
         ("p99.99", p.p9999),
         ("max", p.max),
     ]
-    .map(|(label, value)| (label, if any { number(value) } else { MISSING.to_owned() }))
+    .map(|(label, value)| {
+        (
+            label,
+            if any {
+                number(value)
+            } else {
+                MISSING.to_owned()
+            },
+        )
+    })
     .to_vec()
 }
 
@@ -253,12 +304,18 @@ fn flash_programs(run: &RunSummary) -> Section {
         rows: vec![
             ("host data", exact(run.host_programs)),
             ("moved by GC", exact(run.gc_pages)),
-            ("of those kept apart by the policy", exact(run.gc_zoned_pages)),
+            (
+                "of those kept apart by the policy",
+                exact(run.gc_zoned_pages),
+            ),
             ("metadata", exact(run.metadata_pages)),
             ("of those of a log of remaps on flash", exact(run.log_pages)),
             ("all programs", exact(run.flash_pages)),
             ("writes saved by deduplication", exact(run.dedup_hits)),
-            ("duplicates missed: no room for fingerprints", exact(run.dedup_missed)),
+            (
+                "duplicates missed: no room for fingerprints",
+                exact(run.dedup_missed),
+            ),
             ("superblocks reclaimed", exact(run.gc_runs)),
             ("write amplification", number(run.write_amplification)),
             ("without metadata", number(run.write_amplification_data)),
@@ -267,7 +324,13 @@ fn flash_programs(run: &RunSummary) -> Section {
 }
 
 fn remapping(run: &RunSummary) -> Section {
-    let Demotions { counter_full, nvram_full, watermark, degree_full, unhinted } = run.demotions;
+    let Demotions {
+        counter_full,
+        nvram_full,
+        watermark,
+        degree_full,
+        unhinted,
+    } = run.demotions;
     Section {
         title: "Remaps, pages",
         rows: vec![
@@ -280,7 +343,10 @@ fn remapping(run: &RunSummary) -> Section {
             ("because it was not the page's home", exact(unhinted)),
             ("LPNs that lost their data", exact(run.lost_references)),
             ("P2L lookup time", seconds(run.p2l_lookup_s)),
-            ("P2L share of the run", optional(share(run.p2l_lookup_s, run.seconds_simulated), percent)),
+            (
+                "P2L share of the run",
+                optional(share(run.p2l_lookup_s, run.seconds_simulated), percent),
+            ),
         ],
     }
 }
@@ -290,8 +356,14 @@ fn remapping_metadata(run: &RunSummary) -> Section {
         title: "Remapping metadata",
         rows: vec![
             ("room", bytes(run.nvram_room_bytes)),
-            ("of that heads and rests: no entries", unusable(run.nvram_heads_bytes, run.nvram_room_bytes)),
-            ("of that left to GC", unusable(run.nvram_reserve_bytes, run.nvram_room_bytes)),
+            (
+                "of that heads and rests: no entries",
+                unusable(run.nvram_heads_bytes, run.nvram_room_bytes),
+            ),
+            (
+                "of that left to GC",
+                unusable(run.nvram_reserve_bytes, run.nvram_room_bytes),
+            ),
             ("room in use", percent(run.nvram_used)),
             ("of that valid", percent(run.nvram_valid)),
             ("largest segment group", bytes(run.largest_group_bytes)),
@@ -320,7 +392,11 @@ fn mapping(run: &RunSummary) -> Section {
             ("bytes", bytes(cost.table_bytes)),
             (
                 "entries of the extension",
-                format!("{} of {}", exact(cost.extension_entries), exact(cost.extension_room)),
+                format!(
+                    "{} of {}",
+                    exact(cost.extension_entries),
+                    exact(cost.extension_room)
+                ),
             ),
             ("blocks switched", exact(cost.merges_switch)),
             ("partial merges", exact(cost.merges_partial)),
@@ -341,12 +417,26 @@ fn wear(run: &RunSummary) -> Section {
             ("erases per block, max", exact(run.erase_max)),
             ("erases per block, spread", exact(run.erase_spread)),
             ("projected flash life", years(run.lifetime_years)),
-            ("since power-on: blocks erased", exact(run.wear_out.block_erases)),
+            (
+                "since power-on: blocks erased",
+                exact(run.wear_out.block_erases),
+            ),
             ("host data written", bytes(run.wear_out.host_bytes)),
-            ("before the first block was retired", run.wear_out.first_retired_bytes.map_or(MISSING.into(), bytes)),
+            (
+                "before the first block was retired",
+                run.wear_out
+                    .first_retired_bytes
+                    .map_or(MISSING.into(), bytes),
+            ),
             ("blocks retired", exact(run.wear_out.blocks_retired)),
-            ("room for data left", bytes(run.wear_out.usable_pages * PAGE_BYTES as u64)),
-            ("read-only", if run.wear_out.read_only { "yes" } else { "no" }.into()),
+            (
+                "room for data left",
+                bytes(run.wear_out.usable_pages * PAGE_BYTES as u64),
+            ),
+            (
+                "read-only",
+                if run.wear_out.read_only { "yes" } else { "no" }.into(),
+            ),
         ],
     }
 }
@@ -355,7 +445,10 @@ fn wear(run: &RunSummary) -> Section {
 fn survival(run: &RunSummary) -> Section {
     let single = Lives::of(run.survival.iter().filter(|class| class.references == 1));
     let shared = Lives::of(run.survival.iter().filter(|class| class.references > 1));
-    let longer = single.mean().zip(shared.mean()).map(|(single, shared)| shared / single);
+    let longer = single
+        .mean()
+        .zip(shared.mean())
+        .map(|(single, shared)| shared / single);
     Section {
         title: "Survival of flash pages, sequence numbers",
         rows: vec![
@@ -364,7 +457,13 @@ fn survival(run: &RunSummary) -> Section {
             ("still alive", exact(single.alive)),
             ("shared: pages that died", exact(shared.died)),
             ("mean life", optional(shared.mean(), number)),
-            ("mean life since shared", optional(share(shared.lived_shared as f64, shared.died as f64), number)),
+            (
+                "mean life since shared",
+                optional(
+                    share(shared.lived_shared as f64, shared.died as f64),
+                    number,
+                ),
+            ),
             ("still alive", exact(shared.alive)),
             ("shared pages live", optional(longer, ratio)),
         ],
@@ -400,12 +499,24 @@ fn requests(run: &RunSummary) -> Section {
     let r = &run.requests;
     let refused: u64 = r.refused.values().sum();
     let ended = r.reads + r.writes + r.read_modify_writes + r.trims + r.remaps + refused;
-    let reasons: Vec<_> = r.refused.iter().map(|(why, n)| format!("{} {}", one_line(why), exact(*n))).collect();
-    let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    let reasons: Vec<_> = r
+        .refused
+        .iter()
+        .map(|(why, n)| format!("{} {}", one_line(why), exact(*n)))
+        .collect();
+    let reasons = if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", reasons.join(", "))
+    };
     let verdict = if ended == r.submitted {
         "all".to_owned()
     } else {
-        format!("{} of {}: THE SUM IS WRONG", exact(ended), exact(r.submitted))
+        format!(
+            "{} of {}: THE SUM IS WRONG",
+            exact(ended),
+            exact(r.submitted)
+        )
     };
     Section {
         title: "Requests",

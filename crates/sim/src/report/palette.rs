@@ -18,7 +18,12 @@ pub struct Paint {
 }
 
 /// The parts of stacked bars, in their order.
-pub const PARTS: [&str; 4] = ["var(--sky)", "var(--vermilion)", "var(--yellow)", "var(--grey)"];
+pub const PARTS: [&str; 4] = [
+    "var(--sky)",
+    "var(--vermilion)",
+    "var(--yellow)",
+    "var(--grey)",
+];
 
 const OTHERS: [&str; 3] = ["var(--vermilion)", "var(--sky)", "var(--yellow)"];
 const DASHES: [&str; 4] = ["none", "9 4", "5 2 1 2", "2 2"];
@@ -31,10 +36,13 @@ pub fn paints(runs: &[RunSummary]) -> Vec<Paint> {
         .map(|(i, run)| {
             let name = run.scheme.as_str();
             let color = known(name).unwrap_or_else(|| {
-                let place = unknown.iter().position(|seen| *seen == name).unwrap_or_else(|| {
-                    unknown.push(name);
-                    unknown.len() - 1
-                });
+                let place = unknown
+                    .iter()
+                    .position(|seen| *seen == name)
+                    .unwrap_or_else(|| {
+                        unknown.push(name);
+                        unknown.len() - 1
+                    });
                 OTHERS[place % OTHERS.len()]
             });
             let dash = match (name, occurrence(runs, i)) {

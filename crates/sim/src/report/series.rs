@@ -14,7 +14,10 @@ pub const POINTS_MAX: usize = 600;
 
 /// The points of which both coordinates are finite.
 pub fn finite(points: impl IntoIterator<Item = Point>) -> Vec<Point> {
-    points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite()).collect()
+    points
+        .into_iter()
+        .filter(|(x, y)| x.is_finite() && y.is_finite())
+        .collect()
 }
 
 /// One measurement of each sample against virtual time.
@@ -28,7 +31,10 @@ pub fn over_time(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Vec<Poin
 ///
 /// If `limit` is below four, which leaves no room for a stretch.
 pub fn downsample(points: &[Point], limit: usize) -> Vec<Point> {
-    assert!(limit >= 4, "a stretch needs two points beside the ends, limit is {limit}");
+    assert!(
+        limit >= 4,
+        "a stretch needs two points beside the ends, limit is {limit}"
+    );
     if points.len() <= limit {
         return points.to_vec();
     }
@@ -59,13 +65,18 @@ pub fn trend(points: &[Point], stretches: usize) -> Vec<Point> {
         previous = at;
         if weight > 0.0 {
             let middle = at - weight / 2.0;
-            let (time, rates, weights) = &mut sums[((middle / width).max(0.0) as usize).min(stretches - 1)];
+            let (time, rates, weights) =
+                &mut sums[((middle / width).max(0.0) as usize).min(stretches - 1)];
             *time += middle * weight;
             *rates += rate * weight;
             *weights += weight;
         }
     }
-    finite(sums.into_iter().filter(|s| s.2 > 0.0).map(|(t, r, w)| (t / w, r / w)))
+    finite(
+        sums.into_iter()
+            .filter(|s| s.2 > 0.0)
+            .map(|(t, r, w)| (t / w, r / w)),
+    )
 }
 
 /// A cumulative distribution as the staircase it is: level up to each point, then up.
@@ -87,7 +98,13 @@ pub fn staircase(distribution: &[Point]) -> Vec<Point> {
 fn extremes(stretch: &[Point]) -> impl Iterator<Item = Point> {
     let by_y = |&a: &usize, &b: &usize| stretch[a].1.total_cmp(&stretch[b].1);
     let low = (0..stretch.len()).min_by(by_y);
-    let high = (0..stretch.len()).max_by(by_y).filter(|high| Some(*high) != low);
-    let (first, second) = if high.is_some() && high < low { (high, low) } else { (low, high) };
+    let high = (0..stretch.len())
+        .max_by(by_y)
+        .filter(|high| Some(*high) != low);
+    let (first, second) = if high.is_some() && high < low {
+        (high, low)
+    } else {
+        (low, high)
+    };
     first.into_iter().chain(second).map(|i| stretch[i])
 }

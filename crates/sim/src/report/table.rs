@@ -16,7 +16,11 @@ use crate::summary::RunSummary;
 pub fn table(runs: &[RunSummary]) -> String {
     let Overview { columns, rows } = metrics::overview(runs);
     let mut table = light();
-    table.set_header(columns.iter().map(|column| format!("{}\n{}", column.head, column.unit)));
+    table.set_header(
+        columns
+            .iter()
+            .map(|column| format!("{}\n{}", column.head, column.unit)),
+    );
     table.add_rows(rows);
     align_right(&mut table, 1..columns.len());
     finish(&mut table)
@@ -41,12 +45,18 @@ pub fn details(run: &RunSummary) -> String {
 fn light() -> Table {
     let rule = LineStyle::none().fill('─').junction('─');
     let mut table = Table::new();
-    table.load_style(presets::NOTHING.header_separator(rule)).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_style(presets::NOTHING.header_separator(rule))
+        .set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 
 fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
-    for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
+    for column in table
+        .column_iter_mut()
+        .skip(columns.start)
+        .take(columns.len())
+    {
         column.set_cell_alignment(CellAlignment::Right);
     }
 }

@@ -44,10 +44,15 @@ pub struct Cut {
 /// # Panics
 /// If the extent ends beyond `u64::MAX`.
 pub fn cut(offset: u64, len: u64) -> impl Iterator<Item = Cut> {
-    let end = offset.checked_add(len).expect("the extent ends within 64 bits");
+    let end = offset
+        .checked_add(len)
+        .expect("the extent ends within 64 bits");
     (offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).map(move |page| {
         let start = page * PAGE_BYTES;
-        Cut { page, whole: start >= offset && end - start >= PAGE_BYTES }
+        Cut {
+            page,
+            whole: start >= offset && end - start >= PAGE_BYTES,
+        }
     })
 }
 
@@ -108,7 +113,10 @@ impl Folder {
     pub fn new(fold: Fold, addressable: u32) -> Self {
         assert!(addressable > 0, "there is at least one page to fold into");
         let numbers = (fold == Fold::Compact).then(FxHashMap::default);
-        Self { addressable, numbers }
+        Self {
+            addressable,
+            numbers,
+        }
     }
 
     /// The logical page number of a page that is read or written.

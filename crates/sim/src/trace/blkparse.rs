@@ -63,7 +63,9 @@ pub(super) fn is_event(line: &str) -> bool {
         return false;
     };
     device_numbers(device).is_some()
-        && [cpu, sequence, pid].iter().all(|field| number(field, "").is_ok())
+        && [cpu, sequence, pid]
+            .iter()
+            .all(|field| number(field, "").is_ok())
         && seconds(time).is_ok()
         && action.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
@@ -73,7 +75,11 @@ pub(super) fn parse(line: &str, wanted: Action) -> Result<Parsed, Reason> {
     let Some((major, minor)) = fields.next().and_then(device_numbers) else {
         return Ok(Parsed::Ignored); // Not an event: the summary, a message, a dropped-events note.
     };
-    let mut field = |name: &str| fields.next().ok_or_else(|| format!("cut before the {name}"));
+    let mut field = |name: &str| {
+        fields
+            .next()
+            .ok_or_else(|| format!("cut before the {name}"))
+    };
     number(field("cpu")?, "cpu")?;
     number(field("sequence number")?, "sequence number")?;
     let at_ns = seconds(field("time")?)?;
@@ -137,8 +143,14 @@ fn seconds(field: &str) -> Result<u64, Reason> {
     let not_time = || format!("time `{}` is not seconds.nanoseconds", clip(field));
     let (whole, fraction) = field.split_once('.').ok_or_else(not_time)?;
     let digits = u32::try_from(fraction.len()).map_err(|_| not_time())?;
-    let scale = 9u32.checked_sub(digits).map(|missing| 10u64.pow(missing)).ok_or_else(not_time)?;
+    let scale = 9u32
+        .checked_sub(digits)
+        .map(|missing| 10u64.pow(missing))
+        .ok_or_else(not_time)?;
     let whole: u64 = whole.parse().map_err(|_| not_time())?;
     let fraction: u64 = fraction.parse().map_err(|_| not_time())?;
-    whole.checked_mul(NS_PER_S).and_then(|ns| ns.checked_add(fraction * scale)).ok_or_else(not_time)
+    whole
+        .checked_mul(NS_PER_S)
+        .and_then(|ns| ns.checked_add(fraction * scale))
+        .ok_or_else(not_time)
 }

@@ -36,14 +36,18 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
 
     number(pid, "pid")?;
     let at_ns = number(ts, "timestamp")?;
-    let device = Device { major: device_number(major, "major number")?, minor: device_number(minor, "minor number")? };
+    let device = Device {
+        major: device_number(major, "major number")?,
+        minor: device_number(minor, "minor number")?,
+    };
     let verb = match verb {
         "R" | "r" => Verb::Read,
         "W" | "w" => Verb::Write,
         other => return Err(format!("`{}` is neither R nor W", clip(other))),
     };
     let sectors = number(sectors, "size")?;
-    let parsed = Extent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
+    let parsed =
+        Extent::of_sectors(number(lba, "lba")?, sectors)?.request(at_ns, device.key(), verb)?;
     for piece in hex.iter().rev() {
         unhex(piece, &mut digests.bytes)?;
     }
@@ -64,7 +68,8 @@ impl Device {
 }
 
 fn device_number(field: &str, name: &str) -> Result<u32, Reason> {
-    u32::try_from(number(field, name)?).map_err(|_| format!("{name} `{}` is too large", clip(field)))
+    u32::try_from(number(field, name)?)
+        .map_err(|_| format!("{name} `{}` is too large", clip(field)))
 }
 
 /// What one digest covers, from how many there are.
@@ -79,7 +84,9 @@ fn grain(hex: usize, sectors: u64) -> Result<Grain, Reason> {
     } else if found == per_sector || found == padded {
         Ok(Grain::Sector)
     } else {
-        Err(format!("{found} hex digits of MD5 for {sectors} sectors instead of {per_page} or {padded}"))
+        Err(format!(
+            "{found} hex digits of MD5 for {sectors} sectors instead of {per_page} or {padded}"
+        ))
     }
 }
 
@@ -95,7 +102,10 @@ fn unhex(field: &str, bytes: &mut Vec<u8>) -> Result<(), Reason> {
     }
     let (pairs, rest) = field.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
-        return Err(format!("the digest has {} hex digits, an odd number", field.len()));
+        return Err(format!(
+            "the digest has {} hex digits, an odd number",
+            field.len()
+        ));
     }
     for pair in pairs {
         let digits = std::str::from_utf8(pair).map_err(|_| not_hex())?;

@@ -22,7 +22,11 @@ pub struct UnknownName {
 impl UnknownName {
     pub(super) fn new(what: &'static str, name: &str, offered: &'static str) -> Self {
         let name = name.to_owned();
-        Self { what, name, offered }
+        Self {
+            what,
+            name,
+            offered,
+        }
     }
 }
 
@@ -45,8 +49,14 @@ pub enum Format {
 
 impl Format {
     /// Every format, in the order in which help texts name them.
-    pub const ALL: [Format; 6] =
-        [Format::Fiu, Format::Vscsi, Format::Mqsim, Format::Msr, Format::Blkparse, Format::Session];
+    pub const ALL: [Format; 6] = [
+        Format::Fiu,
+        Format::Vscsi,
+        Format::Mqsim,
+        Format::Msr,
+        Format::Blkparse,
+        Format::Session,
+    ];
 
     pub(super) const NAMES: &'static str = "fiu, vscsi, mqsim, msr, blkparse, session";
 

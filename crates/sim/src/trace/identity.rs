@@ -26,7 +26,11 @@ pub(super) struct Identities {
 impl Identities {
     /// Identities counted from `base + 1`.
     pub fn above(base: u64) -> Self {
-        Self { next: base + 1, by_md5: FxHashMap::default(), by_md5s: FxHashMap::default() }
+        Self {
+            next: base + 1,
+            by_md5: FxHashMap::default(),
+            by_md5s: FxHashMap::default(),
+        }
     }
 
     /// An identity that nothing else has or will have.

@@ -48,13 +48,25 @@ impl Input {
     }
 
     /// The same of bytes that are here already.
-    pub fn of(file: String, bytes: impl Read + Send + 'static) -> Result<(Self, Vec<u8>), SourceError> {
-        let io = |source| SourceError::Io { file: file.clone(), source };
+    pub fn of(
+        file: String,
+        bytes: impl Read + Send + 'static,
+    ) -> Result<(Self, Vec<u8>), SourceError> {
+        let io = |source| SourceError::Io {
+            file: file.clone(),
+            source,
+        };
         let (magic, raw) = peek(bytes, MAGIC_BYTES).map_err(io)?;
         let (compression, plain) = decompress(&magic, BufReader::new(raw)).map_err(io)?;
         let empty: Bytes = Box::new(io::empty());
         let reader = BufReader::new(empty);
-        let mut input = Self { file, compression, reader, number: 0, line: Vec::new() };
+        let mut input = Self {
+            file,
+            compression,
+            reader,
+            number: 0,
+            line: Vec::new(),
+        };
         let (sample, whole) = peek(plain, SAMPLE_BYTES).map_err(|e| input.io_error(e))?;
         input.reader = BufReader::with_capacity(SAMPLE_BYTES as usize, Box::new(whole));
         Ok((input, sample))
@@ -71,7 +83,9 @@ impl Input {
         self.number += 1;
         let ended = self.line.last() == Some(&b'\n');
         if !ended && self.line.len() as u64 == LINE_BYTES_MAX {
-            self.reader.skip_until(b'\n').map_err(|e| self.io_error(e))?;
+            self.reader
+                .skip_until(b'\n')
+                .map_err(|e| self.io_error(e))?;
             return Ok(Line::Unreadable("the line is longer than 1 MiB"));
         }
         Ok(match std::str::from_utf8(&self.line) {
@@ -100,12 +114,19 @@ impl Input {
     /// An error at the line or record returned last.
     pub fn malformed(&self, reason: impl Into<String>) -> SourceError {
         let (file, line) = (self.file.clone(), self.number);
-        SourceError::Malformed { file, line, reason: reason.into() }
+        SourceError::Malformed {
+            file,
+            line,
+            reason: reason.into(),
+        }
     }
 
     /// An error of the file as a whole.
     pub fn unusable(&self, reason: impl Into<String>) -> SourceError {
-        SourceError::Unusable { file: self.file.clone(), reason: reason.into() }
+        SourceError::Unusable {
+            file: self.file.clone(),
+            reason: reason.into(),
+        }
     }
 
     /// A failed read; one that no system call made is the decompressor's complaint.
@@ -117,7 +138,10 @@ impl Input {
             }
             _ => error,
         };
-        SourceError::Io { file: self.file.clone(), source }
+        SourceError::Io {
+            file: self.file.clone(),
+            source,
+        }
     }
 }
 
@@ -128,16 +152,24 @@ fn peek<R: Read>(mut reader: R, count: u64) -> io::Result<(Vec<u8>, Unread<R>)> 
     Ok((first.clone(), Cursor::new(first).chain(reader)))
 }
 
-fn decompress(magic: &[u8], raw: impl BufRead + Send + 'static) -> io::Result<(Option<&'static str>, Bytes)> {
+fn decompress(
+    magic: &[u8],
+    raw: impl BufRead + Send + 'static,
+) -> io::Result<(Option<&'static str>, Bytes)> {
     Ok(match magic {
-        [0x1f, 0x8b, ..] => (Some("gzip"), Box::new(flate2::bufread::MultiGzDecoder::new(raw))),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
-            (Some("xz"), Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw)))
-        }
+        [0x1f, 0x8b, ..] => (
+            Some("gzip"),
+            Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
+        ),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => (
+            Some("xz"),
+            Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw)),
+        ),
         // The second is a frame of metadata, which may stand before the first frame of data.
-        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
-            (Some("zstd"), Box::new(zstd::stream::read::Decoder::with_buffer(raw)?))
-        }
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => (
+            Some("zstd"),
+            Box::new(zstd::stream::read::Decoder::with_buffer(raw)?),
+        ),
         _ => (None, Box::new(raw)),
     })
 }

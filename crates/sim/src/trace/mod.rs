@@ -113,7 +113,11 @@ impl TraceReader {
     ///
     /// # Errors
     /// The file cannot be read, its format cannot be told, or it is too damaged to begin with.
-    pub fn open(path: impl AsRef<Path>, format: Option<Format>, options: TraceOptions) -> Result<Self, SourceError> {
+    pub fn open(
+        path: impl AsRef<Path>,
+        format: Option<Format>,
+        options: TraceOptions,
+    ) -> Result<Self, SourceError> {
         Self::begin(Input::open(path.as_ref())?, format, options)
     }
 
@@ -212,7 +216,13 @@ impl TraceReader {
                 }
                 Record::Parsed(Ok(Parsed::Flush(at_ns))) if self.options.flushes => {
                     let at_ns = self.clock.since_start(at_ns);
-                    out.push(HostPage { at_ns, content: 0, lpn: 0, kind: PageKind::Flush, last: true });
+                    out.push(HostPage {
+                        at_ns,
+                        content: 0,
+                        lpn: 0,
+                        kind: PageKind::Flush,
+                        last: true,
+                    });
                     self.counts.requests += 1;
                     return Ok(true);
                 }
@@ -231,7 +241,10 @@ impl TraceReader {
         let at_ns = self.clock.since_start(request.at_ns);
         let start = out.len();
         for Cut { page, whole } in cut(request.offset, request.len) {
-            let target = DevicePage { device: request.device, page };
+            let target = DevicePage {
+                device: request.device,
+                page,
+            };
             let (kind, lpn, content) = match (request.verb, whole) {
                 (Verb::Read, _) => (PageKind::Read, self.folder.fold(target), 0),
                 (Verb::Write, true) => {
@@ -251,7 +264,13 @@ impl TraceReader {
                 },
                 (Verb::Trim, false) => continue,
             };
-            out.push(HostPage { at_ns, content, lpn, kind, last: false });
+            out.push(HostPage {
+                at_ns,
+                content,
+                lpn,
+                kind,
+                last: false,
+            });
             // A disk-wide discard folded into a small device names each page once, not many times.
             if kind == PageKind::Trim && out.len() - start >= self.options.addressable as usize {
                 break;
@@ -265,20 +284,41 @@ impl TraceReader {
     /// nothing to do.
     fn remaps_of(&mut self, moved: &Moved, out: &mut Vec<HostPage>) -> bool {
         let at_ns = self.clock.since_start(moved.at_ns);
-        let Moved { relocate, atomic, .. } = *moved;
+        let Moved {
+            relocate, atomic, ..
+        } = *moved;
         let start = out.len();
         let mut run: Option<(u32, u32, u16)> = None;
         let put = |(lpn, source, len): (u32, u32, u16), out: &mut Vec<HostPage>| {
-            let kind = PageKind::Remap { source, len, relocate, atomic };
-            out.push(HostPage { at_ns, content: 0, lpn, kind, last: false });
+            let kind = PageKind::Remap {
+                source,
+                len,
+                relocate,
+                atomic,
+            };
+            out.push(HostPage {
+                at_ns,
+                content: 0,
+                lpn,
+                kind,
+                last: false,
+            });
         };
         // A range longer than the device names each page once.
         for index in 0..moved.count.min(self.options.addressable.into()) {
-            let source = self.folder.fold(DevicePage { device: 0, page: moved.source + index });
-            let target = self.folder.fold(DevicePage { device: 0, page: moved.target + index });
+            let source = self.folder.fold(DevicePage {
+                device: 0,
+                page: moved.source + index,
+            });
+            let target = self.folder.fold(DevicePage {
+                device: 0,
+                page: moved.target + index,
+            });
             run = match run {
                 Some((to, from, len))
-                    if len < u16::MAX && to + u32::from(len) == target && from + u32::from(len) == source =>
+                    if len < u16::MAX
+                        && to + u32::from(len) == target
+                        && from + u32::from(len) == source =>
                 {
                     Some((to, from, len + 1))
                 }
@@ -295,13 +335,16 @@ impl TraceReader {
 
     /// The error of a trace in which nothing can be replayed, with what there was instead.
     fn nothing(&self) -> SourceError {
-        let Counts { skipped, ignored, .. } = self.counts;
+        let Counts {
+            skipped, ignored, ..
+        } = self.counts;
         let hint = match self.parser {
             Parser::Blkparse(action) => format!("; only events with action {action} are taken"),
             _ => String::new(),
         };
-        self.input
-            .unusable(format!("replays to nothing: {ignored} records that are no requests, {skipped} malformed{hint}"))
+        self.input.unusable(format!(
+            "replays to nothing: {ignored} records that are no requests, {skipped} malformed{hint}"
+        ))
     }
 }
 
@@ -336,7 +379,12 @@ enum Record {
 }
 
 impl Parser {
-    fn new(format: Format, action: Action, input: &mut Input, sample: &[u8]) -> Result<Self, SourceError> {
+    fn new(
+        format: Format,
+        action: Action,
+        input: &mut Input,
+        sample: &[u8],
+    ) -> Result<Self, SourceError> {
         Ok(match format {
             Format::Fiu => Parser::Fiu,
             Format::Mqsim => Parser::Mqsim,

@@ -12,7 +12,8 @@ use super::record::{Extent, Parsed, Reason, Verb, clip, exactly, number};
 const TICK_NS: u64 = 100;
 
 pub(super) fn parse(line: &str) -> Result<Parsed, Reason> {
-    let [time, _host, disk, verb, offset, size, response] = exactly(line.split(',').map(str::trim))?;
+    let [time, _host, disk, verb, offset, size, response] =
+        exactly(line.split(',').map(str::trim))?;
     let at_ns = number(time, "timestamp")?
         .checked_mul(TICK_NS)
         .ok_or_else(|| format!("timestamp `{}` is too large", clip(time)))?;
@@ -24,6 +25,9 @@ pub(super) fn parse(line: &str) -> Result<Parsed, Reason> {
         return Err(format!("type `{}` is neither Read nor Write", clip(verb)));
     };
     number(response, "response time")?;
-    let extent = Extent { offset: number(offset, "offset")?, len: number(size, "size")? };
+    let extent = Extent {
+        offset: number(offset, "offset")?,
+        len: number(size, "size")?,
+    };
     extent.request(at_ns, number(disk, "disk number")?, verb)
 }

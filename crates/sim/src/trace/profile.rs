@@ -157,7 +157,12 @@ impl Profiler {
                 pages.trimmed += 1;
                 self.hold(page.lpn, 0);
             }
-            PageKind::Remap { source, len, relocate, .. } => {
+            PageKind::Remap {
+                source,
+                len,
+                relocate,
+                ..
+            } => {
                 pages.remapped += u64::from(len);
                 let sources = source..source + u32::from(len);
                 let content = |lpn| self.pages.get(&lpn).map_or(0, |seen: &Seen| seen.content);
@@ -165,7 +170,9 @@ impl Profiler {
                 if relocate {
                     sources.for_each(|lpn| self.hold(lpn, 0));
                 }
-                (page.lpn..).zip(contents).for_each(|(lpn, content)| self.hold(lpn, content));
+                (page.lpn..)
+                    .zip(contents)
+                    .for_each(|(lpn, content)| self.hold(lpn, content));
             }
             PageKind::Flush => return,
         }
@@ -192,7 +199,10 @@ impl Profiler {
     /// A page holds another content, or none (0).
     fn hold(&mut self, lpn: u32, content: u64) {
         let old = match content {
-            0 => self.pages.get_mut(&lpn).map_or(0, |seen| std::mem::take(&mut seen.content)),
+            0 => self
+                .pages
+                .get_mut(&lpn)
+                .map_or(0, |seen| std::mem::take(&mut seen.content)),
             _ => std::mem::replace(&mut self.pages.entry(lpn).or_default().content, content),
         };
         if let Some(holders) = self.holders.get_mut(&old) {
@@ -230,7 +240,11 @@ impl Profiler {
         }
         if side.is_some() {
             self.data_pages += u64::from(len);
-            *self.profile.request_pages.entry(len.next_power_of_two()).or_default() += 1;
+            *self
+                .profile
+                .request_pages
+                .entry(len.next_power_of_two())
+                .or_default() += 1;
         }
     }
 
@@ -251,7 +265,10 @@ impl Profiler {
         let pages = &mut profile.pages;
         (pages.unique, pages.unique_written) = (all.len() as u64, writes.len() as u64);
         profile.write_share = share(pages.written, pages.written + pages.read);
-        profile.request_pages_mean = share(self.data_pages, profile.requests.reads + profile.requests.writes);
+        profile.request_pages_mean = share(
+            self.data_pages,
+            profile.requests.reads + profile.requests.writes,
+        );
         let duplicates = &mut profile.duplicates;
         duplicates.papers_ratio = (1.0 - share(duplicates.contents, pages.unique_written)).max(0.0);
         duplicates.write_share = share(duplicates.writes, pages.written);
@@ -295,8 +312,13 @@ impl Skew {
         accesses.sort_unstable_by(|a, b| b.cmp(a));
         let all: u64 = accesses.iter().map(|&count| u64::from(count)).sum();
         let top = |share: f64| {
-            let hottest = ((accesses.len() as f64 * share).round() as usize).clamp(1, accesses.len().max(1));
-            let part: u64 = accesses.iter().take(hottest).map(|&count| u64::from(count)).sum();
+            let hottest =
+                ((accesses.len() as f64 * share).round() as usize).clamp(1, accesses.len().max(1));
+            let part: u64 = accesses
+                .iter()
+                .take(hottest)
+                .map(|&count| u64::from(count))
+                .sum();
             part as f64 / all.max(1) as f64
         };
         // Two different accesses drawn at random are to the same page with this probability.

@@ -68,8 +68,12 @@ impl Extent {
     /// An extent given in sectors of 512 bytes.
     pub fn of_sectors(lba: u64, sectors: u64) -> Result<Self, Reason> {
         Ok(Self {
-            offset: lba.checked_mul(SECTOR_BYTES).ok_or_else(|| format!("sector {lba} lies beyond any disk"))?,
-            len: sectors.checked_mul(SECTOR_BYTES).ok_or_else(|| format!("a size of {sectors} sectors is absurd"))?,
+            offset: lba
+                .checked_mul(SECTOR_BYTES)
+                .ok_or_else(|| format!("sector {lba} lies beyond any disk"))?,
+            len: sectors
+                .checked_mul(SECTOR_BYTES)
+                .ok_or_else(|| format!("a size of {sectors} sectors is absurd"))?,
         })
     }
 
@@ -89,7 +93,13 @@ impl Extent {
         if offset.checked_add(len).is_none() {
             return Err(format!("{len} bytes at byte {offset} end beyond any disk"));
         }
-        Ok(Parsed::Request(Request { at_ns, device, verb, offset, len }))
+        Ok(Parsed::Request(Request {
+            at_ns,
+            device,
+            verb,
+            offset,
+            len,
+        }))
     }
 }
 
@@ -141,10 +151,12 @@ impl Digests {
 /// `field` as a number, or a reason that names the field.
 pub(super) fn number(field: &str, name: &str) -> Result<u64, Reason> {
     use std::num::IntErrorKind::PosOverflow;
-    field.parse().map_err(|error: std::num::ParseIntError| match error.kind() {
-        PosOverflow => format!("{name} `{}` is too large", clip(field)),
-        _ => format!("{name} `{}` is not a number", clip(field)),
-    })
+    field
+        .parse()
+        .map_err(|error: std::num::ParseIntError| match error.kind() {
+            PosOverflow => format!("{name} `{}` is too large", clip(field)),
+            _ => format!("{name} `{}` is not a number", clip(field)),
+        })
 }
 
 /// `field`, short enough to be quoted in a message.
@@ -157,10 +169,14 @@ pub(super) fn clip(field: &str) -> String {
 }
 
 /// Exactly `N` fields, or a reason that says how many there are.
-pub(super) fn exactly<'a, const N: usize>(mut fields: impl Iterator<Item = &'a str>) -> Result<[&'a str; N], Reason> {
+pub(super) fn exactly<'a, const N: usize>(
+    mut fields: impl Iterator<Item = &'a str>,
+) -> Result<[&'a str; N], Reason> {
     let mut found = [""; N];
     for (count, slot) in found.iter_mut().enumerate() {
-        *slot = fields.next().ok_or_else(|| format!("{count} fields instead of {N}"))?;
+        *slot = fields
+            .next()
+            .ok_or_else(|| format!("{count} fields instead of {N}"))?;
     }
     match fields.next() {
         Some(extra) => Err(format!("more than {N} fields: `{}`", clip(extra))),

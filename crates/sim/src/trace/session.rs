@@ -15,7 +15,9 @@
 use std::io::{self, Write};
 
 use super::address::PAGE_BYTES;
-use super::record::{DIGEST_BYTES, Digests, Extent, Grain, Moved, Parsed, Reason, Verb, clip, number};
+use super::record::{
+    DIGEST_BYTES, Digests, Extent, Grain, Moved, Parsed, Reason, Verb, clip, number,
+};
 
 /// Half a page, which is what a part is replayed as.
 const PART_BYTES: u64 = PAGE_BYTES / 2;
@@ -83,8 +85,17 @@ impl Entry<'_> {
             }
             Self::WritePart { page } => writeln!(to, "{at_ns} P {page}"),
             Self::Deallocate { page, count } => writeln!(to, "{at_ns} D {page} {count}"),
-            Self::Remap { target, source, count, relocate, atomic } => {
-                let (verb, atomic) = (if relocate { 'M' } else { 'C' }, if atomic { " a" } else { "" });
+            Self::Remap {
+                target,
+                source,
+                count,
+                relocate,
+                atomic,
+            } => {
+                let (verb, atomic) = (
+                    if relocate { 'M' } else { 'C' },
+                    if atomic { " a" } else { "" },
+                );
                 writeln!(to, "{at_ns} {verb} {target} {source} {count}{atomic}")
             }
             Self::Flush => writeln!(to, "{at_ns} F"),
@@ -93,8 +104,15 @@ impl Entry<'_> {
 }
 
 fn extent(page: u64, count: u64) -> Result<Extent, Reason> {
-    let bytes = |pages: u64| pages.checked_mul(PAGE_BYTES).ok_or_else(|| format!("page {pages} lies beyond any disk"));
-    Ok(Extent { offset: bytes(page)?, len: bytes(count)? })
+    let bytes = |pages: u64| {
+        pages
+            .checked_mul(PAGE_BYTES)
+            .ok_or_else(|| format!("page {pages} lies beyond any disk"))
+    };
+    Ok(Extent {
+        offset: bytes(page)?,
+        len: bytes(count)?,
+    })
 }
 
 pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason> {
@@ -102,18 +120,33 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
     let mut fields = line.split_ascii_whitespace();
     let at_ns = number(fields.next().ok_or("an empty line")?, "time")?;
     let verb = fields.next().ok_or("the verb is missing")?;
-    let mut next = |name: &str| number(fields.next().ok_or_else(|| format!("the {name} is missing"))?, name);
+    let mut next = |name: &str| {
+        number(
+            fields
+                .next()
+                .ok_or_else(|| format!("the {name} is missing"))?,
+            name,
+        )
+    };
     let parsed = match verb {
         "R" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Read)?,
         "D" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Trim)?,
         "N" => extent(next("page")?, next("count")?)?.request(at_ns, 0, Verb::Write)?,
-        "P" => Extent { len: PART_BYTES, ..extent(next("page")?, 1)? }.request(at_ns, 0, Verb::Write)?,
+        "P" => Extent {
+            len: PART_BYTES,
+            ..extent(next("page")?, 1)?
+        }
+        .request(at_ns, 0, Verb::Write)?,
         "W" => {
             let page = next("page")?;
             let mut count = 0;
             for digest in fields.by_ref() {
-                let value = (digest.len() == 2 * DIGEST_BYTES).then(|| u128::from_str_radix(digest, 16).ok()).flatten();
-                let value = value.ok_or_else(|| format!("`{}` is no digest of 32 hexadecimal digits", clip(digest)))?;
+                let value = (digest.len() == 2 * DIGEST_BYTES)
+                    .then(|| u128::from_str_radix(digest, 16).ok())
+                    .flatten();
+                let value = value.ok_or_else(|| {
+                    format!("`{}` is no digest of 32 hexadecimal digits", clip(digest))
+                })?;
                 digests.bytes.extend_from_slice(&value.to_be_bytes());
                 count += 1;
             }
@@ -131,10 +164,22 @@ pub(super) fn parse(line: &str, digests: &mut Digests) -> Result<Parsed, Reason>
                 Some("a") => true,
                 Some(other) => return Err(format!("`{}` is not `a`", clip(other))),
             };
-            Parsed::Moved(Moved { at_ns, target, source, count, relocate: verb == "M", atomic })
+            Parsed::Moved(Moved {
+                at_ns,
+                target,
+                source,
+                count,
+                relocate: verb == "M",
+                atomic,
+            })
         }
         "F" => Parsed::Flush(at_ns),
-        other => return Err(format!("`{}` is none of R, W, N, P, D, C, M, F", clip(other))),
+        other => {
+            return Err(format!(
+                "`{}` is none of R, W, N, P, D, C, M, F",
+                clip(other)
+            ));
+        }
     };
     match fields.next() {
         Some(more) => Err(format!("more than belongs to {verb}: `{}`", clip(more))),

@@ -61,7 +61,11 @@ fn share(part: u64, whole: u64) -> f64 {
 ///
 /// # Errors
 /// As [`TraceReader::open`] and reading on.
-pub fn stat(path: impl AsRef<Path>, format: Option<Format>, options: TraceOptions) -> Result<TraceStat, SourceError> {
+pub fn stat(
+    path: impl AsRef<Path>,
+    format: Option<Format>,
+    options: TraceOptions,
+) -> Result<TraceStat, SourceError> {
     const BATCH: usize = 4096;
     let mut reader = TraceReader::open(path, format, options)?;
     let mut total = TraceStat::default();

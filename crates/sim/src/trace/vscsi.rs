@@ -61,7 +61,9 @@ impl Version {
     pub fn of(sample: &[u8]) -> Option<Version> {
         const RECORDS_JUDGED: usize = 4;
         [Version::V1, Version::V2].into_iter().find(|version| {
-            let mut records = sample.chunks_exact(version.record_bytes()).take(RECORDS_JUDGED);
+            let mut records = sample
+                .chunks_exact(version.record_bytes())
+                .take(RECORDS_JUDGED);
             records.len() > 0 && records.all(|record| version.parse(record).is_ok())
         })
     }
@@ -83,7 +85,11 @@ impl Version {
         } else if v2.is_some_and(|(record, _)| record.version.major == 2) {
             Ok(Version::V2)
         } else if sample.len() < size_of::<RecordV1>() {
-            Err(format!("cut: {} bytes of at least {}", sample.len(), size_of::<RecordV1>()))
+            Err(format!(
+                "cut: {} bytes of at least {}",
+                sample.len(),
+                size_of::<RecordV1>()
+            ))
         } else {
             Err("a record of neither version 1 nor version 2".to_owned())
         }
@@ -111,7 +117,10 @@ impl VersionField {
     fn expect(self, major: u8) -> Result<(), Reason> {
         match self.major == major {
             true => Ok(()),
-            false => Err(format!("version {}.{} instead of {major}", self.major, self.minor)),
+            false => Err(format!(
+                "version {}.{} instead of {major}",
+                self.major, self.minor
+            )),
         }
     }
 }
@@ -124,7 +133,12 @@ fn request(opcode: U16, lba: U64, len_bytes: U32, at_us: U64) -> Result<Parsed, 
         opcode => return Err(format!("{opcode:#06x} is not a SCSI operation code")),
     };
     let at_us = at_us.get();
-    let at_ns = at_us.checked_mul(1000).ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
-    let extent = Extent { len: u64::from(len_bytes.get()), ..Extent::of_sectors(lba.get(), 0)? };
+    let at_ns = at_us
+        .checked_mul(1000)
+        .ok_or_else(|| format!("timestamp {at_us} us is too large"))?;
+    let extent = Extent {
+        len: u64::from(len_bytes.get()),
+        ..Extent::of_sectors(lba.get(), 0)?
+    };
     extent.request(at_ns, 0, verb)
 }

@@ -42,7 +42,14 @@ const START_TICKS: u64 = 134_117_856_000_000_000;
 impl<W: Write> TraceWriter<W> {
     /// A writer of a trace that begins now.
     pub fn new(format: Format, sink: W) -> Self {
-        Self { format, sink, record: Vec::new(), written: 0, left_out: 0, sequence: 0 }
+        Self {
+            format,
+            sink,
+            record: Vec::new(),
+            written: 0,
+            left_out: 0,
+            sequence: 0,
+        }
     }
 
     /// Writes one request, all its pages; `false` if the format has no words for it.
@@ -58,18 +65,30 @@ impl<W: Write> TraceWriter<W> {
         let verb = match first.kind {
             PageKind::Read => Verb::Read,
             PageKind::Write | PageKind::WriteFor { .. } | PageKind::ReadModifyWrite => Verb::Write,
-            PageKind::Trim if matches!(self.format, Format::Blkparse | Format::Session) => Verb::Trim,
+            PageKind::Trim if matches!(self.format, Format::Blkparse | Format::Session) => {
+                Verb::Trim
+            }
             // Its line is made of the pages alone.
-            PageKind::Remap { .. } | PageKind::Flush if self.format == Format::Session => Verb::Write,
+            PageKind::Remap { .. } | PageKind::Flush if self.format == Format::Session => {
+                Verb::Write
+            }
             PageKind::Trim | PageKind::Remap { .. } | PageKind::Flush => {
                 self.left_out += 1;
                 return Ok(false);
             }
         };
         // A partial page is a request of its own; of longer ones, only the models' single pages are partial.
-        let sectors = if partial { SECTORS_OF_PART } else { SECTORS_PER_PAGE * pages.len() as u64 };
-        let request =
-            Request { sequence: self.sequence, verb, sector: u64::from(first.lpn) * SECTORS_PER_PAGE, sectors };
+        let sectors = if partial {
+            SECTORS_OF_PART
+        } else {
+            SECTORS_PER_PAGE * pages.len() as u64
+        };
+        let request = Request {
+            sequence: self.sequence,
+            verb,
+            sector: u64::from(first.lpn) * SECTORS_PER_PAGE,
+            sectors,
+        };
         self.record.clear();
         match self.format {
             Format::Session => request.session(pages, &mut self.record)?,
@@ -130,7 +149,11 @@ impl Request {
 
     fn fiu(&self, pages: &[HostPage], record: &mut Vec<u8>) -> io::Result<()> {
         let (at, letter) = (self.at_ns(), self.letter());
-        write!(record, "{at} 1 remap-ssd {} {} {letter} 8 0 ", self.sector, self.sectors)?;
+        write!(
+            record,
+            "{at} 1 remap-ssd {} {} {letter} 8 0 ",
+            self.sector, self.sectors
+        )?;
         for page in pages {
             let [high, low] = digest(page.content);
             write!(record, "{high:016x}{low:016x}")?;
@@ -139,7 +162,11 @@ impl Request {
     }
 
     fn session(&self, pages: &[HostPage], record: &mut Vec<u8>) -> io::Result<()> {
-        let (at, page, count) = (self.at_ns(), self.sector / SECTORS_PER_PAGE, pages.len() as u64);
+        let (at, page, count) = (
+            self.at_ns(),
+            self.sector / SECTORS_PER_PAGE,
+            pages.len() as u64,
+        );
         let entry = match pages[0].kind {
             PageKind::Read => Entry::Read { page, count },
             PageKind::Trim => Entry::Deallocate { page, count },
@@ -150,13 +177,29 @@ impl Request {
                     let [high, low] = digest(page.content);
                     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
                 });
-                return Entry::Write { page, digests: &digests.collect::<Vec<_>>() }.write(at, record);
+                return Entry::Write {
+                    page,
+                    digests: &digests.collect::<Vec<_>>(),
+                }
+                .write(at, record);
             }
             PageKind::Remap { .. } => {
                 return pages.iter().try_for_each(|page| match page.kind {
-                    PageKind::Remap { source, len, relocate, atomic } => {
+                    PageKind::Remap {
+                        source,
+                        len,
+                        relocate,
+                        atomic,
+                    } => {
                         let (target, source, count) = (page.lpn.into(), source.into(), len.into());
-                        Entry::Remap { target, source, count, relocate, atomic }.write(at, record)
+                        Entry::Remap {
+                            target,
+                            source,
+                            count,
+                            relocate,
+                            atomic,
+                        }
+                        .write(at, record)
                     }
                     _ => Ok(()),
                 });
@@ -166,12 +209,31 @@ impl Request {
     }
 
     fn mqsim(&self, record: &mut Vec<u8>) -> io::Result<()> {
-        writeln!(record, "{} 0 {} {} {}", self.at_ns(), self.sector, self.sectors, u8::from(self.verb == Verb::Read))
+        writeln!(
+            record,
+            "{} 0 {} {} {}",
+            self.at_ns(),
+            self.sector,
+            self.sectors,
+            u8::from(self.verb == Verb::Read)
+        )
     }
 
     fn msr(&self, record: &mut Vec<u8>) -> io::Result<()> {
-        let (at, verb) = (START_TICKS + self.at_ns() / 100, if self.verb == Verb::Read { "Read" } else { "Write" });
-        writeln!(record, "{at},remap-ssd,0,{verb},{},{},0", self.sector * 512, self.sectors * 512)
+        let (at, verb) = (
+            START_TICKS + self.at_ns() / 100,
+            if self.verb == Verb::Read {
+                "Read"
+            } else {
+                "Write"
+            },
+        );
+        writeln!(
+            record,
+            "{at},remap-ssd,0,{verb},{},{},0",
+            self.sector * 512,
+            self.sectors * 512
+        )
     }
 
     fn blkparse(&self, record: &mut Vec<u8>) -> io::Result<()> {
@@ -190,11 +252,25 @@ impl Request {
         const WRITE_16: u16 = 0x8a;
         const SCATTER_ENTRIES: u32 = 1;
         const VERSION_1: u16 = 1 << 8;
-        let opcode = if self.verb == Verb::Read { READ_16 } else { WRITE_16 };
-        let words = [self.sequence as u32 + 1, (self.sectors * 512) as u32, SCATTER_ENTRIES];
-        words.iter().for_each(|word| record.extend(word.to_le_bytes()));
-        [opcode, VERSION_1].iter().for_each(|half| record.extend(half.to_le_bytes()));
-        [self.sector, self.at_ns() / 1000].iter().for_each(|long| record.extend(long.to_le_bytes()));
+        let opcode = if self.verb == Verb::Read {
+            READ_16
+        } else {
+            WRITE_16
+        };
+        let words = [
+            self.sequence as u32 + 1,
+            (self.sectors * 512) as u32,
+            SCATTER_ENTRIES,
+        ];
+        words
+            .iter()
+            .for_each(|word| record.extend(word.to_le_bytes()));
+        [opcode, VERSION_1]
+            .iter()
+            .for_each(|half| record.extend(half.to_le_bytes()));
+        [self.sector, self.at_ns() / 1000]
+            .iter()
+            .for_each(|long| record.extend(long.to_le_bytes()));
     }
 }
 
@@ -205,5 +281,8 @@ fn digest(content: u64) -> [u64; 2] {
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         word ^ (word >> 31)
     };
-    [mix(content.wrapping_add(0x9e37_79b9_7f4a_7c15)), mix(!content)]
+    [
+        mix(content.wrapping_add(0x9e37_79b9_7f4a_7c15)),
+        mix(!content),
+    ]
 }

@@ -41,7 +41,8 @@ pub struct Bursts {
 
 impl Bursts {
     pub(super) fn new(facts: BurstFacts) -> Self {
-        let lengths = Zipf::new(facts.requests_max, facts.exponent).expect("a fitted exponent is in range");
+        let lengths =
+            Zipf::new(facts.requests_max, facts.exponent).expect("a fitted exponent is in range");
         Self { lengths, facts }
     }
 

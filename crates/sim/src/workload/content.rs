@@ -79,12 +79,18 @@ impl ContentModel {
 impl fmt::Display for ContentModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ContentModel::Papers { duplicate_ratio, exponent } => {
+            ContentModel::Papers {
+                duplicate_ratio,
+                exponent,
+            } => {
                 write!(f, "papers:{duplicate_ratio}:{exponent}")
             }
             ContentModel::Plain { duplicate_share } => write!(f, "plain:{duplicate_share}"),
             ContentModel::Repeat { duplicate_share } => write!(f, "repeat:{duplicate_share}"),
-            ContentModel::Runs { duplicate_share, pages } => write!(f, "runs:{duplicate_share}:{pages}"),
+            ContentModel::Runs {
+                duplicate_share,
+                pages,
+            } => write!(f, "runs:{duplicate_share}:{pages}"),
             ContentModel::History { duplicate_share } => write!(f, "history:{duplicate_share}"),
             ContentModel::Unique => f.write_str("unique"),
         }
@@ -102,20 +108,36 @@ impl FromStr for ContentModel {
         };
         Ok(match fields[..] {
             ["unique"] => ContentModel::Unique,
-            ["plain", share] => ContentModel::Plain { duplicate_share: number(share)? },
-            ["repeat", share] => ContentModel::Repeat { duplicate_share: number(share)? },
-            ["runs", share] => ContentModel::Runs { duplicate_share: number(share)?, pages: Self::RUN_PAGES },
+            ["plain", share] => ContentModel::Plain {
+                duplicate_share: number(share)?,
+            },
+            ["repeat", share] => ContentModel::Repeat {
+                duplicate_share: number(share)?,
+            },
+            ["runs", share] => ContentModel::Runs {
+                duplicate_share: number(share)?,
+                pages: Self::RUN_PAGES,
+            },
             ["runs", share, pages] => {
-                let wrong = |_| WorkloadError::new(format!("`{pages}` in `{text}` is not a number of pages"));
-                ContentModel::Runs { duplicate_share: number(share)?, pages: pages.parse().map_err(wrong)? }
+                let wrong = |_| {
+                    WorkloadError::new(format!("`{pages}` in `{text}` is not a number of pages"))
+                };
+                ContentModel::Runs {
+                    duplicate_share: number(share)?,
+                    pages: pages.parse().map_err(wrong)?,
+                }
             }
-            ["history", share] => ContentModel::History { duplicate_share: number(share)? },
-            ["papers", ratio] => {
-                ContentModel::Papers { duplicate_ratio: number(ratio)?, exponent: Self::PAPERS_EXPONENT }
-            }
-            ["papers", ratio, exponent] => {
-                ContentModel::Papers { duplicate_ratio: number(ratio)?, exponent: number(exponent)? }
-            }
+            ["history", share] => ContentModel::History {
+                duplicate_share: number(share)?,
+            },
+            ["papers", ratio] => ContentModel::Papers {
+                duplicate_ratio: number(ratio)?,
+                exponent: Self::PAPERS_EXPONENT,
+            },
+            ["papers", ratio, exponent] => ContentModel::Papers {
+                duplicate_ratio: number(ratio)?,
+                exponent: number(exponent)?,
+            },
             _ => {
                 return Err(WorkloadError::new(format!(
                     "unknown content model `{text}`: papers:RATIO[:EXPONENT], plain:SHARE, repeat:SHARE, \
@@ -137,10 +159,20 @@ pub(super) struct Contents {
 
 enum From {
     Drawn(Zipf),
-    Repeated { chance: Chance, present: Vec<u64>, newest: u64 },
-    Before { chance: Chance, newest: u64 },
+    Repeated {
+        chance: Chance,
+        present: Vec<u64>,
+        newest: u64,
+    },
+    Before {
+        chance: Chance,
+        newest: u64,
+    },
     Runs(Runs),
-    Earlier { chance: Chance, history: History },
+    Earlier {
+        chance: Chance,
+        history: History,
+    },
     New,
 }
 
@@ -167,26 +199,47 @@ impl Contents {
             }
             ContentModel::Repeat { duplicate_share } => {
                 check("duplicate share", duplicate_share)?;
-                From::Before { chance: Chance::of(duplicate_share), newest: NOTHING }
+                From::Before {
+                    chance: Chance::of(duplicate_share),
+                    newest: NOTHING,
+                }
             }
-            ContentModel::Runs { duplicate_share, pages } => {
+            ContentModel::Runs {
+                duplicate_share,
+                pages,
+            } => {
                 check("duplicate share", duplicate_share)?;
                 if pages == 0 || pages > addressable {
-                    return Err(WorkloadError::new(format!("runs of {pages} pages: 1 to {addressable} are possible")));
+                    return Err(WorkloadError::new(format!(
+                        "runs of {pages} pages: 1 to {addressable} are possible"
+                    )));
                 }
                 From::Runs(Runs::new(Chance::of(duplicate_share), pages, addressable))
             }
             ContentModel::History { duplicate_share } => {
                 check("duplicate share", duplicate_share)?;
-                From::Earlier { chance: Chance::of(duplicate_share), history: History::new(addressable) }
+                From::Earlier {
+                    chance: Chance::of(duplicate_share),
+                    history: History::new(addressable),
+                }
             }
-            ContentModel::Papers { duplicate_ratio, exponent } => {
+            ContentModel::Papers {
+                duplicate_ratio,
+                exponent,
+            } => {
                 check("duplicate ratio", duplicate_ratio)?;
-                drawn = ((1.0 - duplicate_ratio) * f64::from(addressable)).round().max(1.0) as u32;
+                drawn = ((1.0 - duplicate_ratio) * f64::from(addressable))
+                    .round()
+                    .max(1.0) as u32;
                 From::Drawn(Zipf::new(drawn, exponent)?)
             }
         };
-        Ok(Self { base, fresh: base + u64::from(drawn) + 1, rng, source })
+        Ok(Self {
+            base,
+            fresh: base + u64::from(drawn) + 1,
+            rng,
+            source,
+        })
     }
 
     /// The content that the next write stores in `lpn`.
@@ -202,7 +255,9 @@ impl Contents {
                 *newest
             }
             From::Runs(runs) => {
-                let content = runs.repeated(lpn, &mut self.rng).unwrap_or_else(|| take(&mut self.fresh));
+                let content = runs
+                    .repeated(lpn, &mut self.rng)
+                    .unwrap_or_else(|| take(&mut self.fresh));
                 runs.note(lpn, content);
                 content
             }
@@ -214,7 +269,11 @@ impl Contents {
                 history.push(content);
                 content
             }
-            From::Repeated { chance, present, newest } => {
+            From::Repeated {
+                chance,
+                present,
+                newest,
+            } => {
                 let other = below(present.len() as u32, &mut self.rng);
                 let content = match chance.happens(&mut self.rng) && *newest != NOTHING {
                     false => take(&mut self.fresh),
@@ -249,8 +308,12 @@ const PAGES_PER_HISTORY_WRITE: u32 = 32;
 
 impl History {
     fn new(addressable: u32) -> Self {
-        let writes = (addressable / PAGES_PER_HISTORY_WRITE).clamp(HISTORY_WRITES_MIN, HISTORY_WRITES_MAX);
-        Self { ring: vec![NOTHING; 1 << writes.ilog2()], written: 0 }
+        let writes =
+            (addressable / PAGES_PER_HISTORY_WRITE).clamp(HISTORY_WRITES_MIN, HISTORY_WRITES_MAX);
+        Self {
+            ring: vec![NOTHING; 1 << writes.ilog2()],
+            written: 0,
+        }
     }
 
     #[inline]
@@ -269,7 +332,8 @@ impl History {
             let octave = below(octaves, rng);
             let distance = (1 << octave) + below(1 << octave, rng);
             if u64::from(distance) <= self.written {
-                return self.ring[(self.written - u64::from(distance)) as usize & (self.ring.len() - 1)];
+                return self.ring
+                    [(self.written - u64::from(distance)) as usize & (self.ring.len() - 1)];
             }
         }
     }
@@ -284,6 +348,8 @@ fn take(fresh: &mut u64) -> u64 {
 fn check(name: &str, share: f64) -> Result<(), WorkloadError> {
     match (0.0..=1.0).contains(&share) {
         true => Ok(()),
-        false => Err(WorkloadError::new(format!("a {name} of {share}: 0 to 1 are possible"))),
+        false => Err(WorkloadError::new(format!(
+            "a {name} of {share}: 0 to 1 are possible"
+        ))),
     }
 }

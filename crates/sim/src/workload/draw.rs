@@ -31,7 +31,9 @@ impl Chance {
     /// An event that happens with `probability`, which is 0 to 1.
     pub fn of(probability: f64) -> Self {
         const ALL: f64 = 18_446_744_073_709_551_616.0; // 2^64
-        Self { bound: (probability < 1.0).then_some((probability * ALL) as u64) }
+        Self {
+            bound: (probability < 1.0).then_some((probability * ALL) as u64),
+        }
     }
 
     /// Whether it happens this time.

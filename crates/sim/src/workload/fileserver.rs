@@ -65,10 +65,17 @@ impl Fileserver {
         let room = (f64::from(count) * mean_pages * ROOM) as u64 + u64::from(FILE_PAGES_MAX);
         scale.needs(room)?;
         let mut rng = scale.rng.clone();
-        let file = |rng: &mut _| File { created_bytes: file_bytes(rng), bytes: 0, extents: Vec::new() };
+        let file = |rng: &mut _| File {
+            created_bytes: file_bytes(rng),
+            bytes: 0,
+            extents: Vec::new(),
+        };
         let mut server = Self {
             direct: scale.direct,
-            space: Space::new(Extent { first: 0, len: room as u32 }),
+            space: Space::new(Extent {
+                first: 0,
+                len: room as u32,
+            }),
             files: (0..count).map(|_| file(&mut rng)).collect(),
             order: (0..count).collect(),
             existing: 0,
@@ -96,7 +103,10 @@ impl Fileserver {
         }
         let place = self.existing + below(absent, &mut self.rng) as usize;
         let file = &mut self.files[self.order[place] as usize];
-        if !self.space.allocate(file.created_bytes.div_ceil(PAGE_BYTES), &mut file.extents) {
+        if !self
+            .space
+            .allocate(file.created_bytes.div_ceil(PAGE_BYTES), &mut file.extents)
+        {
             return None;
         }
         file.bytes = file.created_bytes;
@@ -137,14 +147,28 @@ impl Fileserver {
         let behind = file.extents.len();
         self.space.allocate(new_pages - follows, &mut file.extents);
         match (partial, self.direct) {
-            (true, false) => steps.write(Extent { first: end - 1, len: 1 + follows }),
+            (true, false) => steps.write(Extent {
+                first: end - 1,
+                len: 1 + follows,
+            }),
             (true, true) => {
-                steps.modify(Extent { first: end - 1, len: 1 });
-                steps.write(Extent { first: end, len: follows });
+                steps.modify(Extent {
+                    first: end - 1,
+                    len: 1,
+                });
+                steps.write(Extent {
+                    first: end,
+                    len: follows,
+                });
             }
-            (false, _) => steps.write(Extent { first: end, len: follows }),
+            (false, _) => steps.write(Extent {
+                first: end,
+                len: follows,
+            }),
         }
-        file.extents[behind..].iter().for_each(|extent| steps.write(*extent));
+        file.extents[behind..]
+            .iter()
+            .for_each(|extent| steps.write(*extent));
     }
 
     fn read_whole(&mut self, steps: &mut Steps) {
@@ -198,11 +222,17 @@ mod tests {
     fn sizes_have_the_mean_and_the_spread_of_the_gamma_distribution() {
         const FILES: u32 = 400_000;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let sizes: Vec<f64> = (0..FILES).map(|_| f64::from(file_bytes(&mut rng))).collect();
+        let sizes: Vec<f64> = (0..FILES)
+            .map(|_| f64::from(file_bytes(&mut rng)))
+            .collect();
         let mean = sizes.iter().sum::<f64>() / f64::from(FILES);
-        let variance = sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / f64::from(FILES);
+        let variance =
+            sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / f64::from(FILES);
         assert!((mean / FILE_BYTES_MEAN - 1.0).abs() < 0.01, "{mean}");
         // Shape 1.5: the variance is the squared mean divided by it.
-        assert!((variance / (FILE_BYTES_MEAN * FILE_BYTES_MEAN / 1.5) - 1.0).abs() < 0.03, "{variance}");
+        assert!(
+            (variance / (FILE_BYTES_MEAN * FILE_BYTES_MEAN / 1.5) - 1.0).abs() < 0.03,
+            "{variance}"
+        );
     }
 }

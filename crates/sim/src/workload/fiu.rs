@@ -59,7 +59,12 @@ pub(super) const HOMES: Facts = Facts {
     theta: 0.97,
     run_exponent: 2.4,
     run_pages_max: 32,
-    bursts: BurstFacts { exponent: 1.536, requests_max: 198, interval_ns: 91_806.0, pause_max_s: 132.2 },
+    bursts: BurstFacts {
+        exponent: 1.536,
+        requests_max: 198,
+        interval_ns: 91_806.0,
+        pause_max_s: 132.2,
+    },
 };
 
 pub(super) const MAIL: Facts = Facts {
@@ -70,7 +75,12 @@ pub(super) const MAIL: Facts = Facts {
     theta: 0.98,
     run_exponent: 1.9,
     run_pages_max: 32,
-    bursts: BurstFacts { exponent: 0.640, requests_max: 80, interval_ns: 35_843.0, pause_max_s: 0.541 },
+    bursts: BurstFacts {
+        exponent: 0.640,
+        requests_max: 80,
+        interval_ns: 35_843.0,
+        pause_max_s: 0.541,
+    },
 };
 
 pub(super) const WEBVM: Facts = Facts {
@@ -81,12 +91,19 @@ pub(super) const WEBVM: Facts = Facts {
     theta: 0.99,
     run_exponent: 1.6,
     run_pages_max: 89,
-    bursts: BurstFacts { exponent: 1.568, requests_max: 211, interval_ns: 56_894.0, pause_max_s: 31.3 },
+    bursts: BurstFacts {
+        exponent: 1.568,
+        requests_max: 211,
+        interval_ns: 56_894.0,
+        pause_max_s: 31.3,
+    },
 };
 
 impl Facts {
     pub fn content(&self) -> ContentModel {
-        ContentModel::History { duplicate_share: self.duplicate_share }
+        ContentModel::History {
+            duplicate_share: self.duplicate_share,
+        }
     }
 
     pub fn bursts(&self) -> Bursts {

@@ -74,7 +74,10 @@ impl Engine {
         let mut left = std::mem::take(&mut self.redo_bytes);
         while left > 0 {
             let part = left.min(LPN_BYTES - self.log_filled);
-            steps.write(Extent { first: self.log_at, len: 1 });
+            steps.write(Extent {
+                first: self.log_at,
+                len: 1,
+            });
             self.log_filled += part;
             left -= part;
             if self.log_filled == LPN_BYTES {
@@ -88,7 +91,10 @@ impl Engine {
     }
 
     fn flush(&mut self, steps: &mut Steps) {
-        steps.keep(Extent { first: self.log_lpns, len: BATCH_PAGES as u32 * PAGE_LPNS });
+        steps.keep(Extent {
+            first: self.log_lpns,
+            len: BATCH_PAGES as u32 * PAGE_LPNS,
+        });
         for _ in 0..BATCH_PAGES {
             let page = self.queue.pop_front().expect("more are dirty than a batch");
             self.dirty[page as usize] = false;
@@ -98,7 +104,10 @@ impl Engine {
 
     fn place(&self, page: u32) -> Extent {
         let first = self.log_lpns + (BATCH_PAGES as u32 + page) * PAGE_LPNS;
-        Extent { first, len: PAGE_LPNS }
+        Extent {
+            first,
+            len: PAGE_LPNS,
+        }
     }
 }
 

@@ -58,7 +58,10 @@ impl Journal {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let part_len = scale.of(JOURNAL_PAGES / f64::from(PARTS * TRANSACTION), 1);
         let units = scale.of(HOME_PAGES / f64::from(UNIT), UNITS * 2);
-        scale.needs(u64::from(PARTS * TRANSACTION) * u64::from(part_len) + u64::from(units) * u64::from(UNIT))?;
+        scale.needs(
+            u64::from(PARTS * TRANSACTION) * u64::from(part_len)
+                + u64::from(units) * u64::from(UNIT),
+        )?;
         Ok(Self {
             part_len,
             units,
@@ -110,7 +113,10 @@ impl Journal {
             }
         }
         if self.due.is_empty() && std::mem::take(&mut self.trim) {
-            steps.trim(Extent { first: quarter.start, len: quarter.len() as u32 });
+            steps.trim(Extent {
+                first: quarter.start,
+                len: quarter.len() as u32,
+            });
         }
     }
 
@@ -131,7 +137,10 @@ impl Journal {
             }
         }
         steps.write_for(first, &self.homes);
-        steps.write(Extent { first: first + TRANSACTION - 1, len: 1 });
+        steps.write(Extent {
+            first: first + TRANSACTION - 1,
+            len: 1,
+        });
     }
 }
 

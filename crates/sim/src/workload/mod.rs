@@ -119,9 +119,16 @@ impl Workload {
     /// # Errors
     /// A value is out of range; the message says which, and what the range is.
     pub fn new(config: WorkloadConfig) -> Result<Self, WorkloadError> {
-        let WorkloadConfig { addressable, request_pages, read_percent, .. } = config;
+        let WorkloadConfig {
+            addressable,
+            request_pages,
+            read_percent,
+            ..
+        } = config;
         if addressable == 0 {
-            return Err(WorkloadError::new("a workload needs at least one addressable page"));
+            return Err(WorkloadError::new(
+                "a workload needs at least one addressable page",
+            ));
         }
         if request_pages == 0 || request_pages > addressable {
             return Err(WorkloadError::new(format!(
@@ -129,7 +136,9 @@ impl Workload {
             )));
         }
         if read_percent > 100 {
-            return Err(WorkloadError::new(format!("{read_percent} % reads: at most 100")));
+            return Err(WorkloadError::new(format!(
+                "{read_percent} % reads: at most 100"
+            )));
         }
         let units = addressable.div_ceil(request_pages);
         let requests = Xoshiro256PlusPlus::seed_from_u64(config.seed);
@@ -154,7 +163,11 @@ impl Workload {
     fn append_request(&mut self, out: &mut Vec<HostPage>) {
         let read = self.reads.happens(&mut self.requests);
         let unit = self.place.next(self.units, &mut self.requests);
-        let WorkloadConfig { addressable, request_pages, .. } = self.config;
+        let WorkloadConfig {
+            addressable,
+            request_pages,
+            ..
+        } = self.config;
         let first = unit * request_pages;
         let end = first + request_pages.min(addressable - first);
         for lpn in first..end {
@@ -162,7 +175,13 @@ impl Workload {
                 true => (PageKind::Read, 0),
                 false => (PageKind::Write, self.contents.next(lpn)),
             };
-            out.push(HostPage { at_ns: 0, content, lpn, kind, last: lpn + 1 == end });
+            out.push(HostPage {
+                at_ns: 0,
+                content,
+                lpn,
+                kind,
+                last: lpn + 1 == end,
+            });
         }
     }
 }
@@ -188,7 +207,10 @@ impl Place {
         Ok(match pattern {
             Pattern::Random => Place::Random,
             Pattern::Sequential => Place::Sequential { next: 0 },
-            Pattern::Zipf { theta } => Place::Zipf { ranks: Zipf::new(units, theta)?, stride: stride(units) },
+            Pattern::Zipf { theta } => Place::Zipf {
+                ranks: Zipf::new(units, theta)?,
+                stride: stride(units),
+            },
         })
     }
 
@@ -218,5 +240,9 @@ pub(crate) fn stride(units: u32) -> u32 {
 }
 
 fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
 }

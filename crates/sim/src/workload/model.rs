@@ -26,7 +26,8 @@ use serde::Serialize;
 use super::content::Contents;
 use super::space::Extent;
 use super::{
-    Bursts, ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot, sysbench, tpcc, ycsb,
+    Bursts, ContentModel, Endless, WorkloadError, fileserver, fiu, journal, oltp, snapshot,
+    sysbench, tpcc, ycsb,
 };
 use crate::source::{HostPage, PageKind, Source, SourceError};
 
@@ -126,7 +127,10 @@ impl ModelKind {
             ModelKind::FiuWebvm => fiu::WEBVM.content(),
             // What they share is shared by commands.
             ModelKind::Journal | ModelKind::Snapshot => ContentModel::Unique,
-            _ => ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT },
+            _ => ContentModel::Papers {
+                duplicate_ratio: 0.3,
+                exponent: ContentModel::PAPERS_EXPONENT,
+            },
         }
     }
 
@@ -190,7 +194,12 @@ pub struct ModelSpec {
 impl ModelSpec {
     /// As published.
     pub fn new(kind: ModelKind) -> Self {
-        Self { kind, size: 1.0, direct: false, discard: true }
+        Self {
+            kind,
+            size: 1.0,
+            direct: false,
+            discard: true,
+        }
     }
 
     /// The source, from its first request on. The seed is the stream's; identities of contents lie above
@@ -206,7 +215,10 @@ impl ModelSpec {
         content_base: u64,
     ) -> Result<Model, WorkloadError> {
         if !(self.size > 0.0 && self.size <= 1e6) {
-            return Err(WorkloadError::new(format!("a size of {}: above 0 and at most a million", self.size)));
+            return Err(WorkloadError::new(format!(
+                "a size of {}: above 0 and at most a million",
+                self.size
+            )));
         }
         let requests = Xoshiro256PlusPlus::seed_from_u64(seed);
         // The contents' generator starts 2^128 steps further on, so that the two never meet.
@@ -240,7 +252,9 @@ impl FromStr for ModelSpec {
         let name = fields.next().unwrap_or_default();
         let Some(kind) = MODELS.into_iter().find(|kind| kind.name() == name) else {
             let names = MODELS.map(ModelKind::name).join(", ");
-            return Err(WorkloadError::new(format!("unknown model `{name}`: one of {names}")));
+            return Err(WorkloadError::new(format!(
+                "unknown model `{name}`: one of {names}"
+            )));
         };
         let mut spec = Self::new(kind);
         for option in fields {
@@ -327,12 +341,16 @@ impl Steps {
 
     /// Writes pages.
     pub fn write(&mut self, extent: Extent) {
-        self.request(PageKind::Write, extent, |steps, lpn| steps.contents.next(lpn));
+        self.request(PageKind::Write, extent, |steps, lpn| {
+            steps.contents.next(lpn)
+        });
     }
 
     /// Writes parts of pages.
     pub fn modify(&mut self, extent: Extent) {
-        self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| steps.contents.next(lpn));
+        self.request(PageKind::ReadModifyWrite, extent, |steps, lpn| {
+            steps.contents.next(lpn)
+        });
     }
 
     /// Writes pages whose contents will be written again.
@@ -347,7 +365,10 @@ impl Steps {
     /// Writes the oldest contents kept.
     pub fn again(&mut self, extent: Extent) {
         self.request(PageKind::Write, extent, |steps, _| {
-            steps.kept.pop_front().expect("what is written again was kept")
+            steps
+                .kept
+                .pop_front()
+                .expect("what is written again was kept")
         });
     }
 
@@ -368,15 +389,32 @@ impl Steps {
         for (index, home) in (0..).zip(homes) {
             let (lpn, last) = (first + index, index as usize + 1 == homes.len());
             let kind = home.map_or(PageKind::Write, |home| PageKind::WriteFor { home });
-            self.out.push(HostPage { at_ns: 0, content: self.contents.next(lpn), lpn, kind, last });
+            self.out.push(HostPage {
+                at_ns: 0,
+                content: self.contents.next(lpn),
+                lpn,
+                kind,
+                last,
+            });
         }
     }
 
     /// Remaps pages to those from `source` on, which keep theirs.
     pub fn remap(&mut self, target: Extent, source: u32) {
         let len = u16::try_from(target.len).expect("a command has fewer than 65,536 pages");
-        let kind = PageKind::Remap { source, len, relocate: false, atomic: false };
-        self.out.push(HostPage { at_ns: 0, content: 0, lpn: target.first, kind, last: true });
+        let kind = PageKind::Remap {
+            source,
+            len,
+            relocate: false,
+            atomic: false,
+        };
+        self.out.push(HostPage {
+            at_ns: 0,
+            content: 0,
+            lpn: target.first,
+            kind,
+            last: true,
+        });
     }
 
     fn request(&mut self, kind: PageKind, extent: Extent, content: impl Fn(&mut Self, u32) -> u64) {
@@ -388,11 +426,22 @@ impl Steps {
         }
     }
 
-    fn append(&mut self, kind: PageKind, Extent { first, len }: Extent, content: impl Fn(&mut Self, u32) -> u64) {
+    fn append(
+        &mut self,
+        kind: PageKind,
+        Extent { first, len }: Extent,
+        content: impl Fn(&mut Self, u32) -> u64,
+    ) {
         let end = first + len;
         for lpn in first..end {
             let content = content(self, lpn);
-            self.out.push(HostPage { at_ns: 0, content, lpn, kind, last: lpn + 1 == end });
+            self.out.push(HostPage {
+                at_ns: 0,
+                content,
+                lpn,
+                kind,
+                last: lpn + 1 == end,
+            });
         }
     }
 }

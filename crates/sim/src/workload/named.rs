@@ -8,7 +8,8 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::{
-    Bursts, ContentModel, Endless, MODELS, ModelKind, ModelSpec, Workload, WorkloadConfig, WorkloadError, WorkloadSpec,
+    Bursts, ContentModel, Endless, MODELS, ModelKind, ModelSpec, Workload, WorkloadConfig,
+    WorkloadError, WorkloadSpec,
 };
 
 /// A workload but for what it writes, where and from which seed.
@@ -45,9 +46,14 @@ impl NamedWorkload {
         Ok(match self {
             NamedWorkload::Pattern(spec) => {
                 let config = spec.config(content, addressable, seed);
-                Box::new(Workload::new(WorkloadConfig { content_base, ..config })?)
+                Box::new(Workload::new(WorkloadConfig {
+                    content_base,
+                    ..config
+                })?)
             }
-            NamedWorkload::Model(spec) => Box::new(spec.source(content, addressable, seed, content_base)?),
+            NamedWorkload::Model(spec) => {
+                Box::new(spec.source(content, addressable, seed, content_base)?)
+            }
         })
     }
 
@@ -68,9 +74,10 @@ impl NamedWorkload {
     /// What it writes unless told otherwise.
     pub fn content_default(&self) -> ContentModel {
         match self {
-            NamedWorkload::Pattern(_) => {
-                ContentModel::Papers { duplicate_ratio: 0.3, exponent: ContentModel::PAPERS_EXPONENT }
-            }
+            NamedWorkload::Pattern(_) => ContentModel::Papers {
+                duplicate_ratio: 0.3,
+                exponent: ContentModel::PAPERS_EXPONENT,
+            },
             NamedWorkload::Model(spec) => spec.kind.content_default(),
         }
     }

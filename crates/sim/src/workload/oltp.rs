@@ -41,8 +41,17 @@ impl Oltp {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let file_pages = scale.of(FILE_PAGES, 1);
         let log_slots = file_pages.div_ceil(LOG_WRITE_PAGES);
-        scale.needs(u64::from(FILES) * u64::from(file_pages) + u64::from(log_slots * LOG_WRITE_PAGES))?;
-        Ok(Self { direct: scale.direct, file_pages, log_slots, since_log: 0, file: 0, rng: scale.rng.clone() })
+        scale.needs(
+            u64::from(FILES) * u64::from(file_pages) + u64::from(log_slots * LOG_WRITE_PAGES),
+        )?;
+        Ok(Self {
+            direct: scale.direct,
+            file_pages,
+            log_slots,
+            since_log: 0,
+            file: 0,
+            rng: scale.rng.clone(),
+        })
     }
 
     /// A random page of the next file.
@@ -59,7 +68,10 @@ impl Script for Oltp {
             self.since_log = 0;
             let slot = below(self.log_slots, &mut self.rng);
             let first = FILES * self.file_pages + slot * LOG_WRITE_PAGES;
-            return steps.write(Extent { first, len: LOG_WRITE_PAGES });
+            return steps.write(Extent {
+                first,
+                len: LOG_WRITE_PAGES,
+            });
         }
         self.since_log += 1;
         if self.direct {

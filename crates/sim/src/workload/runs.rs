@@ -25,7 +25,14 @@ pub(super) struct Runs {
 impl Runs {
     pub fn new(chance: Chance, pages: u32, addressable: u32) -> Self {
         let present = vec![NOTHING; addressable as usize];
-        Self { chance, pages, present, left: 0, source: None, next_lpn: 0 }
+        Self {
+            chance,
+            pages,
+            present,
+            left: 0,
+            source: None,
+            next_lpn: 0,
+        }
     }
 
     /// The content that a write of `lpn` repeats, if it does.
@@ -33,13 +40,19 @@ impl Runs {
         if self.left == 0 || lpn != self.next_lpn {
             let runs = (self.present.len() as u32).div_ceil(self.pages);
             self.left = self.pages;
-            self.source = self.chance.happens(rng).then(|| below(runs, rng) * self.pages);
+            self.source = self
+                .chance
+                .happens(rng)
+                .then(|| below(runs, rng) * self.pages);
         }
         (self.left, self.next_lpn) = (self.left - 1, lpn + 1);
         let source = self.source?;
         self.source = Some(source + 1);
         // Past the last page, and where nothing was written, there is nothing to repeat.
-        self.present.get(source as usize).copied().filter(|content| *content != NOTHING)
+        self.present
+            .get(source as usize)
+            .copied()
+            .filter(|content| *content != NOTHING)
     }
 
     /// A page has this content now.

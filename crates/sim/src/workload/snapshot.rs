@@ -43,7 +43,14 @@ impl Snapshot {
     pub fn new(scale: &Scale) -> Result<Self, WorkloadError> {
         let volume_pages = scale.of(VOLUME_PAGES / f64::from(WRITE_PAGES), 4) * WRITE_PAGES;
         scale.needs(u64::from(VOLUMES * (1 + CLONES)) * u64::from(volume_pages))?;
-        Ok(Self { volume_pages, begun: 0, since: 0, clones: 0, copied: volume_pages, rng: scale.rng.clone() })
+        Ok(Self {
+            volume_pages,
+            begun: 0,
+            since: 0,
+            clones: 0,
+            copied: volume_pages,
+            rng: scale.rng.clone(),
+        })
     }
 
     fn copy(&mut self, steps: &mut Steps) {
@@ -61,7 +68,10 @@ impl Snapshot {
 impl Script for Snapshot {
     fn step(&mut self, steps: &mut Steps) {
         if self.begun < VOLUMES * self.volume_pages {
-            steps.write(Extent { first: self.begun, len: WRITE_PAGES });
+            steps.write(Extent {
+                first: self.begun,
+                len: WRITE_PAGES,
+            });
             self.begun += WRITE_PAGES;
             return;
         }
@@ -69,7 +79,10 @@ impl Script for Snapshot {
             return self.copy(steps);
         }
         let first = below(VOLUMES * self.volume_pages / WRITE_PAGES, &mut self.rng) * WRITE_PAGES;
-        steps.write(Extent { first, len: WRITE_PAGES });
+        steps.write(Extent {
+            first,
+            len: WRITE_PAGES,
+        });
         self.since += WRITE_PAGES;
         if self.since >= self.volume_pages / SHARE {
             (self.since, self.copied) = (0, 0);

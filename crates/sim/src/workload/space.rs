@@ -30,7 +30,11 @@ impl Space {
     /// A free space.
     pub fn new(extent: Extent) -> Self {
         let free = BTreeMap::from([(extent.first, extent.len)]);
-        Self { free, free_pages: extent.len, cursor: extent.first }
+        Self {
+            free,
+            free_pages: extent.len,
+            cursor: extent.first,
+        }
     }
 
     /// Pages that are free.
@@ -49,7 +53,10 @@ impl Space {
             let part = len.min(left);
             self.take(first, len, part);
             self.cursor = first + part;
-            match into.last_mut().filter(|last| last.first + last.len == first) {
+            match into
+                .last_mut()
+                .filter(|last| last.first + last.len == first)
+            {
                 Some(last) => last.len += part,
                 None => into.push(Extent { first, len: part }),
             }
@@ -60,7 +67,9 @@ impl Space {
 
     /// Takes up to `pages` pages that follow directly on `end`; returns how many.
     pub fn extend(&mut self, end: u32, pages: u32) -> u32 {
-        let Some(&len) = self.free.get(&end) else { return 0 };
+        let Some(&len) = self.free.get(&end) else {
+            return 0;
+        };
         let part = len.min(pages);
         if part > 0 {
             self.take(end, len, part);
@@ -70,10 +79,19 @@ impl Space {
 
     /// The hole to go on with: there is one.
     fn hole(&self, wanted: u32) -> (u32, u32) {
-        let from_cursor = self.free.range(self.cursor..).chain(self.free.range(..self.cursor));
-        let mut tried = from_cursor.take(HOLES_TRIED).map(|(&first, &len)| (first, len));
+        let from_cursor = self
+            .free
+            .range(self.cursor..)
+            .chain(self.free.range(..self.cursor));
+        let mut tried = from_cursor
+            .take(HOLES_TRIED)
+            .map(|(&first, &len)| (first, len));
         let next = tried.next().expect("there are free pages");
-        if next.1 >= wanted { next } else { tried.find(|hole| hole.1 >= wanted).unwrap_or(next) }
+        if next.1 >= wanted {
+            next
+        } else {
+            tried.find(|hole| hole.1 >= wanted).unwrap_or(next)
+        }
     }
 
     /// Takes the beginning of a hole.
@@ -118,12 +136,19 @@ mod tests {
     fn pages_have_one_owner_and_come_back_whole() {
         const PAGES: u32 = 500;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
-        let mut space = Space::new(Extent { first: 100, len: PAGES });
+        let mut space = Space::new(Extent {
+            first: 100,
+            len: PAGES,
+        });
         let (mut taken, mut files) = (vec![false; 700], Vec::<Vec<Extent>>::new());
         let mark = |taken: &mut Vec<bool>, Extent { first, len }: Extent, to: bool| {
             for page in first..first + len {
                 assert!((100..100 + PAGES).contains(&page));
-                assert_eq!(std::mem::replace(&mut taken[page as usize], to), !to, "page {page}");
+                assert_eq!(
+                    std::mem::replace(&mut taken[page as usize], to),
+                    !to,
+                    "page {page}"
+                );
             }
         };
         for _ in 0..20_000 {
@@ -134,8 +159,12 @@ mod tests {
                     let mut file = Vec::new();
                     let fits = wanted <= space.free_pages();
                     assert_eq!(space.allocate(wanted, &mut file), fits);
-                    assert_eq!(file.iter().map(|extent| extent.len).sum::<u32>(), if fits { wanted } else { 0 });
-                    file.iter().for_each(|extent| mark(&mut taken, *extent, true));
+                    assert_eq!(
+                        file.iter().map(|extent| extent.len).sum::<u32>(),
+                        if fits { wanted } else { 0 }
+                    );
+                    file.iter()
+                        .for_each(|extent| mark(&mut taken, *extent, true));
                     if fits {
                         files.push(file);
                     }
@@ -145,7 +174,14 @@ mod tests {
                     let last = files[at].last_mut().unwrap();
                     let end = last.first + last.len;
                     let more = space.extend(end, wanted);
-                    mark(&mut taken, Extent { first: end, len: more }, true);
+                    mark(
+                        &mut taken,
+                        Extent {
+                            first: end,
+                            len: more,
+                        },
+                        true,
+                    );
                     last.len += more;
                 }
                 _ if !files.is_empty() => {
@@ -160,7 +196,10 @@ mod tests {
             let used = taken.iter().filter(|taken| **taken).count() as u32;
             assert_eq!(space.free_pages(), PAGES - used);
         }
-        files.into_iter().flatten().for_each(|extent| space.release(extent));
+        files
+            .into_iter()
+            .flatten()
+            .for_each(|extent| space.release(extent));
         assert_eq!(space.free, BTreeMap::from([(100, PAGES)]));
     }
 }

@@ -41,8 +41,20 @@ pub struct WorkloadSpec {
 impl WorkloadSpec {
     /// The whole configuration, contents counted from 1.
     pub fn config(self, content: ContentModel, addressable: u32, seed: u64) -> WorkloadConfig {
-        let Self { pattern, read_percent, request_pages } = self;
-        WorkloadConfig { pattern, read_percent, request_pages, content, addressable, seed, content_base: 0 }
+        let Self {
+            pattern,
+            read_percent,
+            request_pages,
+        } = self;
+        WorkloadConfig {
+            pattern,
+            read_percent,
+            request_pages,
+            content,
+            addressable,
+            seed,
+            content_base: 0,
+        }
     }
 }
 
@@ -57,7 +69,11 @@ impl FromStr for WorkloadSpec {
             None => (text, None),
         };
         let fields: Vec<&str> = name.split(':').collect();
-        let zipf = |theta| Ok::<_, WorkloadError>(Pattern::Zipf { theta: number(text, theta)? });
+        let zipf = |theta| {
+            Ok::<_, WorkloadError>(Pattern::Zipf {
+                theta: number(text, theta)?,
+            })
+        };
         let (pattern, reads) = match fields[..] {
             ["randwrite"] => (Pattern::Random, "0"),
             ["randread"] => (Pattern::Random, "100"),
@@ -82,7 +98,9 @@ impl FromStr for WorkloadSpec {
         };
         let read_percent: u8 = number(text, reads)?;
         if read_percent > 100 {
-            return Err(WorkloadError::new(format!("{read_percent} % reads in `{text}`: at most 100")));
+            return Err(WorkloadError::new(format!(
+                "{read_percent} % reads in `{text}`: at most 100"
+            )));
         }
         let request_pages = match options.map(|options| options.strip_prefix("pages=")) {
             None => 1,
@@ -92,7 +110,11 @@ impl FromStr for WorkloadSpec {
                 return Err(WorkloadError::new(reason));
             }
         };
-        Ok(Self { pattern, read_percent, request_pages })
+        Ok(Self {
+            pattern,
+            read_percent,
+            request_pages,
+        })
     }
 }
 

@@ -65,13 +65,15 @@ impl Sysbench {
     }
 
     fn change_row(&mut self, table: u32, row: u32, steps: &mut Steps) {
-        self.engine.change(table + row / ROWS_PER_PAGE, ROW_REDO_BYTES, steps);
+        self.engine
+            .change(table + row / ROWS_PER_PAGE, ROW_REDO_BYTES, steps);
     }
 
     /// An entry of the secondary index, wherever its value sorts it.
     fn change_index(&mut self, table: u32, steps: &mut Steps) {
         let page = below(self.index_pages, &mut self.rng);
-        self.engine.change(table + self.row_pages + page, INDEX_REDO_BYTES, steps);
+        self.engine
+            .change(table + self.row_pages + page, INDEX_REDO_BYTES, steps);
     }
 }
 

@@ -53,7 +53,11 @@ struct Table {
 
 impl Table {
     fn after(before: u32, rows: u32, row_bytes: u32) -> Self {
-        Self { first: before, rows, rows_per_page: PAGE_BYTES / row_bytes }
+        Self {
+            first: before,
+            rows,
+            rows_per_page: PAGE_BYTES / row_bytes,
+        }
     }
 
     fn end(&self) -> u32 {
@@ -117,7 +121,11 @@ impl Tpcc {
     }
 
     fn change(&mut self, warehouse: u32, page: u32, bytes: u32, steps: &mut Steps) {
-        self.engine.change(warehouse * self.warehouse_pages + page, bytes + REDO_OVERHEAD_BYTES, steps);
+        self.engine.change(
+            warehouse * self.warehouse_pages + page,
+            bytes + REDO_OVERHEAD_BYTES,
+            steps,
+        );
     }
 
     fn new_order(&mut self, warehouse: u32, steps: &mut Steps) {
@@ -130,7 +138,12 @@ impl Tpcc {
         let order = self.ordered[warehouse as usize];
         self.ordered[warehouse as usize] = order.wrapping_add(1);
         self.change(warehouse, self.orders.page(order), ORDER_BYTES, steps);
-        self.change(warehouse, self.order_lines(order), items * ORDER_LINE_BYTES, steps);
+        self.change(
+            warehouse,
+            self.order_lines(order),
+            items * ORDER_LINE_BYTES,
+            steps,
+        );
     }
 
     /// The page of an order's lines.

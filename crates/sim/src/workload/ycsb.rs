@@ -91,7 +91,10 @@ impl Ycsb {
         let mut store = Self {
             file_pages,
             records,
-            space: Space::new(Extent { first: 0, len: room as u32 }),
+            space: Space::new(Extent {
+                first: 0,
+                len: room as u32,
+            }),
             levels: Vec::new(),
             cursors: Vec::new(),
             log: Vec::new(),
@@ -105,7 +108,11 @@ impl Ycsb {
             store.levels.push(Vec::new());
             limit *= LEVEL_RATIO;
         }
-        let everything = Run { from: 0.0, to: 1.0, updates: store.distinct.all() };
+        let everything = Run {
+            from: 0.0,
+            to: 1.0,
+            updates: store.distinct.all(),
+        };
         let files = store.files(everything);
         store.levels.push(files);
         store.cursors = vec![0.0; store.levels.len()];
@@ -116,7 +123,9 @@ impl Ycsb {
     /// New files, of at most the target size, that hold a run.
     fn files(&mut self, run: Run) -> Vec<File> {
         let width = run.to - run.from;
-        let pages = (width * self.distinct.of(run.updates).min(self.records) / RECORDS_PER_PAGE).ceil().max(1.0) as u32;
+        let pages = (width * self.distinct.of(run.updates).min(self.records) / RECORDS_PER_PAGE)
+            .ceil()
+            .max(1.0) as u32;
         let count = pages.div_ceil(self.file_pages);
         let bound = |file: u32| run.from + width * f64::from(file) / f64::from(count);
         let share = |file: u32| (u64::from(pages) * u64::from(file) / u64::from(count)) as u32;
@@ -124,10 +133,23 @@ impl Ycsb {
         for file in 0..count {
             let (pages, mut extents) = (share(file + 1) - share(file), Vec::new());
             let fits = self.space.allocate(pages, &mut extents);
-            assert!(fits, "levels within their limits leave room for a compaction");
+            assert!(
+                fits,
+                "levels within their limits leave room for a compaction"
+            );
             // The last bound is the run's, so that rounding opens no gap.
-            let to = if file + 1 == count { run.to } else { bound(file + 1) };
-            files.push(File { from: bound(file), to, updates: run.updates, pages, extents });
+            let to = if file + 1 == count {
+                run.to
+            } else {
+                bound(file + 1)
+            };
+            files.push(File {
+                from: bound(file),
+                to,
+                updates: run.updates,
+                pages,
+                extents,
+            });
         }
         files
     }
@@ -136,7 +158,11 @@ impl Ycsb {
     fn flush(&mut self) {
         let updates = f64::from(self.file_pages) * RECORDS_PER_PAGE;
         // One file, also where the target is smaller than the memtable's distinct keys.
-        let files = self.files(Run { from: 0.0, to: 1.0, updates });
+        let files = self.files(Run {
+            from: 0.0,
+            to: 1.0,
+            updates,
+        });
         push_all(&mut self.work, Verb::Write, &files);
         self.levels[0].extend(files);
         for extent in std::mem::take(&mut self.log) {
@@ -152,7 +178,13 @@ impl Ycsb {
         }
         let mut limit = LEVEL_1_FILES * f64::from(self.file_pages);
         for level in 1..self.levels.len() - 1 {
-            while f64::from(self.levels[level].iter().map(|file| file.pages).sum::<u32>()) > limit {
+            while f64::from(
+                self.levels[level]
+                    .iter()
+                    .map(|file| file.pages)
+                    .sum::<u32>(),
+            ) > limit
+            {
                 let file = self.next_file(level);
                 self.compact(level, vec![file]);
             }
@@ -184,8 +216,16 @@ impl Ycsb {
         merged.extend(below.drain(first..end.max(first)));
         let from = merged.iter().map(|file| file.from).fold(1.0, f64::min);
         let to = merged.iter().map(|file| file.to).fold(0.0, f64::max);
-        let updates = merged.iter().map(|file| file.updates * (file.to - file.from)).sum::<f64>() / (to - from);
-        let files = self.files(Run { from, to, updates: updates.min(self.distinct.all()) });
+        let updates = merged
+            .iter()
+            .map(|file| file.updates * (file.to - file.from))
+            .sum::<f64>()
+            / (to - from);
+        let files = self.files(Run {
+            from,
+            to,
+            updates: updates.min(self.distinct.all()),
+        });
         self.interleave(&merged, &files);
         self.levels[level + 1].splice(first..first, files);
         for extent in merged.into_iter().flat_map(|file| file.extents) {
@@ -208,7 +248,11 @@ impl Ycsb {
                 false => None,
             };
             let next = next.or_else(|| writes.next().map(|extent| (Verb::Write, extent)));
-            let Some((verb, extent)) = next.or_else(|| reads.next().map(|extent| (Verb::Read, extent))) else { return };
+            let Some((verb, extent)) =
+                next.or_else(|| reads.next().map(|extent| (Verb::Read, extent)))
+            else {
+                return;
+            };
             match verb {
                 Verb::Read => read += u64::from(extent.len),
                 _ => written += u64::from(extent.len),
@@ -231,11 +275,17 @@ fn push_all(work: &mut VecDeque<(Verb, Extent)>, verb: Verb, files: &[File]) {
 
 /// The files' pages, a request at a time.
 fn chunks(files: &[File]) -> impl Iterator<Item = Extent> {
-    files.iter().flat_map(|file| &file.extents).flat_map(|extent| {
-        (0..extent.len)
-            .step_by(REQUEST_PAGES_MAX as usize)
-            .map(|offset| Extent { first: extent.first + offset, len: REQUEST_PAGES_MAX.min(extent.len - offset) })
-    })
+    files
+        .iter()
+        .flat_map(|file| &file.extents)
+        .flat_map(|extent| {
+            (0..extent.len)
+                .step_by(REQUEST_PAGES_MAX as usize)
+                .map(|offset| Extent {
+                    first: extent.first + offset,
+                    len: REQUEST_PAGES_MAX.min(extent.len - offset),
+                })
+        })
 }
 
 impl Script for Ycsb {
@@ -254,7 +304,10 @@ impl Script for Ycsb {
         for extent in &self.log {
             if ahead < extent.len {
                 let len = LOG_REQUEST_PAGES.min(extent.len - ahead);
-                steps.write(Extent { first: extent.first + ahead, len });
+                steps.write(Extent {
+                    first: extent.first + ahead,
+                    len,
+                });
                 self.logged += len;
                 return;
             }
@@ -284,21 +337,31 @@ impl Distinct {
         let mut first = 1.0;
         while first <= keys {
             let count = (first / 64.0).floor().max(1.0).min(keys - first + 1.0);
-            groups.push((count, libm::pow(first + (count - 1.0) / 2.0, -ZIPFIAN_CONSTANT)));
+            groups.push((
+                count,
+                libm::pow(first + (count - 1.0) / 2.0, -ZIPFIAN_CONSTANT),
+            ));
             first += count;
         }
         // The items beyond the keys are hashed to them, evenly.
         let head: f64 = groups.iter().map(|(count, weight)| count * weight).sum();
         let tail = tail(keys);
-        groups.iter_mut().for_each(|(_, weight)| *weight += tail / keys);
+        groups
+            .iter_mut()
+            .for_each(|(_, weight)| *weight += tail / keys);
         let whole = head + tail;
         let at = |draws: f64| -> f64 {
-            groups.iter().map(|(count, weight)| count * -libm::expm1(-draws * weight / whole)).sum()
+            groups
+                .iter()
+                .map(|(count, weight)| count * -libm::expm1(-draws * weight / whole))
+                .sum()
         };
         // The rarest key is there 64 times in the mean when this many have been drawn.
         let rarest = groups.last().map_or(1.0, |(_, weight)| weight / whole);
         let points = (POINTS_PER_OCTAVE * libm::log2(64.0 / rarest)).ceil() as usize;
-        let table = (0..=points).map(|point| at(libm::exp2(point as f64 / POINTS_PER_OCTAVE))).collect();
+        let table = (0..=points)
+            .map(|point| at(libm::exp2(point as f64 / POINTS_PER_OCTAVE)))
+            .collect();
         Self { table }
     }
 
@@ -332,16 +395,25 @@ mod tests {
         const KEYS: u32 = 50_000;
         let distinct = Distinct::new(f64::from(KEYS));
         let ranks = Zipf::new(KEYS, ZIPFIAN_CONSTANT).unwrap();
-        let head: f64 = (1..=KEYS).map(|rank| libm::pow(f64::from(rank), -ZIPFIAN_CONSTANT)).sum();
+        let head: f64 = (1..=KEYS)
+            .map(|rank| libm::pow(f64::from(rank), -ZIPFIAN_CONSTANT))
+            .sum();
         let even = Chance::of(tail(f64::from(KEYS)) / (head + tail(f64::from(KEYS))));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         let mut seen = HashSet::new();
         for draws in 1..=1_000_000u32 {
-            let key = if even.happens(&mut rng) { 1 + below(KEYS, &mut rng) } else { ranks.draw(&mut rng) };
+            let key = if even.happens(&mut rng) {
+                1 + below(KEYS, &mut rng)
+            } else {
+                ranks.draw(&mut rng)
+            };
             seen.insert(key);
             if [10, 1_000, 30_000, 200_000, 1_000_000].contains(&draws) {
                 let (drawn, stated) = (seen.len() as f64, distinct.of(f64::from(draws)));
-                assert!((drawn - stated).abs() < 5.0 * drawn.sqrt().max(2.0), "{draws}: {drawn} and {stated}");
+                assert!(
+                    (drawn - stated).abs() < 5.0 * drawn.sqrt().max(2.0),
+                    "{draws}: {drawn} and {stated}"
+                );
             }
         }
         assert!((distinct.of(distinct.all()) - f64::from(KEYS)).abs() < 1.0);

@@ -65,7 +65,9 @@ impl Zipf {
     /// There is no rank, or the exponent is out of range.
     pub fn new(count: u32, exponent: f64) -> Result<Self, WorkloadError> {
         if count == 0 {
-            return Err(WorkloadError::new("a zipf distribution needs at least one rank"));
+            return Err(WorkloadError::new(
+                "a zipf distribution needs at least one rank",
+            ));
         }
         if !(0.0..=EXPONENT_MAX).contains(&exponent) {
             let reason = format!("a zipf exponent of {exponent}: 0 to {EXPONENT_MAX} are possible");
@@ -76,7 +78,12 @@ impl Zipf {
         let weights: Vec<f64> = steps.iter().map(weight).collect();
         // At least two cells, so that a shift by `64 - cell_bits` is one by less than 64.
         let cell_bits = steps.len().next_power_of_two().ilog2().max(1);
-        Ok(Self { exponent, cell_bits, cells: alias_table(&weights, 1 << cell_bits), steps })
+        Ok(Self {
+            exponent,
+            cell_bits,
+            cells: alias_table(&weights, 1 << cell_bits),
+            steps,
+        })
     }
 
     /// The next rank.
@@ -130,7 +137,11 @@ fn steps(count: u32, exponent: f64) -> Vec<Step> {
         let width = width.clamp(1, count - first + 1);
         let last = first + (width - 1);
         let sure = as_fraction(kept(exponent, first, last) * SAFETY);
-        steps.push(Step { first, count: width, sure });
+        steps.push(Step {
+            first,
+            count: width,
+            sure,
+        });
         match last.checked_add(1) {
             Some(next) => first = next,
             None => break,
@@ -147,11 +158,20 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
     let share = weights.iter().sum::<f64>() / len as f64;
     let mut left: Vec<f64> = weights.iter().map(|weight| weight / share).collect();
     left.resize(len, 0.0);
-    let mut cells: Vec<Cell> = (0..len).map(|place| Cell { own: u64::MAX, other: place as u32 }).collect();
-    let (mut poor, mut rich): (Vec<usize>, Vec<usize>) = (0..len).partition(|&place| left[place] < 1.0);
+    let mut cells: Vec<Cell> = (0..len)
+        .map(|place| Cell {
+            own: u64::MAX,
+            other: place as u32,
+        })
+        .collect();
+    let (mut poor, mut rich): (Vec<usize>, Vec<usize>) =
+        (0..len).partition(|&place| left[place] < 1.0);
     while let (Some(&place), Some(&donor)) = (poor.last(), rich.last()) {
         poor.pop();
-        cells[place] = Cell { own: as_fraction(left[place]), other: donor as u32 };
+        cells[place] = Cell {
+            own: as_fraction(left[place]),
+            other: donor as u32,
+        };
         left[donor] -= 1.0 - left[place];
         if left[donor] < 1.0 {
             rich.pop();
@@ -162,7 +182,10 @@ fn alias_table(weights: &[f64], len: usize) -> Vec<Cell> {
     // so if rounding left one over it is given to the likeliest step.
     let likeliest = (0..weights.len()).max_by(|&a, &b| weights[a].total_cmp(&weights[b]));
     for place in poor.into_iter().filter(|&place| place >= weights.len()) {
-        cells[place] = Cell { own: 0, other: likeliest.unwrap_or(0) as u32 };
+        cells[place] = Cell {
+            own: 0,
+            other: likeliest.unwrap_or(0) as u32,
+        };
     }
     cells
 }

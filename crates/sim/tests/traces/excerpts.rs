@@ -12,7 +12,9 @@ use crate::kit::{drain, file_of, gzip, replay, xz, zstd};
 const ADDRESSABLE: u32 = 1 << 20;
 
 fn excerpt(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/traces")
+        .join(name);
     if path.exists() {
         return Some(path);
     }
@@ -29,7 +31,10 @@ fn the_homes_excerpt_has_17_1_percent_duplicate_writes() {
     assert_eq!((total.requests, total.writes, total.reads), (1000, 1000, 0));
     assert_eq!(total.duplicate_writes, 171);
     assert_eq!(total.duplicate_share(), 0.171);
-    assert_eq!(total.duration_ns, last_time("fiu-sample/ld-homes-sample.1.blkparse"));
+    assert_eq!(
+        total.duration_ns,
+        last_time("fiu-sample/ld-homes-sample.1.blkparse")
+    );
 }
 
 #[test]
@@ -39,7 +44,10 @@ fn the_web_vm_excerpt_has_15_5_percent_duplicate_writes() {
     };
     let total = stat(path, Some(Format::Fiu), TraceOptions::new(ADDRESSABLE)).unwrap();
     assert_eq!((total.writes, total.duplicate_writes), (1000, 155));
-    assert_eq!((total.read_modify_writes, total.skipped, total.ignored), (0, 0, 0));
+    assert_eq!(
+        (total.read_modify_writes, total.skipped, total.ignored),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -48,7 +56,10 @@ fn the_mail_excerpts_mix_reads_and_writes() {
         return;
     };
     let total = stat(path, None, TraceOptions::new(ADDRESSABLE)).unwrap();
-    assert_eq!((total.reads, total.writes, total.duplicate_writes), (984, 16, 5));
+    assert_eq!(
+        (total.reads, total.writes, total.duplicate_writes),
+        (984, 16, 5)
+    );
     let Some(path) = excerpt("fiu-sample/mail.replay.0") else {
         return;
     };
@@ -64,7 +75,10 @@ fn the_folded_homes_excerpt_is_guessed_and_read() {
         return;
     };
     let total = stat(path, None, TraceOptions::new(ADDRESSABLE)).unwrap();
-    assert_eq!((total.reads, total.writes, total.duplicate_writes), (2, 998, 169));
+    assert_eq!(
+        (total.reads, total.writes, total.duplicate_writes),
+        (2, 998, 169)
+    );
 }
 
 #[test]
@@ -76,7 +90,10 @@ fn the_vscsi_excerpt_counts_as_its_authors_say() {
     assert_eq!(reader.format(), Format::Vscsi);
     let pages = drain(&mut reader).unwrap();
     assert_eq!(reader.requests(), 113_872);
-    let writes = pages.iter().filter(|page| page.last && page.kind != PageKind::Read).count();
+    let writes = pages
+        .iter()
+        .filter(|page| page.last && page.kind != PageKind::Read)
+        .count();
     assert_eq!(writes, 66_898);
     let seconds = pages.last().unwrap().at_ns / 1_000_000_000;
     assert!((7000..=7200).contains(&seconds), "{seconds} s");
@@ -86,13 +103,20 @@ fn the_vscsi_excerpt_counts_as_its_authors_say() {
 
 #[test]
 fn the_mqsim_excerpts_have_no_duplicates() {
-    for (name, requests) in [("mqsim-tpcc-small.trace.xz", 6_999), ("mqsim-wsrch-small.trace.xz", 24_783)] {
+    for (name, requests) in [
+        ("mqsim-tpcc-small.trace.xz", 6_999),
+        ("mqsim-wsrch-small.trace.xz", 24_783),
+    ] {
         let Some(path) = excerpt(&format!("block-nohash/{name}")) else {
             return;
         };
         let total = stat(path, None, TraceOptions::new(ADDRESSABLE)).unwrap();
         // The last line of the second has no line end and is a request all the same.
-        assert_eq!((total.requests, total.duplicate_writes), (requests, 0), "{name}");
+        assert_eq!(
+            (total.requests, total.duplicate_writes),
+            (requests, 0),
+            "{name}"
+        );
     }
 }
 
@@ -114,15 +138,26 @@ fn an_excerpt_replays_the_same_from_any_compression_and_under_any_name() {
 
 #[test]
 fn a_cut_compressed_stream_delivers_what_it_holds_and_then_says_so() {
-    let text: String = (0..200_000).map(|i| format!("{i} 0 {} 8 0\n", i * 37 % 9973)).collect();
-    for (pack, name) in [(gzip as fn(&[u8]) -> Vec<u8>, "gzip"), (xz, "xz"), (zstd, "zstd")] {
+    let text: String = (0..200_000)
+        .map(|i| format!("{i} 0 {} 8 0\n", i * 37 % 9973))
+        .collect();
+    for (pack, name) in [
+        (gzip as fn(&[u8]) -> Vec<u8>, "gzip"),
+        (xz, "xz"),
+        (zstd, "zstd"),
+    ] {
         let mut packed = pack(text.as_bytes());
         packed.truncate(packed.len() - packed.len() / 4);
         let file = file_of(&packed);
-        let mut reader = TraceReader::open(file.path(), None, TraceOptions::new(ADDRESSABLE)).unwrap();
+        let mut reader =
+            TraceReader::open(file.path(), None, TraceOptions::new(ADDRESSABLE)).unwrap();
         let error = drain(&mut reader).unwrap_err();
         assert!(matches!(error, SourceError::Io { .. }), "{error}");
-        assert!(error.to_string().contains(&format!("the {name} stream is damaged or cut")));
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("the {name} stream is damaged or cut"))
+        );
         assert!(reader.requests() > 10_000);
     }
 }

@@ -27,7 +27,13 @@ Skips: 0 forward (0 -   0.0%)
 ";
 
 pub fn page(at_ns: u64, content: u64, lpn: u32, kind: PageKind, last: bool) -> HostPage {
-    HostPage { at_ns, content, lpn, kind, last }
+    HostPage {
+        at_ns,
+        content,
+        lpn,
+        kind,
+        last,
+    }
 }
 
 pub fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
@@ -42,7 +48,11 @@ pub fn drain(reader: &mut TraceReader) -> Result<Vec<HostPage>, SourceError> {
     Ok(pages)
 }
 
-pub fn replay(bytes: &[u8], format: Option<Format>, options: TraceOptions) -> Result<Vec<HostPage>, SourceError> {
+pub fn replay(
+    bytes: &[u8],
+    format: Option<Format>,
+    options: TraceOptions,
+) -> Result<Vec<HostPage>, SourceError> {
     let file = file_of(bytes);
     drain(&mut TraceReader::open(file.path(), format, options)?)
 }
@@ -77,13 +87,17 @@ pub fn vscsi_v2((opcode, lba, len, at_us): VscsiCommand) -> Vec<u8> {
 
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
-    flate2::bufread::GzEncoder::new(bytes, flate2::Compression::fast()).read_to_end(&mut packed).unwrap();
+    flate2::bufread::GzEncoder::new(bytes, flate2::Compression::fast())
+        .read_to_end(&mut packed)
+        .unwrap();
     packed
 }
 
 pub fn xz(bytes: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
-    liblzma::bufread::XzEncoder::new(bytes, 1).read_to_end(&mut packed).unwrap();
+    liblzma::bufread::XzEncoder::new(bytes, 1)
+        .read_to_end(&mut packed)
+        .unwrap();
     packed
 }
 

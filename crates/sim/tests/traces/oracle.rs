@@ -17,13 +17,23 @@ struct SectorRequest {
 }
 
 fn requests() -> impl Strategy<Value = Vec<SectorRequest>> {
-    let request = (any::<bool>(), 0u64..160, prop::collection::vec(0u8..2, 1..40))
-        .prop_map(|(write, lba, contents)| SectorRequest { write, lba, contents });
+    let request = (
+        any::<bool>(),
+        0u64..160,
+        prop::collection::vec(0u8..2, 1..40),
+    )
+        .prop_map(|(write, lba, contents)| SectorRequest {
+            write,
+            lba,
+            contents,
+        });
     // Half of them aligned, else whole pages would be rare and equal ones rarer.
     let request = (request, any::<bool>()).prop_map(|(mut request, aligned)| {
         if aligned {
             request.lba &= !7;
-            request.contents.resize(8 * request.contents.len().div_ceil(8), 0);
+            request
+                .contents
+                .resize(8 * request.contents.len().div_ceil(8), 0);
         }
         request
     });
@@ -41,9 +51,17 @@ fn sectors_by_page(request: &SectorRequest) -> BTreeMap<u64, Vec<u8>> {
 
 fn fiu_text(requests: &[SectorRequest]) -> String {
     let line = |request: &SectorRequest| {
-        let digests: String = request.contents.iter().map(|content| format!("{content:02x}").repeat(16)).collect();
+        let digests: String = request
+            .contents
+            .iter()
+            .map(|content| format!("{content:02x}").repeat(16))
+            .collect();
         let verb = if request.write { 'W' } else { 'R' };
-        format!("7 1 p {} {} {verb} 6 0 {digests}\n", request.lba, request.contents.len())
+        format!(
+            "7 1 p {} {} {verb} 6 0 {digests}\n",
+            request.lba,
+            request.contents.len()
+        )
     };
     requests.iter().map(line).collect()
 }

@@ -16,11 +16,25 @@ struct Asked {
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
-    let kinds = [PageKind::Read, PageKind::Write, PageKind::ReadModifyWrite, PageKind::Trim];
-    (prop::sample::select(kinds.to_vec()), 0u32..1 << 30, 1u32..130).prop_map(|(kind, lpn, len)| {
-        let len = if kind == PageKind::ReadModifyWrite { 1 } else { len };
-        Asked { kind, lpn, len }
-    })
+    let kinds = [
+        PageKind::Read,
+        PageKind::Write,
+        PageKind::ReadModifyWrite,
+        PageKind::Trim,
+    ];
+    (
+        prop::sample::select(kinds.to_vec()),
+        0u32..1 << 30,
+        1u32..130,
+    )
+        .prop_map(|(kind, lpn, len)| {
+            let len = if kind == PageKind::ReadModifyWrite {
+                1
+            } else {
+                len
+            };
+            Asked { kind, lpn, len }
+        })
 }
 
 proptest! {
@@ -73,7 +87,12 @@ proptest! {
 fn remaps_read_back_and_are_taken_apart_where_folding_does() {
     let digest = "0a".repeat(16);
     let text = format!("5 W 3 {digest}\n6 C 100 3 1\n7 M 200 100 3 a\n8 F\n9 P 7\n10 D 100 2\n");
-    let remap = |source, len, relocate, atomic| PageKind::Remap { source, len, relocate, atomic };
+    let remap = |source, len, relocate, atomic| PageKind::Remap {
+        source,
+        len,
+        relocate,
+        atomic,
+    };
     let found = |addressable| -> Vec<(u32, PageKind)> {
         let pages = replay(text.as_bytes(), None, TraceOptions::new(addressable)).unwrap();
         pages.iter().map(|page| (page.lpn, page.kind)).collect()
@@ -88,8 +107,22 @@ fn remaps_read_back_and_are_taken_apart_where_folding_does() {
     ];
     assert_eq!(found(1000), whole);
     // Of 102 pages, 200 to 202 are 98 to 100, and 102 is 0.
-    assert_eq!(found(102)[2..4], [(98, remap(100, 2, true, true)), (100, remap(0, 1, true, true))]);
-    for bad in ["1 C 5 6", "1 C 5 6 0", "1 C 5 6 1 b", "1 W 5", "1 W 5 12", "1 F 2", "1 M 5 99999999999999999999 1"] {
+    assert_eq!(
+        found(102)[2..4],
+        [
+            (98, remap(100, 2, true, true)),
+            (100, remap(0, 1, true, true))
+        ]
+    );
+    for bad in [
+        "1 C 5 6",
+        "1 C 5 6 0",
+        "1 C 5 6 1 b",
+        "1 W 5",
+        "1 W 5 12",
+        "1 F 2",
+        "1 M 5 99999999999999999999 1",
+    ] {
         replay(bad.as_bytes(), Some(Format::Session), TraceOptions::new(64)).unwrap_err();
     }
 }

@@ -41,7 +41,8 @@ struct SignaturesRecord {
     signatures: [[u8; SIGNATURE_BYTES]; PAGE_SIGNATURES as usize],
 }
 
-const _: () = assert!(size_of::<HeaderRecord>() == PAGE_BYTES && size_of::<SignaturesRecord>() == PAGE_BYTES);
+const _: () =
+    assert!(size_of::<HeaderRecord>() == PAGE_BYTES && size_of::<SignaturesRecord>() == PAGE_BYTES);
 const CRC_FROM: usize = 4;
 
 /// Where everything is.
@@ -59,7 +60,10 @@ impl Layout {
             return None;
         }
         loop {
-            let layout = Self { logical, segment_pages };
+            let layout = Self {
+                logical,
+                segment_pages,
+            };
             let over = (layout.first_data_page() + u64::from(logical)).saturating_sub(pages);
             if logical == 0 || over == 0 {
                 return (logical > 0).then_some(layout);
@@ -70,11 +74,16 @@ impl Layout {
 
     /// As a superblock says; or why it cannot be.
     pub fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
-        let layout = Self { logical: superblock.logical, segment_pages: superblock.extent };
+        let layout = Self {
+            logical: superblock.logical,
+            segment_pages: superblock.extent,
+        };
         let fits = layout.segment_pages >= 2
             && layout.logical > 0
             && layout.first_data_page() + u64::from(layout.logical) <= superblock.pages;
-        fits.then_some(layout).ok_or_else(|| DedupError::Damaged("the superblock's sizes contradict each other".into()))
+        fits.then_some(layout).ok_or_else(|| {
+            DedupError::Damaged("the superblock's sizes contradict each other".into())
+        })
     }
 
     /// Addresses of a whole segment.
@@ -118,7 +127,11 @@ impl Layout {
 /// A header.
 pub fn header(superblock: &Superblock, page: u64, valid: bool) -> Page {
     let state = if valid { VALID } else { INVALID };
-    let mut record = HeaderRecord { crc: U32::ZERO, state: state.into(), zeroes: [0; PAGE_BYTES - 8] };
+    let mut record = HeaderRecord {
+        crc: U32::ZERO,
+        state: state.into(),
+        zeroes: [0; PAGE_BYTES - 8],
+    };
     record.crc = superblock.crc(page, &record.as_bytes()[CRC_FROM..]).into();
     zerocopy::transmute!(record)
 }
@@ -131,16 +144,26 @@ pub fn is_valid(superblock: &Superblock, page: u64, bytes: &Page) -> bool {
 
 /// A page of signatures.
 pub fn signatures(superblock: &Superblock, page: u64, of: impl Fn(u32) -> Signature) -> Page {
-    let mut record =
-        SignaturesRecord { crc: U32::ZERO, zeroes: [0; 12], signatures: [UNKNOWN; PAGE_SIGNATURES as usize] };
-    (0..).zip(&mut record.signatures).for_each(|(index, signature)| *signature = of(index));
+    let mut record = SignaturesRecord {
+        crc: U32::ZERO,
+        zeroes: [0; 12],
+        signatures: [UNKNOWN; PAGE_SIGNATURES as usize],
+    };
+    (0..)
+        .zip(&mut record.signatures)
+        .for_each(|(index, signature)| *signature = of(index));
     record.crc = superblock.crc(page, &record.as_bytes()[CRC_FROM..]).into();
     zerocopy::transmute!(record)
 }
 
 /// The signatures of a page; `None` if it cannot be believed.
-pub fn read_signatures<'a>(superblock: &Superblock, page: u64, bytes: &'a Page) -> Option<&'a [Signature]> {
+pub fn read_signatures<'a>(
+    superblock: &Superblock,
+    page: u64,
+    bytes: &'a Page,
+) -> Option<&'a [Signature]> {
     let record: &SignaturesRecord = zerocopy::transmute_ref!(bytes);
-    let right = *bytes == [0; PAGE_BYTES] || record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]);
+    let right =
+        *bytes == [0; PAGE_BYTES] || record.crc.get() == superblock.crc(page, &bytes[CRC_FROM..]);
     right.then_some(&record.signatures[..])
 }

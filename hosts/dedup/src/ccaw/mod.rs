@@ -50,7 +50,14 @@ pub struct CcawOptions {
 
 impl Default for CcawOptions {
     fn default() -> Self {
-        Self { window: 100, compare: None, entries_max: u32::MAX, shared_max: 15, commit_after: None, without: None }
+        Self {
+            window: 100,
+            compare: None,
+            entries_max: u32::MAX,
+            shared_max: 15,
+            commit_after: None,
+            without: None,
+        }
     }
 }
 
@@ -117,7 +124,10 @@ impl<D: Disk> Ccaw<D> {
         };
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // That a new one knows nothing needs no note.
-        Ok(Self { notes: Vec::new(), ..Self::open(disk, options)? })
+        Ok(Self {
+            notes: Vec::new(),
+            ..Self::open(disk, options)?
+        })
     }
 
     /// Opens one. What was found damaged is said by `notes`; it costs duplicates, and no data.
@@ -128,7 +138,14 @@ impl<D: Disk> Ccaw<D> {
         let (superblock, mut notes) = superblock::open(&mut disk, Scheme::Ccaw, options.without)?;
         let layout = Layout::of(&superblock)?;
         let mut table = Table::new(options.entries_max);
-        let segments = Segments::open(&mut disk, superblock, layout, &mut table, &mut notes, options.without)?;
+        let segments = Segments::open(
+            &mut disk,
+            superblock,
+            layout,
+            &mut table,
+            &mut notes,
+            options.without,
+        )?;
         Ok(Self {
             disk,
             superblock,
@@ -187,7 +204,10 @@ impl<D: Disk> Ccaw<D> {
 
     /// What it did.
     pub fn statistics(&self) -> Statistics {
-        Statistics { entries_discarded: self.table.discarded(), ..self.statistics }
+        Statistics {
+            entries_discarded: self.table.discarded(),
+            ..self.statistics
+        }
     }
 
     fn keeps(&self, guard: Guard) -> bool {
@@ -195,7 +215,11 @@ impl<D: Disk> Ccaw<D> {
     }
 
     fn usable(&self) -> Result<(), DedupError<D::Error>> {
-        if self.broken { Err(DedupError::Broken) } else { Ok(()) }
+        if self.broken {
+            Err(DedupError::Broken)
+        } else {
+            Ok(())
+        }
     }
 
     /// Where an address is on the disk below.
@@ -223,7 +247,8 @@ impl<D: Disk> Ccaw<D> {
         // 1. "invalid"  2. flush. Cut before the end of 2: nothing has changed yet.
         let valid = self.segments.valid(lbas);
         if !valid.is_empty() {
-            self.segments.invalidate(&mut self.disk, &valid, &mut self.statistics)?;
+            self.segments
+                .invalidate(&mut self.disk, &valid, &mut self.statistics)?;
             if self.keeps(Guard::FlushInvalid) {
                 self.flush_below()?;
             }
@@ -245,31 +270,58 @@ impl<D: Disk> Ccaw<D> {
         self.change(&lbas)?;
 
         let key = &self.superblock.key;
-        let signatures: Vec<Signature> = pages.iter().map(|page| self.superblock.hash.signature(key, page)).collect();
+        let signatures: Vec<Signature> = pages
+            .iter()
+            .map(|page| self.superblock.hash.signature(key, page))
+            .collect();
         let plans = self.plan(first, pages, &signatures);
 
         // 4. What is new is written: copies within the batch need it.
-        let written: Vec<usize> = (0..plans.len()).filter(|index| plans[*index] == Plan::Write).collect();
+        let written: Vec<usize> = (0..plans.len())
+            .filter(|index| plans[*index] == Plan::Write)
+            .collect();
         self.write_pages(first, pages, &written)?;
-        written.iter().for_each(|index| self.table.enter(first + *index as u32, signatures[*index], 1));
+        written.iter().for_each(|index| {
+            self.table
+                .enter(first + *index as u32, signatures[*index], 1)
+        });
 
         // 5. The others are copied; only then are they sources.
         self.copy_pages(first, pages, &plans)?;
         let copied = (0..plans.len()).filter(|index| plans[*index] != Plan::Write);
-        copied.for_each(|index| self.table.enter(first + index as u32, signatures[index], plans[index].shared()));
+        copied.for_each(|index| {
+            self.table.enter(
+                first + index as u32,
+                signatures[index],
+                plans[index].shared(),
+            )
+        });
 
         self.statistics.host_pages += pages.len() as u64;
         self.statistics.duplicates += (pages.len() - written.len()) as u64;
-        let each = self.options.commit_after.unwrap_or(self.layout.segment_lbas());
+        let each = self
+            .options
+            .commit_after
+            .unwrap_or(self.layout.segment_lbas());
         let due = self.segments.due(&lbas, each.max(1));
-        if due.is_empty() { Ok(()) } else { self.commit(&due) }
+        if due.is_empty() {
+            Ok(())
+        } else {
+            self.commit(&due)
+        }
     }
 
     /// What becomes of each page of a batch.
     fn plan(&mut self, first: u32, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
-        let compare = self.options.compare.unwrap_or(!self.superblock.hash.is_trusted());
-        let shared_max =
-            if self.options.shared_max == u8::MAX { u8::MAX } else { self.options.shared_max.saturating_sub(1) };
+        let compare = self
+            .options
+            .compare
+            .unwrap_or(!self.superblock.hash.is_trusted());
+        let shared_max = if self.options.shared_max == u8::MAX {
+            u8::MAX
+        } else {
+            self.options.shared_max.saturating_sub(1)
+        };
         let mut in_batch: FxHashMap<Signature, (Source, Option<usize>)> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
@@ -284,13 +336,30 @@ impl<D: Disk> Ccaw<D> {
             };
 
             let (plan, written) = match known {
-                Some((source, before)) if equal(self, source, before) => {
-                    (Plan::Copy(Source { shared: source.shared.saturating_add(1), ..source }), before)
-                }
+                Some((source, before)) if equal(self, source, before) => (
+                    Plan::Copy(Source {
+                        shared: source.shared.saturating_add(1),
+                        ..source
+                    }),
+                    before,
+                ),
                 _ => (Plan::Write, Some(index)),
             };
-            let lba = if let Plan::Copy(source) = plan { source.lba } else { first + index as u32 };
-            in_batch.insert(*signature, (Source { lba, shared: plan.shared() }, written));
+            let lba = if let Plan::Copy(source) = plan {
+                source.lba
+            } else {
+                first + index as u32
+            };
+            in_batch.insert(
+                *signature,
+                (
+                    Source {
+                        lba,
+                        shared: plan.shared(),
+                    },
+                    written,
+                ),
+            );
             plans.push(plan);
         }
         plans
@@ -306,20 +375,38 @@ impl<D: Disk> Ccaw<D> {
         equal
     }
 
-    fn write_pages(&mut self, first: u32, pages: &[Page], indices: &[usize]) -> Result<(), DedupError<D::Error>> {
-        for run in runs(indices.len(), |before, this| indices[before] + 1 == indices[this]) {
+    fn write_pages(
+        &mut self,
+        first: u32,
+        pages: &[Page],
+        indices: &[usize],
+    ) -> Result<(), DedupError<D::Error>> {
+        for run in runs(indices.len(), |before, this| {
+            indices[before] + 1 == indices[this]
+        }) {
             let (from, to) = (indices[run.start], indices[run.end - 1] + 1);
-            self.disk.write(self.place(first + from as u32), pages[from..to].as_flattened())?;
+            self.disk.write(
+                self.place(first + from as u32),
+                pages[from..to].as_flattened(),
+            )?;
             self.statistics.data_pages += run.len() as u64;
         }
         Ok(())
     }
 
-    fn copy_pages(&mut self, first: u32, pages: &[Page], plans: &[Plan]) -> Result<(), DedupError<D::Error>> {
-        let copies = plans.iter().enumerate().filter_map(|(index, plan)| match plan {
-            Plan::Copy(source) => Some((index, source.lba)),
-            Plan::Write => None,
-        });
+    fn copy_pages(
+        &mut self,
+        first: u32,
+        pages: &[Page],
+        plans: &[Plan],
+    ) -> Result<(), DedupError<D::Error>> {
+        let copies = plans
+            .iter()
+            .enumerate()
+            .filter_map(|(index, plan)| match plan {
+                Plan::Copy(source) => Some((index, source.lba)),
+                Plan::Write => None,
+            });
         let copies: Vec<(usize, u32)> = copies.collect();
         if copies.is_empty() {
             return Ok(());
@@ -332,7 +419,13 @@ impl<D: Disk> Ccaw<D> {
         let remap = |run: Range<usize>| {
             let (index, source) = copies[run.start];
             let (target, source) = (self.place(first + index as u32), self.place(source));
-            DiskRemap { target, source, pages: run.len() as u32, relocate: false, atomic: false }
+            DiskRemap {
+                target,
+                source,
+                pages: run.len() as u32,
+                relocate: false,
+                atomic: false,
+            }
         };
         let remaps: Vec<DiskRemap> = runs(copies.len(), follows).into_iter().map(remap).collect();
         if self.disk.remap_all(&remaps).is_ok() {
@@ -348,11 +441,14 @@ impl<D: Disk> Ccaw<D> {
     /// Writes segments of the table and makes them valid.
     fn commit(&mut self, segments: &[u32]) -> Result<(), DedupError<D::Error>> {
         // 1. pages of the table  2. flush  3. "valid". Cut before 3: invalid.
-        self.segments.write(&mut self.disk, segments, &self.table, &mut self.statistics)?;
+        self.segments
+            .write(&mut self.disk, segments, &self.table, &mut self.statistics)?;
         if self.keeps(Guard::FlushTable) {
             self.flush_below()?;
         }
-        Ok(self.segments.validate(&mut self.disk, segments, &mut self.statistics)?)
+        Ok(self
+            .segments
+            .validate(&mut self.disk, segments, &mut self.statistics)?)
     }
 }
 
@@ -397,16 +493,25 @@ impl<D: Disk> Disk for Ccaw<D> {
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), Self::Error> {
         let target = self.lbas(remap.target, remap.pages.into())?;
         let source = self.lbas(remap.source, remap.pages.into())?;
-        let signatures: Vec<Option<Signature>> = source.clone().map(|lba| self.table.signature(lba)).collect();
+        let signatures: Vec<Option<Signature>> = source
+            .clone()
+            .map(|lba| self.table.signature(lba))
+            .collect();
 
         self.change(&target)?;
         if remap.relocate {
             self.change(&source)?;
         }
-        let below = DiskRemap { target: self.place(target.start), source: self.place(source.start), ..*remap };
+        let below = DiskRemap {
+            target: self.place(target.start),
+            source: self.place(source.start),
+            ..*remap
+        };
         self.disk.remap(&below)?;
 
-        let known = target.zip(signatures).filter_map(|(lba, signature)| Some((lba, signature?)));
+        let known = target
+            .zip(signatures)
+            .filter_map(|(lba, signature)| Some((lba, signature?)));
         known.for_each(|(lba, signature)| self.table.enter(lba, signature, 2));
         Ok(())
     }

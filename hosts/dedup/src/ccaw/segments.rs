@@ -58,7 +58,8 @@ impl Segments {
         for segment in 0..layout.segments() {
             let place = layout.header(segment);
             read_each(disk, place, 1, |_, page| {
-                all.valid[segment as usize] = page.is_ok_and(|page| format::is_valid(&superblock, place, page));
+                all.valid[segment as usize] =
+                    page.is_ok_and(|page| format::is_valid(&superblock, place, page));
             });
             match all.valid[segment as usize] {
                 true => all.read(disk, segment, table, notes),
@@ -76,20 +77,32 @@ impl Segments {
         Ok(all)
     }
 
-    fn read<D: Disk>(&mut self, disk: &mut D, segment: u32, table: &mut Table, notes: &mut Vec<String>) {
+    fn read<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        segment: u32,
+        table: &mut Table,
+        notes: &mut Vec<String>,
+    ) {
         let pages = self.layout.table_pages_of(segment);
         let first = self.layout.place(pages.start);
         read_each(disk, first, pages.len() as u64, |index, page| {
             let (table_page, place) = (pages.start + index as u32, first + index);
-            let found = page.ok().and_then(|page| format::read_signatures(&self.superblock, place, page));
+            let found = page
+                .ok()
+                .and_then(|page| format::read_signatures(&self.superblock, place, page));
             let Some(signatures) = found else {
                 self.dirty[table_page as usize] = true;
-                notes.push(format!("page {place} of the signature table is damaged and is not believed"));
+                notes.push(format!(
+                    "page {place} of the signature table is damaged and is not believed"
+                ));
                 return;
             };
 
             let lbas = table_page * PAGE_SIGNATURES..self.layout.logical;
-            let known = lbas.zip(signatures).filter(|(_, signature)| **signature != UNKNOWN);
+            let known = lbas
+                .zip(signatures)
+                .filter(|(_, signature)| **signature != UNKNOWN);
             known.for_each(|(lba, signature)| table.enter(lba, *signature, 1));
         });
     }
@@ -113,11 +126,18 @@ impl Segments {
 
     /// Valid segments that tell of these addresses.
     pub fn valid(&self, lbas: &Range<u32>) -> Vec<u32> {
-        self.of(lbas).filter(|segment| self.valid[*segment as usize]).collect()
+        self.of(lbas)
+            .filter(|segment| self.valid[*segment as usize])
+            .collect()
     }
 
     /// Marks segments invalid, on the disk; to be flushed, then `invalidated`.
-    pub fn invalidate<D: Disk>(&self, disk: &mut D, segments: &[u32], done: &mut Statistics) -> Result<(), D::Error> {
+    pub fn invalidate<D: Disk>(
+        &self,
+        disk: &mut D,
+        segments: &[u32],
+        done: &mut Statistics,
+    ) -> Result<(), D::Error> {
         if self.without == Some(Guard::Invalidate) {
             return Ok(());
         }
@@ -131,7 +151,9 @@ impl Segments {
 
     /// The headers are durable.
     pub fn invalidated(&mut self, segments: &[u32]) {
-        segments.iter().for_each(|segment| self.valid[*segment as usize] = false);
+        segments
+            .iter()
+            .for_each(|segment| self.valid[*segment as usize] = false);
     }
 
     /// Addresses change: their pages of signatures are out of date.
@@ -141,14 +163,17 @@ impl Segments {
             *updates = updates.saturating_add(lbas.len() as u32);
         }
         if !lbas.is_empty() {
-            let pages = self.layout.table_page_of(lbas.start)..=self.layout.table_page_of(lbas.end - 1);
+            let pages =
+                self.layout.table_page_of(lbas.start)..=self.layout.table_page_of(lbas.end - 1);
             self.dirty[*pages.start() as usize..=*pages.end() as usize].fill(true);
         }
     }
 
     /// Segments among those of some addresses that have changed so often.
     pub fn due(&self, lbas: &Range<u32>, updates: u32) -> Vec<u32> {
-        self.of(lbas).filter(|segment| self.updates[*segment as usize] >= updates).collect()
+        self.of(lbas)
+            .filter(|segment| self.updates[*segment as usize] >= updates)
+            .collect()
     }
 
     /// Segments with pages that are out of date.
@@ -158,7 +183,9 @@ impl Segments {
     }
 
     fn dirty_pages(&self, segment: u32) -> impl Iterator<Item = u32> {
-        self.layout.table_pages_of(segment).filter(|page| self.dirty[*page as usize])
+        self.layout
+            .table_pages_of(segment)
+            .filter(|page| self.dirty[*page as usize])
     }
 
     /// Writes the pages of segments that are out of date; to be flushed, then `validate`.
@@ -172,10 +199,15 @@ impl Segments {
         for segment in segments {
             let pages: Vec<u32> = self.dirty_pages(*segment).collect();
             let places: Vec<u64> = pages.iter().map(|page| self.layout.place(*page)).collect();
-            let (first, base) = (self.layout.table_pages_of(*segment).start, self.layout.header(*segment) + 1);
+            let (first, base) = (
+                self.layout.table_pages_of(*segment).start,
+                self.layout.header(*segment) + 1,
+            );
             write_each(disk, &places, |place| {
                 let lba = (first + (place - base) as u32) * PAGE_SIGNATURES;
-                format::signatures(&self.superblock, place, |index| table.signature(lba + index).unwrap_or(UNKNOWN))
+                format::signatures(&self.superblock, place, |index| {
+                    table.signature(lba + index).unwrap_or(UNKNOWN)
+                })
             })?;
             done.metadata_pages += pages.len() as u64;
         }
@@ -183,7 +215,12 @@ impl Segments {
     }
 
     /// Marks segments valid whose pages, and the pages that these tell of, are durable.
-    pub fn validate<D: Disk>(&mut self, disk: &mut D, segments: &[u32], done: &mut Statistics) -> Result<(), D::Error> {
+    pub fn validate<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        segments: &[u32],
+        done: &mut Statistics,
+    ) -> Result<(), D::Error> {
         for segment in segments {
             let place = self.layout.header(*segment);
             // From here on it may be valid on the disk, whatever the write says.

@@ -68,7 +68,10 @@ impl Table {
     pub fn find(&mut self, signature: &Signature) -> Option<Source> {
         let entry = &mut self.entries[*self.newest.get(signature)? as usize];
         entry.used = true;
-        Some(Source { lba: entry.lba, shared: entry.shared })
+        Some(Source {
+            lba: entry.lba,
+            shared: entry.shared,
+        })
     }
 
     /// The signature of what an address holds.
@@ -78,8 +81,15 @@ impl Table {
 
     /// An address leaves.
     pub fn leave(&mut self, lba: u32) {
-        let Some(at) = self.by_lba.remove(&lba) else { return };
-        let Entry { signature, next, previous, .. } = self.entries[at as usize];
+        let Some(at) = self.by_lba.remove(&lba) else {
+            return;
+        };
+        let Entry {
+            signature,
+            next,
+            previous,
+            ..
+        } = self.entries[at as usize];
 
         match (previous, next) {
             (NONE, NONE) => drop(self.newest.remove(&signature)),
@@ -102,7 +112,15 @@ impl Table {
 
         let at = self.free.pop().unwrap_or(self.entries.len() as u32);
         let next = self.newest.insert(signature, at).unwrap_or(NONE);
-        let entry = Entry { signature, lba, next, previous: NONE, used: true, free: false, shared };
+        let entry = Entry {
+            signature,
+            lba,
+            next,
+            previous: NONE,
+            used: true,
+            free: false,
+            shared,
+        };
         match self.entries.get_mut(at as usize) {
             Some(place) => *place = entry,
             None => self.entries.push(entry),
@@ -154,7 +172,10 @@ mod tests {
         table.leave(2);
         assert_eq!((found(&mut table, 1), table.signature(2)), (Some(0), None));
         table.enter(0, signature(2), 1);
-        assert_eq!((found(&mut table, 1), found(&mut table, 2)), (None, Some(0)));
+        assert_eq!(
+            (found(&mut table, 1), found(&mut table, 2)),
+            (None, Some(0))
+        );
         table.leave(0);
         assert_eq!(found(&mut table, 2), Some(9));
     }
@@ -164,10 +185,18 @@ mod tests {
         let mut table = Table::new(4);
         (0..4).for_each(|lba| table.enter(lba, signature(lba as u8 + 1), 1));
         table.enter(4, signature(5), 1);
-        assert_eq!((found(&mut table, 1), table.discarded()), (None, 1), "all were new: the first goes");
+        assert_eq!(
+            (found(&mut table, 1), table.discarded()),
+            (None, 1),
+            "all were new: the first goes"
+        );
         assert_eq!(found(&mut table, 2), Some(1));
         table.enter(5, signature(6), 1);
-        assert_eq!((found(&mut table, 2), found(&mut table, 3)), (Some(1), None), "the second was used");
+        assert_eq!(
+            (found(&mut table, 2), found(&mut table, 3)),
+            (Some(1), None),
+            "the second was used"
+        );
         for lba in 10..1000 {
             table.enter(lba, signature(lba as u8), 1);
             assert!(table.by_lba.len() <= 4 && table.entries.len() <= 4);

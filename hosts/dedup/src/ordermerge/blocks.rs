@@ -61,7 +61,11 @@ impl Blocks {
 
     /// So many free blocks, which stay free until they are held. There must be as many.
     pub fn choose(&mut self, wanted: usize) -> Vec<u32> {
-        assert!(wanted <= self.free as usize, "{wanted} blocks of {} free ones", self.free);
+        assert!(
+            wanted <= self.free as usize,
+            "{wanted} blocks of {} free ones",
+            self.free
+        );
         let mut chosen = Vec::with_capacity(wanted);
         while chosen.len() < wanted {
             if self.counts[self.hand as usize] == 0 {
@@ -117,7 +121,9 @@ impl Blocks {
     /// One mapping less names it, in memory and on the disk.
     pub fn let_go(&mut self, block: u32) {
         let count = &mut self.counts[block as usize];
-        *count = count.checked_sub(1).expect("a block that a mapping named has a count");
+        *count = count
+            .checked_sub(1)
+            .expect("a block that a mapping named has a count");
         if *count == 0 {
             self.free += 1;
             let signature = std::mem::replace(&mut self.signatures[block as usize], UNKNOWN);

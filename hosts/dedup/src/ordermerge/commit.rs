@@ -86,11 +86,20 @@ impl<D: Disk> OrderMerge<D> {
 
     fn write_mappings(&mut self) -> Result<(), DedupError<D::Error>> {
         let first = self.layout.first_mapping_page();
-        let places: Vec<u64> = self.changed.iter().map(|page| first + u64::from(*page)).collect();
+        let places: Vec<u64> = self
+            .changed
+            .iter()
+            .map(|page| first + u64::from(*page))
+            .collect();
         let (mapping, superblock) = (&self.mapping, &self.superblock);
         write_each(&mut self.disk, &places, |place| {
             let base = (place - first) as usize * PAGE_MAPPINGS as usize;
-            let of = |index: u32| mapping.get(base + index as usize).copied().unwrap_or(UNMAPPED);
+            let of = |index: u32| {
+                mapping
+                    .get(base + index as usize)
+                    .copied()
+                    .unwrap_or(UNMAPPED)
+            };
             format::mappings(superblock, place, of)
         })?;
         self.statistics.metadata_pages += places.len() as u64;

@@ -54,7 +54,8 @@ struct MappingsRecord {
     mappings: [U32; PAGE_MAPPINGS as usize],
 }
 
-const _: () = assert!(size_of::<BlocksRecord>() == PAGE_BYTES && size_of::<MappingsRecord>() == PAGE_BYTES);
+const _: () =
+    assert!(size_of::<BlocksRecord>() == PAGE_BYTES && size_of::<MappingsRecord>() == PAGE_BYTES);
 const CRC_FROM: usize = 4;
 
 /// Where everything is.
@@ -69,7 +70,9 @@ impl Layout {
     pub fn fitting(pages: u64, spare: u32) -> Option<Self> {
         let mut blocks = u32::try_from(pages.checked_sub(SUPERBLOCKS)?).ok()?;
         loop {
-            let logical = blocks.checked_sub(spare.max(1)).filter(|logical| *logical > 0)?;
+            let logical = blocks
+                .checked_sub(spare.max(1))
+                .filter(|logical| *logical > 0)?;
             let layout = Self { logical, blocks };
             let over = (layout.first_data_page() + u64::from(blocks)).saturating_sub(pages);
             if over == 0 {
@@ -81,11 +84,16 @@ impl Layout {
 
     /// As a superblock says; or why it cannot be.
     pub fn of<E: std::error::Error>(superblock: &Superblock) -> Result<Self, DedupError<E>> {
-        let layout = Self { logical: superblock.logical, blocks: superblock.extent };
+        let layout = Self {
+            logical: superblock.logical,
+            blocks: superblock.extent,
+        };
         let fits = layout.logical > 0
             && layout.logical < layout.blocks
             && layout.first_data_page() + u64::from(layout.blocks) <= superblock.pages;
-        fits.then_some(layout).ok_or_else(|| DedupError::Damaged("the superblock's sizes contradict each other".into()))
+        fits.then_some(layout).ok_or_else(|| {
+            DedupError::Damaged("the superblock's sizes contradict each other".into())
+        })
     }
 
     pub fn block_pages(&self) -> u32 {
@@ -112,16 +120,27 @@ impl Layout {
 pub fn blocks(superblock: &Superblock, page: u64, of: impl Fn(u32) -> (Signature, u32)) -> Page {
     let record = |index| {
         let (signature, count) = of(index);
-        BlockRecord { signature, count: count.into() }
+        BlockRecord {
+            signature,
+            count: count.into(),
+        }
     };
     let blocks = std::array::from_fn(|index| record(index as u32));
-    let mut record = BlocksRecord { crc: U32::ZERO, zeroes: [0; 12], blocks };
+    let mut record = BlocksRecord {
+        crc: U32::ZERO,
+        zeroes: [0; 12],
+        blocks,
+    };
     record.crc = superblock.crc(page, &record.as_bytes()[CRC_FROM..]).into();
     zerocopy::transmute!(record)
 }
 
 /// The blocks of a page; `None` if it cannot be believed.
-pub fn read_blocks<'a>(superblock: &Superblock, page: u64, bytes: &'a Page) -> Option<&'a [BlockRecord]> {
+pub fn read_blocks<'a>(
+    superblock: &Superblock,
+    page: u64,
+    bytes: &'a Page,
+) -> Option<&'a [BlockRecord]> {
     let record: &BlocksRecord = zerocopy::transmute_ref!(bytes);
     is_right(superblock, page, record.crc, bytes).then_some(&record.blocks[..])
 }
@@ -129,7 +148,11 @@ pub fn read_blocks<'a>(superblock: &Superblock, page: u64, bytes: &'a Page) -> O
 /// A page of mappings.
 pub fn mappings(superblock: &Superblock, page: u64, of: impl Fn(u32) -> u32) -> Page {
     let mappings = std::array::from_fn(|index| of(index as u32).into());
-    let mut record = MappingsRecord { crc: U32::ZERO, zeroes: [0; 12], mappings };
+    let mut record = MappingsRecord {
+        crc: U32::ZERO,
+        zeroes: [0; 12],
+        mappings,
+    };
     record.crc = superblock.crc(page, &record.as_bytes()[CRC_FROM..]).into();
     zerocopy::transmute!(record)
 }

@@ -44,7 +44,11 @@ pub struct OrderMergeOptions {
 
 impl Default for OrderMergeOptions {
     fn default() -> Self {
-        Self { window: 100, compare: None, without: None }
+        Self {
+            window: 100,
+            compare: None,
+            without: None,
+        }
     }
 }
 
@@ -109,7 +113,10 @@ impl<D: Disk> OrderMerge<D> {
         };
         superblock::make(&mut disk, &superblock, new, options.without, progress)?;
         // That a new one knows nothing needs no note.
-        Ok(Self { notes: Vec::new(), ..Self::open(disk, options)? })
+        Ok(Self {
+            notes: Vec::new(),
+            ..Self::open(disk, options)?
+        })
     }
 
     /// Opens one. What was found damaged is said by `notes`.
@@ -117,7 +124,8 @@ impl<D: Disk> OrderMerge<D> {
     /// # Errors
     /// There is none.
     pub fn open(mut disk: D, options: OrderMergeOptions) -> Result<Self, DedupError<D::Error>> {
-        let (superblock, mut notes) = superblock::open(&mut disk, Scheme::OrderMerge, options.without)?;
+        let (superblock, mut notes) =
+            superblock::open(&mut disk, Scheme::OrderMerge, options.without)?;
         let layout = Layout::of(&superblock)?;
         let opened = opening::read(&mut disk, &superblock, layout, &mut notes);
         Ok(Self {
@@ -193,7 +201,11 @@ impl<D: Disk> OrderMerge<D> {
     }
 
     fn usable(&self) -> Result<(), DedupError<D::Error>> {
-        if self.broken { Err(DedupError::Broken) } else { Ok(()) }
+        if self.broken {
+            Err(DedupError::Broken)
+        } else {
+            Ok(())
+        }
     }
 
     /// Where a block is on the disk below.
@@ -218,7 +230,11 @@ impl<D: Disk> OrderMerge<D> {
 
     /// Counts pages of the window, and ends it if it is full.
     fn took(&mut self, pages: usize) -> Result<(), DedupError<D::Error>> {
-        if self.window.add(pages) { self.commit() } else { Ok(()) }
+        if self.window.add(pages) {
+            self.commit()
+        } else {
+            Ok(())
+        }
     }
 
     /// Maps an address to a block, or to none.
@@ -251,22 +267,34 @@ impl<D: Disk> OrderMerge<D> {
     /// Writes pages of one window, for which there are free blocks.
     fn write_batch(&mut self, first: u32, pages: &[Page]) -> Result<(), DedupError<D::Error>> {
         let key = &self.superblock.key;
-        let signatures: Vec<Signature> = pages.iter().map(|page| self.superblock.hash.signature(key, page)).collect();
+        let signatures: Vec<Signature> = pages
+            .iter()
+            .map(|page| self.superblock.hash.signature(key, page))
+            .collect();
         let plans = self.plan(pages, &signatures);
 
         // 1. Data to free blocks. If that fails, they are still free.
-        let new: Vec<usize> = (0..plans.len()).filter(|index| plans[*index] == Plan::New).collect();
+        let new: Vec<usize> = (0..plans.len())
+            .filter(|index| plans[*index] == Plan::New)
+            .collect();
         let chosen = self.blocks.choose(new.len());
-        let follows = |before: usize, this: usize| new[before] + 1 == new[this] && chosen[before] + 1 == chosen[this];
+        let follows = |before: usize, this: usize| {
+            new[before] + 1 == new[this] && chosen[before] + 1 == chosen[this]
+        };
         for run in runs(new.len(), follows) {
             let (from, to) = (new[run.start], new[run.end - 1] + 1);
-            self.disk.write(self.place(chosen[run.start]), pages[from..to].as_flattened())?;
+            self.disk.write(
+                self.place(chosen[run.start]),
+                pages[from..to].as_flattened(),
+            )?;
             self.statistics.data_pages += run.len() as u64;
         }
 
         // 2. Mappings and counts, in memory; on the disk at the end of the window.
         let mut homes = vec![0; plans.len()];
-        new.iter().zip(&chosen).for_each(|(index, block)| homes[*index] = *block);
+        new.iter()
+            .zip(&chosen)
+            .for_each(|(index, block)| homes[*index] = *block);
         for (index, plan) in plans.iter().enumerate() {
             let block = match plan {
                 Plan::New => homes[index],
@@ -285,7 +313,10 @@ impl<D: Disk> OrderMerge<D> {
 
     /// What becomes of each page of a batch.
     fn plan(&mut self, pages: &[Page], signatures: &[Signature]) -> Vec<Plan> {
-        let compare = self.options.compare.unwrap_or(!self.superblock.hash.is_trusted());
+        let compare = self
+            .options
+            .compare
+            .unwrap_or(!self.superblock.hash.is_trusted());
         let mut in_batch: FxHashMap<Signature, usize> = FxHashMap::default();
         let mut plans = Vec::with_capacity(pages.len());
         for (index, (page, signature)) in pages.iter().zip(signatures).enumerate() {
@@ -344,7 +375,9 @@ impl<D: Disk> Disk for OrderMerge<D> {
             let into = pages[run.clone()].as_flattened_mut();
             match entries[run.start] {
                 UNMAPPED => into.fill(0),
-                entry => self.disk.read(self.layout.first_data_page() + u64::from(entry - 1), into)?,
+                entry => self
+                    .disk
+                    .read(self.layout.first_data_page() + u64::from(entry - 1), into)?,
             }
         }
         Ok(())
@@ -391,9 +424,14 @@ impl<D: Disk> Disk for OrderMerge<D> {
         }
 
         let entries = self.entries(source.clone())?;
-        target.clone().zip(entries).for_each(|(lba, entry)| self.map(lba, entry));
+        target
+            .clone()
+            .zip(entries)
+            .for_each(|(lba, entry)| self.map(lba, entry));
         if remap.relocate {
-            source.filter(|lba| !target.contains(lba)).for_each(|lba| self.map(lba, UNMAPPED));
+            source
+                .filter(|lba| !target.contains(lba))
+                .for_each(|lba| self.map(lba, UNMAPPED));
         }
         self.took(remap.pages as usize)
     }

@@ -19,7 +19,12 @@ pub struct Opened {
 }
 
 /// Reads everything.
-pub fn read<D: Disk>(disk: &mut D, superblock: &Superblock, layout: Layout, notes: &mut Vec<String>) -> Opened {
+pub fn read<D: Disk>(
+    disk: &mut D,
+    superblock: &Superblock,
+    layout: Layout,
+    notes: &mut Vec<String>,
+) -> Opened {
     let (mapping, damaged) = mappings(disk, superblock, layout, notes);
     let mut blocks = Blocks::new(layout.blocks);
     for block in named(&mapping) {
@@ -31,9 +36,13 @@ pub fn read<D: Disk>(disk: &mut D, superblock: &Superblock, layout: Layout, note
     let first = layout.first_block_page();
     read_each(disk, first, layout.block_pages().into(), |index, page| {
         let place = first + index;
-        let records = page.ok().and_then(|page| format::read_blocks(superblock, place, page));
+        let records = page
+            .ok()
+            .and_then(|page| format::read_blocks(superblock, place, page));
         if records.is_none() {
-            notes.push(format!("page {place} of the blocks' records is damaged: its counts are made anew"));
+            notes.push(format!(
+                "page {place} of the blocks' records is damaged: its counts are made anew"
+            ));
         }
 
         let base = index as u32 * PAGE_BLOCKS;
@@ -64,14 +73,23 @@ pub fn read<D: Disk>(disk: &mut D, superblock: &Superblock, layout: Layout, note
         }
     });
     if counts_too_low > 0 {
-        notes.push(format!("{counts_too_low} blocks had counts below what mappings name: the counts are made anew"));
+        notes.push(format!(
+            "{counts_too_low} blocks had counts below what mappings name: the counts are made anew"
+        ));
     }
-    Opened { mapping, blocks, counts_too_low }
+    Opened {
+        mapping,
+        blocks,
+        counts_too_low,
+    }
 }
 
 /// Blocks that mappings name, as often as they do.
 fn named(mapping: &[u32]) -> impl Iterator<Item = u32> {
-    mapping.iter().filter(|entry| **entry != UNMAPPED && **entry != LOST).map(|entry| entry - 1)
+    mapping
+        .iter()
+        .filter(|entry| **entry != UNMAPPED && **entry != LOST)
+        .map(|entry| entry - 1)
 }
 
 /// All mappings, and whether a page of them is damaged.
@@ -86,7 +104,9 @@ fn mappings<D: Disk>(
     let first = layout.first_mapping_page();
     read_each(disk, first, layout.mapping_pages().into(), |index, page| {
         let place = first + index;
-        let entries = page.ok().and_then(|page| format::read_mappings(superblock, place, page));
+        let entries = page
+            .ok()
+            .and_then(|page| format::read_mappings(superblock, place, page));
         let possible = |entry: u32| entry <= layout.blocks || entry == LOST;
         let entries = entries.filter(|entries| entries.iter().all(|entry| possible(entry.get())));
 
@@ -94,7 +114,10 @@ fn mappings<D: Disk>(
         let end = (base + PAGE_MAPPINGS as usize).min(mapping.len());
         match entries {
             Some(entries) => {
-                mapping[base..end].iter_mut().zip(entries).for_each(|(to, from)| *to = from.get());
+                mapping[base..end]
+                    .iter_mut()
+                    .zip(entries)
+                    .for_each(|(to, from)| *to = from.get());
             }
             None => {
                 mapping[base..end].fill(LOST);

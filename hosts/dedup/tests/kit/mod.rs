@@ -8,7 +8,8 @@ pub mod disk;
 use disk::{MemDisk, MemError};
 use remap_ssd_dedup::guard::Guard;
 use remap_ssd_dedup::{
-    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme, Statistics,
+    Ccaw, CcawOptions, DedupError, Hash, NewDedup, OrderMerge, OrderMergeOptions, Scheme,
+    Statistics,
 };
 use remap_ssd_device::Disk;
 
@@ -37,29 +38,57 @@ pub enum Subject {
 
 impl Setup {
     fn ccaw(&self) -> CcawOptions {
-        let (window, entries_max, commit_after) = (self.window, self.entries_max, Some(self.commit_after));
-        CcawOptions { window, entries_max, commit_after, without: self.without, ..CcawOptions::default() }
+        let (window, entries_max, commit_after) =
+            (self.window, self.entries_max, Some(self.commit_after));
+        CcawOptions {
+            window,
+            entries_max,
+            commit_after,
+            without: self.without,
+            ..CcawOptions::default()
+        }
     }
 
     fn order_merge(&self) -> OrderMergeOptions {
-        OrderMergeOptions { window: self.window, without: self.without, ..OrderMergeOptions::default() }
+        OrderMergeOptions {
+            window: self.window,
+            without: self.without,
+            ..OrderMergeOptions::default()
+        }
     }
 
     pub fn create(&self, disk: MemDisk, identity: u8, force: bool) -> Result<Subject, Error> {
         let identity = Some([identity; 16]);
-        let new = NewDedup { hash: self.hash, segment_pages: 3, spare: 3, identity, force, ..NewDedup::default() };
+        let new = NewDedup {
+            hash: self.hash,
+            segment_pages: 3,
+            spare: 3,
+            identity,
+            force,
+            ..NewDedup::default()
+        };
         Ok(match self.scheme {
-            Scheme::Ccaw => Subject::Ccaw(Box::new(Ccaw::create(disk, &new, self.ccaw(), &mut |_, _| {})?)),
-            Scheme::OrderMerge => {
-                Subject::OrderMerge(Box::new(OrderMerge::create(disk, &new, self.order_merge(), &mut |_, _| {})?))
-            }
+            Scheme::Ccaw => Subject::Ccaw(Box::new(Ccaw::create(
+                disk,
+                &new,
+                self.ccaw(),
+                &mut |_, _| {},
+            )?)),
+            Scheme::OrderMerge => Subject::OrderMerge(Box::new(OrderMerge::create(
+                disk,
+                &new,
+                self.order_merge(),
+                &mut |_, _| {},
+            )?)),
         })
     }
 
     pub fn open(&self, disk: MemDisk) -> Result<Subject, Error> {
         Ok(match self.scheme {
             Scheme::Ccaw => Subject::Ccaw(Box::new(Ccaw::open(disk, self.ccaw())?)),
-            Scheme::OrderMerge => Subject::OrderMerge(Box::new(OrderMerge::open(disk, self.order_merge())?)),
+            Scheme::OrderMerge => {
+                Subject::OrderMerge(Box::new(OrderMerge::open(disk, self.order_merge())?))
+            }
         })
     }
 }
@@ -118,7 +147,11 @@ pub fn content(number: u64) -> [u8; PAGE] {
 /// The number of a content; one that no page has if it is none.
 pub fn number(bytes: &[u8; PAGE]) -> u64 {
     let words = bytes.as_chunks::<8>().0;
-    if words.iter().all(|word| *word == words[0]) { u64::from_le_bytes(words[0]) } else { u64::MAX }
+    if words.iter().all(|word| *word == words[0]) {
+        u64::from_le_bytes(words[0])
+    } else {
+        u64::MAX
+    }
 }
 
 pub fn contents(numbers: &[u64]) -> Vec<u8> {

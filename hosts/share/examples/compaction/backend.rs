@@ -70,7 +70,11 @@ impl<S> std::fmt::Debug for Backend<S> {
 
 impl<S: Store + 'static> Backend<S> {
     pub fn new(store: S, file: FileId) -> Self {
-        Self(Arc::new(Inner { store, file, contents: Mutex::default() }))
+        Self(Arc::new(Inner {
+            store,
+            file,
+            contents: Mutex::default(),
+        }))
     }
 
     /// Switches sharing on: every page is read once. Or off.
@@ -85,23 +89,37 @@ impl<S: Store + 'static> Backend<S> {
                 }
             }
         }
-        let mut state = self.0.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self
+            .0
+            .contents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *state = (contents, Asked::default());
         Ok(())
     }
 
     /// What was asked for since `share`.
     pub fn asked(&self) -> Asked {
-        self.0.contents.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.0
+            .contents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .1
     }
 
     fn write_page(&self, page: u64, bytes: &[u8]) -> io::Result<()> {
-        let Inner { store, file, contents } = &*self.0;
+        let Inner {
+            store,
+            file,
+            contents,
+        } = &*self.0;
         let mut state = contents.lock().unwrap_or_else(PoisonError::into_inner);
         let (contents, asked) = &mut *state;
         asked.pages += 1;
         let offset = page * PAGE as u64;
-        let Some(contents) = contents else { return store.write(*file, offset, bytes).map_err(io::Error::other) };
+        let Some(contents) = contents else {
+            return store.write(*file, offset, bytes).map_err(io::Error::other);
+        };
 
         let hash = *blake3::hash(bytes).as_bytes();
         let source = contents.by_hash.get(&hash).copied();
@@ -110,11 +128,19 @@ impl<S: Store + 'static> Backend<S> {
             Some(source) if source == page => {}
             Some(source) => {
                 let from_offset = source * PAGE as u64;
-                let share = Share { from: *file, from_offset, to: *file, to_offset: offset, bytes: PAGE as u64 };
+                let share = Share {
+                    from: *file,
+                    from_offset,
+                    to: *file,
+                    to_offset: offset,
+                    bytes: PAGE as u64,
+                };
                 store.share(&share).map_err(io::Error::other)?;
                 asked.shared += 1;
             }
-            None => store.write(*file, offset, bytes).map_err(io::Error::other)?,
+            None => store
+                .write(*file, offset, bytes)
+                .map_err(io::Error::other)?,
         }
         contents.note(page, hash);
         Ok(())
@@ -127,20 +153,36 @@ impl<S: Store + 'static> StorageBackend for Backend<S> {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        match self.0.store.read(self.0.file, offset, out).map_err(io::Error::other)? {
+        match self
+            .0
+            .store
+            .read(self.0.file, offset, out)
+            .map_err(io::Error::other)?
+        {
             read if read == out.len() => Ok(()),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut state = self.0.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self
+            .0
+            .contents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(contents) = &mut state.0 {
-            let beyond: Vec<u64> =
-                contents.hashes.keys().copied().filter(|page| (page + 1) * PAGE as u64 > len).collect();
+            let beyond: Vec<u64> = contents
+                .hashes
+                .keys()
+                .copied()
+                .filter(|page| (page + 1) * PAGE as u64 > len)
+                .collect();
             beyond.into_iter().for_each(|page| contents.forget(page));
         }
-        self.0.store.set_size(self.0.file, len).map_err(io::Error::other)
+        self.0
+            .store
+            .set_size(self.0.file, len)
+            .map_err(io::Error::other)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -149,13 +191,24 @@ impl<S: Store + 'static> StorageBackend for Backend<S> {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         if !offset.is_multiple_of(PAGE as u64) || !data.len().is_multiple_of(PAGE) {
-            let mut state = self.0.contents.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self
+                .0
+                .contents
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             if let Some(contents) = &mut state.0 {
                 let end = offset + data.len() as u64;
-                (offset / PAGE as u64..end.div_ceil(PAGE as u64)).for_each(|page| contents.forget(page));
+                (offset / PAGE as u64..end.div_ceil(PAGE as u64))
+                    .for_each(|page| contents.forget(page));
             }
-            return self.0.store.write(self.0.file, offset, data).map_err(io::Error::other);
+            return self
+                .0
+                .store
+                .write(self.0.file, offset, data)
+                .map_err(io::Error::other);
         }
-        (offset / PAGE as u64..).zip(data.chunks(PAGE)).try_for_each(|(page, bytes)| self.write_page(page, bytes))
+        (offset / PAGE as u64..)
+            .zip(data.chunks(PAGE))
+            .try_for_each(|(page, bytes)| self.write_page(page, bytes))
     }
 }

@@ -72,16 +72,30 @@ fn digest(database: &Database) -> Result<blake3::Hash, Box<dyn Error>> {
     let transaction = database.begin_read()?;
     for row in transaction.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
-        hash.update(&key.value().to_le_bytes()).update(value.value());
+        hash.update(&key.value().to_le_bytes())
+            .update(value.value());
     }
     Ok(hash.finalize())
 }
 
 fn run(rows: u64, sharing: bool) -> Result<Compacted, Box<dyn Error>> {
     let config = DeviceConfig::for_service(DEVICE_BYTES, SchemeKind::RemapSsd, false)?;
-    let disk = SharedDisk(Arc::new(Mutex::new(LocalDisk::new(Device::in_memory(config)?))));
-    let volume = Volume::create(disk.clone(), &Processes::One, &NewVolume::default(), &mut |_, _| {})?;
-    let file = volume.open("rows.redb", OpenOptions { create: Create::New, open_end: false })?;
+    let disk = SharedDisk(Arc::new(Mutex::new(LocalDisk::new(Device::in_memory(
+        config,
+    )?))));
+    let volume = Volume::create(
+        disk.clone(),
+        &Processes::One,
+        &NewVolume::default(),
+        &mut |_, _| {},
+    )?;
+    let file = volume.open(
+        "rows.redb",
+        OpenOptions {
+            create: Create::New,
+            open_end: false,
+        },
+    )?;
     let backend = Backend::new(volume, file);
     let mut database = Database::builder().create_with_backend(backend.clone())?;
 
@@ -100,7 +114,9 @@ fn run(rows: u64, sharing: bool) -> Result<Compacted, Box<dyn Error>> {
         transaction.commit()?;
     }
     let transaction = database.begin_write()?;
-    transaction.open_table(ROWS)?.retain(|_, value| value[0] % 10 >= 7)?;
+    transaction
+        .open_table(ROWS)?
+        .retain(|_, value| value[0] % 10 >= 7)?;
     transaction.commit()?;
 
     let before = digest(&database)?;
@@ -113,14 +129,29 @@ fn run(rows: u64, sharing: bool) -> Result<Compacted, Box<dyn Error>> {
     if digest(&database)? != before {
         return Err("the rows have changed".into());
     }
-    Ok(Compacted { bytes_before, bytes_after, asked, counts })
+    Ok(Compacted {
+        bytes_before,
+        bytes_after,
+        asked,
+        counts,
+    })
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let rows = std::env::args().nth(1).map_or(Ok(40_000), |text| text.parse())?;
-    println!("{rows} rows of {VALUE_BYTES} bytes, 7 of 10 deleted, compacted; device of {} MiB", DEVICE_BYTES >> 20);
+    let rows = std::env::args()
+        .nth(1)
+        .map_or(Ok(40_000), |text| text.parse())?;
+    println!(
+        "{rows} rows of {VALUE_BYTES} bytes, 7 of 10 deleted, compacted; device of {} MiB",
+        DEVICE_BYTES >> 20
+    );
     for (name, sharing) in [("writes", false), ("shares", true)] {
-        let Compacted { bytes_before, bytes_after, asked, counts } = run(rows, sharing)?;
+        let Compacted {
+            bytes_before,
+            bytes_after,
+            asked,
+            counts,
+        } = run(rows, sharing)?;
         let flash = counts.flash_data + counts.flash_gc + counts.flash_metadata;
         println!(
             "{name}: file {:.1} -> {:.1} MiB; redb wrote {} pages, {} of them shared; flash pages programmed: {flash} ({} data, \

@@ -33,7 +33,13 @@ impl MemNamespaces {
             Some((*at - size, *size))
         });
         let ranges = starts.collect();
-        Self { disk, ranges, counts: Counts::default(), disturbance: None, breaks_after: None }
+        Self {
+            disk,
+            ranges,
+            counts: Counts::default(),
+            disturbance: None,
+            breaks_after: None,
+        }
     }
 
     fn place(&self, at: Place, pages: u64) -> Result<u64, ShareError> {
@@ -46,14 +52,16 @@ impl MemNamespaces {
         pages
             .map(|page| {
                 let mut bytes = [1; PAGE];
-                self.read(Place { nsid, page }, &mut bytes).expect("it can be read");
+                self.read(Place { nsid, page }, &mut bytes)
+                    .expect("it can be read");
                 u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
             })
             .collect()
     }
 
     pub fn put(&mut self, nsid: u32, page: u64, number: u64) {
-        self.write(Place { nsid, page }, &content(number)).expect("it works");
+        self.write(Place { nsid, page }, &content(number))
+            .expect("it works");
     }
 }
 
@@ -70,7 +78,9 @@ impl Namespaces for MemNamespaces {
     }
 
     fn pages(&self, nsid: u32) -> u64 {
-        self.ranges.get((nsid as usize).wrapping_sub(1)).map_or(0, |range| range.1)
+        self.ranges
+            .get((nsid as usize).wrapping_sub(1))
+            .map_or(0, |range| range.1)
     }
 
     fn read(&mut self, at: Place, into: &mut [u8]) -> Result<(), ShareError> {
@@ -104,7 +114,13 @@ impl Namespaces for MemNamespaces {
         let (source, target) = (self.place(from, pages)?, self.place(to, pages)?);
         self.counts.host_pages += pages;
         self.counts.remaps += pages;
-        let remap = DiskRemap { target, source, pages: pages as u32, relocate: false, atomic: false };
+        let remap = DiskRemap {
+            target,
+            source,
+            pages: pages as u32,
+            relocate: false,
+            atomic: false,
+        };
         self.disk.remap(&remap).map_err(ShareError::device)?;
         if let Some((0, page)) = self.disturbance {
             self.disturbance = None;
@@ -121,8 +137,15 @@ impl Namespaces for MemNamespaces {
 }
 
 /// What is on a disk after a prefix of its operations of which only some were kept since the last flush.
-pub fn kept(base: &HashMap<u64, Content>, log: &[Op], mut keep: impl FnMut(usize) -> bool) -> HashMap<u64, Content> {
-    let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+pub fn kept(
+    base: &HashMap<u64, Content>,
+    log: &[Op],
+    mut keep: impl FnMut(usize) -> bool,
+) -> HashMap<u64, Content> {
+    let flushed = log
+        .iter()
+        .rposition(|op| matches!(op, Op::Flush))
+        .map_or(0, |at| at + 1);
     let mut pages = base.clone();
     for (index, op) in log.iter().enumerate() {
         if let Op::Set(page, content) = op
@@ -136,7 +159,11 @@ pub fn kept(base: &HashMap<u64, Content>, log: &[Op], mut keep: impl FnMut(usize
 
 /// Which of the operations that were not flushed are kept: all, none, one, all but one, the last, any.
 pub fn subsets(log: &[Op], random: &mut impl Rng) -> Vec<Vec<bool>> {
-    let pending = log.iter().rev().take_while(|op| !matches!(op, Op::Flush)).count();
+    let pending = log
+        .iter()
+        .rev()
+        .take_while(|op| !matches!(op, Op::Flush))
+        .count();
     let mut subsets = vec![vec![true; pending]];
     if pending > 0 {
         let one = random.random_range(0..pending);

@@ -38,7 +38,9 @@ pub fn open(folder: &Path, name: &str) -> Result<Connection, rusqlite::Error> {
 ///
 /// # Errors
 /// SQLite's, or it is not on this VFS.
-pub fn statistics(connection: &Connection) -> Result<serde_json::Value, Box<dyn Error + Send + Sync>> {
+pub fn statistics(
+    connection: &Connection,
+) -> Result<serde_json::Value, Box<dyn Error + Send + Sync>> {
     let text: String = connection.query_row("PRAGMA remap_ssd_statistics", [], |row| row.get(0))?;
     Ok(serde_json::from_str(&text)?)
 }

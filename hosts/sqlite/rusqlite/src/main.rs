@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("usage: remap-ssd-rusqlite-example FOLDER\n\nFOLDER is made, and holds the device");
+        eprintln!(
+            "usage: remap-ssd-rusqlite-example FOLDER\n\nFOLDER is made, and holds the device"
+        );
         std::process::exit(2);
     };
     create(&folder, 64 << 20)?;

@@ -18,7 +18,9 @@ impl Journal {
     }
 
     pub(super) fn begin_segment(&mut self, offset: u64, header: &Header) {
-        let Some(last) = self.segments.last_mut() else { return };
+        let Some(last) = self.segments.last_mut() else {
+            return;
+        };
         last.cut_tail(offset);
         let next = last.next(*header);
         self.segments.push(next);
@@ -71,12 +73,18 @@ impl Journal {
         let last = self.segments.len() - 1;
         let image = self.segments[last].set_record(record, bytes);
         self.pending.insert((last, record), image);
-        if self.pending.len() >= BATCH { self.settle() } else { Ok(()) }
+        if self.pending.len() >= BATCH {
+            self.settle()
+        } else {
+            Ok(())
+        }
     }
 
     /// Reads the first of these bytes, all of which are there. Answers how many.
     pub(super) fn read_part(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
-        let Some((index, limit)) = self.segment_at(offset) else { return Ok(self.read_unopened(offset, into)) };
+        let Some((index, limit)) = self.segment_at(offset) else {
+            return Ok(self.read_unopened(offset, into));
+        };
         let segment = &self.segments[index];
         let len = into.len().min(limit);
         match segment.part(offset) {
@@ -100,7 +108,13 @@ impl Journal {
     }
 
     /// Reads of a record. Of what is not its image no image is read.
-    fn read_record(&mut self, segment: usize, index: usize, at: usize, into: &mut [u8]) -> Result<usize, StoreError> {
+    fn read_record(
+        &mut self,
+        segment: usize,
+        index: usize,
+        at: usize,
+        into: &mut [u8],
+    ) -> Result<usize, StoreError> {
         let known = &self.segments[segment];
         let (frame, slot) = (known.shape.frame_bytes(), known.shape.slot_bytes());
         let entry = known.entries[index];
@@ -125,7 +139,8 @@ impl Journal {
         let shape = segment.shape;
         match segment.part(offset) {
             Part::Record(record, at)
-                if shape.has_images() && (at, bytes) == (shape.frame_bytes(), shape.slot_bytes()) =>
+                if shape.has_images()
+                    && (at, bytes) == (shape.frame_bytes(), shape.slot_bytes()) =>
             {
                 (!self.pending.contains_key(&(index, record))).then(|| segment.slot_at(record))
             }
@@ -135,8 +150,13 @@ impl Journal {
 
     /// The segment that has an offset, and how many bytes are left up to the next one.
     fn segment_at(&self, offset: u64) -> Option<(usize, usize)> {
-        let next = self.segments.partition_point(|segment| segment.offset <= offset);
-        let limit = self.segments.get(next).map_or(usize::MAX, |segment| (segment.offset - offset) as usize);
+        let next = self
+            .segments
+            .partition_point(|segment| segment.offset <= offset);
+        let limit = self
+            .segments
+            .get(next)
+            .map_or(usize::MAX, |segment| (segment.offset - offset) as usize);
         Some((next.checked_sub(1)?, limit))
     }
 }

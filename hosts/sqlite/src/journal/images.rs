@@ -32,7 +32,9 @@ impl Journal {
         let mut image = vec![0; known.shape.slot_bytes()];
         self.store.read(self.file, at, &mut image)?;
         if !self.is_image(&known.entries[index], known.place(index), &mut image) {
-            let found = format!("the image at byte {at} of a rollback journal is not the one that was journalled");
+            let found = format!(
+                "the image at byte {at} of a rollback journal is not the one that was journalled"
+            );
             return Err(StoreError::Damaged(found));
         }
         Ok(image)
@@ -40,7 +42,8 @@ impl Journal {
 
     /// Whether this is the image of an entry. The stamp that the database's page had is taken off.
     pub(super) fn is_image(&self, entry: &Entry, place: Place, image: &mut [u8]) -> bool {
-        entry.fits(image, place) || self.stamps && self.mark.strip(image).is_some() && entry.fits(image, place)
+        entry.fits(image, place)
+            || self.stamps && self.mark.strip(image).is_some() && entry.fits(image, place)
     }
 
     /// Hands the images that were gathered to the store.
@@ -65,8 +68,14 @@ impl Journal {
     /// Which images the database has, and how many pages it has that are not equal. Pages that are close to each other are
     /// read together.
     fn equal_in_database(&self) -> Result<(Vec<Candidate>, u64), StoreError> {
-        let Some(database) = self.database else { return Ok((Vec::new(), 0)) };
-        let mut candidates: Vec<Candidate> = self.pending.keys().filter_map(|&key| self.candidate(key)).collect();
+        let Some(database) = self.database else {
+            return Ok((Vec::new(), 0));
+        };
+        let mut candidates: Vec<Candidate> = self
+            .pending
+            .keys()
+            .filter_map(|&key| self.candidate(key))
+            .collect();
         candidates.sort_unstable_by_key(|candidate| candidate.from);
 
         let slot = self.segments[0].shape.slot_bytes() as u64;
@@ -89,7 +98,9 @@ impl Journal {
             for candidate in run {
                 let at = (candidate.from - begin) as usize;
                 match bytes[..there].get(at..at + slot as usize) {
-                    Some(page) if self.is_equal(page, &self.pending[&candidate.key]) => equal.push(*candidate),
+                    Some(page) if self.is_equal(page, &self.pending[&candidate.key]) => {
+                        equal.push(*candidate)
+                    }
                     Some(_) => others += 1,
                     None => {} // Behind its end.
                 }
@@ -103,7 +114,10 @@ impl Journal {
         let segment = &self.segments[key.0];
         let number = u32::from_be_bytes(segment.entries[key.1].page).checked_sub(1)?;
         let from = u64::from(number) * segment.shape.slot_bytes() as u64;
-        segment.shape.has_images().then_some(Candidate { key, from })
+        segment
+            .shape
+            .has_images()
+            .then_some(Candidate { key, from })
     }
 
     /// Whether a page of the database is this image to SQLite.
@@ -119,17 +133,30 @@ impl Journal {
     fn shares(&self, mut equal: Vec<Candidate>) -> Vec<Share> {
         equal.sort_unstable_by_key(|candidate| candidate.key);
         let mut shares: Vec<Share> = Vec::new();
-        let Some(from) = self.database else { return shares };
-        for Candidate { key, from: from_offset } in equal {
+        let Some(from) = self.database else {
+            return shares;
+        };
+        for Candidate {
+            key,
+            from: from_offset,
+        } in equal
+        {
             let segment = &self.segments[key.0];
             let (to_offset, bytes) = (segment.slot_at(key.1), segment.shape.slot_bytes() as u64);
             match shares.last_mut() {
                 Some(last)
-                    if last.from_offset + last.bytes == from_offset && last.to_offset + last.bytes == to_offset =>
+                    if last.from_offset + last.bytes == from_offset
+                        && last.to_offset + last.bytes == to_offset =>
                 {
                     last.bytes += bytes;
                 }
-                _ => shares.push(Share { from, from_offset, to: self.file, to_offset, bytes }),
+                _ => shares.push(Share {
+                    from,
+                    from_offset,
+                    to: self.file,
+                    to_offset,
+                    bytes,
+                }),
             }
         }
         shares
@@ -141,11 +168,14 @@ impl Journal {
         for (key, image) in self.pending.iter().filter(|(key, _)| !shared.contains(key)) {
             let at = self.segments[key.0].slot_at(key.1);
             match rows.last_mut() {
-                Some((first, bytes)) if *first + bytes.len() as u64 == at => bytes.extend_from_slice(image),
+                Some((first, bytes)) if *first + bytes.len() as u64 == at => {
+                    bytes.extend_from_slice(image)
+                }
                 _ => rows.push((at, image.clone())),
             }
         }
-        rows.iter().try_for_each(|(at, bytes)| self.store.write(self.file, *at, bytes))
+        rows.iter()
+            .try_for_each(|(at, bytes)| self.store.write(self.file, *at, bytes))
     }
 
     /// Writes what has changed of a segment's metadata: the tail, the further pages, page 0.
@@ -159,7 +189,8 @@ impl Journal {
         if segment.tail_has_pages() {
             let mut pages = segment.tail.clone();
             pages.resize(pages.len().next_multiple_of(PAGE), 0);
-            self.store.write(self.file, segment.tail_pages_at(), &pages)?;
+            self.store
+                .write(self.file, segment.tail_pages_at(), &pages)?;
             written += pages.len() / PAGE;
         }
 
@@ -169,13 +200,21 @@ impl Journal {
         for number in (first.max(1)..=last).rev() {
             let mut page = [0; PAGE];
             let here = entries_of(number);
-            for (which, entry) in segment.entries[here.start..here.end.min(records)].iter().enumerate() {
+            for (which, entry) in segment.entries[here.start..here.end.min(records)]
+                .iter()
+                .enumerate()
+            {
                 entry.put(&mut page, number, which);
             }
-            self.store.write(self.file, segment.at + segment.shape.metadata_at(number), &page)?;
+            self.store.write(
+                self.file,
+                segment.at + segment.shape.metadata_at(number),
+                &page,
+            )?;
             written += 1;
         }
-        self.store.write(self.file, segment.at, &segment.metadata())?;
+        self.store
+            .write(self.file, segment.at, &segment.metadata())?;
 
         let segment = &mut self.segments[index];
         (segment.entries_stored, segment.changed, segment.is_stored) = (records, false, true);

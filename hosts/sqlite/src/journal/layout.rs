@@ -76,8 +76,12 @@ impl Shape {
     pub fn of(header: &Header) -> Self {
         let size = |at| u32::from_be_bytes(header[at..at + 4].try_into().expect("4 bytes"));
         Self {
-            sector: Some(size(20)).filter(|sector| is_size(*sector, SECTOR_MIN)).unwrap_or(SECTOR_DEFAULT),
-            image: Some(size(24)).filter(|image| is_size(*image, PAGE as u32)).unwrap_or(0),
+            sector: Some(size(20))
+                .filter(|sector| is_size(*sector, SECTOR_MIN))
+                .unwrap_or(SECTOR_DEFAULT),
+            image: Some(size(24))
+                .filter(|image| is_size(*image, PAGE as u32))
+                .unwrap_or(0),
         }
     }
 
@@ -102,7 +106,11 @@ impl Shape {
 
     /// Bytes of a slot.
     pub fn slot_bytes(self) -> usize {
-        if self.image > 0 { self.image as usize } else { PAGE }
+        if self.image > 0 {
+            self.image as usize
+        } else {
+            PAGE
+        }
     }
 
     /// Bytes of a record before the image, and behind it.
@@ -117,7 +125,11 @@ impl Shape {
 
     /// Where a metadata page is in its segment.
     pub fn metadata_at(self, number: usize) -> u64 {
-        let slots = if number == 0 { 0 } else { FIRST + (number - 1) * MORE };
+        let slots = if number == 0 {
+            0
+        } else {
+            FIRST + (number - 1) * MORE
+        };
         (number * PAGE) as u64 + slots as u64 * self.slot_bytes() as u64
     }
 
@@ -142,7 +154,11 @@ pub fn place_of_entry(index: usize) -> (usize, usize) {
 
 /// The entries of a metadata page.
 pub fn entries_of(number: usize) -> std::ops::Range<usize> {
-    let first = if number == 0 { 0 } else { FIRST + (number - 1) * MORE };
+    let first = if number == 0 {
+        0
+    } else {
+        FIRST + (number - 1) * MORE
+    };
     first..first + if number == 0 { FIRST } else { MORE }
 }
 
@@ -160,7 +176,11 @@ pub struct Entry {
 impl Entry {
     /// The entry of an image.
     pub fn new(page: [u8; 4], sum: [u8; 4], image: &[u8], place: Place) -> Self {
-        let mut entry = Self { page, sum, check: 0 };
+        let mut entry = Self {
+            page,
+            sum,
+            check: 0,
+        };
         entry.check = entry.check_of(image, place);
         entry
     }
@@ -201,7 +221,11 @@ impl Entry {
 }
 
 fn entry_at(number: usize, which: usize) -> usize {
-    if number == 0 { ENTRIES_AT + which * ENTRY_BYTES } else { which * ENTRY_BYTES }
+    if number == 0 {
+        ENTRIES_AT + which * ENTRY_BYTES
+    } else {
+        which * ENTRY_BYTES
+    }
 }
 
 /// Which record of which transaction.
@@ -262,12 +286,19 @@ impl Head {
             return None;
         }
         let tail_bytes = word(88);
-        let shape = Shape { sector: word(60), image: word(64) };
+        let shape = Shape {
+            sector: word(60),
+            image: word(64),
+        };
         // The checksum is no proof against a page that somebody made up.
         if !shape.is_possible() || long(72).max(long(80)) > OFFSET_MAX {
             return None;
         }
-        let inside = if shape.tail_has_pages(tail_bytes as usize) { 0 } else { tail_bytes as usize };
+        let inside = if shape.tail_has_pages(tail_bytes as usize) {
+            0
+        } else {
+            tail_bytes as usize
+        };
         Some(Self {
             header: page[..HEADER_BYTES].try_into().expect("28 bytes"),
             nonce: long(48),
@@ -279,7 +310,11 @@ impl Head {
             tail_bytes,
             tail_check: long(96),
             tail: page[TAIL_AT..TAIL_AT + inside].to_vec(),
-            part: SlotPart { index: word(104), bytes: word(108), check: long(112) },
+            part: SlotPart {
+                index: word(104),
+                bytes: word(108),
+                check: long(112),
+            },
         })
     }
 

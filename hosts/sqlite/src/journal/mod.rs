@@ -240,7 +240,8 @@ impl Journal {
             Part::Record(index, _) => segment.cut_records(index, rest),
         }
         let records = segment.entries.len();
-        self.pending.retain(|&(segment, index), _| segment < last || index < records);
+        self.pending
+            .retain(|&(segment, index), _| segment < last || index < records);
         Ok(())
     }
 
@@ -273,7 +274,10 @@ impl Journal {
     /// The store.
     pub fn flush_before(&mut self, offset: u64, bytes: u64) -> Result<(), StoreError> {
         let is_needed = self.segments.first().is_some_and(|first| !first.is_stored)
-            || self.segments.iter().any(|segment| segment.has_unstored_image_of(offset, bytes));
+            || self
+                .segments
+                .iter()
+                .any(|segment| segment.has_unstored_image_of(offset, bytes));
         if is_needed { self.flush() } else { Ok(()) }
     }
 
@@ -349,7 +353,9 @@ impl Journal {
 
     /// Takes the last segment away, from the store too: another one may come to the same place.
     fn drop_segment(&mut self) -> Result<(), StoreError> {
-        let Some(last) = self.segments.pop() else { return Ok(()) };
+        let Some(last) = self.segments.pop() else {
+            return Ok(());
+        };
         let index = self.segments.len();
         self.pending.retain(|&(segment, _), _| segment < index);
         if last.is_stored {
@@ -371,7 +377,9 @@ impl Journal {
 /// the same keys.
 fn nonce() -> u64 {
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let time = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     hasher.write_u128(time.as_nanos());
     hasher.write_u32(std::process::id());
     hasher.finish()

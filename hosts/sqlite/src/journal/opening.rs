@@ -19,7 +19,9 @@ impl Journal {
         }
         let mut page: Box<Page> = Box::new([0; PAGE]);
         self.store.read(self.file, 0, &mut page[..])?;
-        let now = Head::get(&page).is_some_and(|head| head.segment == 0).then_some(page);
+        let now = Head::get(&page)
+            .is_some_and(|head| head.segment == 0)
+            .then_some(page);
 
         // The page has the nonce and the count: if it is the same, everything is.
         if self.standing == Standing::Unknown || now != self.first {
@@ -62,8 +64,16 @@ impl Journal {
             let Some(head) = Head::get(&page) else { break };
             let expected = segments.last().map(|last| last.next(head.header));
             let (at, follows) = expected.map_or((0, head.offset == 0), |expected| {
-                let same = (expected.number, expected.offset, expected.nonce, expected.shape);
-                (expected.at, same == (head.segment, head.offset, head.nonce, head.shape))
+                let same = (
+                    expected.number,
+                    expected.offset,
+                    expected.nonce,
+                    expected.shape,
+                );
+                (
+                    expected.at,
+                    same == (head.segment, head.offset, head.nonce, head.shape),
+                )
             });
             if !follows {
                 break;
@@ -90,7 +100,12 @@ impl Journal {
     }
 
     /// Reads a segment's records up to the first that does not fit. Answers whether all did.
-    fn load_records(&mut self, segment: &mut Segment, first: &Page, records: usize) -> Result<bool, StoreError> {
+    fn load_records(
+        &mut self,
+        segment: &mut Segment,
+        first: &Page,
+        records: usize,
+    ) -> Result<bool, StoreError> {
         let mut page = *first;
         for number in 0.. {
             let entries = entries_of(number);
@@ -99,10 +114,16 @@ impl Journal {
             }
             if number > 0 {
                 page = [0; PAGE];
-                self.store.read(self.file, segment.at + segment.shape.metadata_at(number), &mut page)?;
+                self.store.read(
+                    self.file,
+                    segment.at + segment.shape.metadata_at(number),
+                    &mut page,
+                )?;
             }
             let here = entries.start..entries.end.min(records);
-            let entries: Vec<Entry> = (0..here.len()).map(|which| Entry::get(&page, number, which)).collect();
+            let entries: Vec<Entry> = (0..here.len())
+                .map(|which| Entry::get(&page, number, which))
+                .collect();
             if !self.load_images(segment, &entries)? {
                 self.counters.images_bad += 1;
                 return Ok(false);
@@ -117,7 +138,11 @@ impl Journal {
         let mut bytes = Vec::new();
         for entries in entries.chunks(READ_BYTES / slot) {
             bytes.resize(entries.len() * slot, 0);
-            let there = self.store.read(self.file, segment.slot_at(segment.entries.len()), &mut bytes)?;
+            let there = self.store.read(
+                self.file,
+                segment.slot_at(segment.entries.len()),
+                &mut bytes,
+            )?;
             for (entry, image) in entries.iter().zip(bytes[..there].chunks_exact_mut(slot)) {
                 if !self.is_image(entry, segment.place(segment.entries.len()), image) {
                     return Ok(false);
@@ -155,12 +180,22 @@ impl Journal {
     }
 
     /// Bytes behind the last slot, if they are these.
-    fn read_tail(&self, segment: &Segment, bytes: usize, check: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    fn read_tail(
+        &self,
+        segment: &Segment,
+        bytes: usize,
+        check: u64,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         if bytes as u64 > self.store.size(self.file)? {
             return Ok(None);
         }
         let mut tail = vec![0; bytes];
-        let there = self.store.read(self.file, segment.tail_pages_at(), &mut tail)?;
-        Ok((there == bytes && tail_check(segment.nonce, segment.number, &tail) == check).then_some(tail))
+        let there = self
+            .store
+            .read(self.file, segment.tail_pages_at(), &mut tail)?;
+        Ok(
+            (there == bytes && tail_check(segment.nonce, segment.number, &tail) == check)
+                .then_some(tail),
+        )
     }
 }

@@ -75,8 +75,17 @@ impl Segment {
 
     /// The one behind this one.
     pub fn next(&self, header: Header) -> Self {
-        let (number, offset, at) = (self.number + 1, self.next_offset(), self.at + self.bytes_stored());
-        Self { number, offset, at, ..Self::new(header, self.shape, self.nonce) }
+        let (number, offset, at) = (
+            self.number + 1,
+            self.next_offset(),
+            self.at + self.bytes_stored(),
+        );
+        Self {
+            number,
+            offset,
+            at,
+            ..Self::new(header, self.shape, self.nonce)
+        }
     }
 
     /// One of which the store has everything but the records.
@@ -93,7 +102,11 @@ impl Segment {
 
     /// Which record of which transaction.
     pub fn place(&self, index: usize) -> Place {
-        Place { nonce: self.nonce, segment: self.number, index }
+        Place {
+            nonce: self.nonce,
+            segment: self.number,
+            index,
+        }
     }
 
     /// Where SQLite has the first record.
@@ -108,7 +121,11 @@ impl Segment {
 
     /// Where SQLite has the end.
     pub fn end(&self) -> u64 {
-        if self.tail.is_empty() { self.records_end() } else { self.tail_at + self.tail.len() as u64 }
+        if self.tail.is_empty() {
+            self.records_end()
+        } else {
+            self.tail_at + self.tail.len() as u64
+        }
     }
 
     /// Where SQLite has the next header.
@@ -118,7 +135,11 @@ impl Segment {
 
     /// The same if its tail were cut off at an offset first.
     pub fn next_offset_if_cut(&self, offset: u64) -> u64 {
-        let end = if self.tail_at < offset { self.end().min(offset) } else { self.records_end() };
+        let end = if self.tail_at < offset {
+            self.end().min(offset)
+        } else {
+            self.records_end()
+        };
         end.next_multiple_of(self.shape.sector())
     }
 
@@ -169,7 +190,10 @@ impl Segment {
             return self.tail_pages_at() + self.tail.len().next_multiple_of(PAGE) as u64 - self.at;
         }
         let slot = self.shape.slot_bytes() as u64;
-        self.entries.len().checked_sub(1).map_or(PAGE as u64, |last| self.shape.slot_at(last) + slot)
+        self.entries
+            .len()
+            .checked_sub(1)
+            .map_or(PAGE as u64, |last| self.shape.slot_at(last) + slot)
     }
 
     /// Metadata page 0.
@@ -184,8 +208,16 @@ impl Segment {
             offset: self.offset,
             tail_at: self.tail_at,
             tail_bytes: self.tail.len() as u32,
-            tail_check: if outside { tail_check(self.nonce, self.number, &self.tail) } else { 0 },
-            tail: if outside { Vec::new() } else { self.tail.clone() },
+            tail_check: if outside {
+                tail_check(self.nonce, self.number, &self.tail)
+            } else {
+                0
+            },
+            tail: if outside {
+                Vec::new()
+            } else {
+                self.tail.clone()
+            },
             part: self.synced_part,
         };
         head.put(&self.entries)
@@ -196,7 +228,11 @@ impl Segment {
     pub fn note_sync(&mut self) {
         if !self.shape.has_images() && self.tail_at == self.records_end() {
             let (index, bytes) = (self.entries.len() as u32, self.tail.len() as u32);
-            self.synced_part = SlotPart { index, bytes, check: tail_check(self.nonce, self.number, &self.tail) };
+            self.synced_part = SlotPart {
+                index,
+                bytes,
+                check: tail_check(self.nonce, self.number, &self.tail),
+            };
         }
     }
 
@@ -254,7 +290,8 @@ impl Segment {
 
     /// Takes away what the tail has from an offset on.
     pub fn cut_tail(&mut self, offset: u64) {
-        self.tail.truncate(offset.saturating_sub(self.tail_at) as usize);
+        self.tail
+            .truncate(offset.saturating_sub(self.tail_at) as usize);
         self.changed = true;
     }
 

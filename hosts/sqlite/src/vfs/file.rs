@@ -44,7 +44,10 @@ pub(super) struct Handle {
 
 impl File {
     pub fn new(handle: Box<Handle>) -> Self {
-        Self { base: ffi::sqlite3_file { pMethods: &METHODS }, handle: Box::into_raw(handle) }
+        Self {
+            base: ffi::sqlite3_file { pMethods: &METHODS },
+            handle: Box::into_raw(handle),
+        }
     }
 
     /// # Safety
@@ -103,7 +106,11 @@ unsafe fn on_connection(
 ///
 /// # Safety
 /// As `File::handle`.
-unsafe fn on_lock(file: *mut ffi::sqlite3_file, none: c_int, call: impl FnOnce(&mut LockFile) -> c_int) -> c_int {
+unsafe fn on_lock(
+    file: *mut ffi::sqlite3_file,
+    none: c_int,
+    call: impl FnOnce(&mut LockFile) -> c_int,
+) -> c_int {
     // SAFETY: as promised by the caller.
     let handle = unsafe { File::handle(file) };
     handle.lock.as_mut().map_or(none, call)
@@ -117,11 +124,19 @@ unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
 
         // What is not in the store when the locks go was never committed, or is an error here.
         drop(handle);
-        closed.map_or_else(|error| log::failed(&error, ffi::SQLITE_IOERR_CLOSE), |()| ffi::SQLITE_OK)
+        closed.map_or_else(
+            |error| log::failed(&error, ffi::SQLITE_IOERR_CLOSE),
+            |()| ffi::SQLITE_OK,
+        )
     })
 }
 
-unsafe extern "C" fn x_read(file: *mut ffi::sqlite3_file, into: *mut c_void, bytes: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn x_read(
+    file: *mut ffi::sqlite3_file,
+    into: *mut c_void,
+    bytes: c_int,
+    offset: i64,
+) -> c_int {
     // SAFETY: SQLite's buffer has `bytes` bytes, and nobody else uses it during the call. They may be uninitialised: they are
     // written first.
     let into = unsafe {
@@ -132,12 +147,21 @@ unsafe extern "C" fn x_read(file: *mut ffi::sqlite3_file, into: *mut c_void, byt
     unsafe {
         on_connection(file, ffi::SQLITE_IOERR_READ, |connection, role| {
             let read = connection.read(role, offset as u64, into)?;
-            Ok(if read == into.len() { ffi::SQLITE_OK } else { ffi::SQLITE_IOERR_SHORT_READ })
+            Ok(if read == into.len() {
+                ffi::SQLITE_OK
+            } else {
+                ffi::SQLITE_IOERR_SHORT_READ
+            })
         })
     }
 }
 
-unsafe extern "C" fn x_write(file: *mut ffi::sqlite3_file, data: *const c_void, bytes: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn x_write(
+    file: *mut ffi::sqlite3_file,
+    data: *const c_void,
+    bytes: c_int,
+    offset: i64,
+) -> c_int {
     // SAFETY: SQLite's buffer has `bytes` bytes, which do not change during the call.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes as usize) };
     // SAFETY: SQLite calls with an open file.
@@ -146,7 +170,9 @@ unsafe extern "C" fn x_write(file: *mut ffi::sqlite3_file, data: *const c_void, 
             return ffi::SQLITE_IOERR_WRITE;
         }
         on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, role| {
-            connection.write(role, offset as u64, data).map(|()| ffi::SQLITE_OK)
+            connection
+                .write(role, offset as u64, data)
+                .map(|()| ffi::SQLITE_OK)
         })
     }
 }
@@ -158,7 +184,9 @@ unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_in
             return ffi::SQLITE_IOERR_TRUNCATE;
         }
         on_connection(file, ffi::SQLITE_IOERR_TRUNCATE, |connection, role| {
-            connection.truncate(role, size as u64).map(|()| ffi::SQLITE_OK)
+            connection
+                .truncate(role, size as u64)
+                .map(|()| ffi::SQLITE_OK)
         })
     }
 }
@@ -166,7 +194,9 @@ unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_in
 unsafe extern "C" fn x_sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file.
     unsafe {
-        on_connection(file, ffi::SQLITE_IOERR_FSYNC, |connection, role| connection.sync(role).map(|()| ffi::SQLITE_OK))
+        on_connection(file, ffi::SQLITE_IOERR_FSYNC, |connection, role| {
+            connection.sync(role).map(|()| ffi::SQLITE_OK)
+        })
     }
 }
 
@@ -198,7 +228,11 @@ unsafe extern "C" fn x_unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_i
             connection.flush_database().map(|()| ffi::SQLITE_OK)
         });
         let unlocked = on_lock(file, ffi::SQLITE_OK, |lock| lock.unlock(level));
-        if flushed == ffi::SQLITE_OK { unlocked } else { flushed }
+        if flushed == ffi::SQLITE_OK {
+            unlocked
+        } else {
+            flushed
+        }
     }
 }
 
@@ -210,7 +244,11 @@ unsafe extern "C" fn x_check_reserved_lock(file: *mut ffi::sqlite3_file, out: *m
     }
 }
 
-unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_int, argument: *mut c_void) -> c_int {
+unsafe extern "C" fn x_file_control(
+    file: *mut ffi::sqlite3_file,
+    operation: c_int,
+    argument: *mut c_void,
+) -> c_int {
     // SAFETY: SQLite calls with an open file, and an argument as the operation wants it.
     unsafe {
         let is_database = File::handle(file).lock.is_some();
@@ -219,9 +257,11 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_i
             ffi::SQLITE_FCNTL_CKPT_START if is_database => checkpoint(file, true),
             ffi::SQLITE_FCNTL_CKPT_DONE if is_database => checkpoint(file, false),
             // All of a transaction is written, whether or not a sync follows.
-            ffi::SQLITE_FCNTL_SYNC if is_database => on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
-                connection.flush_database().map(|()| ffi::SQLITE_OK)
-            }),
+            ffi::SQLITE_FCNTL_SYNC if is_database => {
+                on_connection(file, ffi::SQLITE_IOERR_WRITE, |connection, _| {
+                    connection.flush_database().map(|()| ffi::SQLITE_OK)
+                })
+            }
             // Space is claimed in pieces that grow with the file.
             ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
             ffi::SQLITE_FCNTL_MMAP_SIZE => {
@@ -229,13 +269,18 @@ unsafe extern "C" fn x_file_control(file: *mut ffi::sqlite3_file, operation: c_i
                 ffi::SQLITE_OK
             }
             ffi::SQLITE_FCNTL_HAS_MOVED if File::handle(file).ordinary.is_some() => {
-                let moved = File::handle(file).ordinary.as_ref().is_some_and(Opened::has_moved);
+                let moved = File::handle(file)
+                    .ordinary
+                    .as_ref()
+                    .is_some_and(Opened::has_moved);
                 argument.cast::<c_int>().write(moved.into());
                 ffi::SQLITE_OK
             }
             ffi::SQLITE_FCNTL_VFSNAME => answer(argument.cast(), "remap"),
             ffi::SQLITE_FCNTL_PRAGMA => pragma(file, argument.cast()),
-            _ => on_lock(file, ffi::SQLITE_NOTFOUND, |lock| lock.control(operation, argument)),
+            _ => on_lock(file, ffi::SQLITE_NOTFOUND, |lock| {
+                lock.control(operation, argument)
+            }),
         }
     }
 }
@@ -309,13 +354,23 @@ unsafe extern "C" fn x_shm_map(
     out: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: SQLite calls with an open database, and a place for the answer.
-    unsafe { on_lock(file, ffi::SQLITE_IOERR_SHMMAP, |lock| lock.shm_map(region, bytes, extend, out)) }
+    unsafe {
+        on_lock(file, ffi::SQLITE_IOERR_SHMMAP, |lock| {
+            lock.shm_map(region, bytes, extend, out)
+        })
+    }
 }
 
-unsafe extern "C" fn x_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn x_shm_lock(
+    file: *mut ffi::sqlite3_file,
+    offset: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
     const WRITE_LOCK: c_int = 0;
     const READ_LOCK_0: c_int = 3;
-    let gives_up = |lock| offset == lock && flags == ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_EXCLUSIVE;
+    let gives_up =
+        |lock| offset == lock && flags == ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_EXCLUSIVE;
     // SAFETY: SQLite calls with an open database.
     unsafe {
         if gives_up(WRITE_LOCK) {
@@ -326,7 +381,9 @@ unsafe extern "C" fn x_shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, cou
         if gives_up(READ_LOCK_0) && locked(&File::handle(file).connection).take_undone() {
             on_lock(file, ffi::SQLITE_OK, LockFile::restore_backfill);
         }
-        on_lock(file, ffi::SQLITE_IOERR_SHMLOCK, |lock| lock.shm_lock(offset, count, flags))
+        on_lock(file, ffi::SQLITE_IOERR_SHMLOCK, |lock| {
+            lock.shm_lock(offset, count, flags)
+        })
     }
 }
 
@@ -360,7 +417,12 @@ unsafe extern "C" fn x_shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) ->
     unsafe { on_lock(file, ffi::SQLITE_OK, |lock| lock.shm_unmap(delete)) }
 }
 
-unsafe extern "C" fn x_fetch(_: *mut ffi::sqlite3_file, _: i64, _: c_int, out: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn x_fetch(
+    _: *mut ffi::sqlite3_file,
+    _: i64,
+    _: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
     // SAFETY: SQLite gives a place for the answer; null says that it has to read.
     unsafe { out.write(std::ptr::null_mut()) };
     ffi::SQLITE_OK

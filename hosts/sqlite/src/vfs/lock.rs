@@ -31,7 +31,9 @@ impl LockFile {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| ffi::SQLITE_CANTOPEN)?;
         let empty = c"".as_ptr();
         // SAFETY: C strings, and no parameters.
-        let name = unsafe { ffi::sqlite3_create_filename(path.as_ptr(), empty, empty, 0, std::ptr::null_mut()) };
+        let name = unsafe {
+            ffi::sqlite3_create_filename(path.as_ptr(), empty, empty, 0, std::ptr::null_mut())
+        };
         if name.is_null() {
             return Err(ffi::SQLITE_NOMEM);
         }
@@ -39,14 +41,32 @@ impl LockFile {
         #[allow(clippy::unnecessary_cast)]
         let name = name as *mut c_char;
 
-        let memory = vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
-        let mut file = Self { memory, name, index: std::ptr::null_mut(), backfill: 0 };
+        let memory =
+            vec![0; (system.szOsFile as usize).div_ceil(size_of::<u64>())].into_boxed_slice();
+        let mut file = Self {
+            memory,
+            name,
+            index: std::ptr::null_mut(),
+            backfill: 0,
+        };
 
         let flags = ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
         let open = system.xOpen.ok_or(ffi::SQLITE_CANTOPEN)?;
         // SAFETY: the memory is as large as that VFS asks, and zeroed; the name lives as long as the file.
-        let result = unsafe { open(super::system_pointer(), name, file.pointer(), flags, std::ptr::null_mut()) };
-        if result == ffi::SQLITE_OK { Ok(file) } else { Err(result) }
+        let result = unsafe {
+            open(
+                super::system_pointer(),
+                name,
+                file.pointer(),
+                flags,
+                std::ptr::null_mut(),
+            )
+        };
+        if result == ffi::SQLITE_OK {
+            Ok(file)
+        } else {
+            Err(result)
+        }
     }
 
     /// For the system's functions.
@@ -69,12 +89,20 @@ impl LockFile {
 
     pub fn lock(&mut self, level: c_int) -> c_int {
         // SAFETY: the file is open.
-        self.call(ffi::SQLITE_IOERR_LOCK, |table| table.xLock, |lock, file| unsafe { lock(file, level) })
+        self.call(
+            ffi::SQLITE_IOERR_LOCK,
+            |table| table.xLock,
+            |lock, file| unsafe { lock(file, level) },
+        )
     }
 
     pub fn unlock(&mut self, level: c_int) -> c_int {
         // SAFETY: the file is open.
-        self.call(ffi::SQLITE_IOERR_UNLOCK, |table| table.xUnlock, |unlock, file| unsafe { unlock(file, level) })
+        self.call(
+            ffi::SQLITE_IOERR_UNLOCK,
+            |table| table.xUnlock,
+            |unlock, file| unsafe { unlock(file, level) },
+        )
     }
 
     /// # Safety
@@ -82,7 +110,11 @@ impl LockFile {
     pub unsafe fn check_reserved(&mut self, out: *mut c_int) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_CHECKRESERVEDLOCK;
         // SAFETY: the file is open; `out` as promised.
-        self.call(otherwise, |table| table.xCheckReservedLock, |check, file| unsafe { check(file, out) })
+        self.call(
+            otherwise,
+            |table| table.xCheckReservedLock,
+            |check, file| unsafe { check(file, out) },
+        )
     }
 
     /// # Safety
@@ -90,16 +122,30 @@ impl LockFile {
     pub unsafe fn control(&mut self, operation: c_int, argument: *mut c_void) -> c_int {
         let otherwise = ffi::SQLITE_NOTFOUND;
         // SAFETY: the file is open; `argument` as promised.
-        self.call(otherwise, |table| table.xFileControl, |control, file| unsafe { control(file, operation, argument) })
+        self.call(
+            otherwise,
+            |table| table.xFileControl,
+            |control, file| unsafe { control(file, operation, argument) },
+        )
     }
 
     /// # Safety
     /// `out` is a place for the answer.
-    pub unsafe fn shm_map(&mut self, region: c_int, bytes: c_int, extend: c_int, out: *mut *mut c_void) -> c_int {
+    pub unsafe fn shm_map(
+        &mut self,
+        region: c_int,
+        bytes: c_int,
+        extend: c_int,
+        out: *mut *mut c_void,
+    ) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_SHMMAP;
         // SAFETY: the file is open; `out` as promised.
         unsafe {
-            let result = self.call(otherwise, |table| table.xShmMap, |map, file| map(file, region, bytes, extend, out));
+            let result = self.call(
+                otherwise,
+                |table| table.xShmMap,
+                |map, file| map(file, region, bytes, extend, out),
+            );
             if result == ffi::SQLITE_OK && region == 0 {
                 self.index = *out;
             }
@@ -119,7 +165,9 @@ impl LockFile {
 
     /// A checkpoint begins.
     pub fn note_backfill(&mut self) {
-        self.backfill = self.shared_backfill().map_or(0, |word| word.load(Ordering::SeqCst));
+        self.backfill = self
+            .shared_backfill()
+            .map_or(0, |word| word.load(Ordering::SeqCst));
     }
 
     /// The checkpoint's shares failed. Its lock is still held, so that nobody else changes the word.
@@ -136,7 +184,11 @@ impl LockFile {
     pub fn shm_lock(&mut self, offset: c_int, count: c_int, flags: c_int) -> c_int {
         let otherwise = ffi::SQLITE_IOERR_SHMLOCK;
         // SAFETY: the file is open.
-        self.call(otherwise, |table| table.xShmLock, |lock, file| unsafe { lock(file, offset, count, flags) })
+        self.call(
+            otherwise,
+            |table| table.xShmLock,
+            |lock, file| unsafe { lock(file, offset, count, flags) },
+        )
     }
 
     pub fn shm_barrier(&mut self) {
@@ -151,7 +203,11 @@ impl LockFile {
     pub fn shm_unmap(&mut self, delete: c_int) -> c_int {
         self.index = std::ptr::null_mut();
         // SAFETY: the file is open.
-        self.call(ffi::SQLITE_OK, |table| table.xShmUnmap, |unmap, file| unsafe { unmap(file, delete) })
+        self.call(
+            ffi::SQLITE_OK,
+            |table| table.xShmUnmap,
+            |unmap, file| unsafe { unmap(file, delete) },
+        )
     }
 }
 
@@ -159,7 +215,11 @@ impl Drop for LockFile {
     fn drop(&mut self) {
         // A file whose opening failed has no functions, and needs no closing.
         // SAFETY: the file is open, and is not used any more.
-        self.call(ffi::SQLITE_OK, |table| table.xClose, |close, file| unsafe { close(file) });
+        self.call(
+            ffi::SQLITE_OK,
+            |table| table.xClose,
+            |close, file| unsafe { close(file) },
+        );
         // SAFETY: it was made by `sqlite3_create_filename`, and the file that used it is closed.
         unsafe { ffi::sqlite3_free_filename(self.name) };
     }

@@ -62,7 +62,10 @@ pub fn register(default: bool) -> Result<(), c_int> {
     if system.is_null() {
         return Err(ffi::SQLITE_ERROR);
     }
-    let registered = REGISTERED.get_or_init(|| Registered { ours: Box::into_raw(Box::new(table(system))), system });
+    let registered = REGISTERED.get_or_init(|| Registered {
+        ours: Box::into_raw(Box::new(table(system))),
+        system,
+    });
 
     // SAFETY: the table is never freed; the function has the type that SQLite calls such a function with.
     unsafe {
@@ -70,7 +73,8 @@ pub fn register(default: bool) -> Result<(), c_int> {
         if result != ffi::SQLITE_OK {
             return Err(result);
         }
-        type Entry = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const c_void) -> c_int;
+        type Entry =
+            unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *const c_void) -> c_int;
         // Which type the interface gives the function depends on SQLite's version.
         #[allow(clippy::missing_transmute_annotations)]
         let entry = std::mem::transmute::<Entry, _>(reserve);
@@ -82,16 +86,32 @@ pub fn register(default: bool) -> Result<(), c_int> {
 }
 
 /// Runs at each opening: a new database leaves room for a frame's header at the end of each page.
-unsafe extern "C" fn reserve(db: *mut ffi::sqlite3, _: *mut *mut c_char, _: *const c_void) -> c_int {
+unsafe extern "C" fn reserve(
+    db: *mut ffi::sqlite3,
+    _: *mut *mut c_char,
+    _: *const c_void,
+) -> c_int {
     let mut vfs: *mut ffi::sqlite3_vfs = std::ptr::null_mut();
     let mut bytes = STAMP_BYTES as c_int;
     // SAFETY: SQLite calls this with an open connection; each operation takes a pointer to the type given to it.
     unsafe {
-        let asked =
-            ffi::sqlite3_file_control(db, c"main".as_ptr(), ffi::SQLITE_FCNTL_VFS_POINTER, (&raw mut vfs).cast());
-        let is_ours = asked == ffi::SQLITE_OK && REGISTERED.get().is_some_and(|registered| registered.ours == vfs);
+        let asked = ffi::sqlite3_file_control(
+            db,
+            c"main".as_ptr(),
+            ffi::SQLITE_FCNTL_VFS_POINTER,
+            (&raw mut vfs).cast(),
+        );
+        let is_ours = asked == ffi::SQLITE_OK
+            && REGISTERED
+                .get()
+                .is_some_and(|registered| registered.ours == vfs);
         if is_ours {
-            ffi::sqlite3_file_control(db, c"main".as_ptr(), ffi::SQLITE_FCNTL_RESERVE_BYTES, (&raw mut bytes).cast());
+            ffi::sqlite3_file_control(
+                db,
+                c"main".as_ptr(),
+                ffi::SQLITE_FCNTL_RESERVE_BYTES,
+                (&raw mut bytes).cast(),
+            );
         }
     }
     ffi::SQLITE_OK
@@ -129,20 +149,28 @@ fn table(system: *mut ffi::sqlite3_vfs) -> ffi::sqlite3_vfs {
 
 /// The VFS behind ours.
 fn system() -> &'static ffi::sqlite3_vfs {
-    let registered = REGISTERED.get().expect("SQLite calls us after we have been registered");
+    let registered = REGISTERED
+        .get()
+        .expect("SQLite calls us after we have been registered");
     // SAFETY: it is valid for as long as the process, and nobody writes to it.
     unsafe { &*registered.system }
 }
 
 /// The VFS behind ours, as an argument.
 fn system_pointer() -> *mut ffi::sqlite3_vfs {
-    REGISTERED.get().expect("SQLite calls us after we have been registered").system
+    REGISTERED
+        .get()
+        .expect("SQLite calls us after we have been registered")
+        .system
 }
 
 /// Runs a call of SQLite's; a panic is an error.
 fn guarded(otherwise: c_int, call: impl FnOnce() -> c_int) -> c_int {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
-        log::note(otherwise, &"a bug of the extension: a call was ended by a panic");
+        log::note(
+            otherwise,
+            &"a bug of the extension: a call was ended by a panic",
+        );
         otherwise
     })
 }
@@ -178,15 +206,21 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
     let parameter = |key| unsafe { parameter(name, key) };
     let number = |text: Option<String>| match text {
         None => Ok(1),
-        Some(text) => {
-            text.parse().map_err(|_| PlaceError::Parameter(format!("nsid={text}: namespaces are numbers from 1 on")))
-        }
+        Some(text) => text.parse().map_err(|_| {
+            PlaceError::Parameter(format!("nsid={text}: namespaces are numbers from 1 on"))
+        }),
     };
     let environment = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
 
-    let (device, image, store) = (parameter(c"device"), parameter(c"image"), parameter(c"store"));
+    let (device, image, store) = (
+        parameter(c"device"),
+        parameter(c"image"),
+        parameter(c"store"),
+    );
     if [&device, &image, &store].into_iter().flatten().count() > 1 {
-        return Err(PlaceError::Parameter("a database is in one place: name one of device=, image= and store=".into()));
+        return Err(PlaceError::Parameter(
+            "a database is in one place: name one of device=, image= and store=".into(),
+        ));
     }
     if let Some(name) = store {
         return Ok(Some(Spec::Mounted(name)));
@@ -197,15 +231,24 @@ unsafe fn spec(name: *const c_char) -> Result<Option<Spec>, PlaceError> {
     let (device, image) = match (device, image) {
         (None, None) if is_full => return Ok(None),
         (None, None) if environment("REMAP_SSD_FOLDER").is_some() => return Ok(Some(Spec::Files)),
-        (None, None) => (environment("REMAP_SSD_DEVICE"), environment("REMAP_SSD_IMAGE")),
+        (None, None) => (
+            environment("REMAP_SSD_DEVICE"),
+            environment("REMAP_SSD_IMAGE"),
+        ),
         named => named,
     };
     let nsid = number(parameter(c"nsid"))?;
     Ok(match (device, image) {
-        (Some(address), _) => {
-            Some(Spec::Device { address, nsid, nqn: parameter(c"nqn"), hostnqn: parameter(c"hostnqn") })
-        }
-        (None, Some(folder)) => Some(Spec::Image { folder: PathBuf::from(folder), nsid }),
+        (Some(address), _) => Some(Spec::Device {
+            address,
+            nsid,
+            nqn: parameter(c"nqn"),
+            hostnqn: parameter(c"hostnqn"),
+        }),
+        (None, Some(folder)) => Some(Spec::Image {
+            folder: PathBuf::from(folder),
+            nsid,
+        }),
         (None, None) => None,
     })
 }
@@ -232,14 +275,20 @@ unsafe extern "C" fn x_full_pathname(
         let Some(place) = place else {
             // SAFETY: the arguments are those that SQLite gave us.
             return unsafe {
-                system().xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |call| call(system_pointer(), name, bytes, out))
+                system().xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |call| {
+                    call(system_pointer(), name, bytes, out)
+                })
             };
         };
 
         let full = place.full_name(given.trim_start_matches("./").trim_start_matches('/'));
-        let Ok(room) = usize::try_from(bytes) else { return ffi::SQLITE_CANTOPEN };
+        let Ok(room) = usize::try_from(bytes) else {
+            return ffi::SQLITE_CANTOPEN;
+        };
         if full.len() >= room {
-            return refused(&PlaceError::Parameter(format!("{given}: the name is too long")));
+            return refused(&PlaceError::Parameter(format!(
+                "{given}: the name is too long"
+            )));
         }
         // SAFETY: SQLite's buffer has `bytes` bytes, and the name with its zero is not longer.
         unsafe {
@@ -253,7 +302,10 @@ unsafe extern "C" fn x_full_pathname(
 /// Logs why there is no such place.
 fn refused(error: &PlaceError) -> c_int {
     match error {
-        PlaceError::Store { error: error @ StoreError::InUse, .. } => log::failed(error, ffi::SQLITE_CANTOPEN),
+        PlaceError::Store {
+            error: error @ StoreError::InUse,
+            ..
+        } => log::failed(error, ffi::SQLITE_CANTOPEN),
         error => {
             log::note(ffi::SQLITE_CANTOPEN, error);
             ffi::SQLITE_CANTOPEN
@@ -274,7 +326,12 @@ fn journal_in(place: &Place, name: &str) -> Result<Option<Journal>, StoreError> 
     match place.store.open(name, OpenOptions::default()) {
         Ok(file) => {
             let mark = Mark::of(&place.store.identity().unwrap_or_default());
-            Ok(Some(Journal::open(std::sync::Arc::clone(&place.store), file, mark, None)))
+            Ok(Some(Journal::open(
+                std::sync::Arc::clone(&place.store),
+                file,
+                mark,
+                None,
+            )))
         }
         Err(StoreError::NotFound(_)) => Ok(None),
         Err(error) => Err(error),
@@ -288,7 +345,9 @@ unsafe extern "C" fn x_delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, syn
         match volume_of(full) {
             // SAFETY: the arguments are those that SQLite gave us.
             Ok(None) => unsafe {
-                system().xDelete.map_or(ffi::SQLITE_IOERR_DELETE, |call| call(system_pointer(), name, sync))
+                system().xDelete.map_or(ffi::SQLITE_IOERR_DELETE, |call| {
+                    call(system_pointer(), name, sync)
+                })
             },
             Ok(Some((place, name))) => match delete(&place, &name) {
                 Ok(true) => ffi::SQLITE_OK,
@@ -309,7 +368,9 @@ fn delete(place: &Place, name: &str) -> Result<bool, StoreError> {
             Err(error) => Err(error),
         };
     }
-    let Some(mut journal) = journal_in(place, name)? else { return Ok(false) };
+    let Some(mut journal) = journal_in(place, name)? else {
+        return Ok(false);
+    };
     if !journal.exists()? {
         return Ok(false);
     }
@@ -318,16 +379,21 @@ fn delete(place: &Place, name: &str) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-unsafe extern "C" fn x_access(_: *mut ffi::sqlite3_vfs, name: *const c_char, flags: c_int, out: *mut c_int) -> c_int {
+unsafe extern "C" fn x_access(
+    _: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    flags: c_int,
+    out: *mut c_int,
+) -> c_int {
     guarded(ffi::SQLITE_IOERR_ACCESS, || {
         // SAFETY: SQLite gives a C string.
         let full = unsafe { text(name) };
         let there = match volume_of(full) {
             // SAFETY: the arguments are those that SQLite gave us.
             Ok(None) => unsafe {
-                return system()
-                    .xAccess
-                    .map_or(ffi::SQLITE_IOERR_ACCESS, |call| call(system_pointer(), name, flags, out));
+                return system().xAccess.map_or(ffi::SQLITE_IOERR_ACCESS, |call| {
+                    call(system_pointer(), name, flags, out)
+                });
             },
             Ok(Some((place, name))) => exists(&place, &name),
             Err(error) => {
@@ -360,7 +426,11 @@ fn exists(place: &Place, name: &str) -> Result<bool, StoreError> {
 
 unsafe extern "C" fn x_dl_open(_: *mut ffi::sqlite3_vfs, name: *const c_char) -> *mut c_void {
     // SAFETY: the arguments are those that SQLite gave us.
-    unsafe { system().xDlOpen.map_or(std::ptr::null_mut(), |call| call(system_pointer(), name)) }
+    unsafe {
+        system()
+            .xDlOpen
+            .map_or(std::ptr::null_mut(), |call| call(system_pointer(), name))
+    }
 }
 
 unsafe extern "C" fn x_dl_error(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mut c_char) {
@@ -374,9 +444,17 @@ unsafe extern "C" fn x_dl_error(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mu
 
 type Symbol = Option<unsafe extern "C" fn(*mut ffi::sqlite3_vfs, *mut c_void, *const c_char)>;
 
-unsafe extern "C" fn x_dl_sym(_: *mut ffi::sqlite3_vfs, library: *mut c_void, name: *const c_char) -> Symbol {
+unsafe extern "C" fn x_dl_sym(
+    _: *mut ffi::sqlite3_vfs,
+    library: *mut c_void,
+    name: *const c_char,
+) -> Symbol {
     // SAFETY: the arguments are those that SQLite gave us.
-    unsafe { system().xDlSym.and_then(|call| call(system_pointer(), library, name)) }
+    unsafe {
+        system()
+            .xDlSym
+            .and_then(|call| call(system_pointer(), library, name))
+    }
 }
 
 unsafe extern "C" fn x_dl_close(_: *mut ffi::sqlite3_vfs, library: *mut c_void) {
@@ -388,27 +466,58 @@ unsafe extern "C" fn x_dl_close(_: *mut ffi::sqlite3_vfs, library: *mut c_void) 
     }
 }
 
-unsafe extern "C" fn x_randomness(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mut c_char) -> c_int {
+unsafe extern "C" fn x_randomness(
+    _: *mut ffi::sqlite3_vfs,
+    bytes: c_int,
+    out: *mut c_char,
+) -> c_int {
     // SAFETY: the arguments are those that SQLite gave us.
-    unsafe { system().xRandomness.map_or(0, |call| call(system_pointer(), bytes, out)) }
+    unsafe {
+        system()
+            .xRandomness
+            .map_or(0, |call| call(system_pointer(), bytes, out))
+    }
 }
 
 unsafe extern "C" fn x_sleep(_: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c_int {
     // SAFETY: the arguments are those that SQLite gave us.
-    unsafe { system().xSleep.map_or(0, |call| call(system_pointer(), microseconds)) }
+    unsafe {
+        system()
+            .xSleep
+            .map_or(0, |call| call(system_pointer(), microseconds))
+    }
 }
 
 unsafe extern "C" fn x_current_time(_: *mut ffi::sqlite3_vfs, out: *mut f64) -> c_int {
     // SAFETY: the arguments are those that SQLite gave us.
-    unsafe { system().xCurrentTime.map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out)) }
+    unsafe {
+        system()
+            .xCurrentTime
+            .map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out))
+    }
 }
 
-unsafe extern "C" fn x_get_last_error(_: *mut ffi::sqlite3_vfs, bytes: c_int, out: *mut c_char) -> c_int {
+unsafe extern "C" fn x_get_last_error(
+    _: *mut ffi::sqlite3_vfs,
+    bytes: c_int,
+    out: *mut c_char,
+) -> c_int {
     // SAFETY: the arguments are those that SQLite gave us.
-    unsafe { system().xGetLastError.map_or(0, |call| call(system_pointer(), bytes, out)) }
+    unsafe {
+        system()
+            .xGetLastError
+            .map_or(0, |call| call(system_pointer(), bytes, out))
+    }
 }
 
-unsafe extern "C" fn x_current_time_int64(_: *mut ffi::sqlite3_vfs, out: *mut ffi::sqlite3_int64) -> c_int {
+unsafe extern "C" fn x_current_time_int64(
+    _: *mut ffi::sqlite3_vfs,
+    out: *mut ffi::sqlite3_int64,
+) -> c_int {
     // SAFETY: the arguments are those that SQLite gave us.
-    unsafe { system().xCurrentTimeInt64.map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out)) }
+    unsafe {
+        system()
+            .xCurrentTimeInt64
+            .map_or(ffi::SQLITE_ERROR, |call| call(system_pointer(), out))
+    }
 }

@@ -61,7 +61,9 @@ pub(super) unsafe extern "C" fn x_open(
         if kind == Kind::Temporary {
             // SAFETY: the arguments are those that SQLite gave us, and the file has room for the system's part.
             return unsafe {
-                system().xOpen.map_or(ffi::SQLITE_CANTOPEN, |call| call(system_pointer(), name, file, flags, out_flags))
+                system().xOpen.map_or(ffi::SQLITE_CANTOPEN, |call| {
+                    call(system_pointer(), name, file, flags, out_flags)
+                })
             };
         }
 
@@ -79,7 +81,11 @@ pub(super) unsafe extern "C" fn x_open(
             Err(code) => return code,
         };
         let writing = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
-        let flags = if handle.read_only { flags & !writing | ffi::SQLITE_OPEN_READONLY } else { flags };
+        let flags = if handle.read_only {
+            flags & !writing | ffi::SQLITE_OPEN_READONLY
+        } else {
+            flags
+        };
         if kind == Kind::Database {
             // SAFETY: SQLite keeps the name until the file is closed.
             handle.known = Some(unsafe { Known::new(name, &handle.connection) });
@@ -96,9 +102,17 @@ pub(super) unsafe extern "C" fn x_open(
     })
 }
 
-fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection>>>) -> Result<Box<Handle>, c_int> {
+fn open(
+    full: &str,
+    kind: Kind,
+    flags: c_int,
+    owner: Option<Arc<Mutex<Connection>>>,
+) -> Result<Box<Handle>, c_int> {
     let (place, name) = place::of_full_name(full).map_err(|error| refused(&error))?;
-    let create = match (flags & ffi::SQLITE_OPEN_CREATE != 0, flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0) {
+    let create = match (
+        flags & ffi::SQLITE_OPEN_CREATE != 0,
+        flags & ffi::SQLITE_OPEN_EXCLUSIVE != 0,
+    ) {
         (true, true) => Create::New,
         (true, false) => Create::IfAbsent,
         (false, _) => Create::Never,
@@ -112,7 +126,15 @@ fn open(full: &str, kind: Kind, flags: c_int, owner: Option<Arc<Mutex<Connection
         Kind::Journal | Kind::SuperJournal | Kind::Temporary => false,
     };
     let _place = Arc::clone(&place);
-    let mut handle = Handle { connection, role, read_only, lock: None, known: None, ordinary: None, _place };
+    let mut handle = Handle {
+        connection,
+        role,
+        read_only,
+        lock: None,
+        known: None,
+        ordinary: None,
+        _place,
+    };
 
     if kind == Kind::Database {
         // A database that is not there leaves no lock behind.
@@ -136,13 +158,20 @@ fn attach(
         && let (Some(path), Some(database)) = (place.ordinary(name), database_of(name))
         && let Some(database) = place.ordinary(database)
     {
-        make_like(&database, &path).map_err(|error| StoreError::System { what: path.display().to_string(), error })?;
+        make_like(&database, &path).map_err(|error| StoreError::System {
+            what: path.display().to_string(),
+            error,
+        })?;
     }
     let file = place.store.open(name, OpenOptions { create, open_end })?;
 
     let alone = owner.is_none();
-    let connection = owner
-        .unwrap_or_else(|| Arc::new(Mutex::new(Connection::new(Arc::clone(&place.store), Arc::clone(&place.twins)))));
+    let connection = owner.unwrap_or_else(|| {
+        Arc::new(Mutex::new(Connection::new(
+            Arc::clone(&place.store),
+            Arc::clone(&place.twins),
+        )))
+    });
     let role = {
         let mut connection = super::file::locked(&connection);
         let follows = matches!(kind, Kind::Wal | Kind::Journal);
@@ -169,5 +198,6 @@ fn attach(
 
 /// The database that a log or journal is named after.
 fn database_of(name: &str) -> Option<&str> {
-    name.strip_suffix("-wal").or_else(|| name.strip_suffix(JOURNAL))
+    name.strip_suffix("-wal")
+        .or_else(|| name.strip_suffix(JOURNAL))
 }

@@ -10,9 +10,16 @@ use std::path::{Path, PathBuf};
 /// Makes a log or journal for those who may use its database, and for nobody else, unless there is one: SQLite's own VFS does
 /// the same. Without a database there is nothing to go by.
 pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
-    let Ok(like) = fs::metadata(database) else { return Ok(()) };
+    let Ok(like) = fs::metadata(database) else {
+        return Ok(());
+    };
     let mode = like.mode() & 0o777;
-    match fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(file) {
+    match fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(file)
+    {
         Ok(made) => {
             // The process's umask may have taken something away.
             made.set_permissions(Permissions::from_mode(mode))?;
@@ -27,7 +34,10 @@ pub(super) fn make_like(database: &Path, file: &Path) -> io::Result<()> {
 
 /// Whether this process may write a file that is there.
 pub(super) fn may_write(path: &Path) -> bool {
-    let refused = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+    let refused = [
+        io::ErrorKind::PermissionDenied,
+        io::ErrorKind::ReadOnlyFilesystem,
+    ];
     let opened = fs::OpenOptions::new().write(true).open(path);
     opened.map_or_else(|error| !refused.contains(&error.kind()), |_| true)
 }
@@ -52,7 +62,9 @@ impl Opened {
 
 /// Device and inode.
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    fs::metadata(path)
+        .ok()
+        .map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]
@@ -67,7 +79,10 @@ mod tests {
             fs::write(&database, b"").expect("writable");
             fs::set_permissions(&database, Permissions::from_mode(mode)).expect("ours");
             make_like(&database, &journal).expect("it can be made");
-            assert_eq!(fs::metadata(&journal).expect("it is there").mode() & 0o777, mode);
+            assert_eq!(
+                fs::metadata(&journal).expect("it is there").mode() & 0o777,
+                mode
+            );
             fs::remove_file(&journal).expect("ours");
         }
     }

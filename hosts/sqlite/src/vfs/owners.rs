@@ -35,7 +35,10 @@ impl Known {
     /// # Safety
     /// `name` is what a database was opened by; it stays valid until the answer is dropped.
     pub unsafe fn new(name: *const c_char, connection: &Arc<Mutex<Connection>>) -> Self {
-        let known = Self { name: name.addr(), connection: Arc::downgrade(connection) };
+        let known = Self {
+            name: name.addr(),
+            connection: Arc::downgrade(connection),
+        };
         name.expose_provenance();
         databases().push((known.name, known.connection.clone()));
         known
@@ -44,7 +47,9 @@ impl Known {
 
 impl Drop for Known {
     fn drop(&mut self) {
-        databases().retain(|(name, connection)| *name != self.name || !connection.ptr_eq(&self.connection));
+        databases().retain(|(name, connection)| {
+            *name != self.name || !connection.ptr_eq(&self.connection)
+        });
     }
 }
 
@@ -54,7 +59,8 @@ pub(super) fn owner(name: *const c_char) -> Option<Arc<Mutex<Connection>>> {
     let mut near = known.iter().filter(|(database, _)| {
         let distance = name.addr().wrapping_sub(*database);
         // SAFETY: the database is open, so the name is there, and what SQLite has behind it.
-        distance < NAMES_BYTES && unsafe { has_file(std::ptr::with_exposed_provenance(*database), name) }
+        distance < NAMES_BYTES
+            && unsafe { has_file(std::ptr::with_exposed_provenance(*database), name) }
     });
     near.next().and_then(|(_, connection)| connection.upgrade())
 }

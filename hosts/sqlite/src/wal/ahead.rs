@@ -29,7 +29,12 @@ pub struct Ahead {
 
 impl Ahead {
     /// Reads bytes of the log's file; what is not there is zeroes. Answers how many bytes there were.
-    pub fn read(&mut self, log: &StoredLog, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub fn read(
+        &mut self,
+        log: &StoredLog,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, StoreError> {
         let within = (offset % CHUNK_BYTES as u64) as usize;
         let place = offset - within as u64;
 
@@ -41,7 +46,11 @@ impl Ahead {
         }
 
         // Large pages may begin in one chunk and end in the next.
-        match self.chunks.get(&place).and_then(|chunk| chunk.get(within..within + into.len())) {
+        match self
+            .chunks
+            .get(&place)
+            .and_then(|chunk| chunk.get(within..within + into.len()))
+        {
             Some(bytes) => {
                 into.copy_from_slice(bytes);
                 Ok(into.len())

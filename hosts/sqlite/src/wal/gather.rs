@@ -57,14 +57,22 @@ impl Gathered {
         stamp: Option<Header>,
     ) -> Result<Header, StoreError> {
         let gathered = self.frames.get(&frame).and_then(|frame| frame.header);
-        match gathered.or_else(|| self.headers.get(&frame).copied()).or(stamp) {
+        match gathered
+            .or_else(|| self.headers.get(&frame).copied())
+            .or(stamp)
+        {
             Some(header) => Ok(header),
             None => stored.header(layout, frame),
         }
     }
 
     /// Adds what a frame lacks from the store.
-    pub fn complete(&mut self, stored: &StoredLog, layout: Layout, number: u64) -> Result<&mut Frame, StoreError> {
+    pub fn complete(
+        &mut self,
+        stored: &StoredLog,
+        layout: Layout,
+        number: u64,
+    ) -> Result<&mut Frame, StoreError> {
         let there = stored.page(layout, number)?;
         let header = self.header(stored, layout, number, there.stamp)?;
         let frame = self.frames.entry(number).or_default();
@@ -75,7 +83,12 @@ impl Gathered {
 
     /// Hands frames to the store: 1. runs of pages but the last  2. header pages  3. the last run, which has the commit
     /// frame if there is one. The argument for any other order that a crash makes of it is in `super`.
-    pub fn hand_over(&mut self, stored: &mut StoredLog, layout: Layout, amount: Amount) -> Result<(), StoreError> {
+    pub fn hand_over(
+        &mut self,
+        stored: &mut StoredLog,
+        layout: Layout,
+        amount: Amount,
+    ) -> Result<(), StoreError> {
         let last_group = self.end().saturating_sub(1) / GROUP_FRAMES;
         let mut runs: Vec<Run> = Vec::new();
         for (number, frame) in std::mem::take(&mut self.frames) {
@@ -93,7 +106,12 @@ impl Gathered {
     }
 
     /// Writes the header pages of the groups in front of this one.
-    fn hand_over_headers(&mut self, stored: &mut StoredLog, layout: Layout, before: u64) -> Result<(), StoreError> {
+    fn hand_over_headers(
+        &mut self,
+        stored: &mut StoredLog,
+        layout: Layout,
+        before: u64,
+    ) -> Result<(), StoreError> {
         let kept = self.headers.split_off(&before.saturating_mul(GROUP_FRAMES));
         let mut headers = std::mem::replace(&mut self.headers, kept);
         while let Some((&first, _)) = headers.first_key_value() {
@@ -125,7 +143,11 @@ impl Gathered {
             (Some(header), None) => {
                 stored.counters.headers_alone += 1;
                 let raw = self.headers.contains_key(&number);
-                let there = if raw { None } else { Some(stored.page(layout, number)?) };
+                let there = if raw {
+                    None
+                } else {
+                    Some(stored.page(layout, number)?)
+                };
                 match there.filter(|there| there.stamp.is_some() || !there.present) {
                     Some(there) => (header, there.page),
                     None => {
@@ -137,7 +159,10 @@ impl Gathered {
             (None, page) => {
                 stored.counters.pages_alone += 1;
                 let there = stored.page(layout, number)?;
-                (self.header(stored, layout, number, there.stamp)?, page.unwrap_or(there.page))
+                (
+                    self.header(stored, layout, number, there.stamp)?,
+                    page.unwrap_or(there.page),
+                )
             }
         };
         self.place_whole(stored, layout, number, &header, &page, runs);
@@ -155,7 +180,10 @@ impl Gathered {
     ) {
         let place = layout.page(number);
         if runs.last().is_none_or(|run| run.end() != place) {
-            runs.push(Run { place, pages: Vec::new() });
+            runs.push(Run {
+                place,
+                pages: Vec::new(),
+            });
         }
         let run = runs.last_mut().expect("there is one now");
         let start = run.pages.len();

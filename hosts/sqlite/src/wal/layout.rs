@@ -47,14 +47,22 @@ pub enum Form {
 impl Form {
     /// The form that the header of a log says; `None` if it is no header.
     pub fn of(header: &[u8; FILE_HEADER_BYTES]) -> Option<Self> {
-        let word = |at: usize| header[at..].first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+        let word = |at: usize| {
+            header[at..]
+                .first_chunk()
+                .map(|bytes| u32::from_be_bytes(*bytes))
+        };
         // The lowest bit is the byte order of the checksums.
         if word(0)? & !1 != 0x377f_0682 {
             return None;
         }
         let page_bytes = word(8)? as usize;
         let possible = page_bytes.is_power_of_two() && (512..=65536).contains(&page_bytes);
-        let form = if page_bytes < PAGE_BYTES { Self::Plain } else { Self::Aligned(Layout { page_bytes }) };
+        let form = if page_bytes < PAGE_BYTES {
+            Self::Plain
+        } else {
+            Self::Aligned(Layout { page_bytes })
+        };
         possible.then_some(form)
     }
 }
@@ -95,7 +103,9 @@ impl Layout {
 
     /// Where a frame has its page.
     pub fn page(self, frame: u64) -> u64 {
-        self.header_page(frame / GROUP_FRAMES) + PAGE + frame % GROUP_FRAMES * self.page_bytes as u64
+        self.header_page(frame / GROUP_FRAMES)
+            + PAGE
+            + frame % GROUP_FRAMES * self.page_bytes as u64
     }
 
     /// Size of a log with this many frames, as SQLite sees it.
@@ -105,7 +115,9 @@ impl Layout {
 
     /// Size of the store's file with this many frames.
     pub fn file_bytes(self, frames: u64) -> u64 {
-        frames.checked_sub(1).map_or(PAGE, |last| self.page(last) + self.page_bytes as u64)
+        frames
+            .checked_sub(1)
+            .map_or(PAGE, |last| self.page(last) + self.page_bytes as u64)
     }
 
     /// How many whole frames a file of this size has room for.
@@ -126,15 +138,35 @@ mod tests {
             let layout = Layout { page_bytes };
             for frame in 0..3 * GROUP_FRAMES {
                 assert!(layout.page(frame).is_multiple_of(PAGE));
-                assert_eq!(layout.header(frame) / PAGE * PAGE, layout.header_page(frame / GROUP_FRAMES));
-                assert_eq!(layout.header(frame) / PAGE, (layout.header(frame) + HEADER - 1) / PAGE);
+                assert_eq!(
+                    layout.header(frame) / PAGE * PAGE,
+                    layout.header_page(frame / GROUP_FRAMES)
+                );
+                assert_eq!(
+                    layout.header(frame) / PAGE,
+                    (layout.header(frame) + HEADER - 1) / PAGE
+                );
                 let gap = layout.page(frame + 1) - layout.page(frame) - page_bytes as u64;
-                assert_eq!(gap, if (frame + 1) % GROUP_FRAMES == 0 { PAGE } else { 0 });
+                assert_eq!(
+                    gap,
+                    if (frame + 1) % GROUP_FRAMES == 0 {
+                        PAGE
+                    } else {
+                        0
+                    }
+                );
 
                 assert_eq!(layout.frames(layout.file_bytes(frame)), frame);
-                assert_eq!(layout.frames(layout.file_bytes(frame + 1) - 1), frame, "a frame in part is none");
+                assert_eq!(
+                    layout.frames(layout.file_bytes(frame + 1) - 1),
+                    frame,
+                    "a frame in part is none"
+                );
                 assert_eq!(layout.locate(layout.log_bytes(frame)), (frame, 0));
-                assert_eq!(layout.locate(layout.log_bytes(frame + 1) - 1), (frame, layout.frame_bytes() - 1));
+                assert_eq!(
+                    layout.locate(layout.log_bytes(frame + 1) - 1),
+                    (frame, layout.frame_bytes() - 1)
+                );
             }
         }
     }

@@ -108,8 +108,21 @@ pub struct Wal {
 impl Wal {
     /// The log in this file. Nothing is read yet.
     pub fn open(store: Arc<dyn Store>, file: FileId, mark: Mark) -> Self {
-        let stored = StoredLog { store, file, mark, stamps: true, counters: WalCounters::default() };
-        Self { stored, form: None, gathered: Gathered::default(), origin: None, frame_read: None, ahead: None }
+        let stored = StoredLog {
+            store,
+            file,
+            mark,
+            stamps: true,
+            counters: WalCounters::default(),
+        };
+        Self {
+            stored,
+            form: None,
+            gathered: Gathered::default(),
+            origin: None,
+            frame_read: None,
+            ahead: None,
+        }
     }
 
     /// Whether pages may carry headers. If not, a page that looks like it is data.
@@ -250,13 +263,20 @@ impl Wal {
         Ok(layout.log_bytes(stored.max(self.gathered.end())))
     }
 
-    fn read_aligned(&mut self, layout: Layout, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    fn read_aligned(
+        &mut self,
+        layout: Layout,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, StoreError> {
         let place = (offset >= FILE_HEADER).then(|| layout.locate(offset));
         if let Some((frame, HEADER_BYTES)) = place
             && into.len() == layout.page_bytes
             && !self.gathered.frames.contains_key(&frame)
         {
-            let (_, present) = self.stored.read_page(layout, frame, into, self.ahead.as_mut())?;
+            let (_, present) = self
+                .stored
+                .read_page(layout, frame, into, self.ahead.as_mut())?;
             if present {
                 self.origin = Some(layout.page(frame));
                 return Ok(into.len());
@@ -267,8 +287,9 @@ impl Wal {
         let bytes = left.min(into.len() as u64) as usize;
         let (mut rest, behind) = into.split_at_mut(bytes);
         behind.fill(0);
-        self.frame_read =
-            place.filter(|(_, within)| *within == 0 && bytes == layout.frame_bytes()).map(|(frame, _)| frame);
+        self.frame_read = place
+            .filter(|(_, within)| *within == 0 && bytes == layout.frame_bytes())
+            .map(|(frame, _)| frame);
 
         if offset < FILE_HEADER {
             let (header, _) = self.stored.file_header()?;
@@ -289,10 +310,19 @@ impl Wal {
     }
 
     /// Reads bytes of one frame.
-    fn read_frame(&self, layout: Layout, number: u64, within: usize, into: &mut [u8]) -> Result<(), StoreError> {
+    fn read_frame(
+        &self,
+        layout: Layout,
+        number: u64,
+        within: usize,
+        into: &mut [u8],
+    ) -> Result<(), StoreError> {
         let gathered = self.gathered.frames.get(&number);
         let stored = match gathered {
-            Some(Frame { header: Some(_), page: Some(_) }) => None,
+            Some(Frame {
+                header: Some(_),
+                page: Some(_),
+            }) => None,
             _ => Some(self.stored.page(layout, number)?),
         };
 
@@ -303,14 +333,21 @@ impl Wal {
             let header = self.gathered.header(&self.stored, layout, number, stamp)?;
             header_into.copy_from_slice(&header[within..within + header_part]);
         }
-        let page = gathered.and_then(|frame| frame.page.as_deref()).or(stored.as_ref().map(|stored| &stored.page[..]));
+        let page = gathered
+            .and_then(|frame| frame.page.as_deref())
+            .or(stored.as_ref().map(|stored| &stored.page[..]));
         let page = page.expect("it is gathered or stored");
         let from = (within + header_part).saturating_sub(HEADER_BYTES);
         page_into.copy_from_slice(&page[from..from + page_into.len()]);
         Ok(())
     }
 
-    fn write_parts(&mut self, offset: u64, data: &[u8], frame_read: Option<u64>) -> Result<(), StoreError> {
+    fn write_parts(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        frame_read: Option<u64>,
+    ) -> Result<(), StoreError> {
         let in_header = FILE_HEADER.saturating_sub(offset).min(data.len() as u64) as usize;
         let (header, frames) = data.split_at(in_header);
         if !header.is_empty() {
@@ -337,7 +374,9 @@ impl Wal {
                 page[..FILE_HEADER_BYTES].copy_from_slice(&header);
                 self.stored.write(0, &page)
             }
-            _ => self.stored.write(0, &header[..there.max(offset + data.len())]),
+            _ => self
+                .stored
+                .write(0, &header[..there.max(offset + data.len())]),
         }
     }
 
@@ -356,11 +395,17 @@ impl Wal {
             // A header comes before its page. It comes alone where SQLite computes checksums anew: for that it has just
             // read the frame.
             let end = within + now.len();
-            let is_last_part = end == layout.frame_bytes() || end == HEADER_BYTES && frame_read == Some(number);
-            let commits = self.gathered.frames[&number].header.as_ref().is_some_and(is_commit);
+            let is_last_part =
+                end == layout.frame_bytes() || end == HEADER_BYTES && frame_read == Some(number);
+            let commits = self.gathered.frames[&number]
+                .header
+                .as_ref()
+                .is_some_and(is_commit);
             if is_last_part && commits {
                 self.hand_over(Amount::All)?;
-            } else if is_last_part && self.gathered.frames.len() * layout.page_bytes >= GATHERED_BYTES {
+            } else if is_last_part
+                && self.gathered.frames.len() * layout.page_bytes >= GATHERED_BYTES
+            {
                 self.hand_over(Amount::Pages)?;
             }
             at += now.len() as u64;
@@ -370,7 +415,13 @@ impl Wal {
     }
 
     /// Takes bytes of one frame.
-    fn gather(&mut self, layout: Layout, number: u64, within: usize, data: &[u8]) -> Result<(), StoreError> {
+    fn gather(
+        &mut self,
+        layout: Layout,
+        number: u64,
+        within: usize,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
         let (header, page) = data.split_at(HEADER_BYTES.saturating_sub(within).min(data.len()));
         let header_in_part = !header.is_empty() && header.len() < HEADER_BYTES;
         let page_in_part = !page.is_empty() && page.len() < layout.page_bytes;
@@ -402,16 +453,24 @@ impl Wal {
         let (whole, within) = layout.locate(size);
         let frames = whole + u64::from(within > 0);
         if within > 0 && size < self.size_aligned(layout)? {
-            self.gather(layout, whole, within, &vec![0; layout.frame_bytes() - within])?;
+            self.gather(
+                layout,
+                whole,
+                within,
+                &vec![0; layout.frame_bytes() - within],
+            )?;
             self.hand_over(Amount::All)?;
         }
-        self.stored.store.set_size(self.stored.file, layout.file_bytes(frames))?;
+        self.stored
+            .store
+            .set_size(self.stored.file, layout.file_bytes(frames))?;
 
         // Headers of frames behind the end must not show when the log grows.
         if frames % GROUP_FRAMES > 0 {
             let first = (frames % GROUP_FRAMES) as usize;
             let zero = |page: &mut [layout::Header]| page[first..].fill([0; HEADER_BYTES]);
-            self.stored.change_header_page(layout, frames / GROUP_FRAMES, zero)?;
+            self.stored
+                .change_header_page(layout, frames / GROUP_FRAMES, zero)?;
         }
         Ok(())
     }

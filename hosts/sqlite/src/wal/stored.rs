@@ -71,7 +71,11 @@ impl StoredLog {
         if !present {
             page.fill(0);
         }
-        let stamp = if self.stamps { self.mark.strip(page) } else { None };
+        let stamp = if self.stamps {
+            self.mark.strip(page)
+        } else {
+            None
+        };
         Ok((stamp, present))
     }
 
@@ -79,7 +83,11 @@ impl StoredLog {
     pub fn page(&self, layout: Layout, frame: u64) -> Result<StoredPage, StoreError> {
         let mut page = vec![0; layout.page_bytes];
         let (stamp, present) = self.read_page(layout, frame, &mut page, None)?;
-        Ok(StoredPage { page, stamp, present })
+        Ok(StoredPage {
+            page,
+            stamp,
+            present,
+        })
     }
 
     /// What the header page says of a frame.

@@ -19,8 +19,11 @@ pub fn judge(
     databases: usize,
     random: &mut Random,
 ) -> Result<[Model; 2], String> {
-    let volume = Volume::open(disk.clone(), processes).map_err(|error| format!("the volume does not open: {error}"))?;
-    volume.info().map_err(|error| format!("the volume: {error}"))?;
+    let volume = Volume::open(disk.clone(), processes)
+        .map_err(|error| format!("the volume does not open: {error}"))?;
+    volume
+        .info()
+        .map_err(|error| format!("the volume: {error}"))?;
     let volume: Arc<dyn Store> = Arc::new(volume);
     let mounted = remap_ssd_sqlite::mount(store, volume).map_err(|error| error.to_string())?;
 
@@ -34,7 +37,8 @@ pub fn judge(
     {
         let db = Db::open(&uri(store, 0)).map_err(|error| error.to_string())?;
         if databases == 2 {
-            db.run(&format!("ATTACH '{}' AS aux", uri(store, 1))).map_err(|error| error.to_string())?;
+            db.run(&format!("ATTACH '{}' AS aux", uri(store, 1)))
+                .map_err(|error| error.to_string())?;
         }
         for at in 0..databases {
             found[at] = contents(&db, at).map_err(|error| format!("{}: {error}", NAMES[at]))?;
@@ -45,7 +49,10 @@ pub fn judge(
     for (at, found) in found.iter().enumerate().take(databases) {
         fits(found, at, history, moment)?;
     }
-    let torn = history.atomic.iter().find(|number| (found[0].number >= **number) != (found[1].number >= **number));
+    let torn = history
+        .atomic
+        .iter()
+        .find(|number| (found[0].number >= **number) != (found[1].number >= **number));
     if databases == 2
         && let Some(number) = torn
     {
@@ -60,13 +67,25 @@ pub fn judge(
 fn fits(found: &Model, at: usize, history: &History, moment: &Moment) -> Result<(), String> {
     let (name, number, floor, begun) = (NAMES[at], found.number, moment.floor[at], moment.begun);
     if number < floor {
-        return Err(format!("{name}: transaction {floor} was promised, and {number} is the last that is there"));
+        return Err(format!(
+            "{name}: transaction {floor} was promised, and {number} is the last that is there"
+        ));
     }
     let known = history.models[at].get(&number).filter(|_| number <= begun);
-    let Some(known) = known else { return Err(format!("{name}: {number} was not begun; the last one was {begun}")) };
+    let Some(known) = known else {
+        return Err(format!(
+            "{name}: {number} was not begun; the last one was {begun}"
+        ));
+    };
     if known.rows != found.rows {
-        let wrong = known.rows.iter().find(|(id, row)| found.rows.get(id) != Some(row));
-        return Err(format!("{name}: transaction {number} is torn: row {wrong:?}, of {} rows", known.rows.len()));
+        let wrong = known
+            .rows
+            .iter()
+            .find(|(id, row)| found.rows.get(id) != Some(row));
+        return Err(format!(
+            "{name}: transaction {number} is torn: row {wrong:?}, of {} rows",
+            known.rows.len()
+        ));
     }
     Ok(())
 }
@@ -79,14 +98,23 @@ fn contents(db: &Db, at: usize) -> Result<Model, String> {
     if verdict != [[Value::Text("ok".into())]] {
         return Err(format!("integrity_check: {verdict:?}"));
     }
-    if rows(&format!("SELECT 1 FROM {name}.sqlite_schema WHERE name = 'k'"))?.is_empty() {
+    if rows(&format!(
+        "SELECT 1 FROM {name}.sqlite_schema WHERE name = 'k'"
+    ))?
+    .is_empty()
+    {
         return Ok(Model::default());
     }
 
     let number = rows(&format!("SELECT number FROM {name}.k"))?[0][0].integer() as u64;
-    let mut model = Model { number, ..Model::default() };
+    let mut model = Model {
+        number,
+        ..Model::default()
+    };
     for row in rows(&format!("SELECT id, tag, v FROM {name}.t"))? {
-        let [id, tag, Value::Blob(bytes)] = &row[..] else { return Err(format!("a row is {row:?}")) };
+        let [id, tag, Value::Blob(bytes)] = &row[..] else {
+            return Err(format!("a row is {row:?}"));
+        };
         let (id, tag) = (id.integer(), tag.integer() as u64);
         if *bytes != blob(tag, bytes.len() as u32) {
             return Err(format!("row {id} has bytes that were never in it"));

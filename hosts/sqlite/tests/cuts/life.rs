@@ -99,9 +99,16 @@ pub struct History {
 
 /// The bytes of a row.
 pub fn blob(tag: u64, bytes: u32) -> Vec<u8> {
-    let word =
-        |at: u64| (tag + at).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    (0..u64::from(bytes).div_ceil(8)).flat_map(|at| word(at).to_le_bytes()).take(bytes as usize).collect()
+    let word = |at: u64| {
+        (tag + at)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23)
+            .wrapping_mul(0xd6e8_feb8_6659_fd93)
+    };
+    (0..u64::from(bytes).div_ceil(8))
+        .flat_map(|at| word(at).to_le_bytes())
+        .take(bytes as usize)
+        .collect()
 }
 
 pub fn uri(store: &str, database: usize) -> String {
@@ -125,14 +132,35 @@ pub struct Life<'a> {
 
 impl<'a> Life<'a> {
     /// A life that begins with these databases.
-    pub fn new(setting: Setting, store: &str, disk: MemDisk, found: [Model; 2], random: &'a mut Random) -> Self {
-        let models = found.clone().map(|model| BTreeMap::from([(model.number, model)]));
+    pub fn new(
+        setting: Setting,
+        store: &str,
+        disk: MemDisk,
+        found: [Model; 2],
+        random: &'a mut Random,
+    ) -> Self {
+        let models = found
+            .clone()
+            .map(|model| BTreeMap::from([(model.number, model)]));
         let next = found.iter().map(|model| model.number).max().unwrap_or(0) + 1;
         let [main, aux] = &found;
         let numbers = [main.number, aux.number];
-        let moment = Moment { operations: 0, floor: numbers, acknowledged: numbers, begun: next - 1 };
-        let history = History { models, moments: vec![moment], atomic: BTreeSet::new() };
-        let connections = if setting.exclusive { vec![None] } else { vec![None, None] };
+        let moment = Moment {
+            operations: 0,
+            floor: numbers,
+            acknowledged: numbers,
+            begun: next - 1,
+        };
+        let history = History {
+            models,
+            moments: vec![moment],
+            atomic: BTreeSet::new(),
+        };
+        let connections = if setting.exclusive {
+            vec![None]
+        } else {
+            vec![None, None]
+        };
         Self {
             setting,
             mode: setting.mode,
@@ -160,7 +188,8 @@ impl<'a> Life<'a> {
                 0..3 if is_wal => self.checkpoint(which)?,
                 3 if is_wal => self.toggle_reader(which)?,
                 3 if self.setting.auto_vacuum == 2 => {
-                    self.connection(which)?.rows("PRAGMA incremental_vacuum(7)", &[])?;
+                    self.connection(which)?
+                        .rows("PRAGMA incremental_vacuum(7)", &[])?;
                 }
                 4 => self.vacuum(which)?,
                 5 => self.switch_mode(which)?,
@@ -179,7 +208,10 @@ impl<'a> Life<'a> {
     fn promise(&mut self) {
         let last = *self.last();
         if self.setting.synchronous > Synchronous::Off {
-            self.note(Moment { floor: last.acknowledged, ..last });
+            self.note(Moment {
+                floor: last.acknowledged,
+                ..last
+            });
         }
     }
 
@@ -189,7 +221,10 @@ impl<'a> Life<'a> {
 
     fn note(&mut self, moment: Moment) {
         let operations = self.disk.medium().log.len();
-        self.history.moments.push(Moment { operations, ..moment });
+        self.history.moments.push(Moment {
+            operations,
+            ..moment
+        });
     }
 
     fn connection(&mut self, which: usize) -> Result<&Db, Failure> {
@@ -200,7 +235,12 @@ impl<'a> Life<'a> {
     }
 
     fn open(&mut self) -> Result<Db, Failure> {
-        let Setting { page_bytes, auto_vacuum, synchronous, .. } = self.setting;
+        let Setting {
+            page_bytes,
+            auto_vacuum,
+            synchronous,
+            ..
+        } = self.setting;
         let db = Db::open(&uri(&self.store, 0))?;
         if self.setting.attached {
             db.run(&format!("ATTACH '{}' AS aux", uri(&self.store, 1)))?;
@@ -220,7 +260,10 @@ impl<'a> Life<'a> {
             db.run("PRAGMA locking_mode=EXCLUSIVE")?;
         }
         self.set_mode(&db)?;
-        db.run(&format!("PRAGMA wal_autocheckpoint={}", [0, 8, 40, 1000][self.random.random_range(0..4)]))?;
+        db.run(&format!(
+            "PRAGMA wal_autocheckpoint={}",
+            [0, 8, 40, 1000][self.random.random_range(0..4)]
+        ))?;
         Ok(db)
     }
 
@@ -231,7 +274,9 @@ impl<'a> Life<'a> {
     /// The first transaction makes the tables where there are none.
     fn create(&mut self, which: usize) -> Result<(), Failure> {
         let number = self.next;
-        let databases: Vec<usize> = (0..self.setting.databases()).filter(|at| self.now[*at].number == 0).collect();
+        let databases: Vec<usize> = (0..self.setting.databases())
+            .filter(|at| self.now[*at].number == 0)
+            .collect();
         if databases.is_empty() {
             return Ok(());
         }
@@ -239,7 +284,9 @@ impl<'a> Life<'a> {
         for &at in &databases {
             let name = NAMES[at];
             let db = self.connection(which)?;
-            db.run(&format!("CREATE TABLE {name}.t(id INTEGER PRIMARY KEY, tag INTEGER, v BLOB)"))?;
+            db.run(&format!(
+                "CREATE TABLE {name}.t(id INTEGER PRIMARY KEY, tag INTEGER, v BLOB)"
+            ))?;
             db.run(&format!("CREATE INDEX {name}.i ON t(tag)"))?;
             db.run(&format!("CREATE TABLE {name}.k(number INTEGER)"))?;
             db.run(&format!("INSERT INTO {name}.k VALUES({number})"))?;
@@ -261,7 +308,11 @@ impl<'a> Life<'a> {
         let before = self.now.clone();
 
         let db = self.connection(which)?;
-        db.run(if is_wal && rolls_back_to { "PRAGMA cache_spill=OFF" } else { "PRAGMA cache_spill=ON" })?;
+        db.run(if is_wal && rolls_back_to {
+            "PRAGMA cache_spill=OFF"
+        } else {
+            "PRAGMA cache_spill=ON"
+        })?;
         db.run("BEGIN IMMEDIATE")?;
         for &at in &databases {
             self.change(which, at)?;
@@ -289,7 +340,12 @@ impl<'a> Life<'a> {
         self.commit(which, after, &databases)
     }
 
-    fn commit(&mut self, which: usize, after: [Model; 2], databases: &[usize]) -> Result<(), Failure> {
+    fn commit(
+        &mut self,
+        which: usize,
+        after: [Model; 2],
+        databases: &[usize],
+    ) -> Result<(), Failure> {
         let number = self.next;
         self.next += 1;
         for &at in databases {
@@ -300,7 +356,10 @@ impl<'a> Life<'a> {
             self.history.atomic.insert(number);
         }
         let last = *self.last();
-        self.note(Moment { begun: number, ..last });
+        self.note(Moment {
+            begun: number,
+            ..last
+        });
         self.connection(which)?.run("COMMIT")?;
 
         self.now = after;
@@ -308,7 +367,8 @@ impl<'a> Life<'a> {
         for &at in databases {
             moment.acknowledged[at] = number;
             // A log is not synced at NORMAL; a journal is gone durably at every level that syncs at all.
-            let durable = level >= Synchronous::Full || level == Synchronous::Normal && self.mode != Mode::Wal;
+            let durable = level >= Synchronous::Full
+                || level == Synchronous::Normal && self.mode != Mode::Wal;
             if durable {
                 moment.floor[at] = number;
             }
@@ -328,12 +388,20 @@ impl<'a> Life<'a> {
             let id = self.random.random_range(0..80);
             let name = NAMES[at];
             if self.random.random_ratio(1, 4) {
-                self.connection(which)?.run(&format!("DELETE FROM {name}.t WHERE id={id}"))?;
+                self.connection(which)?
+                    .run(&format!("DELETE FROM {name}.t WHERE id={id}"))?;
                 self.now[at].rows.remove(&id);
                 continue;
             }
-            let (tag, bytes) = (self.random.random_range(0..1 << 40), self.random.random_range(0..longest));
-            let values = [Value::Integer(id), Value::Integer(tag), Value::Blob(blob(tag as u64, bytes))];
+            let (tag, bytes) = (
+                self.random.random_range(0..1 << 40),
+                self.random.random_range(0..longest),
+            );
+            let values = [
+                Value::Integer(id),
+                Value::Integer(tag),
+                Value::Blob(blob(tag as u64, bytes)),
+            ];
             let sql = format!("INSERT OR REPLACE INTO {name}.t VALUES(?, ?, ?)");
             self.connection(which)?.rows(&sql, &values)?;
             self.now[at].rows.insert(id, (tag as u64, bytes));

@@ -34,7 +34,10 @@ const CUTS: usize = 40;
 type Pages = HashMap<u64, Content>;
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
 }
 
 fn seeds(few: u64) -> std::ops::Range<u64> {
@@ -51,11 +54,20 @@ struct Blank {
 impl Blank {
     fn new(processes: &Processes) -> Self {
         let disk = MemDisk::new(PAGES);
-        let new = NewVolume { files_max: 16, ..NewVolume::default() };
-        let volume = Volume::create(disk.clone(), processes, &new, &mut |_, _| {}).expect("possible");
+        let new = NewVolume {
+            files_max: 16,
+            ..NewVolume::default()
+        };
+        let volume =
+            Volume::create(disk.clone(), processes, &new, &mut |_, _| {}).expect("possible");
         let uuid = volume.info().expect("it is new").uuid;
-        let Processes::Several(folder) = Processes::local() else { unreachable!("several processes of this user") };
-        Self { disk, locks: folder.join(format!("{uuid}.locks")) }
+        let Processes::Several(folder) = Processes::local() else {
+            unreachable!("several processes of this user")
+        };
+        Self {
+            disk,
+            locks: folder.join(format!("{uuid}.locks")),
+        }
     }
 
     fn pages(&self) -> Pages {
@@ -77,32 +89,52 @@ struct Lived {
     history: History,
 }
 
-fn live(before: Pages, found: [Model; 2], setting: Setting, steps: usize, seed: u64, random: &mut Random) -> Lived {
+fn live(
+    before: Pages,
+    found: [Model; 2],
+    setting: Setting,
+    steps: usize,
+    seed: u64,
+    random: &mut Random,
+) -> Lived {
     let disk = MemDisk::holding(PAGES, before.clone());
-    let volume: Arc<dyn Store> = Arc::new(Volume::open(disk.clone(), &Processes::One).expect("it was made"));
+    let volume: Arc<dyn Store> =
+        Arc::new(Volume::open(disk.clone(), &Processes::One).expect("it was made"));
     let store = format!("life{seed}");
     let mounted = remap_ssd_sqlite::mount(&store, volume).expect("the name is free");
     let mut life = Life::new(setting, &store, disk.clone(), found, random);
-    life.run(steps).unwrap_or_else(|failure| panic!("seed {seed}, {setting:?}: {failure}"));
+    life.run(steps)
+        .unwrap_or_else(|failure| panic!("seed {seed}, {setting:?}: {failure}"));
 
     let history = std::mem::take(&mut life.history);
     drop(life);
     drop(mounted);
     let log = std::mem::take(&mut disk.medium().log);
-    Lived { before, log, history }
+    Lived {
+        before,
+        log,
+        history,
+    }
 }
 
 impl Lived {
     /// What was promised when so much had been done.
     fn moment(&self, operations: usize) -> &Moment {
-        let after = self.history.moments.partition_point(|moment| moment.operations <= operations);
+        let after = self
+            .history
+            .moments
+            .partition_point(|moment| moment.operations <= operations);
         &self.history.moments[after - 1]
     }
 
     /// What a cut leaves of the disk: all, nothing, all but one, or half of what was not flushed.
     fn cut(&self, operations: usize, random: &mut Random) -> Pages {
         let log = &self.log[..operations];
-        let pending = log.iter().rev().take_while(|op| !matches!(op, Op::Flush)).count();
+        let pending = log
+            .iter()
+            .rev()
+            .take_while(|op| !matches!(op, Op::Flush))
+            .count();
         let kind = random.random_range(0..6);
         let one = random.random_range(0..pending.max(1));
         let share = random.random_range(0.05..0.95);
@@ -128,20 +160,44 @@ fn cut(
     let store = format!("cut{seed}");
     let before = lived.cut(operations, random);
     let disk = MemDisk::holding(PAGES, before.clone());
-    let found = judge(&disk, &Processes::One, &store, (&lived.history, moment), databases, random)?;
+    let found = judge(
+        &disk,
+        &Processes::One,
+        &store,
+        (&lived.history, moment),
+        databases,
+        random,
+    )?;
 
     let log = std::mem::take(&mut disk.medium().log);
     if !log.is_empty() {
         let moments = vec![*moment];
-        let history = History { models: lived.history.models.clone(), moments, atomic: lived.history.atomic.clone() };
-        let recovery = Lived { before, log, history };
+        let history = History {
+            models: lived.history.models.clone(),
+            moments,
+            atomic: lived.history.atomic.clone(),
+        };
+        let recovery = Lived {
+            before,
+            log,
+            history,
+        };
         let at = random.random_range(0..=recovery.log.len());
         let disk = MemDisk::holding(PAGES, recovery.cut(at, random));
-        let again = judge(&disk, &Processes::One, &store, (&lived.history, moment), databases, random)
-            .map_err(|error| format!("cut again {at} operations into the recovery: {error}"))?;
+        let again = judge(
+            &disk,
+            &Processes::One,
+            &store,
+            (&lived.history, moment),
+            databases,
+            random,
+        )
+        .map_err(|error| format!("cut again {at} operations into the recovery: {error}"))?;
         if again != found {
             let numbers = [&found, &again].map(|found| [found[0].number, found[1].number]);
-            return Err(format!("cut again {at} operations into the recovery: {numbers:?}"));
+            return Err(format!(
+                "cut again {at} operations into the recovery: {numbers:?}"
+            ));
         }
     }
     let pages = disk.medium().contents();
@@ -161,10 +217,12 @@ fn campaign(seeds: std::ops::Range<u64>, levels: &[Synchronous]) -> usize {
         for nth in 0..CUTS {
             let operations = random.random_range(0..=lived.log.len());
             let blame = |what: &str, error| {
-                panic!("seed {seed}, cut {nth} after {operations} operations{what}: {error}; {setting:?}")
+                panic!(
+                    "seed {seed}, cut {nth} after {operations} operations{what}: {error}; {setting:?}"
+                )
             };
-            let (pages, found) =
-                cut(&lived, operations, databases, seed, random).unwrap_or_else(|error| blame("", error));
+            let (pages, found) = cut(&lived, operations, databases, seed, random)
+                .unwrap_or_else(|error| blame("", error));
             cuts += 1;
             if nth % 4 > 0 {
                 continue;
@@ -173,8 +231,9 @@ fn campaign(seeds: std::ops::Range<u64>, levels: &[Synchronous]) -> usize {
             // What was found is as good as what was made.
             let later = live(pages, found, setting, 6, seed, random);
             let operations = random.random_range(0..=later.log.len());
-            cut(&later, operations, databases, seed, random)
-                .unwrap_or_else(|error| blame(&format!(", {operations} of the life after it"), error));
+            cut(&later, operations, databases, seed, random).unwrap_or_else(|error| {
+                blame(&format!(", {operations} of the life after it"), error)
+            });
             cuts += 1;
         }
     }
@@ -205,7 +264,8 @@ fn kill(seed: u64) {
         let store = format!("kill{seed}");
         let history = match Volume::open(disk.clone(), &processes) {
             Ok(volume) => {
-                let mounted = remap_ssd_sqlite::mount(&store, Arc::new(volume)).expect("the name is free");
+                let mounted =
+                    remap_ssd_sqlite::mount(&store, Arc::new(volume)).expect("the name is free");
                 let mut life = Life::new(setting, &store, disk, found.clone(), random);
                 // An error is the end, or the last step was.
                 let _ = life.run(30);
@@ -218,9 +278,19 @@ fn kill(seed: u64) {
         };
 
         let last = *history.moments.last().expect("there is a first one");
-        let moment = Moment { floor: last.acknowledged, ..last };
-        found = judge(&blank.disk, &processes, &store, (&history, &moment), setting.databases(), random)
-            .unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}; {setting:?}"));
+        let moment = Moment {
+            floor: last.acknowledged,
+            ..last
+        };
+        found = judge(
+            &blank.disk,
+            &processes,
+            &store,
+            (&history, &moment),
+            setting.databases(),
+            random,
+        )
+        .unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}; {setting:?}"));
     }
 }
 
@@ -229,5 +299,8 @@ fn what_was_acknowledged_survives_a_killed_process_at_every_level() {
     start_with_vfs();
     let seeds = seeds(32);
     seeds.clone().for_each(kill);
-    println!("{} kills in the lives {seeds:?}", 4 * (seeds.end - seeds.start));
+    println!(
+        "{} kills in the lives {seeds:?}",
+        4 * (seeds.end - seeds.start)
+    );
 }

@@ -28,7 +28,10 @@ type Random = Xoshiro256PlusPlus;
 const MODES: [&str; 4] = ["WAL", "DELETE", "TRUNCATE", "PERSIST"];
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
 }
 
 fn seed() -> u64 {
@@ -62,10 +65,20 @@ impl Rig {
         Server::create(&folder);
         let server = Server::start(&folder, None);
         let disk = Client::connect(server.address, Options::default()).expect("it serves");
-        let volume = Volume::create(disk, &Processes::local(), &NewVolume::default(), &mut |_, _| {});
+        let volume = Volume::create(
+            disk,
+            &Processes::local(),
+            &NewVolume::default(),
+            &mut |_, _| {},
+        );
         let uuid = volume.expect("it is blank").info().expect("it is new").uuid;
 
-        let job = Job { address: server.address, mode: mode.into(), synchronous: synchronous.into(), writer: 0 };
+        let job = Job {
+            address: server.address,
+            mode: mode.into(),
+            synchronous: synchronous.into(),
+            writer: 0,
+        };
         let mut rig = Self {
             _dir: dir,
             server: Some(server),
@@ -81,11 +94,16 @@ impl Rig {
     }
 
     fn start(&self, writer: usize) -> Writer {
-        Writer::start(&Job { writer, ..self.job.clone() })
+        Writer::start(&Job {
+            writer,
+            ..self.job.clone()
+        })
     }
 
     fn wait(&mut self, milliseconds: std::ops::Range<u64>) {
-        std::thread::sleep(Duration::from_millis(self.random.random_range(milliseconds)));
+        std::thread::sleep(Duration::from_millis(
+            self.random.random_range(milliseconds),
+        ));
     }
 
     /// Kills a writer. What it has acknowledged is known only then: its last line may be in the pipe.
@@ -102,7 +120,8 @@ impl Rig {
             *acknowledged = (*acknowledged).max(writer.as_ref().map_or(0, Writer::acknowledged));
         }
         let db = Db::open(&self.job.uri()).expect("the device is served");
-        let found = check(&db, &self.acknowledged).unwrap_or_else(|wrong| panic!("{:?}: {wrong}", self.job));
+        let found = check(&db, &self.acknowledged)
+            .unwrap_or_else(|wrong| panic!("{:?}: {wrong}", self.job));
         tally.acknowledged = found;
     }
 
@@ -130,7 +149,11 @@ impl Rig {
         self.server.take().expect("it serves").kill();
         tally.kills += 1;
         if self.random.random_ratio(1, 4) {
-            Server::start_and_kill(&folder, address, Duration::from_millis(self.random.random_range(0..60)));
+            Server::start_and_kill(
+                &folder,
+                address,
+                Duration::from_millis(self.random.random_range(0..60)),
+            );
         }
         self.wait(0..50);
         self.server = Some(Server::start(&folder, Some(address)));
@@ -149,10 +172,13 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         // Nobody else knows this volume: its locks are a folder, the rest are files.
-        let Processes::Several(folder) = Processes::local() else { unreachable!("several processes of this user") };
+        let Processes::Several(folder) = Processes::local() else {
+            unreachable!("several processes of this user")
+        };
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&self.uuid) {
-                let _ = std::fs::remove_dir_all(entry.path()).or_else(|_| std::fs::remove_file(entry.path()));
+                let _ = std::fs::remove_dir_all(entry.path())
+                    .or_else(|_| std::fs::remove_file(entry.path()));
             }
         }
     }
@@ -173,13 +199,22 @@ fn what_sqlite_acknowledged_survives_killed_writers() {
             rig.round(&mut one);
         }
         rig.end(&mut one);
-        println!("{mode} at {synchronous}, {writers} writers: {} kills, {} transactions", one.kills, one.acknowledged);
+        println!(
+            "{mode} at {synchronous}, {writers} writers: {} kills, {} transactions",
+            one.kills, one.acknowledged
+        );
         tally.kills += one.kills;
         tally.acknowledged += one.acknowledged;
         turn += 1;
     }
-    println!("{} kills of writers, {} transactions acknowledged", tally.kills, tally.acknowledged);
-    assert!(tally.acknowledged > tally.kills, "kills met writers at work");
+    println!(
+        "{} kills of writers, {} transactions acknowledged",
+        tally.kills, tally.acknowledged
+    );
+    assert!(
+        tally.acknowledged > tally.kills,
+        "kills met writers at work"
+    );
 }
 
 #[test]
@@ -195,15 +230,25 @@ fn what_sqlite_acknowledged_survives_a_killed_server() {
         let kills = one.kills;
         rig.wait(300..400);
         rig.end(&mut one);
-        let Tally { acknowledged, connected_again, .. } = one;
+        let Tally {
+            acknowledged,
+            connected_again,
+            ..
+        } = one;
         println!(
             "{mode}: {kills} kills of the server, {acknowledged} transactions, {connected_again} connections anew"
         );
         tally.kills += kills;
         tally.connected_again += connected_again;
     }
-    println!("{} kills of the server, {} times a writer connected again", tally.kills, tally.connected_again);
-    assert!(tally.connected_again > 0, "no writer has met a server that was gone");
+    println!(
+        "{} kills of the server, {} times a writer connected again",
+        tally.kills, tally.connected_again
+    );
+    assert!(
+        tally.connected_again > 0,
+        "no writer has met a server that was gone"
+    );
 }
 
 /// Not a test: what the processes run.

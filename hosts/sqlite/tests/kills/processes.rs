@@ -22,8 +22,14 @@ const PART: &str = "SQLITE_KILLS_PART";
 fn spawn(part: &str) -> Child {
     let binary = std::env::current_exe().expect("it runs");
     let mut command = Command::new(binary);
-    command.args(["--exact", "process", "--ignored", "--nocapture"]).env(PART, part);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts")
+    command
+        .args(["--exact", "process", "--ignored", "--nocapture"])
+        .env(PART, part);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts")
 }
 
 /// What this process is.
@@ -42,7 +48,12 @@ pub fn play() {
 
 /// The extension, which cargo builds together with this test.
 fn extension() -> String {
-    let folder = PathBuf::from(std::env::current_exe().expect("it runs").parent().expect("it is in a folder"));
+    let folder = PathBuf::from(
+        std::env::current_exe()
+            .expect("it runs")
+            .parent()
+            .expect("it is in a folder"),
+    );
     folder.join("libremap_ssd_sqlite.so").display().to_string()
 }
 
@@ -50,7 +61,9 @@ fn extension() -> String {
 pub fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     // A parent that is gone has killed us, or is about to.
-    let _ = out.write_all(format!("\n{line}\n").as_bytes()).and_then(|()| out.flush());
+    let _ = out
+        .write_all(format!("\n{line}\n").as_bytes())
+        .and_then(|()| out.flush());
 }
 
 struct Quiet;
@@ -63,10 +76,20 @@ impl Log for Quiet {
 fn serve(folder: &Path, address: SocketAddr) {
     let (device, _) = Device::open_in_folder(folder).expect("recoverable");
     let nqn = "nqn.2026-11.test:remap-ssd-sqlite";
-    let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
-    let port = Port::new(Arc::new(subsystem), Allowed { anybody: true, ..Allowed::default() });
+    let subsystem =
+        Subsystem::new(device, nqn, &[], Latency::None, true, Health::default()).expect("possible");
+    let port = Port::new(
+        Arc::new(subsystem),
+        Allowed {
+            anybody: true,
+            ..Allowed::default()
+        },
+    );
     let server = TcpServer::bind(address, port, Box::new(Quiet)).expect("a free port");
-    say(&format!("serves {}", server.address().expect("it is bound")));
+    say(&format!(
+        "serves {}",
+        server.address().expect("it is bound")
+    ));
     server.run().expect("the device works");
 }
 
@@ -84,16 +107,24 @@ pub struct Server {
 impl Server {
     /// Makes a device.
     pub fn create(folder: &Path) {
-        let config = DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
-        Device::create_in_folder(folder, config, None).expect("room for it").close().expect("possible");
+        let config =
+            DeviceConfig::for_service(64 << 20, SchemeKind::RemapSsd, false).expect("possible");
+        Device::create_in_folder(folder, config, None)
+            .expect("room for it")
+            .close()
+            .expect("possible");
     }
 
     /// Starts it and waits until it serves.
     pub fn start(folder: &Path, address: Option<SocketAddr>) -> Self {
         let address = address.unwrap_or_else(|| "127.0.0.1:0".parse().expect("an address"));
         let mut child = spawn(&format!("server {address} {}", folder.display()));
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
-        let address = lines.find_map(|line| line.strip_prefix("serves ")?.parse().ok()).expect("it serves");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"))
+            .lines()
+            .map_while(Result::ok);
+        let address = lines
+            .find_map(|line| line.strip_prefix("serves ")?.parse().ok())
+            .expect("it serves");
 
         // After a minute the test's runtime says that it still runs, and ends if nobody listens.
         std::thread::spawn(move || lines.for_each(drop));
@@ -135,7 +166,11 @@ impl Writer {
         let acknowledged = Arc::new(AtomicU64::new(0));
         let into = Arc::clone(&acknowledged);
         let reader = std::thread::spawn(move || listen(out, &into));
-        Self { child, acknowledged, reader }
+        Self {
+            child,
+            acknowledged,
+            reader,
+        }
     }
 
     /// The last transaction that it has said to be acknowledged.
@@ -147,7 +182,10 @@ impl Writer {
     pub fn kill(self) -> Ended {
         end(self.child);
         let connected_again = self.reader.join().expect("a writer says what is so");
-        Ended { acknowledged: self.acknowledged.load(Ordering::SeqCst), connected_again }
+        Ended {
+            acknowledged: self.acknowledged.load(Ordering::SeqCst),
+            connected_again,
+        }
     }
 }
 
@@ -156,7 +194,10 @@ fn listen(out: ChildStdout, acknowledged: &AtomicU64) -> u64 {
     let mut connected_again = 0;
     let mut lines = BufReader::new(out).lines().map_while(Result::ok);
     for line in lines.by_ref() {
-        if let Some(number) = line.strip_prefix("acknowledged ").and_then(|number| number.parse().ok()) {
+        if let Some(number) = line
+            .strip_prefix("acknowledged ")
+            .and_then(|number| number.parse().ok())
+        {
             acknowledged.fetch_max(number, Ordering::SeqCst);
         }
         assert!(!line.starts_with("wrong"), "{line}");

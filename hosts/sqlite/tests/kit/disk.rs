@@ -60,18 +60,32 @@ impl Medium {
 
 impl MemDisk {
     pub fn new(pages: u64) -> Self {
-        Self { pages, medium: Arc::default(), changes_left: None }
+        Self {
+            pages,
+            medium: Arc::default(),
+            changes_left: None,
+        }
     }
 
     /// A disk that holds this.
     pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
-        let medium = Medium { now, ..Medium::default() };
-        Self { pages, medium: Arc::new(Mutex::new(medium)), changes_left: None }
+        let medium = Medium {
+            now,
+            ..Medium::default()
+        };
+        Self {
+            pages,
+            medium: Arc::new(Mutex::new(medium)),
+            changes_left: None,
+        }
     }
 
     /// A connection to the same disk that is cut after so many changes of pages: what its process does later has no effect.
     pub fn dying_after(&self, changes: i64) -> Self {
-        Self { changes_left: Some(Arc::new(AtomicI64::new(changes))), ..self.clone() }
+        Self {
+            changes_left: Some(Arc::new(AtomicI64::new(changes))),
+            ..self.clone()
+        }
     }
 
     fn set(&self, medium: &mut Medium, page: u64, content: Content) -> Result<(), MemError> {
@@ -89,7 +103,11 @@ impl MemDisk {
     }
 
     fn check(&self, page: u64, pages: u64) -> Result<(), MemError> {
-        if self.changes_left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) < 0) {
+        if self
+            .changes_left
+            .as_ref()
+            .is_some_and(|left| left.load(Ordering::Relaxed) < 0)
+        {
             return Err(MemError("the connection is cut"));
         }
         let failing = &mut self.medium().failing;
@@ -136,7 +154,10 @@ impl Disk for MemDisk {
     /// What is under way together is executed in any order: the last one first.
     fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), MemError> {
         let before = self.medium().writes;
-        writes.iter().rev().try_for_each(|write| self.write(write.page, write.data))?;
+        writes
+            .iter()
+            .rev()
+            .try_for_each(|write| self.write(write.page, write.data))?;
         self.medium().writes = before + usize::from(!writes.is_empty());
         Ok(())
     }
@@ -161,14 +182,17 @@ impl Disk for MemDisk {
         self.check(remap.source, remap.pages.into())?;
         self.check(remap.target, remap.pages.into())?;
         let mut medium = self.medium();
-        let sources: Vec<Content> =
-            (0..u64::from(remap.pages)).map(|page| medium.content(remap.source + page)).collect();
+        let sources: Vec<Content> = (0..u64::from(remap.pages))
+            .map(|page| medium.content(remap.source + page))
+            .collect();
         for (page, content) in (remap.target..).zip(sources) {
             self.set(&mut medium, page, content)?;
         }
         if remap.relocate {
             let sources = remap.source..remap.source + u64::from(remap.pages);
-            sources.into_iter().try_for_each(|page| self.set(&mut medium, page, None))?;
+            sources
+                .into_iter()
+                .try_for_each(|page| self.set(&mut medium, page, None))?;
         }
         Ok(())
     }
@@ -185,7 +209,10 @@ pub fn kept_on(
     log: &[Op],
     mut keep: impl FnMut(usize) -> bool,
 ) -> HashMap<u64, Content> {
-    let flushed = log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+    let flushed = log
+        .iter()
+        .rposition(|op| matches!(op, Op::Flush))
+        .map_or(0, |at| at + 1);
     for (index, op) in log.iter().enumerate() {
         if let Op::Set(page, content) = op
             && (index < flushed || keep(index - flushed))

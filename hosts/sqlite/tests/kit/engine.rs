@@ -25,12 +25,16 @@ pub enum Value {
 
 impl Value {
     pub fn integer(&self) -> i64 {
-        let Self::Integer(integer) = self else { panic!("{self:?} is no integer") };
+        let Self::Integer(integer) = self else {
+            panic!("{self:?} is no integer")
+        };
         *integer
     }
 
     pub fn text(&self) -> &str {
-        let Self::Text(text) = self else { panic!("{self:?} is no text") };
+        let Self::Text(text) = self else {
+            panic!("{self:?} is no text")
+        };
         text
     }
 }
@@ -74,7 +78,11 @@ unsafe extern "C" fn log(_: *mut c_void, code: c_int, text: *const c_char) {
 
 type Entry = unsafe extern "C" fn();
 
-unsafe extern "C" fn init(_: *mut ffi::sqlite3, _: *mut *mut c_char, api: *mut ffi::sqlite3_api_routines) -> c_int {
+unsafe extern "C" fn init(
+    _: *mut ffi::sqlite3,
+    _: *mut *mut c_char,
+    api: *mut ffi::sqlite3_api_routines,
+) -> c_int {
     // SAFETY: SQLite gives its own table.
     unsafe { ffi::rusqlite_extension_init2(api) }.map_or(ffi::SQLITE_ERROR, |_| ffi::SQLITE_OK)
 }
@@ -83,18 +91,29 @@ unsafe extern "C" fn init(_: *mut ffi::sqlite3, _: *mut *mut c_char, api: *mut f
 pub fn start() -> &'static libloading::Library {
     static STARTED: OnceLock<libloading::Library> = OnceLock::new();
     STARTED.get_or_init(|| {
-        type Init = unsafe extern "C" fn(*mut ffi::sqlite3, *mut *mut c_char, *mut ffi::sqlite3_api_routines) -> c_int;
+        type Init = unsafe extern "C" fn(
+            *mut ffi::sqlite3,
+            *mut *mut c_char,
+            *mut ffi::sqlite3_api_routines,
+        ) -> c_int;
         // SAFETY: the functions have the types that SQLite documents, and the library is never unloaded.
         unsafe {
-            let library = libloading::Library::new(LIBRARY).expect("SQLite's library is installed (libsqlite3-0)");
+            let library = libloading::Library::new(LIBRARY)
+                .expect("SQLite's library is installed (libsqlite3-0)");
             type Logger = unsafe extern "C" fn(*mut c_void, c_int, *const c_char);
             let config: libloading::Symbol<unsafe extern "C" fn(c_int, ...) -> c_int> =
                 library.get(b"sqlite3_config").expect("it is SQLite");
-            config(ffi::SQLITE_CONFIG_LOG, log as Logger, ptr::null_mut::<c_void>());
-            let register: libloading::Symbol<unsafe extern "C" fn(Entry) -> c_int> =
-                library.get(b"sqlite3_auto_extension").expect("it is SQLite");
-            let open: libloading::Symbol<unsafe extern "C" fn(*const c_char, *mut *mut ffi::sqlite3) -> c_int> =
-                library.get(b"sqlite3_open").expect("it is SQLite");
+            config(
+                ffi::SQLITE_CONFIG_LOG,
+                log as Logger,
+                ptr::null_mut::<c_void>(),
+            );
+            let register: libloading::Symbol<unsafe extern "C" fn(Entry) -> c_int> = library
+                .get(b"sqlite3_auto_extension")
+                .expect("it is SQLite");
+            let open: libloading::Symbol<
+                unsafe extern "C" fn(*const c_char, *mut *mut ffi::sqlite3) -> c_int,
+            > = library.get(b"sqlite3_open").expect("it is SQLite");
 
             let entry = std::mem::transmute::<Init, Entry>(init);
             assert_eq!(register(entry), ffi::SQLITE_OK);
@@ -142,10 +161,17 @@ impl Db {
             return Ok(());
         }
         // SAFETY: the connection is open; SQLite's message is a C string.
-        let (code, message) =
-            unsafe { (ffi::sqlite3_extended_errcode(self.0), CStr::from_ptr(ffi::sqlite3_errmsg(self.0))) };
+        let (code, message) = unsafe {
+            (
+                ffi::sqlite3_extended_errcode(self.0),
+                CStr::from_ptr(ffi::sqlite3_errmsg(self.0)),
+            )
+        };
         let logged = LOGGED.with_borrow_mut(std::mem::take);
-        Err(Failure { code, message: format!("{} ({logged})", message.to_string_lossy()) })
+        Err(Failure {
+            code,
+            message: format!("{} ({logged})", message.to_string_lossy()),
+        })
     }
 
     /// Loads an extension.
@@ -153,10 +179,18 @@ impl Db {
         let path = CString::new(path).expect("no zeroes in it");
         // SAFETY: the function has the type that SQLite documents; the connection is open; C strings or null.
         unsafe {
-            let enable: libloading::Symbol<unsafe extern "C" fn(*mut ffi::sqlite3, c_int) -> c_int> =
-                start().get(b"sqlite3_enable_load_extension").expect("it is SQLite");
+            let enable: libloading::Symbol<
+                unsafe extern "C" fn(*mut ffi::sqlite3, c_int) -> c_int,
+            > = start()
+                .get(b"sqlite3_enable_load_extension")
+                .expect("it is SQLite");
             enable(self.0, 1);
-            self.check(ffi::sqlite3_load_extension(self.0, path.as_ptr(), ptr::null(), ptr::null_mut()))
+            self.check(ffi::sqlite3_load_extension(
+                self.0,
+                path.as_ptr(),
+                ptr::null(),
+                ptr::null_mut(),
+            ))
         }
     }
 
@@ -187,7 +221,8 @@ impl Db {
         let mut statement = ptr::null_mut();
         // SAFETY: the connection is open; the statement is finalized below; what is bound lives until then.
         unsafe {
-            let prepared = ffi::sqlite3_prepare_v2(self.0, text.as_ptr(), -1, &mut statement, ptr::null_mut());
+            let prepared =
+                ffi::sqlite3_prepare_v2(self.0, text.as_ptr(), -1, &mut statement, ptr::null_mut());
             self.check(prepared)?;
             for (at, value) in (1..).zip(values) {
                 bind(statement, at, value);
@@ -214,7 +249,12 @@ impl Db {
 
     /// The first value of a statement's first row.
     pub fn value(&self, sql: &str) -> Result<Value, Failure> {
-        Ok(self.rows(sql, &[])?.into_iter().flatten().next().unwrap_or(Value::Null))
+        Ok(self
+            .rows(sql, &[])?
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or(Value::Null))
     }
 }
 
@@ -233,10 +273,20 @@ unsafe fn bind(statement: *mut ffi::sqlite3_stmt, at: c_int, value: &Value) {
         match value {
             Value::Null => ffi::sqlite3_bind_null(statement, at),
             Value::Integer(integer) => ffi::sqlite3_bind_int64(statement, at, *integer),
-            Value::Text(text) => ffi::sqlite3_bind_text(statement, at, text.as_ptr().cast(), text.len() as c_int, None),
-            Value::Blob(bytes) => {
-                ffi::sqlite3_bind_blob(statement, at, bytes.as_ptr().cast(), bytes.len() as c_int, None)
-            }
+            Value::Text(text) => ffi::sqlite3_bind_text(
+                statement,
+                at,
+                text.as_ptr().cast(),
+                text.len() as c_int,
+                None,
+            ),
+            Value::Blob(bytes) => ffi::sqlite3_bind_blob(
+                statement,
+                at,
+                bytes.as_ptr().cast(),
+                bytes.len() as c_int,
+                None,
+            ),
         };
     }
 }
@@ -248,7 +298,11 @@ unsafe fn column(statement: *mut ffi::sqlite3_stmt, at: c_int) -> Value {
     unsafe {
         let bytes = |from: *const u8| {
             let len = ffi::sqlite3_column_bytes(statement, at) as usize;
-            if len == 0 { Vec::new() } else { std::slice::from_raw_parts(from, len).to_vec() }
+            if len == 0 {
+                Vec::new()
+            } else {
+                std::slice::from_raw_parts(from, len).to_vec()
+            }
         };
         match ffi::sqlite3_column_type(statement, at) {
             ffi::SQLITE_INTEGER => Value::Integer(ffi::sqlite3_column_int64(statement, at)),

@@ -22,7 +22,12 @@ pub struct Noting<S> {
 
 impl<S: Store> Noting<S> {
     pub fn new(store: S) -> Arc<Self> {
-        Arc::new(Self { store, changes: Mutex::default(), reads: AtomicUsize::new(0), writes_left: Mutex::default() })
+        Arc::new(Self {
+            store,
+            changes: Mutex::default(),
+            reads: AtomicUsize::new(0),
+            writes_left: Mutex::default(),
+        })
     }
 
     /// The changes since the last call.
@@ -32,15 +37,21 @@ impl<S: Store> Noting<S> {
 
     /// Place and bytes of the writes since the last call.
     pub fn writes(&self) -> Vec<(u64, usize)> {
-        let writes = self.changes().into_iter().filter_map(|change| match change {
-            Change::Write { offset, data } => Some((offset, data.len())),
-            Change::SetSize(_) => None,
-        });
+        let writes = self
+            .changes()
+            .into_iter()
+            .filter_map(|change| match change {
+                Change::Write { offset, data } => Some((offset, data.len())),
+                Change::SetSize(_) => None,
+            });
         writes.collect()
     }
 
     fn note(&self, change: Change) {
-        self.changes.lock().expect("nothing fails here").push(change);
+        self.changes
+            .lock()
+            .expect("nothing fails here")
+            .push(change);
     }
 }
 
@@ -85,9 +96,14 @@ impl<S: Store> Store for Noting<S> {
 
     fn write(&self, file: FileId, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         if let Some(left) = &mut *self.writes_left.lock().expect("nothing fails here") {
-            *left = left.checked_sub(1).ok_or(StoreError::Full { needed: 1, free: 0 })?;
+            *left = left
+                .checked_sub(1)
+                .ok_or(StoreError::Full { needed: 1, free: 0 })?;
         }
-        self.note(Change::Write { offset, data: data.into() });
+        self.note(Change::Write {
+            offset,
+            data: data.into(),
+        });
         self.store.write(file, offset, data)
     }
 

@@ -38,7 +38,11 @@ impl Log for Vec<u8> {
 
     fn read(&mut self, offset: usize, bytes: usize) -> Vec<u8> {
         let there = self.len().saturating_sub(offset).min(bytes);
-        let mut read = if there > 0 { self[offset..offset + there].to_vec() } else { Vec::new() };
+        let mut read = if there > 0 {
+            self[offset..offset + there].to_vec()
+        } else {
+            Vec::new()
+        };
         read.resize(bytes, 0);
         read
     }
@@ -101,8 +105,17 @@ impl Writer {
     /// Starts a round of a log.
     pub fn restart(log: &mut impl Log, page_bytes: usize, round: u32) -> Self {
         let big_endian = round % 3 == 1;
-        let salts = [(round + 1).to_be_bytes(), round.wrapping_mul(0x9e37_79b9).to_be_bytes()].concat();
-        let words = [0x377f_0682 | u32::from(big_endian), 3_007_000, page_bytes as u32, round];
+        let salts = [
+            (round + 1).to_be_bytes(),
+            round.wrapping_mul(0x9e37_79b9).to_be_bytes(),
+        ]
+        .concat();
+        let words = [
+            0x377f_0682 | u32::from(big_endian),
+            3_007_000,
+            page_bytes as u32,
+            round,
+        ];
         let mut header = words.map(u32::to_be_bytes).concat();
         header.extend(&salts);
         let sum = Sum::default().add(&header, big_endian);
@@ -111,7 +124,16 @@ impl Writer {
 
         let salts = salts.try_into().expect("two words");
         let (frames, committed, committed_sum, overwritten_from) = (0, 0, sum, None);
-        Self { page_bytes, big_endian, salts, frames, committed, committed_sum, sum, overwritten_from }
+        Self {
+            page_bytes,
+            big_endian,
+            salts,
+            frames,
+            committed,
+            committed_sum,
+            sum,
+            overwritten_from,
+        }
     }
 
     pub fn place(&self, frame: usize) -> usize {
@@ -123,7 +145,10 @@ impl Writer {
         header[..4].copy_from_slice(&number.to_be_bytes());
         header[4..8].copy_from_slice(&size.to_be_bytes());
         if self.overwritten_from.is_none() {
-            self.sum = self.sum.add(&header[..8], self.big_endian).add(page, self.big_endian);
+            self.sum = self
+                .sum
+                .add(&header[..8], self.big_endian)
+                .add(page, self.big_endian);
             header[8..16].copy_from_slice(&self.salts);
             header[16..].copy_from_slice(&self.sum.bytes());
         }
@@ -151,7 +176,11 @@ impl Writer {
 
     fn commit(&mut self, log: &mut impl Log) {
         if let Some(from) = self.overwritten_from.take() {
-            let before = if from == 0 { 24 } else { self.place(from - 1) + 16 };
+            let before = if from == 0 {
+                24
+            } else {
+                self.place(from - 1) + 16
+            };
             self.sum = Sum::of_bytes(&log.read(before, 8));
             for frame in from..self.frames {
                 let place = self.place(frame);
@@ -187,7 +216,10 @@ pub fn recover(log: &mut impl Log) -> Option<Recovered> {
     }
     let header = log.read(0, FILE_HEADER);
     let (magic, page_bytes) = (word(&header, 0), word(&header, 8) as usize);
-    if magic & !1 != 0x377f_0682 || !page_bytes.is_power_of_two() || !(512..=65536).contains(&page_bytes) {
+    if magic & !1 != 0x377f_0682
+        || !page_bytes.is_power_of_two()
+        || !(512..=65536).contains(&page_bytes)
+    {
         return None;
     }
     let big_endian = magic & 1 == 1;
@@ -198,7 +230,10 @@ pub fn recover(log: &mut impl Log) -> Option<Recovered> {
 
     let salts: [u8; 8] = header[16..24].try_into().expect("eight bytes");
     let (mut frames, mut committed, mut committed_sum) = (Vec::new(), 0, sum);
-    for place in (FILE_HEADER..).step_by(HEADER + page_bytes).take_while(|place| place + HEADER + page_bytes <= size) {
+    for place in (FILE_HEADER..)
+        .step_by(HEADER + page_bytes)
+        .take_while(|place| place + HEADER + page_bytes <= size)
+    {
         let frame = log.read(place, HEADER + page_bytes);
         let (head, page) = frame.split_at(HEADER);
         sum = sum.add(&head[..8], big_endian).add(page, big_endian);
@@ -221,5 +256,10 @@ pub fn recover(log: &mut impl Log) -> Option<Recovered> {
         sum: committed_sum,
         overwritten_from: None,
     };
-    Some(Recovered { page_bytes, round: word(&header, 12), frames, writer })
+    Some(Recovered {
+        page_bytes,
+        round: word(&header, 12),
+        frames,
+        writer,
+    })
 }

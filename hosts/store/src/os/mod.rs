@@ -49,7 +49,11 @@ impl Opened {
     }
 
     fn size(&self) -> Result<u64, StoreError> {
-        Ok(self.file.metadata().map_err(|error| self.failed(error))?.len())
+        Ok(self
+            .file
+            .metadata()
+            .map_err(|error| self.failed(error))?
+            .len())
     }
 
     /// Reads up to the end.
@@ -67,7 +71,9 @@ impl Opened {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
-        self.file.write_all_at(data, offset).map_err(|error| self.failed(error))
+        self.file
+            .write_all_at(data, offset)
+            .map_err(|error| self.failed(error))
     }
 }
 
@@ -81,7 +87,10 @@ impl OsStore {
         if !std::fs::metadata(folder).map_err(failed)?.is_dir() {
             return Err(failed(io::Error::from(io::ErrorKind::NotADirectory)));
         }
-        Ok(Self { folder: folder.into(), state: Mutex::default() })
+        Ok(Self {
+            folder: folder.into(),
+            state: Mutex::default(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -100,7 +109,10 @@ impl OsStore {
             _ if name.contains('\0') => "it has a zero byte",
             _ => return Ok(self.folder.join(name)),
         };
-        Err(StoreError::BadName { name: name.into(), why })
+        Err(StoreError::BadName {
+            name: name.into(),
+            why,
+        })
     }
 
     fn make_names_durable(&self) -> Result<(), StoreError> {
@@ -119,19 +131,36 @@ impl OsStore {
 impl State {
     fn opened(&self, file: FileId) -> Result<Arc<Opened>, StoreError> {
         let known = self.files.get(file.slot as usize).and_then(Option::as_ref);
-        known.filter(|known| known.birth == file.birth).cloned().ok_or(StoreError::Gone)
+        known
+            .filter(|known| known.birth == file.birth)
+            .cloned()
+            .ok_or(StoreError::Gone)
     }
 
     fn add(&mut self, path: PathBuf, file: File) -> Result<FileId, StoreError> {
-        let metadata = file.metadata().map_err(|error| StoreError::system(path.display(), error))?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| StoreError::system(path.display(), error))?;
         let identity = (metadata.dev(), metadata.ino());
         self.births += 1;
-        let slot = self.files.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.files.push(None);
-            self.files.len() - 1
-        });
-        self.files[slot] = Some(Arc::new(Opened { birth: self.births, identity, path, file }));
-        Ok(FileId { slot: slot as u32, birth: self.births })
+        let slot = self
+            .files
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or_else(|| {
+                self.files.push(None);
+                self.files.len() - 1
+            });
+        self.files[slot] = Some(Arc::new(Opened {
+            birth: self.births,
+            identity,
+            path,
+            file,
+        }));
+        Ok(FileId {
+            slot: slot as u32,
+            birth: self.births,
+        })
     }
 }
 
@@ -153,7 +182,9 @@ impl Store for OsStore {
         };
         // Whoever may not write it may still read it; what is written then is an error.
         let opened = opened.or_else(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if options.create != Create::New => {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                if options.create != Create::New =>
+            {
                 File::open(&path).map_err(|_| error)
             }
             _ => Err(error),
@@ -190,11 +221,13 @@ impl Store for OsStore {
         if from == to && old.exists() {
             return Ok(());
         }
-        rustix::fs::renameat_with(CWD, &old, CWD, &new, RenameFlags::NOREPLACE).map_err(|error| match error {
-            rustix::io::Errno::NOENT => StoreError::NotFound(from.into()),
-            rustix::io::Errno::EXIST => StoreError::Exists(to.into()),
-            _ => StoreError::system(old.display(), error),
-        })?;
+        rustix::fs::renameat_with(CWD, &old, CWD, &new, RenameFlags::NOREPLACE).map_err(
+            |error| match error {
+                rustix::io::Errno::NOENT => StoreError::NotFound(from.into()),
+                rustix::io::Errno::EXIST => StoreError::Exists(to.into()),
+                _ => StoreError::system(old.display(), error),
+            },
+        )?;
         self.state().names_changed = true;
         Ok(())
     }
@@ -208,7 +241,13 @@ impl Store for OsStore {
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 // Blocks of 512 bytes (stat(2)).
                 let pages = (metadata.blocks() * 512).div_ceil(PAGE);
-                list.push(FileInfo { name, bytes: metadata.len(), pages, extents: 0, open_end: false });
+                list.push(FileInfo {
+                    name,
+                    bytes: metadata.len(),
+                    pages,
+                    extents: 0,
+                    open_end: false,
+                });
             }
         }
         list.sort_by(|a, b| a.name.cmp(&b.name));
@@ -221,7 +260,10 @@ impl Store for OsStore {
 
     fn set_size(&self, file: FileId, size: u64) -> Result<(), StoreError> {
         let opened = self.opened(file)?;
-        opened.file.set_len(size).map_err(|error| opened.failed(error))
+        opened
+            .file
+            .set_len(size)
+            .map_err(|error| opened.failed(error))
     }
 
     fn read(&self, file: FileId, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
@@ -238,7 +280,9 @@ impl Store for OsStore {
     fn discard(&self, file: FileId, offset: u64, bytes: u64) -> Result<(), StoreError> {
         let opened = self.opened(file)?;
         let end = offset.saturating_add(bytes).min(opened.size()?);
-        let Some(bytes) = end.checked_sub(offset).filter(|bytes| *bytes > 0) else { return Ok(()) };
+        let Some(bytes) = end.checked_sub(offset).filter(|bytes| *bytes > 0) else {
+            return Ok(());
+        };
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&opened.file, flags, offset, bytes) {
             Ok(()) => {
@@ -266,7 +310,10 @@ impl Store for OsStore {
 
     fn sync(&self, file: FileId) -> Result<(), StoreError> {
         let opened = self.opened(file)?;
-        opened.file.sync_data().map_err(|error| opened.failed(error))?;
+        opened
+            .file
+            .sync_data()
+            .map_err(|error| opened.failed(error))?;
         self.state().statistics.syncs += 1;
         self.make_names_durable()
     }
@@ -274,7 +321,10 @@ impl Store for OsStore {
     fn sync_all(&self) -> Result<(), StoreError> {
         let opened: Vec<Arc<Opened>> = self.state().files.iter().flatten().cloned().collect();
         for opened in opened {
-            opened.file.sync_data().map_err(|error| opened.failed(error))?;
+            opened
+                .file
+                .sync_data()
+                .map_err(|error| opened.failed(error))?;
         }
         // Files that are closed again.
         let synced = File::open(&self.folder).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));

@@ -30,7 +30,9 @@ pub struct Sharing {
 
 impl Sharing {
     fn is_ours(&mut self, file: &File) -> bool {
-        let Ok(dev) = file.metadata().map(|metadata| metadata.dev()) else { return false };
+        let Ok(dev) = file.metadata().map(|metadata| metadata.dev()) else {
+            return false;
+        };
         *self.ours.entry(dev).or_insert_with(|| {
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
             is_our_mount(&mounts, rustix::fs::major(dev), rustix::fs::minor(dev))
@@ -41,8 +43,13 @@ impl Sharing {
 /// Whether a device number is that of a mount of ours, by the text of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 fn is_our_mount(mounts: &str, major: u32, minor: u32) -> bool {
     let device = format!("{major}:{minor}");
-    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&device));
-    let mut what = line.and_then(|line| line.split_once(" - ")).map_or("", |(_, what)| what).split(' ');
+    let line = mounts
+        .lines()
+        .find(|line| line.split(' ').nth(2) == Some(&device));
+    let mut what = line
+        .and_then(|line| line.split_once(" - "))
+        .map_or("", |(_, what)| what)
+        .split(' ');
     let kind = what.next().unwrap_or_default();
     (kind == "fuse" || kind.starts_with("fuse.")) && what.next() == Some(OUR_SOURCE)
 }
@@ -70,25 +77,47 @@ pub fn merged(shares: &[Share], one_file: impl Fn(FileId, FileId) -> bool) -> Ve
 impl State {
     /// Shares one range, or copies it.
     pub fn share(&mut self, share: &Share) -> Result<(), StoreError> {
-        let Share { from_offset, to_offset, bytes, .. } = *share;
+        let Share {
+            from_offset,
+            to_offset,
+            bytes,
+            ..
+        } = *share;
         let (from, to) = (self.opened(share.from)?, self.opened(share.to)?);
         let size = from.size()?;
         if from_offset.checked_add(bytes).is_none_or(|end| end > size) {
-            return Err(StoreError::Range { offset: from_offset, bytes, size });
+            return Err(StoreError::Range {
+                offset: from_offset,
+                bytes,
+                size,
+            });
         }
-        if to_offset.checked_add(bytes).is_none_or(|end| end > i64::MAX as u64) {
-            return Err(StoreError::Range { offset: to_offset, bytes, size: to.size()? });
+        if to_offset
+            .checked_add(bytes)
+            .is_none_or(|end| end > i64::MAX as u64)
+        {
+            return Err(StoreError::Range {
+                offset: to_offset,
+                bytes,
+                size: to.size()?,
+            });
         }
         let overlap = overlaps(&from, &to, share);
         if from_offset % PAGE != to_offset % PAGE || overlap {
-            let why = || format!("the ranges overlap, or are not aligned to {PAGE} bytes in the same way");
+            let why = || {
+                format!("the ranges overlap, or are not aligned to {PAGE} bytes in the same way")
+            };
             return self.copy(&from, &to, share, why);
         }
 
         let head = (from_offset.next_multiple_of(PAGE) - from_offset).min(bytes);
         let whole = (bytes - head) / PAGE * PAGE;
-        let part =
-            |at: u64, bytes: u64| Share { from_offset: from_offset + at, to_offset: to_offset + at, bytes, ..*share };
+        let part = |at: u64, bytes: u64| Share {
+            from_offset: from_offset + at,
+            to_offset: to_offset + at,
+            bytes,
+            ..*share
+        };
         let why = || format!("a part of a page of {PAGE} bytes cannot be shared");
         self.copy(&from, &to, &part(0, head), why)?;
         self.share_pages(&from, &to, &part(head, whole))?;
@@ -104,17 +133,29 @@ impl State {
                 self.statistics.pages_shared += share.bytes / PAGE;
                 return Ok(());
             }
-            Err(error @ (Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::INVAL | Errno::NOSYS)) => error,
+            Err(
+                error @ (Errno::OPNOTSUPP
+                | Errno::NOTTY
+                | Errno::XDEV
+                | Errno::INVAL
+                | Errno::NOSYS),
+            ) => error,
             Err(error) => return Err(to.failed(error)),
         };
         if self.sharing.is_ours(&from.file) && self.sharing.is_ours(&to.file) {
-            let done = copy_file_range(&from.file, &to.file, share).map_err(|error| to.failed(error))?;
+            let done =
+                copy_file_range(&from.file, &to.file, share).map_err(|error| to.failed(error))?;
             if done == share.bytes {
                 self.statistics.pages_shared += done / PAGE;
                 return Ok(());
             }
         }
-        self.copy(from, to, share, || format!("the file system cannot share: {}", std::io::Error::from(refused)))
+        self.copy(from, to, share, || {
+            format!(
+                "the file system cannot share: {}",
+                std::io::Error::from(refused)
+            )
+        })
     }
 
     fn copy(
@@ -125,20 +166,29 @@ impl State {
         why: impl FnOnce() -> String,
     ) -> Result<(), StoreError> {
         // What overlaps is read as a whole first.
-        let step = if overlaps(from, to, share) { share.bytes } else { share.bytes.min(COPY_BYTES) };
+        let step = if overlaps(from, to, share) {
+            share.bytes
+        } else {
+            share.bytes.min(COPY_BYTES)
+        };
         let mut buffer = vec![0; step as usize];
         let mut done = 0;
         while done < share.bytes {
             let bytes = &mut buffer[..step.min(share.bytes - done) as usize];
             let read = from.read(share.from_offset + done, bytes)?;
             if read < bytes.len() {
-                return Err(StoreError::Range { offset: share.from_offset, bytes: share.bytes, size: from.size()? });
+                return Err(StoreError::Range {
+                    offset: share.from_offset,
+                    bytes: share.bytes,
+                    size: from.size()?,
+                });
             }
             to.write(share.to_offset + done, bytes)?;
             done += read as u64;
         }
         let pages = (share.to_offset + share.bytes).div_ceil(PAGE) - share.to_offset / PAGE;
-        self.statistics.copied(if share.bytes == 0 { 0 } else { pages }, why);
+        self.statistics
+            .copied(if share.bytes == 0 { 0 } else { pages }, why);
         Ok(())
     }
 }
@@ -157,7 +207,8 @@ struct FileCloneRange {
     dest_offset: u64,
 }
 
-const FICLONERANGE: rustix::ioctl::Opcode = rustix::ioctl::opcode::write::<FileCloneRange>(0x94, 13);
+const FICLONERANGE: rustix::ioctl::Opcode =
+    rustix::ioctl::opcode::write::<FileCloneRange>(0x94, 13);
 
 /// Shares a range, or changes nothing.
 fn clone_range(from: &File, to: &File, share: &Share) -> Result<(), Errno> {
@@ -169,7 +220,12 @@ fn clone_range(from: &File, to: &File, share: &Share) -> Result<(), Errno> {
     };
     // SAFETY: the opcode is FICLONERANGE, whose argument is a pointer to `struct file_clone_range`, which the kernel reads
     // during the call and does not change; `FileCloneRange` has its layout. The descriptor in it is open: `from` is borrowed.
-    unsafe { rustix::ioctl::ioctl(to, rustix::ioctl::Setter::<FICLONERANGE, FileCloneRange>::new(range)) }
+    unsafe {
+        rustix::ioctl::ioctl(
+            to,
+            rustix::ioctl::Setter::<FICLONERANGE, FileCloneRange>::new(range),
+        )
+    }
 }
 
 /// Has the file system copy a range; answers how many bytes of it were done.

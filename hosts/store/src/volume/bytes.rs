@@ -35,24 +35,46 @@ struct Parts {
 impl Parts {
     fn of(offset: u64, bytes: usize) -> Self {
         let before = (offset % PAGE) as usize;
-        let head = if before == 0 { 0 } else { (PAGE_BYTES - before).min(bytes) };
+        let head = if before == 0 {
+            0
+        } else {
+            (PAGE_BYTES - before).min(bytes)
+        };
         let rest = bytes - head;
-        Self { head, pages: (rest / PAGE_BYTES) as u64, tail: rest % PAGE_BYTES }
+        Self {
+            head,
+            pages: (rest / PAGE_BYTES) as u64,
+            tail: rest % PAGE_BYTES,
+        }
     }
 }
 
 impl<D: Disk> State<D> {
     /// Where pages of a file are; they must be allocated.
-    pub fn places(&mut self, file: FileId, first: u64, pages: u64) -> Result<Vec<Extent>, StoreError> {
+    pub fn places(
+        &mut self,
+        file: FileId,
+        first: u64,
+        pages: u64,
+    ) -> Result<Vec<Extent>, StoreError> {
         let inode = self.inode(file)?;
         let size = inode.capacity() * PAGE;
         // Only a writer who did not wait for its turn can meet a file that has been cut off since it looked.
-        let cut_off = StoreError::Range { offset: first * PAGE, bytes: pages * PAGE, size };
+        let cut_off = StoreError::Range {
+            offset: first * PAGE,
+            bytes: pages * PAGE,
+            size,
+        };
         space::pieces(&inode.extents, first, pages).ok_or(cut_off)
     }
 
     /// Reads bytes up to the end of the file.
-    pub fn read(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+    pub fn read(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, StoreError> {
         loop {
             let size = self.size(file)?;
             let bytes = (size.saturating_sub(offset)).min(into.len() as u64) as usize;
@@ -109,12 +131,19 @@ impl<D: Disk> State<D> {
     }
 
     /// Reads whole pages side by side: those that are kept from memory, each run of others by one command.
-    fn read_pages(&mut self, first: u64, into: &mut [u8], epoch: Option<Epoch>) -> Result<(), StoreError> {
+    fn read_pages(
+        &mut self,
+        first: u64,
+        into: &mut [u8],
+        epoch: Option<Epoch>,
+    ) -> Result<(), StoreError> {
         let pages = into.len() / PAGE_BYTES;
         let mut missing = 0..0;
         for at in 0..=pages {
             let place = first + at as u64;
-            let kept = epoch.filter(|_| at < pages).and_then(|epoch| self.cache.get(place, epoch));
+            let kept = epoch
+                .filter(|_| at < pages)
+                .and_then(|epoch| self.cache.get(place, epoch));
             if let Some(page) = kept {
                 into[at * PAGE_BYTES..(at + 1) * PAGE_BYTES].copy_from_slice(page);
                 self.statistics.pages_found += 1;
@@ -126,7 +155,9 @@ impl<D: Disk> State<D> {
             if !missing.is_empty() {
                 let out = &mut into[missing.start * PAGE_BYTES..missing.end * PAGE_BYTES];
                 let first = first + missing.start as u64;
-                self.disk.read(first, out).map_err(|error| self.lost_sight(error))?;
+                self.disk
+                    .read(first, out)
+                    .map_err(|error| self.lost_sight(error))?;
                 self.statistics.pages_read += missing.len() as u64;
                 self.keep(first, out, epoch);
             }
@@ -139,7 +170,9 @@ impl<D: Disk> State<D> {
     pub fn keep(&mut self, first: u64, bytes: &[u8], epoch: Option<Epoch>) {
         match epoch {
             Some(epoch) => self.cache.put(first, bytes, epoch),
-            None => self.cache.forget(first..first + (bytes.len() / PAGE_BYTES) as u64),
+            None => self
+                .cache
+                .forget(first..first + (bytes.len() / PAGE_BYTES) as u64),
         }
     }
 
@@ -187,8 +220,15 @@ impl<D: Disk> State<D> {
     /// Makes sure that a file has pages for a range, and that there is no gap in front of it. Answers the range's end.
     pub fn reach(&mut self, file: FileId, offset: u64, bytes: u64) -> Result<u64, StoreError> {
         let size = self.size(file)?;
-        let too_far = StoreError::Range { offset, bytes, size };
-        let end = offset.checked_add(bytes).filter(|end| *end <= i64::MAX as u64).ok_or(too_far)?;
+        let too_far = StoreError::Range {
+            offset,
+            bytes,
+            size,
+        };
+        let end = offset
+            .checked_add(bytes)
+            .filter(|end| *end <= i64::MAX as u64)
+            .ok_or(too_far)?;
         if pages_of(end) > self.inode(file)?.capacity() {
             self.claim(file, pages_of(end))?;
         }
@@ -227,7 +267,11 @@ impl<D: Disk> State<D> {
             return Ok(());
         }
         // The last page has nothing that is needed behind the end.
-        let end = if end == size { end.next_multiple_of(PAGE) } else { end };
+        let end = if end == size {
+            end.next_multiple_of(PAGE)
+        } else {
+            end
+        };
         self.change([file], |state| state.zero(file, size, offset, end - offset))
     }
 
@@ -242,15 +286,30 @@ impl<D: Disk> State<D> {
             // Where they are few somebody is going to look at them: whether a journal has been ended, say.
             if place.pages <= ZEROES_KEPT_MAX {
                 let epoch = self.epoch(file)?;
-                self.keep(place.first, &vec![0; place.pages as usize * PAGE_BYTES], epoch);
+                self.keep(
+                    place.first,
+                    &vec![0; place.pages as usize * PAGE_BYTES],
+                    epoch,
+                );
             }
         }
         let tail = (rest % PAGE) as usize;
-        self.write_part(file, size, offset + bytes - tail as u64, &[0; PAGE_BYTES][..tail])
+        self.write_part(
+            file,
+            size,
+            offset + bytes - tail as u64,
+            &[0; PAGE_BYTES][..tail],
+        )
     }
 
     /// Writes a part of one page of a file of `size` bytes.
-    fn write_part(&mut self, file: FileId, size: u64, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+    fn write_part(
+        &mut self,
+        file: FileId,
+        size: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
         if data.is_empty() {
             return Ok(());
         }

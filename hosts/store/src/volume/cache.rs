@@ -63,16 +63,26 @@ pub struct Cache {
 impl Cache {
     /// None yet; so many bytes at most.
     pub fn new(bytes: u64) -> Self {
-        Self { pages: LruCache::unbounded(), pages_max: (bytes / PAGE_BYTES as u64) as usize, files: HashMap::new() }
+        Self {
+            pages: LruCache::unbounded(),
+            pages_max: (bytes / PAGE_BYTES as u64) as usize,
+            files: HashMap::new(),
+        }
     }
 
     /// The epoch of a file whose word is this; `None` while it is being changed.
     pub fn epoch(&mut self, file: FileId, word: u64) -> Option<Epoch> {
         let known = self.files.entry(file).or_default();
         if known.word != word {
-            *known = Known { word, number: known.number + 1 };
+            *known = Known {
+                word,
+                number: known.number + 1,
+            };
         }
-        let epoch = Epoch { file, number: known.number };
+        let epoch = Epoch {
+            file,
+            number: known.number,
+        };
         (word.is_multiple_of(2)).then_some(epoch)
     }
 
@@ -91,7 +101,13 @@ impl Cache {
     pub fn put(&mut self, first: u64, bytes: &[u8], epoch: Epoch) {
         let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
         for (place, page) in (first..).zip(pages) {
-            self.pages.put(place, Kept { epoch, bytes: Box::new(*page) });
+            self.pages.put(
+                place,
+                Kept {
+                    epoch,
+                    bytes: Box::new(*page),
+                },
+            );
         }
         while self.pages.len() > self.pages_max {
             self.pages.pop_lru();
@@ -99,7 +115,14 @@ impl Cache {
     }
 
     /// Pages got what others hold: `from` and `to` are the epochs of their files.
-    pub fn share(&mut self, source: u64, target: u64, pages: u64, from: Option<Epoch>, to: Option<Epoch>) {
+    pub fn share(
+        &mut self,
+        source: u64,
+        target: u64,
+        pages: u64,
+        from: Option<Epoch>,
+        to: Option<Epoch>,
+    ) {
         for at in 0..pages.min(self.pages_max as u64) {
             let kept = from.and_then(|from| self.get(source + at, from)).copied();
             match (kept, to) {
@@ -116,7 +139,12 @@ impl Cache {
             places.for_each(|place| drop(self.pages.pop(&place)));
             return;
         }
-        let inside: Vec<u64> = self.pages.iter().map(|(place, _)| *place).filter(|at| places.contains(at)).collect();
+        let inside: Vec<u64> = self
+            .pages
+            .iter()
+            .map(|(place, _)| *place)
+            .filter(|at| places.contains(at))
+            .collect();
         inside.iter().for_each(|place| drop(self.pages.pop(place)));
     }
 

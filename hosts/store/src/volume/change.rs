@@ -45,7 +45,10 @@ pub fn pages_of(bytes: u64) -> u64 {
 
 impl<D: Disk> State<D> {
     /// Runs with the lock of the volume, and with a table that is as the disk is.
-    pub fn locked<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, StoreError>) -> Result<R, StoreError> {
+    pub fn locked<R>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
         if !self.coordination.lock()? {
             self.table.forget();
         }
@@ -64,7 +67,8 @@ impl<D: Disk> State<D> {
             }
             self.flush()?;
             self.table.forget();
-            self.coordination.set_generation(generation + 2 - generation % 2)?;
+            self.coordination
+                .set_generation(generation + 2 - generation % 2)?;
         }
         self.load()
     }
@@ -72,7 +76,10 @@ impl<D: Disk> State<D> {
     /// From here on others must not believe what they remember.
     pub fn begin(&mut self) -> Result<(), StoreError> {
         let generation = self.generation()?;
-        assert!(generation.is_multiple_of(2), "one change at a time, in a settled volume");
+        assert!(
+            generation.is_multiple_of(2),
+            "one change at a time, in a settled volume"
+        );
         self.coordination.set_generation(generation + 1)?;
         self.table.move_on(generation, generation + 1);
         Ok(())
@@ -91,7 +98,9 @@ impl<D: Disk> State<D> {
         let page = inode.encode(&self.superblock, slot);
         // What is on the disk is unknown until the write has been answered.
         self.table.forget_slot(slot);
-        self.disk.write(self.superblock.page_of(slot), &page).map_err(StoreError::disk)?;
+        self.disk
+            .write(self.superblock.page_of(slot), &page)
+            .map_err(StoreError::disk)?;
         self.statistics.pages_metadata += 1;
         let generation = self.generation()?;
         self.table.set(slot, Content::File(inode), generation);
@@ -100,14 +109,27 @@ impl<D: Disk> State<D> {
 
     /// Flushes, unless a test has switched this flush off.
     pub fn flush_for(&mut self, guard: Guard) -> Result<(), StoreError> {
-        if self.without == Some(guard) { Ok(()) } else { self.flush() }
+        if self.without == Some(guard) {
+            Ok(())
+        } else {
+            self.flush()
+        }
     }
 
     /// Makes an empty file of a name that no file has. The lock must be held.
     pub fn create(&mut self, name: &str, open_end: bool) -> Result<FileId, StoreError> {
         self.table.free_runs(&self.superblock)?; // With a damaged record nobody knows which names there are.
-        let slot = self.table.free_slot().ok_or(StoreError::NoSlot(self.superblock.slots))?;
-        let inode = Inode { name: name.into(), birth: random(), size: 0, open_end, extents: Vec::new() };
+        let slot = self
+            .table
+            .free_slot()
+            .ok_or(StoreError::NoSlot(self.superblock.slots))?;
+        let inode = Inode {
+            name: name.into(),
+            birth: random(),
+            size: 0,
+            open_end,
+            extents: Vec::new(),
+        };
         let birth = inode.birth;
 
         self.begin()?;
@@ -131,7 +153,8 @@ impl<D: Disk> State<D> {
             let free = runs.iter().map(|run| run.pages).sum();
             let wanted = space::wish(capacity, needed, free);
             let after = inode.extents.last().map(|extent| extent.end());
-            let more = space::choose(runs, after, wanted, needed).ok_or(StoreError::Full { needed, free })?;
+            let more = space::choose(runs, after, wanted, needed)
+                .ok_or(StoreError::Full { needed, free })?;
             inode.extents = space::joined(&inode.extents, &more);
             if inode.extents.len() > EXTENTS_MAX {
                 return Err(StoreError::Fragmented(inode.name));
@@ -176,12 +199,18 @@ impl<D: Disk> State<D> {
     /// Deletes a file.
     pub fn delete(&mut self, name: &str) -> Result<(), StoreError> {
         self.locked(|state| {
-            let found = state.table.find(name).map(|(slot, inode)| (slot, inode.clone()));
+            let found = state
+                .table
+                .find(name)
+                .map(|(slot, inode)| (slot, inode.clone()));
             let (slot, inode) = found.ok_or_else(|| state.table.missing(name))?;
 
             state.begin()?;
             state.table.forget_slot(slot);
-            state.disk.trim(state.superblock.page_of(slot), 1).map_err(StoreError::disk)?;
+            state
+                .disk
+                .trim(state.superblock.page_of(slot), 1)
+                .map_err(StoreError::disk)?;
             state.flush_for(Guard::FlushReleased)?;
             for extent in &inode.extents {
                 state.trim(extent.first, extent.pages)?;
@@ -197,12 +226,25 @@ impl<D: Disk> State<D> {
                 return Err(StoreError::Exists(to.into()));
             }
             state.table.free_runs(&state.superblock)?;
-            let found = state.table.find(from).map(|(slot, inode)| (slot, inode.clone()));
+            let found = state
+                .table
+                .find(from)
+                .map(|(slot, inode)| (slot, inode.clone()));
             let (slot, inode) = found.ok_or_else(|| state.table.missing(from))?;
-            let size = state.size(FileId { slot, birth: inode.birth })?;
+            let size = state.size(FileId {
+                slot,
+                birth: inode.birth,
+            })?;
 
             state.begin()?;
-            state.put(slot, Inode { name: to.into(), size, ..inode })?;
+            state.put(
+                slot,
+                Inode {
+                    name: to.into(),
+                    size,
+                    ..inode
+                },
+            )?;
             state.flush_for(Guard::FlushCreated)?;
             state.end()
         })
@@ -223,7 +265,10 @@ impl<D: Disk> State<D> {
                 return Ok(());
             }
             let size = state.size(file)?;
-            let inode = Inode { size, ..state.inode(file)?.clone() };
+            let inode = Inode {
+                size,
+                ..state.inode(file)?.clone()
+            };
             state.put(file.slot, inode)
         })
     }

@@ -56,7 +56,10 @@ pub enum Processes {
 impl Processes {
     /// Several, in the folder that all processes of this user on this machine find: `/tmp/remap-ssd-UID`.
     pub fn local() -> Self {
-        Self::Several(PathBuf::from(format!("/tmp/remap-ssd-{}", rustix::process::geteuid().as_raw())))
+        Self::Several(PathBuf::from(format!(
+            "/tmp/remap-ssd-{}",
+            rustix::process::geteuid().as_raw()
+        )))
     }
 }
 
@@ -86,25 +89,43 @@ impl Coordination {
     /// Joins those who use the volume whose file has this name; if `alone`, there must be nobody, and nobody can join meanwhile.
     pub fn join(processes: &Processes, name: &str, alone: bool) -> Result<Self, StoreError> {
         let Processes::Several(dir) = processes else {
-            return Ok(Self::Alone { generation: 0, sizes: HashMap::new(), words: HashMap::new() });
+            return Ok(Self::Alone {
+                generation: 0,
+                sizes: HashMap::new(),
+                words: HashMap::new(),
+            });
         };
         let in_use = open_file(dir, &format!("{name}.use"))?;
-        match if alone { in_use.try_lock() } else { in_use.try_lock_shared() } {
+        match if alone {
+            in_use.try_lock()
+        } else {
+            in_use.try_lock_shared()
+        } {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(StoreError::InUse),
-            Err(std::fs::TryLockError::Error(error)) => return Err(StoreError::system(dir.display(), error)),
+            Err(std::fs::TryLockError::Error(error)) => {
+                return Err(StoreError::system(dir.display(), error));
+            }
         }
-        Ok(Self::Shared(Shared { path: dir.join(name), file: open_present(dir, name)?, _in_use: in_use }))
+        Ok(Self::Shared(Shared {
+            path: dir.join(name),
+            file: open_present(dir, name)?,
+            _in_use: in_use,
+        }))
     }
 
     /// Whether nobody has the volume open; for as long as the answer is kept, nobody can open it.
     pub fn reserve(processes: &Processes, name: &str) -> Result<Option<File>, StoreError> {
-        let Processes::Several(dir) = processes else { return Ok(None) };
+        let Processes::Several(dir) = processes else {
+            return Ok(None);
+        };
         let in_use = open_file(dir, &format!("{name}.use"))?;
         match in_use.try_lock() {
             Ok(()) => Ok(Some(in_use)),
             Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::InUse),
-            Err(std::fs::TryLockError::Error(error)) => Err(StoreError::system(dir.display(), error)),
+            Err(std::fs::TryLockError::Error(error)) => {
+                Err(StoreError::system(dir.display(), error))
+            }
         }
     }
 
@@ -119,8 +140,15 @@ impl Coordination {
                     return Ok(None);
                 }
                 let mut word = [0; 8];
-                let read = shared.file.read_at(&mut word, 0).map_err(|error| shared.failed(error))?;
-                Ok(Some(if read == 8 { u64::from_le_bytes(word) } else { 0 }))
+                let read = shared
+                    .file
+                    .read_at(&mut word, 0)
+                    .map_err(|error| shared.failed(error))?;
+                Ok(Some(if read == 8 {
+                    u64::from_le_bytes(word)
+                } else {
+                    0
+                }))
             }
         }
     }
@@ -130,7 +158,10 @@ impl Coordination {
         match self {
             Self::Alone { generation, .. } => *generation = to,
             Self::Shared(shared) => {
-                shared.file.write_all_at(&to.to_le_bytes(), 0).map_err(|error| shared.failed(error))?;
+                shared
+                    .file
+                    .write_all_at(&to.to_le_bytes(), 0)
+                    .map_err(|error| shared.failed(error))?;
             }
         }
         Ok(())
@@ -143,9 +174,12 @@ impl Coordination {
             Self::Shared(shared) => {
                 let mut words = [0; SIZE_BYTES as usize];
                 let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
-                let read = shared.file.read_at(&mut words, at).map_err(|error| shared.failed(error))?;
-                let [birth, size] =
-                    [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+                let read = shared
+                    .file
+                    .read_at(&mut words, at)
+                    .map_err(|error| shared.failed(error))?;
+                let [birth, size] = [0, 8]
+                    .map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
                 (read == words.len()).then_some((birth, size))
             }
         };
@@ -163,7 +197,10 @@ impl Coordination {
                 words[..8].copy_from_slice(&birth.to_le_bytes());
                 words[8..].copy_from_slice(&size.to_le_bytes());
                 let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
-                shared.file.write_all_at(&words, at).map_err(|error| shared.failed(error))?;
+                shared
+                    .file
+                    .write_all_at(&words, at)
+                    .map_err(|error| shared.failed(error))?;
             }
         }
         Ok(())
@@ -176,8 +213,15 @@ impl Coordination {
             Self::Shared(shared) => {
                 let mut word = [0; 8];
                 let at = WORDS_AT + 8 * u64::from(slot);
-                let read = shared.file.read_at(&mut word, at).map_err(|error| shared.failed(error))?;
-                Ok(if read == word.len() { u64::from_le_bytes(word) } else { 0 })
+                let read = shared
+                    .file
+                    .read_at(&mut word, at)
+                    .map_err(|error| shared.failed(error))?;
+                Ok(if read == word.len() {
+                    u64::from_le_bytes(word)
+                } else {
+                    0
+                })
             }
         }
     }
@@ -190,7 +234,10 @@ impl Coordination {
             }
             Self::Shared(shared) => {
                 let at = WORDS_AT + 8 * u64::from(slot);
-                shared.file.write_all_at(&to.to_le_bytes(), at).map_err(|error| shared.failed(error))?;
+                shared
+                    .file
+                    .write_all_at(&to.to_le_bytes(), at)
+                    .map_err(|error| shared.failed(error))?;
             }
         }
         Ok(())
@@ -198,7 +245,9 @@ impl Coordination {
 
     /// Waits for the lock. `false` if the file is not the one it was.
     pub fn lock(&mut self) -> Result<bool, StoreError> {
-        let Self::Shared(shared) = self else { return Ok(true) };
+        let Self::Shared(shared) = self else {
+            return Ok(true);
+        };
         let mut same = true;
         loop {
             shared.file.lock().map_err(|error| shared.failed(error))?;
@@ -232,7 +281,10 @@ impl Shared {
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {
-        let (dir, name) = (self.path.parent().unwrap_or(Path::new("/")), self.path.file_name().unwrap_or_default());
+        let (dir, name) = (
+            self.path.parent().unwrap_or(Path::new("/")),
+            self.path.file_name().unwrap_or_default(),
+        );
         self.file = open_present(dir, &name.to_string_lossy())?;
         Ok(())
     }
@@ -262,16 +314,21 @@ fn open_present(dir: &Path, name: &str) -> Result<File, StoreError> {
 fn open_file(dir: &Path, name: &str) -> Result<File, StoreError> {
     let failed = |error: std::io::Error| StoreError::system(dir.display(), error);
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(failed(error));
+        }
         _ => {}
     }
 
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(CWD, dir, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let folder =
+        rustix::fs::openat(CWD, dir, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
     let stat = rustix::fs::fstat(&folder).map_err(|error| failed(error.into()))?;
     let own = stat.st_uid == rustix::process::geteuid().as_raw();
     if !own || stat.st_mode & 0o022 != 0 {
-        return Err(failed(std::io::Error::other("this folder is not ours alone: others could put files there")));
+        return Err(failed(std::io::Error::other(
+            "this folder is not ours alone: others could put files there",
+        )));
     }
 
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -279,7 +336,10 @@ fn open_file(dir: &Path, name: &str) -> Result<File, StoreError> {
     let file = file.map_err(|error| StoreError::system(dir.join(name).display(), error))?;
     let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(StoreError::system(dir.join(name).display(), std::io::Error::other("it is no file")));
+        return Err(StoreError::system(
+            dir.join(name).display(),
+            std::io::Error::other("it is no file"),
+        ));
     }
     Ok(file.into())
 }
@@ -297,21 +357,34 @@ mod tests {
         assert!(open_file(&other, "volume").is_err());
         std::os::unix::fs::symlink(ours.join("volume"), ours.join("link")).expect("possible");
         assert!(open_file(&ours, "link").is_err());
-        std::fs::set_permissions(&ours, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("possible");
-        assert!(open_file(&ours, "volume").expect_err("anybody may write here").to_string().contains("ours alone"));
+        std::fs::set_permissions(&ours, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .expect("possible");
+        assert!(
+            open_file(&ours, "volume")
+                .expect_err("anybody may write here")
+                .to_string()
+                .contains("ours alone")
+        );
     }
 
     #[test]
     fn what_an_earlier_start_of_the_machine_left_does_not_count() {
         let dir = tempfile::tempdir().expect("a folder");
-        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume", false).expect("possible");
+        let join = || {
+            Coordination::join(&Processes::Several(dir.path().into()), "volume", false)
+                .expect("possible")
+        };
         let mut first = join();
         first.set_generation(6).expect("possible");
         first.set_size(3, 77, 4097).expect("possible");
         assert_eq!(join().size(3, 77).expect("possible"), Some(4097));
         drop(first);
-        let file = File::options().write(true).open(dir.path().join("volume")).expect("it is there");
-        file.write_all_at(b"another boot", BOOT_AT).expect("possible");
+        let file = File::options()
+            .write(true)
+            .open(dir.path().join("volume"))
+            .expect("it is there");
+        file.write_all_at(b"another boot", BOOT_AT)
+            .expect("possible");
         let mut later = join();
         assert_eq!(later.size(3, 77).expect("possible"), None);
         assert_eq!(later.generation().expect("possible"), Some(0));
@@ -320,7 +393,10 @@ mod tests {
     #[test]
     fn a_file_that_somebody_deletes_is_noticed() {
         let dir = tempfile::tempdir().expect("a folder");
-        let join = || Coordination::join(&Processes::Several(dir.path().into()), "volume", false).expect("possible");
+        let join = || {
+            Coordination::join(&Processes::Several(dir.path().into()), "volume", false)
+                .expect("possible")
+        };
         // The folder of `tempfile` is ours alone.
         let mut first = join();
         first.set_generation(6).expect("possible");

@@ -42,19 +42,33 @@ impl DefragPlan {
 fn choose(from: &[Extent], mut free: Vec<Extent>) -> DefragPlan {
     let pages: u64 = from.iter().map(|extent| extent.pages).sum();
     let free_in_a_row = free.iter().map(|run| run.pages).max().unwrap_or(0);
-    let whole = free.iter().filter(|run| run.pages >= pages).min_by_key(|run| run.pages);
+    let whole = free
+        .iter()
+        .filter(|run| run.pages >= pages)
+        .min_by_key(|run| run.pages);
 
     let to = match whole {
         _ if from.len() < 2 => from.to_vec(),
-        Some(run) => vec![Extent { first: run.first, pages }],
+        Some(run) => vec![Extent {
+            first: run.first,
+            pages,
+        }],
         None => {
             free.sort_by_key(|run| std::cmp::Reverse(run.pages));
             let (to, _) = space::split(&free, pages);
             let is_room = to.iter().map(|extent| extent.pages).sum::<u64>() == pages;
-            if is_room && to.len() < from.len() { to } else { from.to_vec() }
+            if is_room && to.len() < from.len() {
+                to
+            } else {
+                from.to_vec()
+            }
         }
     };
-    DefragPlan { from: from.to_vec(), to, free_in_a_row }
+    DefragPlan {
+        from: from.to_vec(),
+        to,
+        free_in_a_row,
+    }
 }
 
 impl<D: Disk> State<D> {
@@ -66,7 +80,11 @@ impl<D: Disk> State<D> {
     }
 
     /// Does it.
-    pub fn defrag(&mut self, file: FileId, progress: &mut dyn FnMut(u64, u64)) -> Result<DefragPlan, StoreError> {
+    pub fn defrag(
+        &mut self,
+        file: FileId,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<DefragPlan, StoreError> {
         self.locked(|state| {
             let plan = state.defrag_plan(file)?;
             if !plan.is_gain() {
@@ -79,7 +97,9 @@ impl<D: Disk> State<D> {
             let pages = plan.pages();
             let mut done = 0;
             for remap in remaps(&plan.from, &plan.to) {
-                state.cache.forget(remap.target..remap.target + u64::from(remap.pages));
+                state
+                    .cache
+                    .forget(remap.target..remap.target + u64::from(remap.pages));
                 if let Err(error) = state.disk.remap(&remap) {
                     // The record has not changed; the pages that were to be the file's are free.
                     state.end()?;
@@ -106,15 +126,26 @@ mod tests {
     use super::*;
 
     fn extents(list: &[(u64, u64)]) -> Vec<Extent> {
-        list.iter().map(|(first, pages)| Extent { first: *first, pages: *pages }).collect()
+        list.iter()
+            .map(|(first, pages)| Extent {
+                first: *first,
+                pages: *pages,
+            })
+            .collect()
     }
 
     #[test]
     fn the_smallest_run_that_takes_all_is_chosen_and_few_large_ones_otherwise() {
         let from = extents(&[(10, 4), (20, 4), (30, 4)]);
         let to = |free: &[(u64, u64)]| choose(&from, extents(free)).to;
-        assert_eq!(to(&[(100, 50), (200, 12), (300, 13)]), extents(&[(200, 12)]));
-        assert_eq!(to(&[(100, 3), (200, 9), (300, 5)]), extents(&[(200, 9), (300, 3)]));
+        assert_eq!(
+            to(&[(100, 50), (200, 12), (300, 13)]),
+            extents(&[(200, 12)])
+        );
+        assert_eq!(
+            to(&[(100, 3), (200, 9), (300, 5)]),
+            extents(&[(200, 9), (300, 3)])
+        );
         assert_eq!(to(&[(100, 4), (200, 4), (300, 4)]), from, "no gain");
         assert_eq!(to(&[(100, 4), (200, 4)]), from, "no room");
         let one = extents(&[(10, 4)]);

@@ -98,7 +98,14 @@ const OPEN_END: u16 = 1;
 /// A volume's identity as people write it.
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
 impl Superblock {
@@ -145,14 +152,27 @@ impl Superblock {
             return Err("its checksum is wrong".into());
         }
         if record.version.get() != VERSION {
-            return Err(format!("it is of version {}, and only {VERSION} is known", record.version));
+            return Err(format!(
+                "it is of version {}, and only {VERSION} is known",
+                record.version
+            ));
         }
-        let found = Self { uuid: record.uuid, pages: record.pages.get(), slots: record.slots.get() };
+        let found = Self {
+            uuid: record.uuid,
+            pages: record.pages.get(),
+            slots: record.slots.get(),
+        };
         if found.pages > disk_pages {
-            return Err(format!("it is of a volume of {} pages, and the disk has {disk_pages}", found.pages));
+            return Err(format!(
+                "it is of a volume of {} pages, and the disk has {disk_pages}",
+                found.pages
+            ));
         }
         if found.slots == 0 || found.slots > SLOTS_MAX || found.first_data_page() >= found.pages {
-            return Err(format!("{} files in {} pages cannot be", found.slots, found.pages));
+            return Err(format!(
+                "{} files in {} pages cannot be",
+                found.slots, found.pages
+            ));
         }
         Ok(found)
     }
@@ -166,7 +186,9 @@ impl Inode {
 
     /// As the page of a slot.
     pub fn encode(&self, volume: &Superblock, slot: u32) -> Page {
-        assert!((1..=NAME_BYTES_MAX).contains(&self.name.len()) && self.extents.len() <= EXTENTS_MAX);
+        assert!(
+            (1..=NAME_BYTES_MAX).contains(&self.name.len()) && self.extents.len() <= EXTENTS_MAX
+        );
         let mut record = InodeRecord {
             crc: U32::ZERO,
             version: U16::new(VERSION as u16),
@@ -177,18 +199,28 @@ impl Inode {
             name_bytes: (self.name.len() as u16).into(),
             zeroes: [0; 4],
             name: [0; 256],
-            list: [ExtentRecord { first: U64::ZERO, pages: U64::ZERO }; EXTENTS_MAX],
+            list: [ExtentRecord {
+                first: U64::ZERO,
+                pages: U64::ZERO,
+            }; EXTENTS_MAX],
         };
         record.name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         for (place, extent) in record.list.iter_mut().zip(&self.extents) {
-            *place = ExtentRecord { first: extent.first.into(), pages: extent.pages.into() };
+            *place = ExtentRecord {
+                first: extent.first.into(),
+                pages: extent.pages.into(),
+            };
         }
         record.crc = inode_crc(volume, slot, record.as_bytes()).into();
         zerocopy::transmute!(record)
     }
 
     /// From the page of a slot: `None` if no file is there, or why it cannot be believed.
-    pub fn decode(page: &Page, volume: &Superblock, slot: u32) -> Result<Option<Self>, &'static str> {
+    pub fn decode(
+        page: &Page,
+        volume: &Superblock,
+        slot: u32,
+    ) -> Result<Option<Self>, &'static str> {
         if page.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
@@ -200,18 +232,31 @@ impl Inode {
             return Err("it is of an unknown version");
         }
 
-        let name = record.name.get(..usize::from(record.name_bytes.get())).unwrap_or_default();
+        let name = record
+            .name
+            .get(..usize::from(record.name_bytes.get()))
+            .unwrap_or_default();
         let name = std::str::from_utf8(name).map_err(|_| "its name is not text")?;
         if check_name(name).is_err() {
             return Err("its name cannot be");
         }
 
-        let list = record.list.get(..usize::from(record.extents.get())).ok_or("it has too many extents")?;
-        let extents: Vec<Extent> =
-            list.iter().map(|extent| Extent { first: extent.first.get(), pages: extent.pages.get() }).collect();
+        let list = record
+            .list
+            .get(..usize::from(record.extents.get()))
+            .ok_or("it has too many extents")?;
+        let extents: Vec<Extent> = list
+            .iter()
+            .map(|extent| Extent {
+                first: extent.first.get(),
+                pages: extent.pages.get(),
+            })
+            .collect();
         let inside = |extent: &Extent| {
             let end = extent.first.checked_add(extent.pages);
-            extent.pages > 0 && extent.first >= volume.first_data_page() && end.is_some_and(|end| end <= volume.pages)
+            extent.pages > 0
+                && extent.first >= volume.first_data_page()
+                && end.is_some_and(|end| end <= volume.pages)
         };
         if !extents.iter().all(inside) {
             return Err("it has pages outside the volume");

@@ -15,17 +15,28 @@ impl<D: Disk> State<D> {
     /// Writes bytes in many places, which do not overlap.
     pub fn write_all(&mut self, file: FileId, writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
         let is_whole = |write: &FileWrite<'_>| {
-            write.offset.is_multiple_of(PAGE) && write.data.len().is_multiple_of(PAGE_BYTES) && !write.data.is_empty()
+            write.offset.is_multiple_of(PAGE)
+                && write.data.len().is_multiple_of(PAGE_BYTES)
+                && !write.data.is_empty()
         };
         if !writes.iter().all(is_whole) {
-            return writes.iter().try_for_each(|write| self.write(file, write.offset, write.data));
+            return writes
+                .iter()
+                .try_for_each(|write| self.write(file, write.offset, write.data));
         }
         self.change([file], |state| state.write_whole(file, writes))
     }
 
-    fn write_whole(&mut self, file: FileId, mut writes: &[FileWrite<'_>]) -> Result<(), StoreError> {
+    fn write_whole(
+        &mut self,
+        file: FileId,
+        mut writes: &[FileWrite<'_>],
+    ) -> Result<(), StoreError> {
         // Room for all of it at once: a claim records the size, which no crash may find in the middle of the list.
-        let (size, end) = (self.size(file)?, writes.iter().map(FileWrite::end).max().unwrap_or(0));
+        let (size, end) = (
+            self.size(file)?,
+            writes.iter().map(FileWrite::end).max().unwrap_or(0),
+        );
         self.reach(file, size, end.saturating_sub(size))?;
 
         while let Some((first, rest)) = writes.split_first() {
@@ -51,13 +62,20 @@ impl<D: Disk> State<D> {
     }
 
     /// The writes by their places on the disk.
-    fn placed<'a>(&mut self, file: FileId, writes: &[FileWrite<'a>]) -> Result<Vec<DiskWrite<'a>>, StoreError> {
+    fn placed<'a>(
+        &mut self,
+        file: FileId,
+        writes: &[FileWrite<'a>],
+    ) -> Result<Vec<DiskWrite<'a>>, StoreError> {
         let mut placed = Vec::with_capacity(writes.len());
         for write in writes {
             let mut left = write.data;
             for place in self.places(file, write.offset / PAGE, (left.len() / PAGE_BYTES) as u64)? {
                 let (data, later) = left.split_at(place.pages as usize * PAGE_BYTES);
-                placed.push(DiskWrite { page: place.first, data });
+                placed.push(DiskWrite {
+                    page: place.first,
+                    data,
+                });
                 left = later;
             }
         }
@@ -65,7 +83,11 @@ impl<D: Disk> State<D> {
     }
 
     /// Writes whole pages of a file.
-    pub fn write_places(&mut self, file: FileId, writes: &[DiskWrite<'_>]) -> Result<(), StoreError> {
+    pub fn write_places(
+        &mut self,
+        file: FileId,
+        writes: &[DiskWrite<'_>],
+    ) -> Result<(), StoreError> {
         let pages_of = |write: &DiskWrite<'_>| (write.data.len() / PAGE_BYTES) as u64;
         // What the disk holds is unknown until it has answered.
         for write in writes {

@@ -32,7 +32,11 @@ pub struct NewVolume {
 
 impl Default for NewVolume {
     fn default() -> Self {
-        Self { files_max: SLOTS_DEFAULT, pages: None, force: false }
+        Self {
+            files_max: SLOTS_DEFAULT,
+            pages: None,
+            force: false,
+        }
     }
 }
 
@@ -48,16 +52,26 @@ impl<D: Disk> Volume<D> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, StoreError> {
         let pages = new.pages.unwrap_or(disk.pages());
-        let superblock = Superblock { uuid: new_uuid(), pages, slots: new.files_max };
+        let superblock = Superblock {
+            uuid: new_uuid(),
+            pages,
+            slots: new.files_max,
+        };
         check(&superblock, disk.pages())?;
 
         // A volume that somebody uses is not overwritten, whatever was asked for.
         let mut reserved = None;
         match find(&mut disk) {
             Ok((old, _)) if new.force => {
-                reserved = Coordination::reserve(processes, &coordination::name(&old.uuid_text(), &disk))?;
+                reserved =
+                    Coordination::reserve(processes, &coordination::name(&old.uuid_text(), &disk))?;
             }
-            Ok((old, _)) => return Err(StoreError::NotBlank(format!("volume {} is on it", old.uuid_text()))),
+            Ok((old, _)) => {
+                return Err(StoreError::NotBlank(format!(
+                    "volume {} is on it",
+                    old.uuid_text()
+                )));
+            }
             Err(StoreError::NoVolume(_)) if new.force => {}
             Err(StoreError::NoVolume(_)) => {
                 if let Some(page) = first_written(&mut disk, pages, progress)? {
@@ -69,7 +83,8 @@ impl<D: Disk> Volume<D> {
 
         disk.trim(0, pages).map_err(StoreError::disk)?;
         disk.flush().map_err(StoreError::disk)?;
-        disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat()).map_err(StoreError::disk)?;
+        disk.write(0, &[superblock.encode(); SUPERBLOCKS as usize].concat())
+            .map_err(StoreError::disk)?;
         disk.flush().map_err(StoreError::disk)?;
         drop(reserved);
         Self::open(disk, processes)
@@ -104,7 +119,11 @@ fn first_written<D: Disk>(
         let count = LOOK_PAGES.min(pages - first);
         let bytes = &mut bytes[..count as usize * PAGE_BYTES];
         disk.read(first, bytes).map_err(StoreError::disk)?;
-        let written = bytes.as_chunks::<PAGE_BYTES>().0.iter().position(|page| *page != [0; PAGE_BYTES]);
+        let written = bytes
+            .as_chunks::<PAGE_BYTES>()
+            .0
+            .iter()
+            .position(|page| *page != [0; PAGE_BYTES]);
         if let Some(index) = written {
             return Ok(Some(first + index as u64));
         }
@@ -126,25 +145,38 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
             Err(error) => Err(format!("it cannot be read: {error}")),
         }
     });
-    let mended = |page: u64, why: &str| format!("page {page} of the volume was written again from its copy: {why}");
+    let mended = |page: u64, why: &str| {
+        format!("page {page} of the volume was written again from its copy: {why}")
+    };
     match (first, second) {
         (Ok(first), Ok(second)) if first == second => Ok((first, Vec::new())),
-        (Ok(_), Ok(_)) => Err(StoreError::Damaged("pages 0 and 1 are of two different volumes".into())),
+        (Ok(_), Ok(_)) => Err(StoreError::Damaged(
+            "pages 0 and 1 are of two different volumes".into(),
+        )),
         (Ok(first), Err(why)) => Ok((first, vec![mended(1, &why)])),
         (Err(why), Ok(second)) => Ok((second, vec![mended(0, &why)])),
-        (Err(first), Err(second)) if first == second => Err(StoreError::NoVolume(format!("page 0: {first}"))),
-        (Err(first), Err(second)) => Err(StoreError::NoVolume(format!("page 0: {first}; page 1: {second}"))),
+        (Err(first), Err(second)) if first == second => {
+            Err(StoreError::NoVolume(format!("page 0: {first}")))
+        }
+        (Err(first), Err(second)) => Err(StoreError::NoVolume(format!(
+            "page 0: {first}; page 1: {second}"
+        ))),
     }
 }
 
 /// Writes the superblock again if one of its copies is not as it was.
-pub fn repair<D: Disk>(disk: &mut D, superblock: &Superblock, notes: &[String]) -> Result<(), StoreError> {
+pub fn repair<D: Disk>(
+    disk: &mut D,
+    superblock: &Superblock,
+    notes: &[String],
+) -> Result<(), StoreError> {
     if notes.is_empty() {
         return Ok(());
     }
     // One after the other: a cut must not take both.
     for page in 0..SUPERBLOCKS {
-        disk.write(page, &superblock.encode()).map_err(StoreError::disk)?;
+        disk.write(page, &superblock.encode())
+            .map_err(StoreError::disk)?;
         disk.flush().map_err(StoreError::disk)?;
     }
     Ok(())

@@ -41,7 +41,9 @@ pub use make::NewVolume;
 pub use space::Extent;
 
 use crate::guard::Guard;
-use crate::{Create, FileId, FileInfo, FileWrite, OpenOptions, Share, Statistics, Store, StoreError};
+use crate::{
+    Create, FileId, FileInfo, FileWrite, OpenOptions, Share, Statistics, Store, StoreError,
+};
 use cache::Cache;
 use coordination::Coordination;
 use format::check_name;
@@ -99,12 +101,23 @@ impl<D: Disk> Volume<D> {
         let table = table::Table::new(&superblock);
         let statistics = Statistics::default();
         let cache = Cache::new(CACHE_BYTES_DEFAULT);
-        let mut state =
-            State { disk, superblock, coordination, table, cache, changing: Vec::new(), statistics, without: None };
+        let mut state = State {
+            disk,
+            superblock,
+            coordination,
+            table,
+            cache,
+            changing: Vec::new(),
+            statistics,
+            without: None,
+        };
 
         // Under the lock, so that whatever was left unfinished is durable before it is relied on.
         state.locked(|state| make::repair(&mut state.disk, &superblock, &notes))?;
-        Ok(Self { state: Mutex::new(state), notes })
+        Ok(Self {
+            state: Mutex::new(state),
+            notes,
+        })
     }
 
     /// Keeps at most so many bytes of pages in memory, instead of 64 MiB; 0 for none.
@@ -161,13 +174,20 @@ impl<D: Disk> Volume<D> {
     ///
     /// # Errors
     /// The file is gone, or the disk; the file is as it was then.
-    pub fn defrag(&self, file: FileId, progress: &mut dyn FnMut(u64, u64)) -> Result<DefragPlan, StoreError> {
+    pub fn defrag(
+        &self,
+        file: FileId,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<DefragPlan, StoreError> {
         self.state().defrag(file, progress)
     }
 
     /// Gives the disk back.
     pub fn into_disk(self) -> D {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).disk
+        self.state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .disk
     }
 
     /// Switches a guard off, for tests that must notice.
@@ -189,10 +209,18 @@ impl<D: Disk + Send> Store for Volume<D> {
     }
 
     fn open(&self, name: &str, options: OpenOptions) -> Result<FileId, StoreError> {
-        check_name(name).map_err(|why| StoreError::BadName { name: name.into(), why })?;
+        check_name(name).map_err(|why| StoreError::BadName {
+            name: name.into(),
+            why,
+        })?;
         let mut state = self.state();
         state.load()?;
-        let found = |state: &State<D>| state.table.find(name).map(|(slot, inode)| FileId { slot, birth: inode.birth });
+        let found = |state: &State<D>| {
+            state.table.find(name).map(|(slot, inode)| FileId {
+                slot,
+                birth: inode.birth,
+            })
+        };
         match (found(&state), options.create) {
             (Some(_), Create::New) => Err(StoreError::Exists(name.into())),
             (Some(file), _) => Ok(file),
@@ -213,7 +241,10 @@ impl<D: Disk + Send> Store for Volume<D> {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        check_name(to).map_err(|why| StoreError::BadName { name: to.into(), why })?;
+        check_name(to).map_err(|why| StoreError::BadName {
+            name: to.into(),
+            why,
+        })?;
         self.state().rename(from, to)
     }
 
@@ -258,7 +289,14 @@ impl<D: Disk + Send> Store for Volume<D> {
     fn sync_all(&self) -> Result<(), StoreError> {
         let mut state = self.state();
         state.load()?;
-        let files: Vec<FileId> = state.table.files().map(|(slot, inode)| FileId { slot, birth: inode.birth }).collect();
+        let files: Vec<FileId> = state
+            .table
+            .files()
+            .map(|(slot, inode)| FileId {
+                slot,
+                birth: inode.birth,
+            })
+            .collect();
         for file in files {
             match state.record_size(file) {
                 Ok(()) | Err(StoreError::Gone) => {}

@@ -66,13 +66,24 @@ impl<D: Disk> State<D> {
 
         let mut batch = Batch::default();
         for share in shares.iter().filter(|share| share.bytes > 0) {
-            let size = self.size(share.from)?.max(batch.ends.get(&share.from).copied().unwrap_or(0));
-            let there = share.from_offset.checked_add(share.bytes).is_some_and(|end| end <= size);
+            let size = self
+                .size(share.from)?
+                .max(batch.ends.get(&share.from).copied().unwrap_or(0));
+            let there = share
+                .from_offset
+                .checked_add(share.bytes)
+                .is_some_and(|end| end <= size);
             if !there {
                 self.perform(&mut batch)?;
-                return Err(StoreError::Range { offset: share.from_offset, bytes: share.bytes, size });
+                return Err(StoreError::Range {
+                    offset: share.from_offset,
+                    bytes: share.bytes,
+                    size,
+                });
             }
-            let known = self.size(share.to)?.max(batch.ends.get(&share.to).copied().unwrap_or(0));
+            let known = self
+                .size(share.to)?
+                .max(batch.ends.get(&share.to).copied().unwrap_or(0));
             if share.to_offset > known {
                 self.perform(&mut batch)?;
                 self.reach(share.to, share.to_offset, 0)?;
@@ -86,8 +97,15 @@ impl<D: Disk> State<D> {
     fn make_room(&mut self, shares: &[Share]) -> Result<(), StoreError> {
         let mut ends: HashMap<FileId, u64> = HashMap::new();
         for share in shares {
-            let range = |size| StoreError::Range { offset: share.to_offset, bytes: share.bytes, size };
-            let end = share.to_offset.checked_add(share.bytes).ok_or_else(|| range(0))?;
+            let range = |size| StoreError::Range {
+                offset: share.to_offset,
+                bytes: share.bytes,
+                size,
+            };
+            let end = share
+                .to_offset
+                .checked_add(share.bytes)
+                .ok_or_else(|| range(0))?;
             let known = ends.entry(share.to).or_default();
             *known = end.max(*known);
         }
@@ -101,17 +119,29 @@ impl<D: Disk> State<D> {
 
     /// Adds a range: its whole pages to the remaps, the rest at once.
     fn add(&mut self, batch: &mut Batch, share: &Share) -> Result<(), StoreError> {
-        let Share { from, from_offset, to, to_offset, bytes } = *share;
+        let Share {
+            from,
+            from_offset,
+            to,
+            to_offset,
+            bytes,
+        } = *share;
         if from_offset % PAGE != to_offset % PAGE {
             self.perform(batch)?;
-            return self.copy(share, || format!("the ranges are not aligned to {PAGE} bytes in the same way"));
+            return self.copy(share, || {
+                format!("the ranges are not aligned to {PAGE} bytes in the same way")
+            });
         }
 
         let head = (from_offset.next_multiple_of(PAGE) - from_offset).min(bytes);
         let whole = (bytes - head) / PAGE * PAGE;
         let tail = bytes - head - whole;
-        let part =
-            |at: u64, bytes: u64| Share { from_offset: from_offset + at, to_offset: to_offset + at, bytes, ..*share };
+        let part = |at: u64, bytes: u64| Share {
+            from_offset: from_offset + at,
+            to_offset: to_offset + at,
+            bytes,
+            ..*share
+        };
         let why = || format!("a part of a page of {PAGE} bytes cannot be shared");
         if head > 0 {
             self.perform(batch)?;
@@ -122,7 +152,9 @@ impl<D: Disk> State<D> {
             let targets = self.places(to, (to_offset + head) / PAGE, whole / PAGE)?;
             if from == to && from_offset.abs_diff(to_offset) < whole {
                 self.perform(batch)?;
-                self.copy(&part(head, whole), || "a range that overlaps itself is not shared".into())?;
+                self.copy(&part(head, whole), || {
+                    "a range that overlaps itself is not shared".into()
+                })?;
             } else {
                 for remap in remaps(&sources, &targets) {
                     if batch.is_in_the_way_of(&remap) {
@@ -143,7 +175,12 @@ impl<D: Disk> State<D> {
 
     /// Does the remaps that have been gathered. Files are longer afterwards.
     fn perform(&mut self, batch: &mut Batch) -> Result<(), StoreError> {
-        let Batch { remaps, files, ends, .. } = std::mem::take(batch);
+        let Batch {
+            remaps,
+            files,
+            ends,
+            ..
+        } = std::mem::take(batch);
         if !remaps.is_empty() {
             let pages = remaps.iter().map(|remap| u64::from(remap.pages)).sum();
             match self.disk.remap_all(&remaps) {
@@ -175,7 +212,8 @@ impl<D: Disk> State<D> {
                 }
             }
             let [from, to] = files.map(|file| epochs[&file]);
-            self.cache.share(remap.source, remap.target, remap.pages.into(), from, to);
+            self.cache
+                .share(remap.source, remap.target, remap.pages.into(), from, to);
         }
         Ok(())
     }
@@ -187,9 +225,14 @@ impl<D: Disk> State<D> {
             for first in (0..u64::from(remap.pages)).step_by(at_once as usize) {
                 let pages = at_once.min(u64::from(remap.pages) - first);
                 let bytes = &mut buffer[..pages as usize * PAGE_BYTES];
-                self.cache.forget(remap.target + first..remap.target + first + pages);
-                self.disk.read(remap.source + first, bytes).map_err(StoreError::disk)?;
-                self.disk.write(remap.target + first, bytes).map_err(StoreError::disk)?;
+                self.cache
+                    .forget(remap.target + first..remap.target + first + pages);
+                self.disk
+                    .read(remap.source + first, bytes)
+                    .map_err(StoreError::disk)?;
+                self.disk
+                    .write(remap.target + first, bytes)
+                    .map_err(StoreError::disk)?;
             }
         }
         Ok(())
@@ -197,8 +240,13 @@ impl<D: Disk> State<D> {
 
     /// Copies a range by reading all of it first, in steps if source and target are apart.
     fn copy(&mut self, share: &Share, why: impl FnOnce() -> String) -> Result<(), StoreError> {
-        let overlap = share.from == share.to && share.from_offset.abs_diff(share.to_offset) < share.bytes;
-        let step = if overlap { share.bytes } else { share.bytes.min(COPY_BYTES) };
+        let overlap =
+            share.from == share.to && share.from_offset.abs_diff(share.to_offset) < share.bytes;
+        let step = if overlap {
+            share.bytes
+        } else {
+            share.bytes.min(COPY_BYTES)
+        };
         let mut buffer = vec![0; step as usize];
         let written = self.statistics.pages_written;
         let mut done = 0;
@@ -207,7 +255,11 @@ impl<D: Disk> State<D> {
             let read = self.read(share.from, share.from_offset + done, bytes)?;
             if read < bytes.len() {
                 let size = self.size(share.from)?;
-                return Err(StoreError::Range { offset: share.from_offset, bytes: share.bytes, size });
+                return Err(StoreError::Range {
+                    offset: share.from_offset,
+                    bytes: share.bytes,
+                    size,
+                });
             }
             self.write(share.to, share.to_offset + done, bytes)?;
             done += bytes.len() as u64;
@@ -227,8 +279,13 @@ pub fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
     let (mut source, mut target) = (sources.next(), targets.next());
     while let (Some(from), Some(to)) = (source.as_mut(), target.as_mut()) {
         let pages = from.pages.min(to.pages).min(REMAP_PAGES_MAX);
-        let remap =
-            DiskRemap { target: to.first, source: from.first, pages: pages as u32, relocate: false, atomic: false };
+        let remap = DiskRemap {
+            target: to.first,
+            source: from.first,
+            pages: pages as u32,
+            relocate: false,
+            atomic: false,
+        };
         remaps.push(remap);
         for place in [&mut *from, &mut *to] {
             (place.first, place.pages) = (place.first + pages, place.pages - pages);

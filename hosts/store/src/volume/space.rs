@@ -34,12 +34,18 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<E
             return Err(extent.first);
         }
         if extent.first > at {
-            free.push(Extent { first: at, pages: extent.first - at });
+            free.push(Extent {
+                first: at,
+                pages: extent.first - at,
+            });
         }
         at = extent.end();
     }
     if at < end {
-        free.push(Extent { first: at, pages: end - at });
+        free.push(Extent {
+            first: at,
+            pages: end - at,
+        });
     }
     Ok(free)
 }
@@ -47,13 +53,20 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<E
 /// How many pages a file that has `capacity` asks for when it needs `needed` more: half as many again as it has, so that
 /// a file that grows page by page asks seldom, but no more than is needed when less than eight times that is free.
 pub fn wish(capacity: u64, needed: u64, free: u64) -> u64 {
-    let ahead = (capacity / 2).clamp(PIECE_PAGES_MIN, PIECE_PAGES_MAX).max(needed);
+    let ahead = (capacity / 2)
+        .clamp(PIECE_PAGES_MIN, PIECE_PAGES_MAX)
+        .max(needed);
     if ahead <= free / 8 { ahead } else { needed }
 }
 
 /// At least `needed` and at best `wanted` pages out of the free runs: behind the page `after` if that is free, then the
 /// smallest run that is large enough, then the largest ones. `None` if there are not as many.
-pub fn choose(mut free: Vec<Extent>, after: Option<u64>, wanted: u64, needed: u64) -> Option<Vec<Extent>> {
+pub fn choose(
+    mut free: Vec<Extent>,
+    after: Option<u64>,
+    wanted: u64,
+    needed: u64,
+) -> Option<Vec<Extent>> {
     let mut chosen = Vec::new();
     let mut total = 0;
     let mut next = free.iter().position(|run| Some(run.first) == after);
@@ -62,10 +75,15 @@ pub fn choose(mut free: Vec<Extent>, after: Option<u64>, wanted: u64, needed: u6
         let index = next.take().or_else(|| {
             let fitting = free.iter().enumerate().filter(|(_, run)| run.pages >= open);
             let smallest = fitting.min_by_key(|(_, run)| run.pages);
-            smallest.or_else(|| free.iter().enumerate().max_by_key(|(_, run)| run.pages)).map(|(index, _)| index)
+            smallest
+                .or_else(|| free.iter().enumerate().max_by_key(|(_, run)| run.pages))
+                .map(|(index, _)| index)
         })?;
         let run = free.swap_remove(index);
-        let taken = Extent { first: run.first, pages: run.pages.min(open) };
+        let taken = Extent {
+            first: run.first,
+            pages: run.pages.min(open),
+        };
         total += taken.pages;
         chosen.push(taken);
     }
@@ -92,10 +110,16 @@ pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
         let here = extent.pages.min(left);
         left -= here;
         if here > 0 {
-            kept.push(Extent { pages: here, ..*extent });
+            kept.push(Extent {
+                pages: here,
+                ..*extent
+            });
         }
         if here < extent.pages {
-            released.push(Extent { first: extent.first + here, pages: extent.pages - here });
+            released.push(Extent {
+                first: extent.first + here,
+                pages: extent.pages - here,
+            });
         }
     }
     (kept, released)

@@ -44,13 +44,17 @@ impl<D: Disk> State<D> {
     /// Reads what is not known of the table.
     pub fn load(&mut self) -> Result<(), StoreError> {
         let generation = self.generation()?;
-        self.table.load(&mut self.disk, &self.superblock, generation)
+        self.table
+            .load(&mut self.disk, &self.superblock, generation)
     }
 
     /// The record of a file.
     pub fn inode(&mut self, file: FileId) -> Result<&Inode, StoreError> {
         let generation = self.generation()?;
-        match self.table.slot(&mut self.disk, &self.superblock, generation, file.slot)? {
+        match self
+            .table
+            .slot(&mut self.disk, &self.superblock, generation, file.slot)?
+        {
             Content::File(inode) if inode.birth == file.birth => Ok(inode),
             Content::File(_) | Content::Free => Err(StoreError::Gone),
             Content::Damaged(why) => Err(StoreError::Damaged(why.clone())),
@@ -74,7 +78,9 @@ impl<D: Disk> State<D> {
     pub fn epoch(&mut self, file: FileId) -> Result<Option<Epoch>, StoreError> {
         let word = self.coordination.word(file.slot)?;
         let is_ours = self.changing.contains(&file);
-        Ok(self.cache.epoch(file, if is_ours { word & !1 } else { word }))
+        Ok(self
+            .cache
+            .epoch(file, if is_ours { word & !1 } else { word }))
     }
 
     /// Runs a change of files' bytes, so that other processes neither keep nor believe what they read meanwhile.
@@ -85,7 +91,10 @@ impl<D: Disk> State<D> {
     ) -> Result<R, StoreError> {
         self.generation()?;
         let before = self.changing.len();
-        let result = files.into_iter().try_for_each(|file| self.begin_change(file)).and_then(|()| work(self));
+        let result = files
+            .into_iter()
+            .try_for_each(|file| self.begin_change(file))
+            .and_then(|()| work(self));
 
         if result.is_err() {
             // The words stay odd. What the device has done of it nobody knows, nor why.
@@ -146,7 +155,13 @@ impl<D: Disk> State<D> {
                     extents: inode.extents.len(),
                     open_end: inode.open_end,
                 };
-                (FileId { slot, birth: inode.birth }, info)
+                (
+                    FileId {
+                        slot,
+                        birth: inode.birth,
+                    },
+                    info,
+                )
             })
             .collect();
         let mut list = Vec::with_capacity(files.len());

@@ -39,7 +39,14 @@ struct Slot {
 impl Table {
     /// Nothing is remembered yet.
     pub fn new(superblock: &Superblock) -> Self {
-        Self { slots: (0..superblock.slots).map(|_| Slot { seen: None, content: Content::Free }).collect() }
+        Self {
+            slots: (0..superblock.slots)
+                .map(|_| Slot {
+                    seen: None,
+                    content: Content::Free,
+                })
+                .collect(),
+        }
     }
 
     /// Forgets everything.
@@ -67,11 +74,19 @@ impl Table {
     }
 
     /// Reads every slot that is not known at a generation.
-    pub fn load<D: Disk>(&mut self, disk: &mut D, superblock: &Superblock, generation: u64) -> Result<(), StoreError> {
+    pub fn load<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        superblock: &Superblock,
+        generation: u64,
+    ) -> Result<(), StoreError> {
         for first in (0..superblock.slots).step_by(SLOTS_AT_ONCE as usize) {
             let slots = first..superblock.slots.min(first + SLOTS_AT_ONCE);
             let range = slots.start as usize..slots.end as usize;
-            if self.slots[range.clone()].iter().all(|slot| slot.seen == Some(generation)) {
+            if self.slots[range.clone()]
+                .iter()
+                .all(|slot| slot.seen == Some(generation))
+            {
                 continue;
             }
 
@@ -99,20 +114,28 @@ impl Table {
 
     /// Notes what has been written to a slot.
     pub fn set(&mut self, slot: u32, content: Content, generation: u64) {
-        self.slots[slot as usize] = Slot { seen: Some(generation), content };
+        self.slots[slot as usize] = Slot {
+            seen: Some(generation),
+            content,
+        };
     }
 
     /// What was known at one generation is known at another one too: nobody else has changed it.
     pub fn move_on(&mut self, from: u64, to: u64) {
-        self.slots.iter_mut().filter(|slot| slot.seen == Some(from)).for_each(|slot| slot.seen = Some(to));
+        self.slots
+            .iter_mut()
+            .filter(|slot| slot.seen == Some(from))
+            .for_each(|slot| slot.seen = Some(to));
     }
 
     /// All files as they are remembered.
     pub fn files(&self) -> impl Iterator<Item = (u32, &Inode)> {
-        (0..).zip(&self.slots).filter_map(|(slot, known)| match &known.content {
-            Content::File(inode) => Some((slot, inode)),
-            _ => None,
-        })
+        (0..)
+            .zip(&self.slots)
+            .filter_map(|(slot, known)| match &known.content {
+                Content::File(inode) => Some((slot, inode)),
+                _ => None,
+            })
     }
 
     /// The file of a name.
@@ -131,7 +154,10 @@ impl Table {
 
     /// A slot without a file.
     pub fn free_slot(&self) -> Option<u32> {
-        (0..).zip(&self.slots).find(|(_, known)| matches!(known.content, Content::Free)).map(|(slot, _)| slot)
+        (0..)
+            .zip(&self.slots)
+            .find(|(_, known)| matches!(known.content, Content::Free))
+            .map(|(slot, _)| slot)
     }
 
     /// What is wrong, in sentences.
@@ -149,11 +175,17 @@ impl Table {
     /// Something is damaged, so that nobody knows.
     pub fn free_runs(&self, superblock: &Superblock) -> Result<Vec<Extent>, StoreError> {
         if let Some(why) = self.damage().into_iter().next() {
-            return Err(StoreError::Damaged(format!("{why}; until then nothing can be allocated in this volume")));
+            return Err(StoreError::Damaged(format!(
+                "{why}; until then nothing can be allocated in this volume"
+            )));
         }
-        let claimed = self.files().flat_map(|(_, inode)| inode.extents.iter().copied()).collect();
-        space::free_runs(claimed, superblock.first_data_page(), superblock.pages)
-            .map_err(|page| StoreError::Damaged(format!("page {page} of the volume is claimed twice")))
+        let claimed = self
+            .files()
+            .flat_map(|(_, inode)| inode.extents.iter().copied())
+            .collect();
+        space::free_runs(claimed, superblock.first_data_page(), superblock.pages).map_err(|page| {
+            StoreError::Damaged(format!("page {page} of the volume is claimed twice"))
+        })
     }
 }
 
@@ -161,8 +193,14 @@ impl Table {
 ///
 /// # Errors
 /// The disk cannot be reached.
-fn read_page<D: Disk>(disk: &mut D, place: u64, page: &mut Page) -> Result<Result<(), D::Error>, StoreError> {
-    let Err(error) = disk.read(place, page) else { return Ok(Ok(())) };
+fn read_page<D: Disk>(
+    disk: &mut D,
+    place: u64,
+    page: &mut Page,
+) -> Result<Result<(), D::Error>, StoreError> {
+    let Err(error) = disk.read(place, page) else {
+        return Ok(Ok(()));
+    };
 
     // A disk that can be reached has a superblock. The way to it may have been down for a moment only: once more.
     let reached = disk.read(0, page).is_ok() || disk.read(1, page).is_ok();
@@ -172,10 +210,16 @@ fn read_page<D: Disk>(disk: &mut D, place: u64, page: &mut Page) -> Result<Resul
     Ok(disk.read(place, page))
 }
 
-fn content<E: std::error::Error>(superblock: &Superblock, slot: u32, page: Result<&Page, E>) -> Content {
+fn content<E: std::error::Error>(
+    superblock: &Superblock,
+    slot: u32,
+    page: Result<&Page, E>,
+) -> Content {
     let damaged = |why: &dyn std::fmt::Display| {
         let place = superblock.page_of(slot);
-        Content::Damaged(format!("page {place} of the volume, which describes a file, is damaged: {why}"))
+        Content::Damaged(format!(
+            "page {place} of the volume, which describes a file, is damaged: {why}"
+        ))
     };
     match page.map(|page| Inode::decode(page, superblock, slot)) {
         Ok(Ok(Some(inode))) => Content::File(inode),

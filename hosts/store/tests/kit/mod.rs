@@ -64,7 +64,11 @@ impl Medium {
 
     /// Loses power: of what was not flushed, each page is kept as it was after any of its changes, or as it was before.
     pub fn cut(&mut self, mut keep: impl FnMut() -> bool) {
-        let flushed = self.log.iter().rposition(|op| matches!(op, Op::Flush)).map_or(0, |at| at + 1);
+        let flushed = self
+            .log
+            .iter()
+            .rposition(|op| matches!(op, Op::Flush))
+            .map_or(0, |at| at + 1);
         self.now = self.durable.clone();
         for op in self.log.split_off(flushed) {
             if let Op::Set(page, content) = op
@@ -79,19 +83,34 @@ impl Medium {
 
 impl MemDisk {
     pub fn new(pages: u64) -> Self {
-        Self { pages, identity: None, medium: Arc::default() }
+        Self {
+            pages,
+            identity: None,
+            medium: Arc::default(),
+        }
     }
 
     /// A disk that holds this.
     pub fn holding(pages: u64, now: HashMap<u64, Content>) -> Self {
-        let medium = Medium { durable: now.clone(), now, ..Medium::default() };
-        Self { pages, identity: None, medium: Arc::new(Mutex::new(medium)) }
+        let medium = Medium {
+            durable: now.clone(),
+            now,
+            ..Medium::default()
+        };
+        Self {
+            pages,
+            identity: None,
+            medium: Arc::new(Mutex::new(medium)),
+        }
     }
 
     /// Another disk, with what this one holds now.
     pub fn copy(&self, identity: [u8; 16]) -> Self {
         let now = self.medium().now.clone();
-        Self { identity: Some(identity), ..Self::holding(self.pages, now) }
+        Self {
+            identity: Some(identity),
+            ..Self::holding(self.pages, now)
+        }
     }
 
     pub fn medium(&self) -> MutexGuard<'_, Medium> {
@@ -135,7 +154,10 @@ impl Disk for MemDisk {
         assert!(rest.is_empty(), "whole pages");
         self.check(page, pieces.len() as u64)?;
         let mut medium = self.medium();
-        if medium.before_write.as_ref().is_some_and(|(range, _)| range.contains(&page))
+        if medium
+            .before_write
+            .as_ref()
+            .is_some_and(|(range, _)| range.contains(&page))
             && let Some((_, run)) = medium.before_write.take()
         {
             drop(medium);
@@ -155,7 +177,10 @@ impl Disk for MemDisk {
 
     /// What is under way together is executed in any order: the last one first.
     fn write_all(&mut self, writes: &[DiskWrite<'_>]) -> Result<(), MemError> {
-        writes.iter().rev().try_for_each(|write| self.write(write.page, write.data))
+        writes
+            .iter()
+            .rev()
+            .try_for_each(|write| self.write(write.page, write.data))
     }
 
     fn trim(&mut self, page: u64, pages: u64) -> Result<(), MemError> {
@@ -179,8 +204,9 @@ impl Disk for MemDisk {
         if medium.no_remap {
             return Err(MemError("this disk cannot remap"));
         }
-        let sources: Vec<Content> =
-            (0..u64::from(remap.pages)).map(|page| medium.content(remap.source + page)).collect();
+        let sources: Vec<Content> = (0..u64::from(remap.pages))
+            .map(|page| medium.content(remap.source + page))
+            .collect();
         for (page, content) in (remap.target..).zip(sources) {
             medium.set(page, content);
         }
@@ -197,7 +223,10 @@ pub fn tagged(tag: u64, bytes: usize) -> Vec<u8> {
 /// All of a file.
 pub fn contents(store: &dyn Store, file: FileId) -> Vec<u8> {
     let mut bytes = vec![1; store.size(file).expect("it is open") as usize];
-    assert_eq!(store.read(file, 0, &mut bytes).expect("readable"), bytes.len());
+    assert_eq!(
+        store.read(file, 0, &mut bytes).expect("readable"),
+        bytes.len()
+    );
     bytes
 }
 

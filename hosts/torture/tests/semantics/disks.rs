@@ -4,7 +4,10 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_torture::{About, Array, Choice, Event, Image, Recorder, Shape, State};
 
-const SHAPE: Shape = Shape { block_bytes: 512, blocks: 64 };
+const SHAPE: Shape = Shape {
+    block_bytes: 512,
+    blocks: 64,
+};
 const BYTES: usize = 64 * 512;
 
 /// Reads, writes and zeroes of any range, against bytes in memory.
@@ -25,7 +28,8 @@ fn exercise(disk: &dyn Array, model: &mut [u8], random: &mut Xoshiro256PlusPlus)
             _ => {
                 let mut data = vec![0; end - start];
                 random.fill(&mut data[..]);
-                disk.write(start as u64, &data, random.random_bool(0.1)).unwrap();
+                disk.write(start as u64, &data, random.random_bool(0.1))
+                    .unwrap();
                 model[start..end].copy_from_slice(&data);
             }
         }
@@ -49,7 +53,10 @@ fn the_newest_data_is_read_while_recording_and_after_a_cut_that_loses_nothing() 
             let blocks = state.after(&state.lost(choice));
             Image::new(SHAPE, recording.contents.clone(), blocks)
         };
-        let (whole, other) = (image(&Choice::Lost(Vec::new())), image(&Choice::Lost(Vec::new())));
+        let (whole, other) = (
+            image(&Choice::Lost(Vec::new())),
+            image(&Choice::Lost(Vec::new())),
+        );
         let before = model.clone();
         exercise(&whole, &mut model, &mut random);
 
@@ -71,7 +78,11 @@ fn requests_are_recorded_with_their_completions_and_marks_in_one_order() {
     recorder.note(Event::End).unwrap();
 
     let recording = recorder.finish(About::default());
-    let write = |block, words, through| Event::Write { block, words, through };
+    let write = |block, words, through| Event::Write {
+        block,
+        words,
+        through,
+    };
     let expected = [
         Event::Start,
         write(1, 0..2, true),

@@ -1,25 +1,50 @@
 //! Recordings in files: what is loaded is what was saved, or a reason; never a panic.
 
-use remap_ssd_torture::{About, Array, Event, Recorder, Recording, Shape, TortureError, id, load, save};
+use remap_ssd_torture::{
+    About, Array, Event, Recorder, Recording, Shape, TortureError, id, load, save,
+};
 use std::path::Path;
 
 fn recording() -> Recording {
-    let recorder = Recorder::new(Shape { block_bytes: 512, blocks: 64 }).unwrap();
+    let recorder = Recorder::new(Shape {
+        block_bytes: 512,
+        blocks: 64,
+    })
+    .unwrap();
     recorder.write(0, &[1; 4096], false).unwrap();
     recorder.note(Event::Start).unwrap();
     for number in 0..20u8 {
-        recorder.write(u64::from(number) * 512, &[number; 1024], number.is_multiple_of(3)).unwrap();
+        recorder
+            .write(
+                u64::from(number) * 512,
+                &[number; 1024],
+                number.is_multiple_of(3),
+            )
+            .unwrap();
         recorder.flush().unwrap();
         recorder.mark(format!("mark {number}").as_bytes());
         recorder.zero(u64::from(number) * 512, 512).unwrap();
     }
     recorder.note(Event::End).unwrap();
     let fs = Some("ext4".into());
-    recorder.finish(About { fs, workload: "w".into(), check: "c".into(), mount_options: None })
+    recorder.finish(About {
+        fs,
+        workload: "w".into(),
+        check: "c".into(),
+        mount_options: None,
+    })
 }
 
 fn same(one: &Recording, other: &Recording) -> bool {
-    let parts = |r: &Recording| (r.shape, r.about.clone(), r.events.clone(), r.words.clone(), r.marks.clone());
+    let parts = |r: &Recording| {
+        (
+            r.shape,
+            r.about.clone(),
+            r.events.clone(),
+            r.words.clone(),
+            r.marks.clone(),
+        )
+    };
     parts(one) == parts(other) && id(one).unwrap() == id(other).unwrap()
 }
 
@@ -30,7 +55,11 @@ fn what_is_loaded_is_what_was_saved() {
     save(&saved, &path).unwrap();
     let loaded = load(&path).unwrap();
     assert!(same(&saved, &loaded));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing is left beside it"
+    );
 }
 
 #[test]
@@ -40,7 +69,12 @@ fn damaged_and_truncated_files_are_refused_with_a_reason() {
     let saved = recording();
     save(&saved, &path).unwrap();
     let bytes = std::fs::read(&path).unwrap();
-    let refused = |path: &Path| matches!(load(path), Err(TortureError::NotARecording(_) | TortureError::Io(_)));
+    let refused = |path: &Path| {
+        matches!(
+            load(path),
+            Err(TortureError::NotARecording(_) | TortureError::Io(_))
+        )
+    };
 
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();

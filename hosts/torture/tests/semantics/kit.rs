@@ -13,10 +13,22 @@ pub struct Script {
 
 impl Script {
     pub fn new(blocks: u64) -> Self {
-        let shape = Shape { block_bytes: BLOCK as u32, blocks };
+        let shape = Shape {
+            block_bytes: BLOCK as u32,
+            blocks,
+        };
         let contents = Contents::new(BLOCK).unwrap();
         let about = About::default();
-        Self { recording: Recording { shape, about, events: vec![], words: vec![], marks: vec![], contents } }
+        Self {
+            recording: Recording {
+                shape,
+                about,
+                events: vec![],
+                words: vec![],
+                marks: vec![],
+                contents,
+            },
+        }
     }
 
     fn push(&mut self, event: Event) -> u32 {
@@ -33,7 +45,11 @@ impl Script {
             let id = self.recording.contents.put(&bytes).unwrap();
             self.recording.words.push(id);
         }
-        self.push(Event::Write { block, words: start..start + count as usize, through })
+        self.push(Event::Write {
+            block,
+            words: start..start + count as usize,
+            through,
+        })
     }
 
     pub fn zero(&mut self, block: u64, count: u64) -> u32 {
@@ -68,7 +84,11 @@ impl Script {
 
 /// What each block may hold, as the cutter has it.
 pub fn possible(state: &State) -> Vec<BTreeSet<ContentId>> {
-    let mut blocks: Vec<BTreeSet<ContentId>> = state.durable.iter().map(|id| BTreeSet::from([*id])).collect();
+    let mut blocks: Vec<BTreeSet<ContentId>> = state
+        .durable
+        .iter()
+        .map(|id| BTreeSet::from([*id]))
+        .collect();
     for (block, versions) in &state.pending {
         blocks[*block as usize].extend(versions.iter().map(|version| version.content));
     }
@@ -78,11 +98,18 @@ pub fn possible(state: &State) -> Vec<BTreeSet<ContentId>> {
 /// What a write or a zeroing leaves in a block.
 pub fn content_of(recording: &Recording, event: &Event, block: u64) -> Option<ContentId> {
     match event {
-        Event::Write { block: first, words, .. } => {
+        Event::Write {
+            block: first,
+            words,
+            ..
+        } => {
             let index = block.checked_sub(*first)? as usize;
             recording.words[words.clone()].get(index).copied()
         }
-        Event::Zero { block: first, count } => (*first..first + count).contains(&block).then_some(ZEROES),
+        Event::Zero {
+            block: first,
+            count,
+        } => (*first..first + count).contains(&block).then_some(ZEROES),
         _ => None,
     }
 }

@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 
 /// When a request is completed.
 fn completed(recording: &Recording, request: usize) -> Option<usize> {
-    recording.events.iter().position(|event| *event == Event::Done(request as u32))
+    recording
+        .events
+        .iter()
+        .position(|event| *event == Event::Done(request as u32))
 }
 
 /// Is a write durable before entry `cut`?
@@ -19,17 +22,30 @@ fn durable(recording: &Recording, write: usize, cut: usize) -> bool {
         return true;
     }
     let flushes = (0..cut).filter(|at| recording.events[*at] == Event::Flush);
-    flushes.filter(|flush| before(*flush, cut)).any(|flush| write < flush && before(write, flush))
+    flushes
+        .filter(|flush| before(*flush, cut))
+        .any(|flush| write < flush && before(write, flush))
 }
 
 /// What a block may hold before entry `cut`.
 fn allowed(recording: &Recording, block: u64, cut: usize) -> BTreeSet<ContentId> {
-    let writes = (0..cut).filter_map(|at| Some((Some(at), content_of(recording, &recording.events[at], block)?)));
-    let versions: Vec<(Option<usize>, ContentId)> = std::iter::once((None, ZEROES)).chain(writes).collect();
+    let writes = (0..cut).filter_map(|at| {
+        Some((
+            Some(at),
+            content_of(recording, &recording.events[at], block)?,
+        ))
+    });
+    let versions: Vec<(Option<usize>, ContentId)> =
+        std::iter::once((None, ZEROES)).chain(writes).collect();
     let newer_durable = |index: usize| {
-        versions[index + 1..].iter().any(|(write, _)| write.is_some_and(|write| durable(recording, write, cut)))
+        versions[index + 1..]
+            .iter()
+            .any(|(write, _)| write.is_some_and(|write| durable(recording, write, cut)))
     };
-    (0..versions.len()).filter(|index| !newer_durable(*index)).map(|index| versions[index].1).collect()
+    (0..versions.len())
+        .filter(|index| !newer_durable(*index))
+        .map(|index| versions[index].1)
+        .collect()
 }
 
 /// Requests that overlap in time, of a few blocks.
@@ -57,14 +73,23 @@ fn every_cut_of_many_records_can_leave_what_the_definition_says_and_no_more() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let script = random_script(&mut random, 4, 40);
         for cut in 0..=script.recording.events.len() {
-            let expected: Vec<_> = (0..4).map(|block| allowed(&script.recording, block, cut)).collect();
-            assert_eq!(possible(&State::at(&script.recording, cut)), expected, "seed {seed}, cut {cut}");
+            let expected: Vec<_> = (0..4)
+                .map(|block| allowed(&script.recording, block, cut))
+                .collect();
+            assert_eq!(
+                possible(&State::at(&script.recording, cut)),
+                expected,
+                "seed {seed}, cut {cut}"
+            );
             cuts += 1;
             choices.insert(expected.iter().map(BTreeSet::len).max().unwrap());
         }
     }
     // Records in which nothing can be lost would prove nothing.
-    assert!(cuts > 10_000 && choices.contains(&1) && choices.iter().any(|count| *count > 4), "{cuts} {choices:?}");
+    assert!(
+        cuts > 10_000 && choices.contains(&1) && choices.iter().any(|count| *count > 4),
+        "{cuts} {choices:?}"
+    );
 }
 
 // Counts exactly: the disks that are drawn are all that the oracle allows, and no others.
@@ -75,13 +100,20 @@ fn draws_reach_every_disk_that_a_cut_can_leave_and_no_other() {
         let script = random_script(&mut random, 3, 16);
         let cut = script.recording.events.len();
         let state = State::at(&script.recording, cut);
-        let allowed: Vec<_> = (0..3).map(|block| allowed(&script.recording, block, cut)).collect();
+        let allowed: Vec<_> = (0..3)
+            .map(|block| allowed(&script.recording, block, cut))
+            .collect();
         let count: usize = allowed.iter().map(BTreeSet::len).product();
 
         let mut drawn = BTreeSet::new();
         for number in 0..(count as u64 * 200) {
             let disk = state.after(&state.lost(&Choice::Drawn(number)));
-            assert!(disk.iter().zip(&allowed).all(|(content, allowed)| allowed.contains(content)), "seed {seed}");
+            assert!(
+                disk.iter()
+                    .zip(&allowed)
+                    .all(|(content, allowed)| allowed.contains(content)),
+                "seed {seed}"
+            );
             drawn.insert(disk);
         }
         // Two versions of a block may both be zeroes.
@@ -96,7 +128,14 @@ fn a_list_of_what_is_lost_is_the_same_disk_as_the_draw_it_is_from() {
     let state = State::at(&script.recording, script.recording.events.len());
     for number in 0..500 {
         let lost = state.lost(&Choice::Drawn(number));
-        assert_eq!(lost, state.lost(&Choice::Drawn(number)), "a number means one choice");
-        assert_eq!(state.after(&lost), state.after(&state.lost(&Choice::Lost(lost.clone()))));
+        assert_eq!(
+            lost,
+            state.lost(&Choice::Drawn(number)),
+            "a number means one choice"
+        );
+        assert_eq!(
+            state.after(&lost),
+            state.after(&state.lost(&Choice::Lost(lost.clone())))
+        );
     }
 }

@@ -25,11 +25,22 @@ fn a_flush_covers_what_was_completed_before_it_was_submitted() {
     let flush = script.flush();
     script.done(under_way);
     let after = script.written(2);
-    assert_eq!(script.now()[0], set([ZEROES, before]), "a flush that is not completed covers nothing");
+    assert_eq!(
+        script.now()[0],
+        set([ZEROES, before]),
+        "a flush that is not completed covers nothing"
+    );
 
     script.done(flush);
     let under_way = script.recording.words[1];
-    assert_eq!(script.now(), [set([before]), set([ZEROES, under_way]), set([ZEROES, after])]);
+    assert_eq!(
+        script.now(),
+        [
+            set([before]),
+            set([ZEROES, under_way]),
+            set([ZEROES, after])
+        ]
+    );
 }
 
 #[test]
@@ -38,7 +49,11 @@ fn fua_makes_its_own_write_durable_and_nothing_else() {
     let [older, other] = [script.written(0), script.written(1)];
     let through = script.write(0, 1, true);
     let id = *script.recording.words.last().unwrap();
-    assert_eq!(script.now(), [set([ZEROES, older, id]), set([ZEROES, other])], "not before it is completed");
+    assert_eq!(
+        script.now(),
+        [set([ZEROES, older, id]), set([ZEROES, other])],
+        "not before it is completed"
+    );
 
     script.done(through);
     assert_eq!(script.now(), [set([id]), set([ZEROES, other])]);

@@ -111,7 +111,8 @@ impl Arrivals for UnderWay {
     fn data(&mut self, _: u16, _: usize, bytes: &[u8]) -> bool {
         for page in bytes.chunks(PAGE) {
             if page.len() != PAGE || page[..8] != page[PAGE - 8..] || page[..8] == [0; 8] {
-                self.wrong.get_or_insert("a page that was read is not one that was written".into());
+                self.wrong
+                    .get_or_insert("a page that was read is not one that was written".into());
             }
         }
         true
@@ -121,7 +122,10 @@ impl Arrivals for UnderWay {
     }
     fn done(&mut self, cid: u16, status: Status, _: u64) -> bool {
         if !status.is_success() {
-            self.wrong.get_or_insert(format!("a command failed with status {:#05x}", status.number()));
+            self.wrong.get_or_insert(format!(
+                "a command failed with status {:#05x}",
+                status.number()
+            ));
         }
         self.done += 1;
         self.free.push(cid);
@@ -144,7 +148,11 @@ impl Lane {
                 next_content: first_content,
                 first_content,
                 buffers: Vec::new(),
-                under_way: UnderWay { free: Vec::new(), done: 0, wrong: None },
+                under_way: UnderWay {
+                    free: Vec::new(),
+                    done: 0,
+                    wrong: None,
+                },
             })
         });
         connected.collect()
@@ -162,11 +170,21 @@ impl Lane {
     }
 
     fn put(&mut self, client: &Client, load: &Load, first: u32) {
-        let Some(cid) = self.under_way.free.pop() else { return };
+        let Some(cid) = self.under_way.free.pop() else {
+            return;
+        };
         let bytes = load.pages as usize * PAGE;
-        let opcode = if load.kind.writes() { io::WRITE } else { io::READ };
+        let opcode = if load.kind.writes() {
+            io::WRITE
+        } else {
+            io::READ
+        };
         let sqe = client.rw(opcode, first.into(), (load.pages - 1) as u16);
-        let mut call = Call { sqe, send: &[], receive: bytes };
+        let mut call = Call {
+            sqe,
+            send: &[],
+            receive: bytes,
+        };
         if load.kind.writes() {
             let start = usize::from(cid) * bytes;
             for page in 0..load.pages as usize {
@@ -175,7 +193,11 @@ impl Lane {
                 page[..8].copy_from_slice(&content);
                 page[PAGE - 8..].copy_from_slice(&content);
             }
-            call = Call { sqe, send: &self.buffers[start..start + bytes], receive: 0 };
+            call = Call {
+                sqe,
+                send: &self.buffers[start..start + bytes],
+                receive: 0,
+            };
         }
         self.queue.put(cid, &call);
     }
@@ -184,8 +206,13 @@ impl Lane {
     fn run(&mut self, client: &Client, load: &Load, share: (u32, u32)) -> Result<u64, Failure> {
         let commands_in_share = (share.1 - share.0) / load.pages;
         let all = load.region / load.pages;
-        self.buffers.resize(usize::from(load.depth) * load.pages as usize * PAGE, 0x5a);
-        self.under_way = UnderWay { free: (0..load.depth).collect(), done: 0, wrong: None };
+        self.buffers
+            .resize(usize::from(load.depth) * load.pages as usize * PAGE, 0x5a);
+        self.under_way = UnderWay {
+            free: (0..load.depth).collect(),
+            done: 0,
+            wrong: None,
+        };
         let began = Instant::now();
         let mut sent = 0u64;
         loop {
@@ -215,7 +242,9 @@ impl Lane {
                 sent += 1;
             }
             self.queue.send().map_err(Failure::failed)?;
-            self.queue.receive(&mut self.under_way).map_err(Failure::failed)?;
+            self.queue
+                .receive(&mut self.under_way)
+                .map_err(Failure::failed)?;
             if let Some(wrong) = &self.under_way.wrong {
                 return Err(Failure::failed(wrong));
             }
@@ -226,9 +255,25 @@ impl Lane {
     ///
     /// # Errors
     /// The connection, or what came back.
-    pub fn read_singly(&mut self, client: &Client, region: u32, count: usize) -> Result<Vec<Duration>, Failure> {
-        let load = Load { kind: Kind::RandomRead, pages: 1, depth: 1, region, duplicates: 0.0, until: Until::Once };
-        self.under_way = UnderWay { free: vec![0], done: 0, wrong: None };
+    pub fn read_singly(
+        &mut self,
+        client: &Client,
+        region: u32,
+        count: usize,
+    ) -> Result<Vec<Duration>, Failure> {
+        let load = Load {
+            kind: Kind::RandomRead,
+            pages: 1,
+            depth: 1,
+            region,
+            duplicates: 0.0,
+            until: Until::Once,
+        };
+        self.under_way = UnderWay {
+            free: vec![0],
+            done: 0,
+            wrong: None,
+        };
         let mut took = Vec::with_capacity(count);
         for _ in 0..count {
             let first = self.numbers.below(region.into()) as u32;
@@ -236,7 +281,9 @@ impl Lane {
             self.put(client, &load, first);
             self.queue.send().map_err(Failure::failed)?;
             while self.under_way.free.is_empty() {
-                self.queue.receive(&mut self.under_way).map_err(Failure::failed)?;
+                self.queue
+                    .receive(&mut self.under_way)
+                    .map_err(Failure::failed)?;
             }
             took.push(began.elapsed());
         }
@@ -258,15 +305,28 @@ impl Load {
         let commands = std::thread::scope(|scope| {
             let share = |index: u32| {
                 let unit = self.region / count / self.pages * self.pages;
-                (unit * index, if index + 1 == count { self.region } else { unit * (index + 1) })
+                (
+                    unit * index,
+                    if index + 1 == count {
+                        self.region
+                    } else {
+                        unit * (index + 1)
+                    },
+                )
             };
             let threads: Vec<_> = lanes
                 .iter_mut()
                 .zip(0..)
                 .map(|(lane, index)| scope.spawn(move || lane.run(client, self, share(index))))
                 .collect();
-            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum::<Result<u64, Failure>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("it does not panic"))
+                .sum::<Result<u64, Failure>>()
         })?;
-        Ok(Done { commands, seconds: began.elapsed().as_secs_f64() })
+        Ok(Done {
+            commands,
+            seconds: began.elapsed().as_secs_f64(),
+        })
     }
 }

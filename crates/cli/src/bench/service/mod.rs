@@ -95,21 +95,40 @@ struct Results {
 /// There is no room for the device, or a command of it failed.
 pub fn command(args: &Args, line: &ProgressBar) -> Result<(), Failure> {
     let extent = match args.quick {
-        true => Extent { rounds: 3, each: Duration::from_millis(100), region: 64 << 20, single_reads: 300 },
-        false => Extent { rounds: 5, each: Duration::from_secs(1), region: 1 << 30, single_reads: 4000 },
+        true => Extent {
+            rounds: 3,
+            each: Duration::from_millis(100),
+            region: 64 << 20,
+            single_reads: 300,
+        },
+        false => Extent {
+            rounds: 5,
+            each: Duration::from_secs(1),
+            region: 1 << 30,
+            single_reads: 4000,
+        },
     };
     let dir = match (&args.dir, args.memory) {
         (Some(dir), _) => Some(dir.clone()),
         (None, false) => Some(std::env::temp_dir()),
         (None, true) => None,
     };
-    let served = |dedup, latency| Served { bytes: extent.device_bytes(), dedup, latency, dir: dir.as_deref() };
+    let served = |dedup, latency| Served {
+        bytes: extent.device_bytes(),
+        dedup,
+        latency,
+        dir: dir.as_deref(),
+    };
     line.set_message("deduplication off");
     let dedup_off = speed(&served(false, Latency::None), extent)?;
     line.set_message("deduplication on");
     let dedup_on = speed(&served(true, Latency::None), extent)?;
     line.set_message("emulated latency");
-    let emulated = emulated(&served(false, Latency::None), &served(false, Latency::Emulated), extent)?;
+    let emulated = emulated(
+        &served(false, Latency::None),
+        &served(false, Latency::Emulated),
+        extent,
+    )?;
     line.finish_and_clear();
     let results = Results {
         dedup_off,
@@ -141,8 +160,16 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
         duplicates: DUPLICATES,
         until: Until::Elapsed(extent.each),
     };
-    let sequential = |kind| Load { pages: SEQUENTIAL_PAGES, depth: DEPTH_SEQUENTIAL, ..random(kind) };
-    Load { until: Until::Once, ..sequential(Kind::SequentialWrite) }.run(&rig.client, &mut lanes)?;
+    let sequential = |kind| Load {
+        pages: SEQUENTIAL_PAGES,
+        depth: DEPTH_SEQUENTIAL,
+        ..random(kind)
+    };
+    Load {
+        until: Until::Once,
+        ..sequential(Kind::SequentialWrite)
+    }
+    .run(&rig.client, &mut lanes)?;
     let loads = [
         random(Kind::RandomRead),
         random(Kind::RandomWrite),
@@ -157,7 +184,8 @@ fn speed(served: &Served<'_>, extent: Extent) -> Result<Speed, Failure> {
         }
     }
     let [reads, writes, reads_in_order, writes_in_order] = rates.map(median);
-    let gib = |rate: f64| rate * f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64 / (1u64 << 30) as f64;
+    let gib =
+        |rate: f64| rate * f64::from(SEQUENTIAL_PAGES) * PAGE_BYTES as f64 / (1u64 << 30) as f64;
     let copies = copies(&mut rig.client, extent)?;
     Ok(Speed {
         random_reads_per_s: reads,
@@ -180,7 +208,9 @@ fn copies(client: &mut Client, extent: Extent) -> Result<Speed, Failure> {
         copy.push(began.elapsed().as_secs_f64() * 1e3);
         client.trim(blocks, blocks).map_err(Failure::failed)?;
         let began = Instant::now();
-        client.remap(0, blocks, blocks as u32, false, false).map_err(Failure::failed)?;
+        client
+            .remap(0, blocks, blocks as u32, false, false)
+            .map_err(Failure::failed)?;
         remap.push(began.elapsed().as_secs_f64() * 1e3);
     }
     let after = counters(client)?;
@@ -196,13 +226,21 @@ fn copies(client: &mut Client, extent: Extent) -> Result<Speed, Failure> {
 
 fn counters(client: &mut Client) -> Result<[u64; 2], Failure> {
     let values = client.statistics().map_err(Failure::failed)?;
-    let value = |name: &str| values.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
+    let value = |name: &str| {
+        values
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or(0, |(_, value)| *value)
+    };
     Ok([value("data_pages"), value("remaps")])
 }
 
 /// When the timing model has a single read of a page on an idle device done.
 fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
-    let config = DeviceConfig { content: remap_ssd_media::ContentMode::Identity, ..config.clone() };
+    let config = DeviceConfig {
+        content: remap_ssd_media::ContentMode::Identity,
+        ..config.clone()
+    };
     let mut device = Device::format(config).map_err(Failure::failed)?;
     device.write(0, 0, &remap_ssd_media::Payload::Identity(1));
     let later = 1_000_000_000;
@@ -213,7 +251,10 @@ fn model(config: &DeviceConfig) -> Result<Duration, Failure> {
 fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<Emulated, Failure> {
     let region = (extent.region / 16 / PAGE_BYTES as u64) as u32;
     let start = |served: &Served<'_>| {
-        let rig = Rig::new(&Served { bytes: extent.region, ..*served })?;
+        let rig = Rig::new(&Served {
+            bytes: extent.region,
+            ..*served
+        })?;
         let mut lanes = Lane::connect(&rig.client, 1)?;
         let fill = Load {
             kind: Kind::SequentialWrite,
@@ -233,12 +274,14 @@ fn emulated(none: &Served<'_>, emulated: &Served<'_>, extent: Extent) -> Result<
         for ((rig, lanes), quantiles) in pair.iter_mut().zip(&mut quantiles) {
             let mut took = lanes[0].read_singly(&rig.client, region, extent.single_reads)?;
             took.sort_unstable();
-            let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
+            let at =
+                |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
             quantiles[0].push(at(0.5));
             quantiles[1].push(at(0.99));
         }
     }
-    let [[none_p50, none_p99], [emulated_p50, emulated_p99]] = quantiles.map(|both| both.map(median));
+    let [[none_p50, none_p99], [emulated_p50, emulated_p99]] =
+        quantiles.map(|both| both.map(median));
     Ok(Emulated {
         model_us: model,
         none_p50_us: none_p50,
@@ -282,8 +325,10 @@ fn shown(results: &Results) -> String {
         ]
     };
 
-    let (copy, remap) =
-        (format!("Copy {} ms", bytes(results.copy_bytes)), format!("Remap {} ms", bytes(results.copy_bytes)));
+    let (copy, remap) = (
+        format!("Copy {} ms", bytes(results.copy_bytes)),
+        format!("Remap {} ms", bytes(results.copy_bytes)),
+    );
     let head = [
         "",
         "reads/s",
@@ -295,7 +340,10 @@ fn shown(results: &Results) -> String {
         "pages programmed by these",
     ];
 
-    let rows = [row("deduplication off", &results.dedup_off), row("deduplication on", &results.dedup_on)];
+    let rows = [
+        row("deduplication off", &results.dedup_off),
+        row("deduplication on", &results.dedup_on),
+    ];
     text.push_str(&output::table(&head, &rows));
 
     let e = &results.emulated;

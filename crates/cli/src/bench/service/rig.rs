@@ -54,35 +54,64 @@ impl Rig {
     /// # Errors
     /// It cannot be, or there is no room for it.
     pub fn new(served: &Served<'_>) -> Result<Self, Failure> {
-        let config =
-            DeviceConfig::for_service(served.bytes, SchemeKind::RemapSsd, served.dedup).map_err(Failure::usage)?;
+        let config = DeviceConfig::for_service(served.bytes, SchemeKind::RemapSsd, served.dedup)
+            .map_err(Failure::usage)?;
 
         let image = match served.dir {
             Some(dir) => {
-                let made = tempfile::Builder::new().prefix("remap-ssd-bench-").tempdir_in(dir);
+                let made = tempfile::Builder::new()
+                    .prefix("remap-ssd-bench-")
+                    .tempdir_in(dir);
                 Some(made.map_err(|error| Failure::about(dir.display(), error))?)
             }
             None => None,
         };
         let device = match &image {
-            Some(dir) => Device::create_in_folder(dir.path(), config.clone(), None).map_err(Failure::failed)?,
+            Some(dir) => Device::create_in_folder(dir.path(), config.clone(), None)
+                .map_err(Failure::failed)?,
             None => Device::in_memory(config.clone()).map_err(Failure::failed)?,
         };
 
-        let subsystem = Subsystem::new(device, NQN, &[], served.latency, image.is_some(), Health::default());
+        let subsystem = Subsystem::new(
+            device,
+            NQN,
+            &[],
+            served.latency,
+            image.is_some(),
+            Health::default(),
+        );
         let subsystem = Arc::new(subsystem.map_err(Failure::failed)?);
         let start = |dir: &TempDir| Writeback::start(dir.path(), Arc::downgrade(&subsystem));
         let writeback = image.as_ref().map(start).transpose()?;
 
-        let port = Port::new(subsystem, Allowed { anybody: true, ..Allowed::default() });
-        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), port, Box::new(Quiet)).map_err(Failure::failed)?;
-        let (address, stopper) =
-            (server.address().map_err(Failure::failed)?, server.stopper().map_err(Failure::failed)?);
+        let port = Port::new(
+            subsystem,
+            Allowed {
+                anybody: true,
+                ..Allowed::default()
+            },
+        );
+        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), port, Box::new(Quiet))
+            .map_err(Failure::failed)?;
+        let (address, stopper) = (
+            server.address().map_err(Failure::failed)?,
+            server.stopper().map_err(Failure::failed)?,
+        );
         let server = Some(std::thread::spawn(|| server.run()));
 
-        let options = Options { subnqn: Some(NQN.into()), ..Options::default() };
+        let options = Options {
+            subnqn: Some(NQN.into()),
+            ..Options::default()
+        };
         let client = Client::connect(address, options).map_err(Failure::failed)?;
-        Ok(Self { client, config, stopper, server, _writeback: writeback, _image: image })
+        Ok(Self {
+            client,
+            config,
+            stopper,
+            server,
+            _writeback: writeback,
+            _image: image,
+        })
     }
 }
 

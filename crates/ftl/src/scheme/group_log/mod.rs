@@ -54,7 +54,11 @@ impl Shape {
         let references = u64::from(config.data_pages(geometry)) * u64::from(config.count_max);
         let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
         // While a superblock is collected, its pages and those of the references' new homes count: one in each zone.
-        Self { slots, pages_max: pages + group_pages_max + config.gc_opens(), group_pages_max }
+        Self {
+            slots,
+            pages_max: pages + group_pages_max + config.gc_opens(),
+            group_pages_max,
+        }
     }
 
     /// Entries of a page.
@@ -71,8 +75,14 @@ impl Shape {
     /// superblock of data is collected.
     pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> super::FlashNeed {
         let held = self.superblocks_max(config, geometry) as u32 + 1;
-        let spare = self.group_pages_max.div_ceil(config.data_pages(geometry) as usize) as u32 + 2;
-        super::FlashNeed { held, spare: spare.min(held) }
+        let spare = self
+            .group_pages_max
+            .div_ceil(config.data_pages(geometry) as usize) as u32
+            + 2;
+        super::FlashNeed {
+            held,
+            spare: spare.min(held),
+        }
     }
 }
 
@@ -116,7 +126,9 @@ impl GroupLog {
         Self {
             shape,
             superblocks_max: shape.superblocks_max(config, geometry),
-            groups: (0..geometry.superblocks()).map(|_| Group::default()).collect(),
+            groups: (0..geometry.superblocks())
+                .map(|_| Group::default())
+                .collect(),
             logs: BTreeMap::new(),
             live: 0,
             kept: Vec::new(),
@@ -155,27 +167,49 @@ impl GroupLog {
         self.program(core, sb, entries, None, after);
         // An older entry of the same mapping may be on flash, and count as one that is in force: both are doubtful.
         for [first, second] in entries {
-            core.ended.note(sb, RmmEntry::from_words(*first, *second).target());
+            core.ended
+                .note(sb, RmmEntry::from_words(*first, *second).target());
         }
     }
 
     /// Programs a page that lets all pages of the group with a number below `base` count no more, if there is one.
-    fn program(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]], base: Option<u32>, after: After) {
+    fn program(
+        &mut self,
+        core: &mut Core,
+        sb: SbId,
+        entries: &[[u64; 2]],
+        base: Option<u32>,
+        after: After,
+    ) {
         debug_assert!((1..=self.shape.slots).contains(&entries.len()));
         let number = self.groups[sb.0 as usize].next;
         let incarnation = core.blocks.get(sb).life.incarnation();
-        let owner = GroupOwner::new().with_superblock(sb.0).with_incarnation(incarnation);
-        let place = GroupPlace::new().with_number(number).with_base(base.unwrap_or(0));
-        let bytes = core.media.meta_bytes(page::bytes_of(entries.len()), |bytes| {
-            page::encode(owner, place, entries, bytes);
-        });
+        let owner = GroupOwner::new()
+            .with_superblock(sb.0)
+            .with_incarnation(incarnation);
+        let place = GroupPlace::new()
+            .with_number(number)
+            .with_base(base.unwrap_or(0));
+        let bytes = core
+            .media
+            .meta_bytes(page::bytes_of(entries.len()), |bytes| {
+                page::encode(owner, place, entries, bytes);
+            });
         let stored = Stored::Meta(bytes);
         let page = self.place(core, sb, number, |core, taken, oob| {
-            core.media.program(taken.ppn(), oob, stored.clone(), Purpose::Meta, taken.after.and(after))
+            core.media.program(
+                taken.ppn(),
+                oob,
+                stored.clone(),
+                Purpose::Meta,
+                taken.after.and(after),
+            )
         });
         let group = &mut self.groups[sb.0 as usize];
         group.pages.push(GroupPage { page, number });
-        group.next = number.checked_add(1).expect("a group has fewer than 2^32 pages in one incarnation");
+        group.next = number
+            .checked_add(1)
+            .expect("a group has fewer than 2^32 pages in one incarnation");
     }
 
     /// Puts a page of a group where the log goes on.
@@ -188,7 +222,9 @@ impl GroupLog {
     ) -> Ppn {
         loop {
             let Some(taken) = core.blocks.take(crate::superblock::Stream::Log) else {
-                let sb = self.open_next(core).expect("room for a page of entries was secured");
+                let sb = self
+                    .open_next(core)
+                    .expect("room for a page of entries was secured");
                 self.logs.insert(sb, LogSuperblock::default());
                 continue;
             };
@@ -199,7 +235,10 @@ impl GroupLog {
                 core.fail_block_of(taken.ppn());
                 continue;
             }
-            let log = self.logs.get_mut(&taken.sb).expect("the open superblock is held");
+            let log = self
+                .logs
+                .get_mut(&taken.sb)
+                .expect("the open superblock is held");
             log.pages.push((taken.ppn(), owner));
             log.live += 1;
             self.live += 1;
@@ -210,7 +249,12 @@ impl GroupLog {
     /// Charges reading a group.
     pub fn charge_read(&self, core: &mut Core, sb: SbId) {
         if self.pages_of(sb) > 0 {
-            core.media.charge(OpKind::ScanFlash, self.pages_of(sb) as u32, Purpose::Gc, After::NOTHING);
+            core.media.charge(
+                OpKind::ScanFlash,
+                self.pages_of(sb) as u32,
+                Purpose::Gc,
+                After::NOTHING,
+            );
         }
     }
 
@@ -225,13 +269,16 @@ impl GroupLog {
     /// A group's entries, oldest first; `false` if a page of it cannot be read.
     pub fn read(&self, core: &Core, sb: SbId, out: &mut Vec<RmmEntry>) -> bool {
         let pages = core.geometry.pages_per_superblock();
-        self.groups[sb.0 as usize].pages.iter().fold(true, |whole, at| match core.media.meta_uncharged(at.page) {
-            Ok(bytes) => {
-                out.extend(page::entries(bytes).filter(|entry| entry.offset() < pages));
-                whole
-            }
-            Err(_) => false,
-        })
+        self.groups[sb.0 as usize]
+            .pages
+            .iter()
+            .fold(true, |whole, at| match core.media.meta_uncharged(at.page) {
+                Ok(bytes) => {
+                    out.extend(page::entries(bytes).filter(|entry| entry.offset() < pages));
+                    whole
+                }
+                Err(_) => false,
+            })
     }
 
     /// The owner has been erased: its pages are garbage.
@@ -242,7 +289,10 @@ impl GroupLog {
 
     fn drop_pages(&mut self, core: &Core, pages: &[GroupPage]) {
         for at in pages {
-            let log = self.logs.get_mut(&core.geometry.superblock(at.page)).expect("a page lies in a superblock held");
+            let log = self
+                .logs
+                .get_mut(&core.geometry.superblock(at.page))
+                .expect("a page lies in a superblock held");
             log.live -= 1;
         }
         self.live -= pages.len();
@@ -264,7 +314,8 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
         }
     }
     for [first, second] in &kept[start..] {
-        core.map.mark_remapped(RmmEntry::from_words(*first, *second).target());
+        core.map
+            .mark_remapped(RmmEntry::from_words(*first, *second).target());
     }
     kept[start..].reverse();
 }
@@ -282,12 +333,26 @@ struct Doubts {
 /// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten last, or has come
 /// since: only those are looked up that have come since, or whose remap may have ended. The others leave `slots`.
 fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
-    let Doubts { at: doubtful, gone, in_force } = doubts;
-    let (base, pages) = (core.geometry.page(sb, 0).0, core.geometry.pages_per_superblock());
+    let Doubts {
+        at: doubtful,
+        gone,
+        in_force,
+    } = doubts;
+    let (base, pages) = (
+        core.geometry.page(sb, 0).0,
+        core.geometry.pages_per_superblock(),
+    );
     let entry_of = |[first, second]: [u64; 2]| RmmEntry::from_words(first, second);
     doubtful.clear();
     let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
-    find_doubtful(&core.map, core.ended.of(sb), slots, lpn_of, |index| index as u32, doubtful);
+    find_doubtful(
+        &core.map,
+        core.ended.of(sb),
+        slots,
+        lpn_of,
+        |index| index as u32,
+        doubtful,
+    );
     gone.clear();
     in_force.clear();
     for at in doubtful.iter().rev() {

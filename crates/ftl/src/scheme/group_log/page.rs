@@ -10,7 +10,8 @@ use remap_ssd_media::SbId;
 use zerocopy::IntoBytes;
 
 /// Entries in a page, beside the header.
-pub(in crate::scheme) const ENTRIES_MAX: usize = remap_ssd_media::geometry::PAGE_BYTES / ENTRY_BYTES - 1;
+pub(in crate::scheme) const ENTRIES_MAX: usize =
+    remap_ssd_media::geometry::PAGE_BYTES / ENTRY_BYTES - 1;
 const ENTRY_BYTES: usize = 16;
 
 /// First word of the header: whose entries these are.
@@ -63,7 +64,10 @@ pub(super) fn encode(owner: GroupOwner, place: GroupPlace, entries: &[[u64; 2]],
 impl Header {
     /// Of a page that is long enough to have one.
     pub fn of(bytes: &[u8]) -> Option<Self> {
-        Some(Self { owner: word(bytes, 0)?.into(), place: word(bytes, 1)?.into() })
+        Some(Self {
+            owner: word(bytes, 0)?.into(),
+            place: word(bytes, 1)?.into(),
+        })
     }
 
     /// Whose it is.

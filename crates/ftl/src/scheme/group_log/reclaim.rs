@@ -43,7 +43,10 @@ impl GroupLog {
                 continue;
             }
             if left >= pages
-                || left + openable.min(core.blocks.free().saturating_sub(kept_free(core)) as usize) * each >= pages
+                || left
+                    + openable.min(core.blocks.free().saturating_sub(kept_free(core)) as usize)
+                        * each
+                    >= pages
             {
                 return true;
             }
@@ -62,9 +65,16 @@ impl GroupLog {
     /// Goes on in another superblock. Those without any page that counts are erased meanwhile.
     pub(super) fn open_next(&mut self, core: &mut Core) -> Option<SbId> {
         log_pages::close(core);
-        let dead: Vec<SbId> = self.logs.iter().filter(|(_, log)| log.live == 0).map(|(sb, _)| *sb).collect();
+        let dead: Vec<SbId> = self
+            .logs
+            .iter()
+            .filter(|(_, log)| log.live == 0)
+            .map(|(sb, _)| *sb)
+            .collect();
         dead.into_iter().for_each(|sb| self.erase(core, sb));
-        let opened = core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn);
+        let opened = core
+            .blocks
+            .open_next(&mut core.media, Stream::Log, &mut core.wsn);
         opened.then(|| core.blocks.open(Stream::Log).expect("just opened").sb)
     }
 
@@ -72,15 +82,22 @@ impl GroupLog {
     fn empty_best(&mut self, core: &mut Core) -> bool {
         let open = core.blocks.open(Stream::Log).map(|open| open.sb);
         let closed = self.logs.iter().filter(|(sb, _)| Some(**sb) != open);
-        let Some((live, victim)) = closed.map(|(sb, log)| (log.live, *sb)).min() else { return false };
+        let Some((live, victim)) = closed.map(|(sb, log)| (log.live, *sb)).min() else {
+            return false;
+        };
         let left = core.blocks.left(Stream::Log) as usize;
-        if live >= core.config.data_pages(&core.geometry) as usize || (left < live && core.blocks.free() == 0) {
+        if live >= core.config.data_pages(&core.geometry) as usize
+            || (left < live && core.blocks.free() == 0)
+        {
             return false;
         }
         core.stats.metadata_gc_runs += 1;
         let pages = std::mem::take(&mut self.logs.get_mut(&victim).expect("held").pages);
         for (from, owner) in pages {
-            let at = self.groups[owner.0 as usize].pages.iter().position(|at| at.page == from);
+            let at = self.groups[owner.0 as usize]
+                .pages
+                .iter()
+                .position(|at| at.page == from);
             if let Some(at) = at {
                 self.move_page(core, owner, at, from);
             }
@@ -91,7 +108,10 @@ impl GroupLog {
 
     fn erase(&mut self, core: &mut Core, sb: SbId) {
         let log = self.logs.remove(&sb).expect("held");
-        assert_eq!(log.live, 0, "a superblock whose pages count must not be erased");
+        assert_eq!(
+            log.live, 0,
+            "a superblock whose pages count must not be erased"
+        );
         core.stats.log_superblocks_erased += 1;
         core.blocks.erase(&mut core.media, sb, &mut core.wsn);
     }
@@ -104,7 +124,8 @@ impl GroupLog {
         core.stats.group_pages_moved += 1;
         let GroupPage { number, .. } = self.groups[owner.0 as usize].pages[at];
         let to = self.place(core, owner, number, |core, taken, oob| {
-            core.media.copy(from, taken.slot, oob, &[], Purpose::Gc, taken.after)
+            core.media
+                .copy(from, taken.slot, oob, &[], Purpose::Gc, taken.after)
         });
         self.drop_pages(core, &[GroupPage { page: from, number }]);
         self.groups[owner.0 as usize].pages[at].page = to;
@@ -116,7 +137,11 @@ impl GroupLog {
         if pages == 0 {
             return 0;
         }
-        let needed = core.blocks.owners(sb).remapped.div_ceil(self.shape.slots as u32);
+        let needed = core
+            .blocks
+            .owners(sb)
+            .remapped
+            .div_ceil(self.shape.slots as u32);
         pages.saturating_sub(needed as usize)
     }
 
@@ -124,7 +149,8 @@ impl GroupLog {
     #[inline]
     fn gains_over(&self, core: &Core, sb: SbId, pages: usize) -> bool {
         let held = self.pages_of(sb);
-        held > pages && core.blocks.owners(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
+        held > pages
+            && core.blocks.owners(sb).remapped as usize <= (held - pages - 1) * self.shape.slots
     }
 
     /// Would rewriting all groups gain more pages than so many?
@@ -177,7 +203,11 @@ impl GroupLog {
         let mut pages = kept.chunks(self.shape.slots).peekable();
         while let Some(entries) = pages.next() {
             let last = pages.peek().is_none();
-            let after = if last && waits { After::ALL } else { After::FENCE };
+            let after = if last && waits {
+                After::ALL
+            } else {
+                After::FENCE
+            };
             self.program(core, sb, entries, last.then_some(base), after);
         }
         self.kept = kept;

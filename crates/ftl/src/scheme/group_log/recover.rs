@@ -22,8 +22,15 @@ struct Found {
     bytes: Arc<[u8]>,
 }
 
-fn find(core: &mut Core, witnesses: &Witnesses, LogPage { page, bytes }: LogPage, found: &mut [Vec<Found>]) {
-    let Some(header) = Header::of(&bytes) else { return };
+fn find(
+    core: &mut Core,
+    witnesses: &Witnesses,
+    LogPage { page, bytes }: LogPage,
+    found: &mut [Vec<Found>],
+) {
+    let Some(header) = Header::of(&bytes) else {
+        return;
+    };
     let sb = header.sb();
     if sb.0 >= core.geometry.superblocks() || header.place.number() >= NUMBERS_END {
         return;
@@ -33,7 +40,12 @@ fn find(core: &mut Core, witnesses: &Witnesses, LogPage { page, bytes }: LogPage
         core.stats.group_pages_stale += 1;
         return;
     }
-    found[sb.0 as usize].push(Found { number: header.place.number(), base: header.place.base(), page, bytes });
+    found[sb.0 as usize].push(Found {
+        number: header.place.number(),
+        base: header.place.base(),
+        page,
+        bytes,
+    });
 }
 
 impl GroupLog {
@@ -41,9 +53,17 @@ impl GroupLog {
     ///
     /// # Errors
     /// A page that cannot be read or rebuilt.
-    pub fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let is_log = |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
-        let logs = core.blocks.iter().filter(|(_, sb)| is_log(sb.stream, sb.state));
+    pub fn replay(
+        &mut self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+    ) -> Result<(), RecoveryError> {
+        let is_log =
+            |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
+        let logs = core
+            .blocks
+            .iter()
+            .filter(|(_, sb)| is_log(sb.stream, sb.state));
         let mut logs: Vec<(u64, SbId)> = logs.map(|(id, sb)| (sb.opened, id)).collect();
         logs.sort_unstable();
 
@@ -55,7 +75,10 @@ impl GroupLog {
             if let Some(page) = pages.lost {
                 return Err(RecoveryError::LogDamaged { page: page.0 });
             }
-            pages.pages.into_iter().for_each(|at| find(core, witnesses, at, &mut found));
+            pages
+                .pages
+                .into_iter()
+                .for_each(|at| find(core, witnesses, at, &mut found));
         }
 
         for (index, mut pages) in found.into_iter().enumerate() {
@@ -75,23 +98,40 @@ impl GroupLog {
     }
 
     fn adopt(&mut self, core: &mut Core, witnesses: &mut Witnesses, sb: SbId, at: Found) {
-        let log = self.logs.get_mut(&core.geometry.superblock(at.page)).expect("a page lies in a superblock held");
+        let log = self
+            .logs
+            .get_mut(&core.geometry.superblock(at.page))
+            .expect("a page lies in a superblock held");
         log.pages.push((at.page, sb));
         log.live += 1;
         self.live += 1;
-        self.groups[sb.0 as usize].pages.push(GroupPage { page: at.page, number: at.number });
+        self.groups[sb.0 as usize].pages.push(GroupPage {
+            page: at.page,
+            number: at.number,
+        });
         for entry in page::entries(&at.bytes) {
             if entry.offset() < core.geometry.pages_per_superblock() {
                 core.stats.group_entries_found += 1;
                 let page = core.geometry.page(sb, entry.offset());
-                witnesses.remap(core, entry.target(), page, entry.wsn(), entry.relocated_source());
+                witnesses.remap(
+                    core,
+                    entry.target(),
+                    page,
+                    entry.wsn(),
+                    entry.relocated_source(),
+                );
             }
         }
     }
 
     /// Every remapped LPN must be in `known` (what else is known of a superblock) or in its group.
-    pub fn check(&self, core: &Core, mut known: impl FnMut(SbId) -> Vec<(u32, u32)>) -> Result<(), String> {
-        let mut entries: Vec<std::collections::BTreeSet<(u32, u32)>> = Vec::with_capacity(self.groups.len());
+    pub fn check(
+        &self,
+        core: &Core,
+        mut known: impl FnMut(SbId) -> Vec<(u32, u32)>,
+    ) -> Result<(), String> {
+        let mut entries: Vec<std::collections::BTreeSet<(u32, u32)>> =
+            Vec::with_capacity(self.groups.len());
         let mut is_unreadable = vec![false; self.groups.len()];
         let mut live = 0;
         for (index, group) in self.groups.iter().enumerate() {
@@ -107,23 +147,36 @@ impl GroupLog {
             }
 
             let known = known(sb).into_iter();
-            entries.push(all.iter().map(|entry| (entry.target(), entry.offset())).chain(known).collect());
+            entries.push(
+                all.iter()
+                    .map(|entry| (entry.target(), entry.offset()))
+                    .chain(known)
+                    .collect(),
+            );
             live += group.pages.len();
         }
 
         let in_logs: usize = self.logs.values().map(|log| log.live).sum();
         if live != self.live || live != in_logs {
-            return Err(format!("{live} pages in groups, {in_logs} in the log's superblocks, {} counted", self.live));
+            return Err(format!(
+                "{live} pages in groups, {in_logs} in the log's superblocks, {} counted",
+                self.live
+            ));
         }
 
         for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+                continue;
+            };
             let sb = core.geometry.superblock(mapping.ppn);
             // Only L2P knows the entries of an unreadable page.
             if !is_unreadable[sb.0 as usize]
                 && !entries[sb.0 as usize].contains(&(lpn, core.geometry.offset(mapping.ppn)))
             {
-                return Err(format!("LPN {lpn} is remapped to {:?} and no entry says so", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?} and no entry says so",
+                    mapping.ppn
+                ));
             }
         }
         Ok(())

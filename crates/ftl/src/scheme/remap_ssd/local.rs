@@ -31,9 +31,21 @@ impl RemapSsd {
 
     /// The group with the most segments, and of those with as many the one with the most entries.
     pub(in crate::scheme) fn largest_group(&self) -> Option<SbId> {
-        let groups = self.groups.iter().enumerate().filter(|(_, group)| !group.segments.is_empty());
-        let size = |index: usize| (self.groups[index].segments.len(), self.segments.used(&self.groups[index]));
-        groups.map(|(index, _)| (size(index), std::cmp::Reverse(index))).max().map(|(_, at)| SbId(at.0 as u32))
+        let groups = self
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(_, group)| !group.segments.is_empty());
+        let size = |index: usize| {
+            (
+                self.groups[index].segments.len(),
+                self.segments.used(&self.groups[index]),
+            )
+        };
+        groups
+            .map(|(index, _)| (size(index), std::cmp::Reverse(index)))
+            .max()
+            .map(|(_, at)| SbId(at.0 as u32))
     }
 
     /// Entries in a group, valid or not, and their bytes.
@@ -43,7 +55,12 @@ impl RemapSsd {
     }
 
     /// Appends a group's entries to `out`, oldest first.
-    pub(in crate::scheme) fn entries_in(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
+    pub(in crate::scheme) fn entries_in(
+        &mut self,
+        core: &mut Core,
+        sb: SbId,
+        out: &mut Vec<RmmEntry>,
+    ) {
         self.read_group(core, sb, out);
     }
 
@@ -51,8 +68,12 @@ impl RemapSsd {
     pub(in crate::scheme) fn peek(&self, core: &Core, sb: SbId) -> Vec<(u32, u32)> {
         let group = &self.groups[sb.0 as usize];
         let places = (0..group.segments.len()).flat_map(|index| self.segments.places(group, index));
-        let entries = places.map(|at| RmmEntry::from_words(core.media.peek(at), core.media.peek(at + 1)));
-        entries.filter(|entry| entry.is_intact()).map(|entry| (entry.target(), entry.offset())).collect()
+        let entries =
+            places.map(|at| RmmEntry::from_words(core.media.peek(at), core.media.peek(at + 1)));
+        entries
+            .filter(|entry| entry.is_intact())
+            .map(|entry| (entry.target(), entry.offset()))
+            .collect()
     }
 
     /// Releases a group whose entries are somewhere else now.
@@ -65,9 +86,16 @@ impl RemapSsd {
     /// Compares the segments with each other.
     pub(in crate::scheme) fn check_segments(&self) -> Result<(), String> {
         self.segments.check(self.groups.iter())?;
-        let entries: u64 = self.groups.iter().map(|group| u64::from(self.segments.used(group))).sum();
+        let entries: u64 = self
+            .groups
+            .iter()
+            .map(|group| u64::from(self.segments.used(group)))
+            .sum();
         if entries != self.entries {
-            return Err(format!("{entries} entries in groups, {} counted", self.entries));
+            return Err(format!(
+                "{entries} entries in groups, {} counted",
+                self.entries
+            ));
         }
         Ok(())
     }

@@ -127,9 +127,15 @@ impl RemapSsd {
         let after = entry_after(core, chain, remapping.ppn);
         let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
         if self.segments.slot_words == 2 {
-            core.media.store_record(at, &[first, second], purpose, after);
+            core.media
+                .store_record(at, &[first, second], purpose, after);
         } else {
-            core.media.store_record(at, &[first, second, CommandWord::of(remapping).into()], purpose, after);
+            core.media.store_record(
+                at,
+                &[first, second, CommandWord::of(remapping).into()],
+                purpose,
+                after,
+            );
         }
     }
 }
@@ -163,7 +169,11 @@ impl RemapScheme for RemapSsd {
         if self.segments.free() > self.reserve() {
             return Ok(());
         }
-        if self.make_room(core, sb, may_reclaim) { Ok(()) } else { Err(Demotion::NvramFull) }
+        if self.make_room(core, sb, may_reclaim) {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
+        }
     }
 
     #[inline]
@@ -186,7 +196,12 @@ impl RemapScheme for RemapSsd {
         if entries == 0 {
             return;
         }
-        core.media.charge(OpKind::NvRead, self.bytes_of(entries), Purpose::Gc, After::NOTHING);
+        core.media.charge(
+            OpKind::NvRead,
+            self.bytes_of(entries),
+            Purpose::Gc,
+            After::NOTHING,
+        );
         let mut entries = std::mem::take(&mut self.scratch);
         entries.clear();
         self.read_group(core, sb, &mut entries);
@@ -219,7 +234,12 @@ impl RemapScheme for RemapSsd {
     }
 
     fn usage(&self, core: &Core) -> Usage {
-        let largest = self.groups.iter().map(|group| group.segments.len()).max().unwrap_or(0);
+        let largest = self
+            .groups
+            .iter()
+            .map(|group| group.segments.len())
+            .max()
+            .unwrap_or(0);
         Usage {
             capacity_bytes: self.segments.capacity_bytes(),
             used_bytes: self.segments.used_bytes(),
@@ -239,12 +259,18 @@ impl RemapScheme for RemapSsd {
     #[inline]
     fn look_ahead(&self, core: &Core, ppn: Ppn) {
         let sb = core.geometry.superblock(ppn);
-        core.media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
+        core.media
+            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let group = &self.groups[sb.0 as usize];
         let entries = self.segments.used(group);
-        Some(GroupInfo { segments: group.segments.clone(), entries, pages: entries.into(), flash_pages: 0 })
+        Some(GroupInfo {
+            segments: group.segments.clone(),
+            entries,
+            pages: entries.into(),
+            flash_pages: 0,
+        })
     }
 }

@@ -54,7 +54,9 @@ impl RemapSsd {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core) {}
+        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core)
+        {
+        }
     }
 
     /// Reclaims the group with the most invalid entries among those that give segments back.
@@ -85,8 +87,16 @@ impl RemapSsd {
 
     fn migrate(&mut self, core: &mut Core, sb: SbId) {
         let entries = self.segments.used(&self.groups[sb.0 as usize]);
-        core.media.charge(OpKind::NvRead, self.bytes_of(entries), Purpose::Gc, After::NOTHING);
-        let (mut gone, mut kept) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.kept));
+        core.media.charge(
+            OpKind::NvRead,
+            self.bytes_of(entries),
+            Purpose::Gc,
+            After::NOTHING,
+        );
+        let (mut gone, mut kept) = (
+            std::mem::take(&mut self.gone),
+            std::mem::take(&mut self.kept),
+        );
         kept.clear();
         let is_known = self.find_gone(core, sb, &mut gone);
         if !is_known {
@@ -99,11 +109,18 @@ impl RemapSsd {
         if is_known {
             self.append_all_but(core, &mut chain, sb, &old, &gone);
         } else {
-            kept.iter().rev().for_each(|words| self.append_moved(core, &mut chain, sb, *words));
+            kept.iter()
+                .rev()
+                .for_each(|words| self.append_moved(core, &mut chain, sb, *words));
         }
         core.ended.settle(sb);
         let moved = self.segments.used(&chain);
-        core.media.charge(OpKind::NvWrite, self.bytes_of(moved), Purpose::Gc, After::NOTHING);
+        core.media.charge(
+            OpKind::NvWrite,
+            self.bytes_of(moved),
+            Purpose::Gc,
+            After::NOTHING,
+        );
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
         self.groups[sb.0 as usize] = chain;
         (self.gone, self.kept) = (gone, kept);
@@ -113,7 +130,9 @@ impl RemapSsd {
     /// Where the entries of a group are that are not in force, in its order; `false` if some mapping has two entries that
     /// look valid, or if NVRAM must be read word by word. Only entries whose remap may have ended are looked up in L2P.
     fn find_gone(&self, core: &Core, sb: SbId, gone: &mut Vec<u32>) -> bool {
-        let Some(words) = core.media.words() else { return false };
+        let Some(words) = core.media.words() else {
+            return false;
+        };
         match self.segments.slot_words {
             2 => self.find_suspects::<2>(core, sb, words, gone),
             _ => self.find_suspects::<3>(core, sb, words, gone),
@@ -124,18 +143,26 @@ impl RemapSsd {
         for index in 0..gone.len() {
             let at = gone[index];
             let entry = RmmEntry::from_words(words[at as usize], words[at as usize + 1]);
-            let is_kept = core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn()) & entry.is_intact();
+            let is_kept = core.is_in_force(entry.target(), Ppn(base + entry.offset()), entry.wsn())
+                & entry.is_intact();
             gone[len] = at;
             len += usize::from(!is_kept);
         }
         gone.truncate(len);
 
-        self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32 == core.blocks.owners(sb).remapped
+        self.segments.used(&self.groups[sb.0 as usize]) - gone.len() as u32
+            == core.blocks.owners(sb).remapped
     }
 
     /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries, and for the
     /// segments ahead.
-    fn find_suspects<const W: usize>(&self, core: &Core, sb: SbId, words: &[u64], found: &mut Vec<u32>) {
+    fn find_suspects<const W: usize>(
+        &self,
+        core: &Core,
+        sb: SbId,
+        words: &[u64],
+        found: &mut Vec<u32>,
+    ) {
         let ended = core.ended.of(sb);
         let group = &self.groups[sb.0 as usize];
         found.clear();
@@ -152,7 +179,14 @@ impl RemapSsd {
     }
 
     /// Appends all entries that a group had but those at `gone`, which is in the group's order. The caller charges it.
-    fn append_all_but(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, old: &Chain, gone: &[u32]) {
+    fn append_all_but(
+        &mut self,
+        core: &mut Core,
+        chain: &mut Chain,
+        sb: SbId,
+        old: &Chain,
+        gone: &[u32],
+    ) {
         let is_plain = self.segments.slot_words == 2 && core.media.is_plain();
         let mut gone = gone.iter().map(|at| *at as usize);
         let mut next = gone.next();
@@ -181,9 +215,14 @@ impl RemapSsd {
     fn append_moved(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, words: [u64; 2]) {
         let at = self.segments.take(core, chain, sb, 1, Purpose::Gc);
         let entry = RmmEntry::from_words(words[0], words[1]);
-        let all = [words[0], words[1], CommandWord::alone(entry.target()).into()];
+        let all = [
+            words[0],
+            words[1],
+            CommandWord::alone(entry.target()).into(),
+        ];
         let after = entry_after(core, chain, core.geometry.page(sb, entry.offset()));
-        core.media.store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
+        core.media
+            .store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
     }
 
     /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that older entries of the
@@ -203,7 +242,8 @@ impl RemapSsd {
             }
         }
         self.scratch = all;
-        kept.iter().for_each(|[_, second]| core.map.mark_remapped(Second::from_bits(*second).target()));
+        kept.iter()
+            .for_each(|[_, second]| core.map.mark_remapped(Second::from_bits(*second).target()));
     }
 
     /// A group's entries, oldest first.
@@ -221,7 +261,9 @@ impl RemapSsd {
                 }
             };
             if let Some(words) = core.media.words() {
-                words[range].chunks_exact(self.segments.slot_words).for_each(|entry| keep(entry[0], entry[1]));
+                words[range]
+                    .chunks_exact(self.segments.slot_words)
+                    .for_each(|entry| keep(entry[0], entry[1]));
                 continue;
             }
             for at in range.step_by(self.segments.slot_words) {
@@ -242,7 +284,11 @@ impl RemapSsd {
     }
 
     /// Step 3 of recovery (FAST'21 §4.5): examines all segments.
-    pub(super) fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+    pub(super) fn read_back(
+        &mut self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+    ) -> Result<(), RecoveryError> {
         let chains = self.segments.read_back(core, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             for segment in 0..chain.segments.len() {
@@ -287,20 +333,34 @@ impl RemapSsd {
 
         let entry = RmmEntry::from_words(words[0], words[1]);
         let offset_is_sane = entry.offset() < core.geometry.pages_per_superblock();
-        let ppn = core.geometry.page(sb, if offset_is_sane { entry.offset() } else { 0 });
+        let ppn = core
+            .geometry
+            .page(sb, if offset_is_sane { entry.offset() } else { 0 });
 
         if let Some(index) = damaged {
             self.damaged.push(at);
             let counts = offset_is_sane && witnesses.counts(core, ppn, entry.wsn());
             let is_said = self.doubt(witnesses, words, index, newest, counts);
-            return if is_said { Ok(()) } else { Err(RecoveryError::NvramDamaged { word: at + 1 }) };
+            return if is_said {
+                Ok(())
+            } else {
+                Err(RecoveryError::NvramDamaged { word: at + 1 })
+            };
         }
 
         let intact = entry.is_intact() && (entry_words == 2 || words[2] & 1 == 1);
         if words == [0; 3] || !intact && core.config.guards.has(Guard::TornBits) {
             return Ok(());
         }
-        if offset_is_sane && !witnesses.remap(core, entry.target(), ppn, entry.wsn(), entry.relocated_source()) {
+        if offset_is_sane
+            && !witnesses.remap(
+                core,
+                entry.target(),
+                ppn,
+                entry.wsn(),
+                entry.relocated_source(),
+            )
+        {
             witnesses.zero(at..at + entry_words);
         }
         Ok(())
@@ -308,7 +368,14 @@ impl RemapSsd {
 
     /// Reports the LPNs in doubt because word `index` of an entry is unreadable. `counts`: the entry is valid as far as
     /// its first word tells. `false` if every LPN would be in doubt.
-    fn doubt(&self, witnesses: &mut Witnesses, words: [u64; 3], index: usize, newest: u64, counts: bool) -> bool {
+    fn doubt(
+        &self,
+        witnesses: &mut Witnesses,
+        words: [u64; 3],
+        index: usize,
+        newest: u64,
+        counts: bool,
+    ) -> bool {
         let entry_words = self.segments.slot_words;
         // A readable word has no torn bit, so the entry was never complete, whatever the other word holds.
         let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
@@ -336,18 +403,29 @@ impl RemapSsd {
             let group = &self.groups[id.0 as usize];
             let entries = self.segments.used(group);
             if owners.remapped > entries {
-                return Err(format!("{id:?} has {} remapped LPNs and {entries} entries", owners.remapped));
+                return Err(format!(
+                    "{id:?} has {} remapped LPNs and {entries} entries",
+                    owners.remapped
+                ));
             }
         }
         for (sb, _) in core.blocks.iter_owners() {
-            let Some(words) = core.media.words() else { break };
+            let Some(words) = core.media.words() else {
+                break;
+            };
             let (base, ended) = (core.geometry.page(sb, 0).0, core.ended.of(sb));
             let group = &self.groups[sb.0 as usize];
-            for at in (0..group.segments.len()).flat_map(|index| self.segments.places(group, index)) {
+            for at in (0..group.segments.len()).flat_map(|index| self.segments.places(group, index))
+            {
                 let entry = RmmEntry::from_words(words[at], words[at + 1]);
-                let in_force = core.map.is_remapped_at(entry.target(), Ppn(base + entry.offset()));
+                let in_force = core
+                    .map
+                    .is_remapped_at(entry.target(), Ppn(base + entry.offset()));
                 if !in_force && !ended.may_have_ended(entry.target()) {
-                    return Err(format!("{sb:?} has an entry for LPN {} that ended unnoticed", entry.target()));
+                    return Err(format!(
+                        "{sb:?} has an entry for LPN {} that ended unnoticed",
+                        entry.target()
+                    ));
                 }
             }
         }
@@ -362,6 +440,15 @@ impl RemapSsd {
 pub(in crate::scheme) fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
     for (lpn, offset) in core.remapped_in(sb) {
         let (wsn, ppn) = (core.tick(), core.geometry.page(sb, offset));
-        out.push(RmmEntry::of(&Remapping { lpn, ppn, wsn, source: None, atomic: None }, offset));
+        out.push(RmmEntry::of(
+            &Remapping {
+                lpn,
+                ppn,
+                wsn,
+                source: None,
+                atomic: None,
+            },
+            offset,
+        ));
     }
 }

@@ -32,8 +32,8 @@ pub(super) struct RemapSsdLh {
 
 fn shape(config: &Config, geometry: &Geometry) -> Shape {
     // Every LPN remapped, and a page of each group filled partly.
-    let pages =
-        (config.lpns as usize).div_ceil(Shape::slots(config)) + geometry.superblocks().min(config.lpns) as usize;
+    let pages = (config.lpns as usize).div_ceil(Shape::slots(config))
+        + geometry.superblocks().min(config.lpns) as usize;
     Shape::new(config, geometry, pages)
 }
 
@@ -46,7 +46,9 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     remap_ssd::check(config)?;
     // No group leaves NVRAM while an atomic command is under way: each of its entries may take a segment.
-    let pages = ATOMIC_PAGES_MAX.min(config.data_pages(geometry) / 2).min(config.dealloc_slots / 2);
+    let pages = ATOMIC_PAGES_MAX
+        .min(config.data_pages(geometry) / 2)
+        .min(config.dealloc_slots / 2);
     let least = u64::from(pages) + 2;
     if config.entry == EntrySize::Bytes24 && RemapSsd::segments(config) < least {
         return Err(ConfigError(format!(
@@ -78,7 +80,9 @@ impl RemapSsdLh {
 
     /// Moves the largest group to flash; `false` if there is none, or no room there.
     fn destage(&mut self, core: &mut Core) -> bool {
-        let Some(sb) = self.nvram.largest_group() else { return false };
+        let Some(sb) = self.nvram.largest_group() else {
+            return false;
+        };
         self.all.clear();
         self.kept.clear();
         self.nvram.entries_in(core, sb, &mut self.all);
@@ -89,7 +93,8 @@ impl RemapSsdLh {
         }
         core.stats.destages += 1;
         let (_, bytes) = self.nvram.entries_of(sb);
-        core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         // 1. the entries, each after the page it names  2. their pages on flash, after all stores  3. zeroes in the
         // segments, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.
@@ -111,7 +116,11 @@ impl RemapScheme for RemapSsdLh {
         if self.nvram.free_segments() <= self.free_min && may_reclaim {
             self.make_room(core, self.free_min);
         }
-        if self.nvram.has_room_for(core, ppn) { Ok(()) } else { Err(Demotion::NvramFull) }
+        if self.nvram.has_room_for(core, ppn) {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
+        }
     }
 
     #[inline]
@@ -134,7 +143,8 @@ impl RemapScheme for RemapSsdLh {
         self.flash.charge_read(core, sb);
         let (entries, bytes) = self.nvram.entries_of(sb);
         if entries > 0 {
-            core.media.charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+            core.media
+                .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         }
         self.all.clear();
         let readable = self.flash.read(core, sb, &mut self.all);
@@ -167,7 +177,10 @@ impl RemapScheme for RemapSsdLh {
     fn usage(&self, core: &Core) -> Usage {
         let usage = self.nvram.usage(core);
         // What is on flash takes no room here.
-        Usage { valid_bytes: usage.valid_bytes.min(usage.used_bytes), ..usage }
+        Usage {
+            valid_bytes: usage.valid_bytes.min(usage.used_bytes),
+            ..usage
+        }
     }
 
     fn check(&self, core: &Core) -> Result<(), String> {
@@ -182,6 +195,9 @@ impl RemapScheme for RemapSsdLh {
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let flash_pages = self.flash.pages_of(sb) as u32;
-        self.nvram.describe(sb).map(|group| GroupInfo { flash_pages, ..group })
+        self.nvram.describe(sb).map(|group| GroupInfo {
+            flash_pages,
+            ..group
+        })
     }
 }

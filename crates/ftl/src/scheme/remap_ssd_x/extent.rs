@@ -88,7 +88,10 @@ impl Extent {
     pub fn span(&self) -> u64 {
         match self.source {
             Some(source) if self.pages == 1 => RmmEntry::second_of(self.lpn, Some(source)),
-            _ => self.span_from(self.lpn).with_relocates(self.source.is_some()).into(),
+            _ => self
+                .span_from(self.lpn)
+                .with_relocates(self.source.is_some())
+                .into(),
         }
     }
 
@@ -104,8 +107,15 @@ impl Extent {
     /// Its words; the last two count only if it takes two slots.
     pub fn words(&self) -> [u64; 2 * SLOT_WORDS] {
         let when = First::new().with_torn(true).with_wsn(self.wsn);
-        let sources = self.span_from(self.source.unwrap_or(0)).with_is_sources(true);
-        [when.with_offset(self.offset).into(), self.span(), when.into(), sources.into()]
+        let sources = self
+            .span_from(self.source.unwrap_or(0))
+            .with_is_sources(true);
+        [
+            when.with_offset(self.offset).into(),
+            self.span(),
+            when.into(),
+            sources.into(),
+        ]
     }
 
     /// Reads a slot; `None` if a torn bit is missing and `torn_bits` says that this matters.
@@ -139,7 +149,11 @@ pub(super) fn lpns_named(second: u64) -> std::ops::Range<u32> {
 
 fn named(second: u64) -> (u32, bool) {
     let span = Span::from_bits(second);
-    if span.flag() { (1, false) } else { (u32::from(span.pages_z()) + 1, span.one_number()) }
+    if span.flag() {
+        (1, false)
+    } else {
+        (u32::from(span.pages_z()) + 1, span.one_number())
+    }
 }
 
 #[cfg(test)]
@@ -156,33 +170,89 @@ mod tests {
     #[test]
     fn an_extent_of_one_page_is_the_entry_of_table_2() {
         for source in [None, Some(0x7fff_fff0)] {
-            let remapping = Remapping { lpn: 0x1234_5678, ppn: Ppn(77), wsn: 1 << 41, source, atomic: None };
-            let extent = Extent { lpn: remapping.lpn, offset: 77, pages: 1, wsn: 1 << 41, one_number: false, source };
+            let remapping = Remapping {
+                lpn: 0x1234_5678,
+                ppn: Ppn(77),
+                wsn: 1 << 41,
+                source,
+                atomic: None,
+            };
+            let extent = Extent {
+                lpn: remapping.lpn,
+                offset: 77,
+                pages: 1,
+                wsn: 1 << 41,
+                one_number: false,
+                source,
+            };
             assert_eq!(extent.words()[..2], RmmEntry::of(&remapping, 77).words());
-            assert_eq!((read(&extent).0, extent.slots()), (Some(Slot::Extent(extent, false)), 1));
+            assert_eq!(
+                (read(&extent).0, extent.slots()),
+                (Some(Slot::Extent(extent, false)), 1)
+            );
         }
     }
 
     #[test]
     fn extents_of_any_length_read_back_as_they_were_written() {
-        for (pages, one_number, source) in
-            [(2, false, None), (256, true, None), (17, true, Some(5)), (256, false, Some(9))]
-        {
-            let extent = Extent { lpn: 0x7fff_ff00, offset: 0x1f_ff00, pages, wsn: 99, one_number, source };
+        for (pages, one_number, source) in [
+            (2, false, None),
+            (256, true, None),
+            (17, true, Some(5)),
+            (256, false, Some(9)),
+        ] {
+            let extent = Extent {
+                lpn: 0x7fff_ff00,
+                offset: 0x1f_ff00,
+                pages,
+                wsn: 99,
+                one_number,
+                source,
+            };
             let (first, second) = read(&extent);
-            assert_eq!(first, Some(Slot::Extent(Extent { source: None, ..extent }, source.is_some())));
+            assert_eq!(
+                first,
+                Some(Slot::Extent(
+                    Extent {
+                        source: None,
+                        ..extent
+                    },
+                    source.is_some()
+                ))
+            );
             if let Some(source) = source {
-                assert_eq!((second, extent.slots()), (Some(Slot::Sources(source, 99)), 2));
+                assert_eq!(
+                    (second, extent.slots()),
+                    (Some(Slot::Sources(source, 99)), 2)
+                );
             }
             let numbers = [extent.wsn_of(0), extent.wsn_of(pages - 1)];
-            assert_eq!(numbers, [99, if one_number { 99 } else { 98 + u64::from(pages) }]);
+            assert_eq!(
+                numbers,
+                [
+                    99,
+                    if one_number {
+                        99
+                    } else {
+                        98 + u64::from(pages)
+                    }
+                ]
+            );
             assert_eq!(lpns_named(extent.span()), extent.lpn..extent.lpn + pages);
         }
     }
 
     #[test]
     fn a_slot_with_a_torn_bit_missing_does_not_count() {
-        let [a, b, ..] = Extent { lpn: 1, offset: 2, pages: 3, wsn: 4, one_number: false, source: None }.words();
+        let [a, b, ..] = Extent {
+            lpn: 1,
+            offset: 2,
+            pages: 3,
+            wsn: 4,
+            one_number: false,
+            source: None,
+        }
+        .words();
         for (a, b) in [(0, b), (a, 0), (a & !1, b), (a, b & !1)] {
             assert_eq!(Extent::read(a, b, true), None);
         }

@@ -147,7 +147,9 @@ impl RemapSsdX {
         let extent = run.close(|| core.tick());
         let Run { sb, purpose, .. } = *run;
         match self.groups[sb.0 as usize].open {
-            Some(open) if open.grows_by(core, &extent) => self.extend(core, sb, open, extent.pages, purpose),
+            Some(open) if open.grows_by(core, &extent) => {
+                self.extend(core, sb, open, extent.pages, purpose)
+            }
             _ => self.append(core, sb, &extent, purpose),
         }
     }
@@ -161,9 +163,17 @@ impl RemapSsdX {
         // is programmed there next.
         let after = self.after_pages(core, sb, extent, extent.pages);
         let words = extent.words();
-        core.media.store_record(at, &words[..extent.slots() as usize * SLOT_WORDS], purpose, after);
+        core.media.store_record(
+            at,
+            &words[..extent.slots() as usize * SLOT_WORDS],
+            purpose,
+            after,
+        );
         let grows = !extent.one_number && extent.source.is_none();
-        self.groups[sb.0 as usize].open = grows.then_some(Open { extent: *extent, at });
+        self.groups[sb.0 as usize].open = grows.then_some(Open {
+            extent: *extent,
+            at,
+        });
         core.stats.extents += u64::from(extent.pages > 1);
     }
 
@@ -171,18 +181,36 @@ impl RemapSsdX {
     fn extend(&mut self, core: &mut Core, sb: SbId, open: Open, pages: u32, purpose: Purpose) {
         let guards = core.config.guards;
         let old = open.extent;
-        let new = Extent { pages: old.pages + pages, ..old };
+        let new = Extent {
+            pages: old.pages + pages,
+            ..old
+        };
         // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before 2: the shorter form
         // counts. After 2: the longer one does, and both its words are there.
-        let waited = if guards.has(Guard::ExtensionAfterPage) { new.pages } else { old.pages };
+        let waited = if guards.has(Guard::ExtensionAfterPage) {
+            new.pages
+        } else {
+            old.pages
+        };
         let after = self.after_pages(core, sb, &new, waited);
         match guards.has(Guard::ExtensionAfterEntry) {
-            true => core.media.change_record(open.at..open.at + SLOT_WORDS, open.at + 1, new.span(), purpose, after),
-            false => core.media.store_record(open.at + 1, &[new.span()], purpose, after),
+            true => core.media.change_record(
+                open.at..open.at + SLOT_WORDS,
+                open.at + 1,
+                new.span(),
+                purpose,
+                after,
+            ),
+            false => core
+                .media
+                .store_record(open.at + 1, &[new.span()], purpose, after),
         }
         let group = &mut self.groups[sb.0 as usize];
         group.may_join |= has_neighbour(core, sb, &new);
-        group.open = Some(Open { extent: new, ..open });
+        group.open = Some(Open {
+            extent: new,
+            ..open
+        });
         group.covered += u64::from(pages);
         self.covered += u64::from(pages);
         core.stats.extensions += 1;
@@ -192,7 +220,9 @@ impl RemapSsdX {
     fn take(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) -> usize {
         let group = &mut self.groups[sb.0 as usize];
         let before = self.segments.used(&group.chain);
-        let at = self.segments.take(core, &mut group.chain, sb, extent.slots(), purpose);
+        let at = self
+            .segments
+            .take(core, &mut group.chain, sb, extent.slots(), purpose);
         self.used += u64::from(self.segments.used(&group.chain) - before);
         group.covered += u64::from(extent.pages);
         self.covered += u64::from(extent.pages);
@@ -200,16 +230,29 @@ impl RemapSsdX {
     }
 
     fn after_pages(&self, core: &Core, sb: SbId, extent: &Extent, pages: u32) -> After {
-        after_pages(core, self.groups[sb.0 as usize].chain.clear, sb, extent, pages)
+        after_pages(
+            core,
+            self.groups[sb.0 as usize].chain.clear,
+            sb,
+            extent,
+            pages,
+        )
     }
 }
 
 impl Open {
     /// Does an extent go on where this one ends, in LPNs, pages and numbers?
     fn grows_by(&self, core: &Core, next: &Extent) -> bool {
-        let Extent { lpn, offset, pages, wsn, .. } = self.extent;
+        let Extent {
+            lpn,
+            offset,
+            pages,
+            wsn,
+            ..
+        } = self.extent;
         // Another number would be that of nothing, and might lose against an older witness.
-        let in_time = next.wsn == wsn + u64::from(pages) || !core.config.guards.has(Guard::ExtensionInTime);
+        let in_time =
+            next.wsn == wsn + u64::from(pages) || !core.config.guards.has(Guard::ExtensionInTime);
         !next.one_number
             && next.source.is_none()
             && (next.lpn, next.offset) == (lpn + pages, offset + pages)
@@ -232,7 +275,10 @@ impl RemapScheme for RemapSsdX {
         // An entry may take two slots.
         let free = self.segments.free();
         let has = self.segments.has(&self.groups[sb.0 as usize].chain, 2);
-        if free > self.reserve() || (has && free == self.reserve()) || self.make_room(core, sb, may_reclaim) {
+        if free > self.reserve()
+            || (has && free == self.reserve())
+            || self.make_room(core, sb, may_reclaim)
+        {
             Ok(())
         } else {
             Err(Demotion::NvramFull)
@@ -240,7 +286,12 @@ impl RemapScheme for RemapSsdX {
     }
 
     #[inline]
-    fn admit_remap(&mut self, core: &mut Core, next: &Remapping, may_reclaim: bool) -> Result<(), Demotion> {
+    fn admit_remap(
+        &mut self,
+        core: &mut Core,
+        next: &Remapping,
+        may_reclaim: bool,
+    ) -> Result<(), Demotion> {
         let sb = core.geometry.superblock(next.ppn);
         if self.lengthens(core, next, sb) {
             self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
@@ -252,8 +303,15 @@ impl RemapScheme for RemapSsdX {
     }
 
     fn persist(&mut self, core: &mut Core, next: &Remapping, purpose: Purpose) {
-        let (sb, offset) = (core.geometry.superblock(next.ppn), core.geometry.offset(next.ppn));
-        match self.gathered.last_mut().filter(|run| run.continues(next, sb, offset)) {
+        let (sb, offset) = (
+            core.geometry.superblock(next.ppn),
+            core.geometry.offset(next.ppn),
+        );
+        match self
+            .gathered
+            .last_mut()
+            .filter(|run| run.continues(next, sb, offset))
+        {
             Some(run) => run.add(next, offset),
             None => {
                 self.issue(core);
@@ -263,8 +321,15 @@ impl RemapScheme for RemapSsdX {
     }
 
     fn persist_moved(&mut self, core: &mut Core, next: &Remapping) -> bool {
-        let (sb, offset) = (core.geometry.superblock(next.ppn), core.geometry.offset(next.ppn));
-        if let Some(run) = self.gathered.iter_mut().find(|run| run.continues(next, sb, offset)) {
+        let (sb, offset) = (
+            core.geometry.superblock(next.ppn),
+            core.geometry.offset(next.ppn),
+        );
+        if let Some(run) = self
+            .gathered
+            .iter_mut()
+            .find(|run| run.continues(next, sb, offset))
+        {
             run.add(next, offset);
             return true;
         }
@@ -276,7 +341,8 @@ impl RemapScheme for RemapSsdX {
             return false;
         }
         self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
-        self.gathered.push(Run::begin(next, sb, offset, Purpose::Gc));
+        self.gathered
+            .push(Run::begin(next, sb, offset, Purpose::Gc));
         true
     }
 
@@ -291,12 +357,16 @@ impl RemapScheme for RemapSsdX {
 
     fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
         // The superblocks that are filled may each have a segment begun.
-        let slots = self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
+        let slots =
+            self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
         if u64::from(core.blocks.owners(sb).remapped) <= slots {
             return 0;
         }
-        let pages = (0..core.geometry.pages_per_superblock()).map(|offset| core.geometry.page(sb, offset));
-        let others: u32 = pages.map(|ppn| core.counts.get(ppn).saturating_sub(1)).sum();
+        let pages =
+            (0..core.geometry.pages_per_superblock()).map(|offset| core.geometry.page(sb, offset));
+        let others: u32 = pages
+            .map(|ppn| core.counts.get(ppn).saturating_sub(1))
+            .sum();
         others.saturating_sub(slots as u32)
     }
 
@@ -305,7 +375,12 @@ impl RemapScheme for RemapSsdX {
         if used == 0 {
             return;
         }
-        core.media.charge(OpKind::NvRead, used * SLOT_WORDS as u32 * 8, Purpose::Gc, After::NOTHING);
+        core.media.charge(
+            OpKind::NvRead,
+            used * SLOT_WORDS as u32 * 8,
+            Purpose::Gc,
+            After::NOTHING,
+        );
         let mut extents = std::mem::take(&mut self.scratch);
         self.read_group(core, sb, &mut extents);
         for extent in &extents {
@@ -340,7 +415,12 @@ impl RemapScheme for RemapSsdX {
     }
 
     fn usage(&self, core: &Core) -> Usage {
-        let largest = self.groups.iter().map(|group| group.chain.segments.len()).max().unwrap_or(0);
+        let largest = self
+            .groups
+            .iter()
+            .map(|group| group.chain.segments.len())
+            .max()
+            .unwrap_or(0);
         Usage {
             capacity_bytes: self.segments.capacity_bytes(),
             used_bytes: self.segments.used_bytes(),
@@ -360,7 +440,8 @@ impl RemapScheme for RemapSsdX {
     #[inline]
     fn look_ahead(&self, core: &Core, ppn: Ppn) {
         let sb = core.geometry.superblock(ppn);
-        core.media.prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
+        core.media
+            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
     }
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
@@ -378,9 +459,16 @@ impl RemapScheme for RemapSsdX {
 fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u32) -> After {
     let guards = core.config.guards;
     let after = After::clear(clear);
-    let pages = if guards.has(Guard::RunAfterPages) { pages } else { 1 };
+    let pages = if guards.has(Guard::RunAfterPages) {
+        pages
+    } else {
+        1
+    };
     match guards.has(Guard::EntryAfterPage) {
-        true => after.and(After::pages(core.geometry.page(sb, extent.offset), pages as u16)),
+        true => after.and(After::pages(
+            core.geometry.page(sb, extent.offset),
+            pages as u16,
+        )),
         false => after,
     }
 }
@@ -389,6 +477,8 @@ fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u3
 #[inline]
 fn has_neighbour(core: &Core, sb: SbId, extent: &Extent) -> bool {
     let (lpn, first) = (extent.lpn, core.geometry.page(sb, extent.offset).0);
-    let behind = core.map.is_remapped_at(lpn + extent.pages, Ppn(first + extent.pages));
+    let behind = core
+        .map
+        .is_remapped_at(lpn + extent.pages, Ppn(first + extent.pages));
     behind || (lpn > 0 && extent.offset > 0 && core.map.is_remapped_at(lpn - 1, Ppn(first - 1)))
 }

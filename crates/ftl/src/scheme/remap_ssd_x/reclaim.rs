@@ -48,7 +48,8 @@ impl RemapSsdX {
         self.fullest = core.blocks.remapped_max() + 1;
         loop {
             let spare = self.segments.free() as i64 - self.reserve() as i64;
-            if spare > 0 || (spare == 0 && self.segments.has(&self.groups[sb.0 as usize].chain, 2)) {
+            if spare > 0 || (spare == 0 && self.segments.has(&self.groups[sb.0 as usize].chain, 2))
+            {
                 return true;
             }
             if !may_reclaim {
@@ -64,7 +65,9 @@ impl RemapSsdX {
 
     /// After recovery: frees segments until GC has its reserve again, as far as that is possible.
     pub(super) fn regain(&mut self, core: &mut Core) {
-        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core) {}
+        while !core.is_used_up() && self.segments.free() < self.reserve() && self.reclaim_one(core)
+        {
+        }
     }
 
     /// Reclaims the group that promises most, of those that may give a segment back.
@@ -73,7 +76,12 @@ impl RemapSsdX {
             let best = core
                 .blocks
                 .iter_owners()
-                .filter_map(|(id, owners)| Some((self.promise(&self.groups[id.0 as usize], owners.remapped)?, id)))
+                .filter_map(|(id, owners)| {
+                    Some((
+                        self.promise(&self.groups[id.0 as usize], owners.remapped)?,
+                        id,
+                    ))
+                })
                 .max_by_key(|(promise, id)| (*promise, std::cmp::Reverse(id.0)));
             let Some((_, sb)) = best else { return false };
             if self.reclaim(core, sb) {
@@ -87,9 +95,14 @@ impl RemapSsdX {
     /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike; `None` if no segment
     /// can come of it.
     fn promise(&self, group: &Group, remapped: u32) -> Option<u64> {
-        let (used, remapped) = (u64::from(self.segments.used(&group.chain)), u64::from(remapped));
+        let (used, remapped) = (
+            u64::from(self.segments.used(&group.chain)),
+            u64::from(remapped),
+        );
         let invalid = group.covered.saturating_sub(remapped);
-        let least = remapped.div_ceil(u64::from(PAGES_MAX)).div_ceil(u64::from(self.segments.slots));
+        let least = remapped
+            .div_ceil(u64::from(PAGES_MAX))
+            .div_ceil(u64::from(self.segments.slots));
         let may_gain = invalid >= group.hopeless_below && least < group.chain.segments.len() as u64;
         may_gain.then(|| used * invalid / group.covered.max(1))
     }
@@ -97,7 +110,12 @@ impl RemapSsdX {
     /// Rewrites a group if that gives a segment back.
     fn reclaim(&mut self, core: &mut Core, sb: SbId) -> bool {
         let used = self.segments.used(&self.groups[sb.0 as usize].chain);
-        core.media.charge(OpKind::NvRead, used * SLOT_WORDS as u32 * 8, Purpose::Gc, After::NOTHING);
+        core.media.charge(
+            OpKind::NvRead,
+            used * SLOT_WORDS as u32 * 8,
+            Purpose::Gc,
+            After::NOTHING,
+        );
         let mut valid = std::mem::take(&mut self.sifted);
         self.sift(core, sb, &mut valid);
         let gains = self.rewrite(core, sb, &valid);
@@ -113,8 +131,14 @@ impl RemapSsdX {
         if needed >= held || needed > self.segments.free() {
             // Each page that becomes invalid saves one entry at most.
             let group = &mut self.groups[sb.0 as usize];
-            let short = valid.slots.len().saturating_sub((held - 1) * self.segments.slots as usize).max(1);
-            let invalid = group.covered.saturating_sub(u64::from(core.blocks.owners(sb).remapped));
+            let short = valid
+                .slots
+                .len()
+                .saturating_sub((held - 1) * self.segments.slots as usize)
+                .max(1);
+            let invalid = group
+                .covered
+                .saturating_sub(u64::from(core.blocks.owners(sb).remapped));
             group.hopeless_below = invalid + short as u64;
             return false;
         }
@@ -123,20 +147,31 @@ impl RemapSsdX {
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         let mut chain = old.chain.continued();
         for slots in valid.slots.chunks(self.segments.slots as usize) {
-            self.segments.take_run(core, &mut chain, sb, slots, |core, clear, [first, second]| {
-                match Extent::read(*first, *second, true) {
-                    Some(Slot::Extent(extent, _)) => after_pages(core, clear, sb, &extent, extent.pages),
+            self.segments.take_run(
+                core,
+                &mut chain,
+                sb,
+                slots,
+                |core, clear, [first, second]| match Extent::read(*first, *second, true) {
+                    Some(Slot::Extent(extent, _)) => {
+                        after_pages(core, clear, sb, &extent, extent.pages)
+                    }
                     _ => After::clear(clear),
-                }
-            });
+                },
+            );
         }
         self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
         self.covered = self.covered - old.covered + valid.pages;
-        self.groups[sb.0 as usize] =
-            Group { chain, covered: valid.pages, may_join: valid.is_divided, ..Group::default() };
+        self.groups[sb.0 as usize] = Group {
+            chain,
+            covered: valid.pages,
+            may_join: valid.is_divided,
+            ..Group::default()
+        };
         core.ended.settle(sb);
         let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
-        core.media.charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
+        core.media
+            .charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
         self.segments.release(core, &old.chain.segments);
         true
     }
@@ -148,7 +183,9 @@ impl RemapSsdX {
         let mut lost = false;
         self.scan(core, sb, |_, found| {
             match found {
-                Found::Extent(extent, _) if extent.offset + extent.pages <= pages => out.push(extent),
+                Found::Extent(extent, _) if extent.offset + extent.pages <= pages => {
+                    out.push(extent)
+                }
                 Found::Extent(..) | Found::Nothing(_) => {}
                 Found::Lost(..) | Found::Unknown(..) => lost = true,
             }
@@ -179,12 +216,18 @@ impl RemapSsdX {
                     (Ok(0), Ok(0)) => None,
                     (Ok(first), Ok(second)) => match Extent::read(first, second, torn_bits) {
                         Some(Slot::Sources(source, wsn)) => {
-                            waiting.take().map(|(extent, first)| match extent.wsn == wsn {
-                                true => {
-                                    Found::Extent(Extent { source: Some(source), ..extent }, first..at + SLOT_WORDS)
-                                }
-                                false => alone((extent, first)),
-                            })
+                            waiting
+                                .take()
+                                .map(|(extent, first)| match extent.wsn == wsn {
+                                    true => Found::Extent(
+                                        Extent {
+                                            source: Some(source),
+                                            ..extent
+                                        },
+                                        first..at + SLOT_WORDS,
+                                    ),
+                                    false => alone((extent, first)),
+                                })
                         }
                         Some(Slot::Extent(extent, false)) => Some(alone((extent, at))),
                         Some(Slot::Extent(extent, true)) => {
@@ -197,11 +240,14 @@ impl RemapSsdX {
                     },
                     // The readable word has no torn bit, so the entry was never complete, whatever the other word
                     // holds.
-                    (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => Some(Found::Nothing(at)),
+                    (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => {
+                        Some(Found::Nothing(at))
+                    }
                     (Err(_), Ok(second)) => Some(Found::Lost(at, lpns_named(second))),
                     (first, Err(_)) => {
                         let first = First::from_bits(first.unwrap_or(u64::MAX));
-                        let has_sources = waiting.is_some_and(|(extent, _)| extent.wsn == first.wsn());
+                        let has_sources =
+                            waiting.is_some_and(|(extent, _)| extent.wsn == first.wsn());
                         Some(Found::Unknown(at, first, has_sources))
                     }
                 };
@@ -222,12 +268,20 @@ impl RemapSsdX {
     }
 
     /// Step 3 of recovery: each page of an extent is a witness of its own.
-    pub(super) fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
+    pub(super) fn read_back(
+        &mut self,
+        core: &mut Core,
+        witnesses: &mut Witnesses,
+    ) -> Result<(), RecoveryError> {
         let chains = self.segments.read_back(core, witnesses);
         for (index, chain) in chains.into_iter().enumerate() {
             let sb = SbId(index as u32);
             self.used += u64::from(self.segments.used(&chain));
-            self.groups[index] = Group { chain, may_join: true, ..Group::default() };
+            self.groups[index] = Group {
+                chain,
+                may_join: true,
+                ..Group::default()
+            };
 
             let (mut covered, mut damaged) = (0, Vec::new());
             let newest = self.newest_in(core, sb);
@@ -255,7 +309,11 @@ impl RemapSsdX {
                         let ppn = core.geometry.page(sb, first.offset());
                         witnesses.counts(core, ppn, first.wsn())
                     };
-                    if !has_sources && counts { Err(RecoveryError::NvramDamaged { word: at + 1 }) } else { Ok(()) }
+                    if !has_sources && counts {
+                        Err(RecoveryError::NvramDamaged { word: at + 1 })
+                    } else {
+                        Ok(())
+                    }
                 }
                 Found::Nothing(at) => {
                     damaged.push(at);
@@ -275,31 +333,49 @@ impl RemapSsdX {
     fn newest_in(&self, core: &mut Core, sb: SbId) -> Vec<(Range<usize>, u64)> {
         let chain = &self.groups[sb.0 as usize].chain;
         let segments = 0..chain.segments.len();
-        segments.map(|at| (self.segments.range(chain, at), self.segments.newest_in(core, chain, at))).collect()
+        segments
+            .map(|at| {
+                (
+                    self.segments.range(chain, at),
+                    self.segments.newest_in(core, chain, at),
+                )
+            })
+            .collect()
     }
 
     /// A segment with an unknown owner still gives the LPNs and numbers of its entries.
     fn doubt_orphans(&self, core: &mut Core, witnesses: &mut Witnesses) {
         for at in self.segments.orphaned_places() {
-            let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else { continue };
+            let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) else {
+                continue;
+            };
             if let Some(Slot::Extent(extent, _)) = Extent::read(first, second, true) {
-                (0..extent.pages).for_each(|page| witnesses.doubt(extent.lpn + page, extent.wsn_of(page)));
+                (0..extent.pages)
+                    .for_each(|page| witnesses.doubt(extent.lpn + page, extent.wsn_of(page)));
             }
         }
     }
 
     pub(super) fn check_groups(&self, core: &Core) -> Result<(), String> {
-        self.segments.check(self.groups.iter().map(|group| &group.chain))?;
+        self.segments
+            .check(self.groups.iter().map(|group| &group.chain))?;
         if !self.gathered.is_empty() {
             return Err("a run is gathered and not stored".into());
         }
         for (id, owners) in core.blocks.iter_owners() {
             let group = &self.groups[id.0 as usize];
             if u64::from(owners.remapped) > group.covered {
-                return Err(format!("{id:?} has {} remapped LPNs and extents of {}", owners.remapped, group.covered));
+                return Err(format!(
+                    "{id:?} has {} remapped LPNs and extents of {}",
+                    owners.remapped, group.covered
+                ));
             }
         }
-        let used: u64 = self.groups.iter().map(|group| u64::from(self.segments.used(&group.chain))).sum();
+        let used: u64 = self
+            .groups
+            .iter()
+            .map(|group| u64::from(self.segments.used(&group.chain)))
+            .sum();
         let covered: u64 = self.groups.iter().map(|group| group.covered).sum();
         if (used, covered) != (self.used, self.covered) {
             return Err(format!(
@@ -312,19 +388,25 @@ impl RemapSsdX {
 
     /// Every mapping made by a remap is in an extent of its superblock.
     fn check_mappings(&self, core: &Core) -> Result<(), String> {
-        let Some(words) = core.media.words() else { return Ok(()) };
+        let Some(words) = core.media.words() else {
+            return Ok(());
+        };
         let mut said = BTreeSet::new();
         let mut ends = Vec::new();
         for (id, group) in self.groups.iter().enumerate() {
             let ended = core.ended.of(SbId(id as u32));
-            let places = (0..group.chain.segments.len()).flat_map(|index| self.segments.places(&group.chain, index));
+            let places = (0..group.chain.segments.len())
+                .flat_map(|index| self.segments.places(&group.chain, index));
             for at in places {
-                if let Some(Slot::Extent(extent, _)) = Extent::read(words[at], words[at + 1], true) {
+                if let Some(Slot::Extent(extent, _)) = Extent::read(words[at], words[at + 1], true)
+                {
                     let first = core.geometry.page(SbId(id as u32), extent.offset).0;
                     ends.push((extent, id));
                     for (lpn, ppn) in (0..extent.pages).map(|at| (extent.lpn + at, first + at)) {
                         if !core.map.is_remapped_at(lpn, Ppn(ppn)) && !ended.may_have_ended(lpn) {
-                            return Err(format!("superblock {id} has an entry for LPN {lpn} that ended unnoticed"));
+                            return Err(format!(
+                                "superblock {id} has an entry for LPN {lpn} that ended unnoticed"
+                            ));
                         }
                         said.insert((lpn, ppn));
                     }
@@ -335,18 +417,27 @@ impl RemapSsdX {
             let first = core.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
             let in_force = |at: u32| core.map.is_remapped_at(extent.lpn + at, Ppn(first + at));
-            let overlaps = |other: &Extent| (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end));
+            let overlaps =
+                |other: &Extent| (other.lpn..other.lpn + other.pages).contains(&(extent.lpn + end));
             let says_both = |(other, of): &(Extent, usize)| {
                 of == id && overlaps(other) && other.lpn + other.pages > extent.lpn + behind
             };
             if in_force(end) && in_force(behind) && !ends.iter().any(says_both) {
-                return Err(format!("superblock {id} has a neighbour of LPN {} unnoticed", extent.lpn + end));
+                return Err(format!(
+                    "superblock {id} has a neighbour of LPN {} unnoticed",
+                    extent.lpn + end
+                ));
             }
         }
         for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+                continue;
+            };
             if !said.contains(&(lpn, mapping.ppn.0)) {
-                return Err(format!("LPN {lpn} is remapped to {:?} and no extent says so", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?} and no extent says so",
+                    mapping.ppn
+                ));
             }
         }
         Ok(())
@@ -364,18 +455,34 @@ fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
             let (lpn, offset) = run[0];
             let numbers: Vec<u64> = run.iter().map(|_| core.tick()).collect();
             let wsn = numbers[0];
-            out.push(Extent { lpn, offset, pages: run.len() as u32, wsn, one_number: false, source: None });
+            out.push(Extent {
+                lpn,
+                offset,
+                pages: run.len() as u32,
+                wsn,
+                one_number: false,
+                source: None,
+            });
         }
     }
 }
 
 /// Tells an extent's pages, each of which is a witness of its own. Do they count?
 fn tell_pages(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, extent: &Extent) -> bool {
-    let inside = core.geometry.pages_per_superblock().saturating_sub(extent.offset);
+    let inside = core
+        .geometry
+        .pages_per_superblock()
+        .saturating_sub(extent.offset);
     let mut counts = true;
     for at in 0..extent.pages.min(inside) {
         let ppn = core.geometry.page(sb, extent.offset + at);
-        counts &= witnesses.remap(core, extent.lpn + at, ppn, extent.wsn_of(at), extent.source_of(at));
+        counts &= witnesses.remap(
+            core,
+            extent.lpn + at,
+            ppn,
+            extent.wsn_of(at),
+            extent.source_of(at),
+        );
     }
     counts
 }

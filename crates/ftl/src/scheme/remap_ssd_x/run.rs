@@ -43,8 +43,21 @@ impl Run {
         // The source of a reference that moves has its deallocation on record.
         let source = next.source.filter(|_| !moved);
         let one_number = numbers != Numbers::Ticks(next.wsn);
-        let extent = Extent { lpn: next.lpn, offset, pages: 1, wsn: next.wsn, one_number, source };
-        Self { sb, purpose, extent, descending: false, numbers }
+        let extent = Extent {
+            lpn: next.lpn,
+            offset,
+            pages: 1,
+            wsn: next.wsn,
+            one_number,
+            source,
+        };
+        Self {
+            sb,
+            purpose,
+            extent,
+            descending: false,
+            numbers,
+        }
     }
 
     /// Does this remap go on where the run ends, or in front of where it begins?
@@ -55,7 +68,10 @@ impl Run {
             Numbers::Command => next.atomic.is_some() && next.wsn == wsn,
             Numbers::Renewed => true,
         };
-        in_time && sb == self.sb && pages < PAGES_MAX && (self.follows(next, offset) || self.precedes(next, offset))
+        in_time
+            && sb == self.sb
+            && pages < PAGES_MAX
+            && (self.follows(next, offset) || self.precedes(next, offset))
     }
 
     /// The source of a reference that garbage collection moves is not told again.
@@ -64,7 +80,9 @@ impl Run {
     }
 
     fn follows(&self, next: &Remapping, offset: u32) -> bool {
-        let Extent { lpn, pages, source, .. } = self.extent;
+        let Extent {
+            lpn, pages, source, ..
+        } = self.extent;
         !self.descending
             && next.lpn == lpn + pages
             && offset == self.extent.offset + pages
@@ -72,7 +90,9 @@ impl Run {
     }
 
     fn precedes(&self, next: &Remapping, offset: u32) -> bool {
-        let Extent { lpn, pages, source, .. } = self.extent;
+        let Extent {
+            lpn, pages, source, ..
+        } = self.extent;
         (self.descending || pages == 1)
             && next.lpn + 1 == lpn
             && offset + 1 == self.extent.offset
@@ -86,7 +106,13 @@ impl Run {
         } else {
             self.descending = true;
             let source = self.extent.source.map(|source| source - 1);
-            self.extent = Extent { lpn: next.lpn, offset, pages: self.extent.pages + 1, source, ..self.extent };
+            self.extent = Extent {
+                lpn: next.lpn,
+                offset,
+                pages: self.extent.pages + 1,
+                source,
+                ..self.extent
+            };
         }
         if let Numbers::Ticks(newest) = &mut self.numbers {
             *newest = next.wsn;
@@ -96,10 +122,17 @@ impl Run {
     /// The extent that it becomes; `tick` hands out numbers.
     pub fn close(&self, tick: impl FnOnce() -> u64) -> Extent {
         match self.numbers {
-            Numbers::Renewed if self.extent.pages > 1 => Extent { wsn: tick(), ..self.extent },
+            Numbers::Renewed if self.extent.pages > 1 => Extent {
+                wsn: tick(),
+                ..self.extent
+            },
             // Numbers that fall from page to page: all get the newest, which is newer than every earlier witness of
             // these LPNs and older than every later one, like their own.
-            Numbers::Ticks(newest) if self.descending => Extent { wsn: newest, one_number: true, ..self.extent },
+            Numbers::Ticks(newest) if self.descending => Extent {
+                wsn: newest,
+                one_number: true,
+                ..self.extent
+            },
             _ => self.extent,
         }
     }

@@ -84,7 +84,8 @@ impl Distances {
 #[inline(always)]
 fn is_single(first: u64, second: u64) -> bool {
     const ABOVE_FLAG: u32 = 33;
-    (first & second & 1 == 1) & ((second >> ABOVE_FLAG == 0) | (second >> (ABOVE_FLAG - 1) & 1 == 1))
+    (first & second & 1 == 1)
+        & ((second >> ABOVE_FLAG == 0) | (second >> (ABOVE_FLAG - 1) & 1 == 1))
 }
 
 impl RemapSsdX {
@@ -113,15 +114,27 @@ impl RemapSsdX {
 
     /// Reads a group straight from NVRAM: entries of one page to `slots`, others to `extents`. `false` if NVRAM must be
     /// read word by word.
-    fn read_plain(&self, core: &Core, sb: SbId, sifted: &mut Sifted, extents: &mut Vec<Extent>) -> bool {
-        let Some(words) = core.media.words() else { return false };
+    fn read_plain(
+        &self,
+        core: &Core,
+        sb: SbId,
+        sifted: &mut Sifted,
+        extents: &mut Vec<Extent>,
+    ) -> bool {
+        let Some(words) = core.media.words() else {
+            return false;
+        };
         let chain = &self.groups[sb.0 as usize].chain;
         let pages = core.geometry.pages_per_superblock();
         for index in 0..chain.segments.len() {
             self.segments.prefetch(core, chain, index + SEGMENTS_AHEAD);
             self.segments.prefetch_free(core, index);
-            let slots = words[self.segments.range(chain, index)].as_chunks::<SLOT_WORDS>().0;
-            if slots.iter().fold(true, |all, [first, second]| all & is_single(*first, *second)) {
+            let slots = words[self.segments.range(chain, index)]
+                .as_chunks::<SLOT_WORDS>()
+                .0;
+            if slots.iter().fold(true, |all, [first, second]| {
+                all & is_single(*first, *second)
+            }) {
                 sifted.slots.extend_from_slice(slots);
                 continue;
             }
@@ -145,9 +158,21 @@ impl Sifted {
     fn drop_ended(&mut self, core: &Core, sb: SbId) {
         self.doubtful.clear();
         let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
-        let Self { slots, doubtful, .. } = self;
-        find_doubtful(&core.map, core.ended.of(sb), slots, lpn_of, |index| index as u32, doubtful);
-        let (base, pages) = (core.geometry.page(sb, 0).0, core.geometry.pages_per_superblock());
+        let Self {
+            slots, doubtful, ..
+        } = self;
+        find_doubtful(
+            &core.map,
+            core.ended.of(sb),
+            slots,
+            lpn_of,
+            |index| index as u32,
+            doubtful,
+        );
+        let (base, pages) = (
+            core.geometry.page(sb, 0).0,
+            core.geometry.pages_per_superblock(),
+        );
         let slots = &self.slots;
         self.doubtful.retain(|at| {
             let [first, second] = slots[*at as usize];
@@ -160,7 +185,12 @@ impl Sifted {
 
     /// Moves the entries that may have a neighbour, or another entry that says the same, from `slots` to `pieces`.
     fn part_neighbours(&mut self) {
-        let Self { slots, distances, pieces, .. } = self;
+        let Self {
+            slots,
+            distances,
+            pieces,
+            ..
+        } = self;
         distances.clear(slots.len() + pieces.len());
         for piece in pieces.iter() {
             distances.add(piece.lpn, piece.offset);
@@ -174,7 +204,14 @@ impl Sifted {
             let (lpn, offset) = (entry.target(), entry.offset());
             let is_alone = !distances.may_be_shared(lpn, offset);
             if !is_alone {
-                pieces.push(Extent { lpn, offset, pages: 1, wsn: entry.wsn(), one_number: false, source: None });
+                pieces.push(Extent {
+                    lpn,
+                    offset,
+                    pages: 1,
+                    wsn: entry.wsn(),
+                    one_number: false,
+                    source: None,
+                });
             }
             is_alone
         });
@@ -187,13 +224,22 @@ impl Sifted {
             if let Some(later) = extents.get(index + AHEAD) {
                 core.map.prefetch(later.lpn);
             }
-            let is_valid = |at: &u32| core.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn);
+            let is_valid = |at: &u32| {
+                core.is_in_force(extent.lpn + at, Ppn(base + extent.offset + at), extent.wsn)
+            };
             let before = self.pieces.len();
             let mut at = 0;
             while let Some(first) = (at..extent.pages).find(is_valid) {
-                at = (first..extent.pages).find(|at| !is_valid(at)).unwrap_or(extent.pages);
+                at = (first..extent.pages)
+                    .find(|at| !is_valid(at))
+                    .unwrap_or(extent.pages);
                 let (lpn, offset) = (extent.lpn + first, extent.offset + first);
-                self.pieces.push(Extent { lpn, offset, pages: at - first, ..*extent });
+                self.pieces.push(Extent {
+                    lpn,
+                    offset,
+                    pages: at - first,
+                    ..*extent
+                });
             }
             core.stats.extents_split += (self.pieces.len() - before).saturating_sub(1) as u64;
         }
@@ -208,7 +254,12 @@ impl Sifted {
         // An LPN is in force once: where pieces overlap they say the same.
         self.pieces.sort_unstable_by_key(|piece| piece.lpn);
         let wsn = core.tick();
-        let renewed = |piece: &Extent| Extent { wsn, one_number: true, source: None, ..*piece };
+        let renewed = |piece: &Extent| Extent {
+            wsn,
+            one_number: true,
+            source: None,
+            ..*piece
+        };
         let mut last = renewed(&self.pieces[0]);
         for at in 1..self.pieces.len() {
             let new = renewed(&self.pieces[at]);
@@ -245,7 +296,12 @@ impl Extent {
         let whole = *self;
         (0..self.pages).step_by(PAGES_MAX as usize).map(move |at| {
             let pages = PAGES_MAX.min(whole.pages - at);
-            Extent { lpn: whole.lpn + at, offset: whole.offset + at, pages, ..whole }
+            Extent {
+                lpn: whole.lpn + at,
+                offset: whole.offset + at,
+                pages,
+                ..whole
+            }
         })
     }
 }

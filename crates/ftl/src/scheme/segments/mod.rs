@@ -76,7 +76,10 @@ pub(super) struct Chain {
 impl Chain {
     /// The same chain once its segments have been taken out, to be filled anew.
     pub fn continued(&self) -> Self {
-        Self { sequence: self.sequence, ..Self::default() }
+        Self {
+            sequence: self.sequence,
+            ..Self::default()
+        }
     }
 
     /// Are the segment numbers nearly used up, so that host remaps must be demoted to copies until the superblock is
@@ -104,7 +107,9 @@ impl Segments {
             slot_words,
             slots: (segment_words / slot_words) as u32 - 1,
             count,
-            free: (0..count).map(|segment| (segment, ClearId::default())).collect(),
+            free: (0..count)
+                .map(|segment| (segment, ClearId::default()))
+                .collect(),
             longest: 0,
             orphans: Vec::new(),
             links: Vec::new(),
@@ -181,7 +186,14 @@ impl Segments {
 
     /// Takes slots in a row of one segment; their first word. Room for them has been secured.
     #[inline]
-    pub fn take(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, slots: u32, purpose: Purpose) -> usize {
+    pub fn take(
+        &mut self,
+        core: &mut Core,
+        chain: &mut Chain,
+        sb: SbId,
+        slots: u32,
+        purpose: Purpose,
+    ) -> usize {
         if !self.has(chain, slots) {
             self.grow(core, chain, sb, purpose);
         }
@@ -216,14 +228,21 @@ impl Segments {
     /// Moves the records at these words within their chain, as they stand; only while the media is plain. The caller
     /// charges them.
     #[inline(always)]
-    pub fn move_run<const W: usize>(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, mut run: Range<usize>) {
+    pub fn move_run<const W: usize>(
+        &mut self,
+        core: &mut Core,
+        chain: &mut Chain,
+        sb: SbId,
+        mut run: Range<usize>,
+    ) {
         debug_assert_eq!(W, self.slot_words);
         while !run.is_empty() {
             if !self.has(chain, 1) {
                 self.grow(core, chain, sb, Purpose::Gc);
             }
             let slots = (run.len() / W).min((self.slots - chain.used) as usize);
-            core.media.move_words_plain(run.start..run.start + slots * W, chain.end);
+            core.media
+                .move_words_plain(run.start..run.start + slots * W, chain.end);
             chain.used += slots as u32;
             chain.end += slots * W;
             run.start += slots * W;
@@ -235,15 +254,28 @@ impl Segments {
         // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that landed before the
         // metadata would be read as another superblock's.
         let zeroed = core.config.guards.has(Guard::SegmentZeroed);
-        let after = if zeroed { After::clear(clear) } else { After::NOTHING };
+        let after = if zeroed {
+            After::clear(clear)
+        } else {
+            After::NOTHING
+        };
         if let Some(&last) = chain.segments.last() {
             // The late next-link: the successor is known only now.
             let link = SegmentLink::of(chain.sequence - 1).with_next(segment + 1);
-            core.media.store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
+            core.media
+                .store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
         }
-        let head = SegmentHead::new().with_torn(true).with_superblock(sb.0).with_wsn(core.wsn);
+        let head = SegmentHead::new()
+            .with_torn(true)
+            .with_superblock(sb.0)
+            .with_wsn(core.wsn);
         let link = SegmentLink::of(chain.sequence);
-        core.media.store_record(self.word(segment), &[head.into(), link.into()], purpose, after);
+        core.media.store_record(
+            self.word(segment),
+            &[head.into(), link.into()],
+            purpose,
+            after,
+        );
         core.media.fence();
         chain.sequence += 1;
         chain.segments.push(segment);
@@ -256,7 +288,9 @@ impl Segments {
         let waits = core.config.guards.has(Guard::ClearWaits);
         for &segment in segments {
             let after = if waits { After::ALL } else { After::NOTHING };
-            let clear = core.media.clear(self.word(segment), self.segment_words, after);
+            let clear = core
+                .media
+                .clear(self.word(segment), self.segment_words, after);
             self.free.push_back((segment, clear));
         }
     }
@@ -297,7 +331,8 @@ impl Segments {
     pub fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Vec<Chain> {
         let bytes = self.capacity_bytes();
         witnesses.report.nvram_bytes += bytes;
-        core.media.charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
+        core.media
+            .charge(OpKind::NvRead, bytes as u32, Purpose::Meta, After::NOTHING);
 
         let mut found: Vec<Vec<Found>> = Vec::new();
         found.resize_with(core.geometry.superblocks() as usize, Vec::new);
@@ -306,7 +341,11 @@ impl Segments {
         for segment in 0..self.count {
             match self.owner_of(core, witnesses, segment) {
                 Owner::Of(sb, sequence, wsn) => {
-                    found[sb.0 as usize].push(Found { sequence, segment, wsn });
+                    found[sb.0 as usize].push(Found {
+                        sequence,
+                        segment,
+                        wsn,
+                    });
                     continue;
                 }
                 Owner::Unknown => {
@@ -326,12 +365,19 @@ impl Segments {
             self.free.push_back((segment, clear));
         }
 
-        found.into_iter().map(|segments| self.chain(core, segments)).collect()
+        found
+            .into_iter()
+            .map(|segments| self.chain(core, segments))
+            .collect()
     }
 
     /// The words of all slots of the segments with an unknown owner.
     pub fn orphaned_places(&self) -> impl Iterator<Item = usize> + use<> {
-        let slots: Vec<usize> = self.orphans.iter().flat_map(|segment| self.all_places(*segment)).collect();
+        let slots: Vec<usize> = self
+            .orphans
+            .iter()
+            .flat_map(|segment| self.all_places(*segment))
+            .collect();
         slots.into_iter()
     }
 
@@ -341,7 +387,10 @@ impl Segments {
 
     /// Upper bound of the entry numbers in a segment of a chain: the number at which the next segment was allocated.
     pub fn newest_in(&self, core: &mut Core, chain: &Chain, index: usize) -> u64 {
-        let next = chain.segments.get(index + 1).and_then(|next| core.media.load(self.word(*next)).ok());
+        let next = chain
+            .segments
+            .get(index + 1)
+            .and_then(|next| core.media.load(self.word(*next)).ok());
         next.map_or(u64::MAX, |word| SegmentHead::from_bits(word).wsn())
     }
 
@@ -349,10 +398,16 @@ impl Segments {
     /// programmed, or under way.
     pub fn heal(&mut self, core: &mut Core, damaged: Vec<usize>) {
         for (word, link) in std::mem::take(&mut self.links) {
-            core.media.store(word, link.into(), Purpose::Meta, After::NOTHING);
+            core.media
+                .store(word, link.into(), Purpose::Meta, After::NOTHING);
         }
         for at in damaged {
-            core.media.store_record(at, &vec![0; self.slot_words], Purpose::Meta, core.after_doubts());
+            core.media.store_record(
+                at,
+                &vec![0; self.slot_words],
+                Purpose::Meta,
+                core.after_doubts(),
+            );
         }
         let orphans = std::mem::take(&mut self.orphans);
         self.release(core, &orphans);
@@ -361,36 +416,59 @@ impl Segments {
     fn chain(&mut self, core: &mut Core, found: Vec<Found>) -> Chain {
         let mut segments = self.numbered(core, found);
         segments.sort_unstable();
-        let Some(&(sequence, last)) = segments.last() else { return Chain::default() };
+        let Some(&(sequence, last)) = segments.last() else {
+            return Chain::default();
+        };
         let mut is_used = |slot: u32| {
             let at = self.slot_word(last, slot);
             (at..at + self.slot_words).any(|word| core.media.load(word) != Ok(0))
         };
-        let used = (0..self.slots).rev().find(|slot| is_used(*slot)).map_or(0, |slot| slot + 1);
+        let used = (0..self.slots)
+            .rev()
+            .find(|slot| is_used(*slot))
+            .map_or(0, |slot| slot + 1);
         let segments = segments.into_iter().map(|(_, segment)| segment).collect();
-        Chain { segments, used, end: self.slot_word(last, used), sequence: sequence + 1, clear: ClearId::default() }
+        Chain {
+            segments,
+            used,
+            end: self.slot_word(last, used),
+            sequence: sequence + 1,
+            clear: ClearId::default(),
+        }
     }
 
     /// The number of each segment of a chain. An unreadable one is found by the segment that links to it, or by the gap
     /// in the sequence, or is the first.
     fn numbered(&mut self, core: &mut Core, found: Vec<Found>) -> Vec<(u32, u32)> {
-        let known: Vec<(u32, u32)> = found.iter().filter_map(|at| Some((at.sequence?, at.segment))).collect();
-        let Some(lost) = found.iter().find(|at| at.sequence.is_none()) else { return known };
+        let known: Vec<(u32, u32)> = found
+            .iter()
+            .filter_map(|at| Some((at.sequence?, at.segment)))
+            .collect();
+        let Some(lost) = found.iter().find(|at| at.sequence.is_none()) else {
+            return known;
+        };
 
         let links_here = |&(_, segment): &(u32, u32)| {
-            let link = core.media.load(self.word(segment) + 1).map(SegmentLink::from_bits);
+            let link = core
+                .media
+                .load(self.word(segment) + 1)
+                .map(SegmentLink::from_bits);
             link.is_ok_and(|link| link.next() == lost.segment + 1)
         };
-        let before = known.iter().copied().find(links_here).map(|(sequence, _)| sequence);
-        let gap = known
+        let before = known
             .iter()
-            .map(|(sequence, _)| sequence + 1)
-            .find(|next| known.iter().any(|at| at.0 > *next) && known.iter().all(|at| at.0 != *next));
+            .copied()
+            .find(links_here)
+            .map(|(sequence, _)| sequence);
+        let gap = known.iter().map(|(sequence, _)| sequence + 1).find(|next| {
+            known.iter().any(|at| at.0 > *next) && known.iter().all(|at| at.0 != *next)
+        });
         let first = known.iter().min().map_or(0, |(sequence, _)| *sequence);
         // What was stored in a segment is not newer than the next one's head. Heads alone do not tell where several were
         // taken at one time, to rewrite a group.
         let mut others = found.iter().filter(|at| at.segment != lost.segment);
-        let is_last = others.all(|at| at.wsn <= lost.wsn && self.newest_slot(core, at.segment) <= lost.wsn);
+        let is_last =
+            others.all(|at| at.wsn <= lost.wsn && self.newest_slot(core, at.segment) <= lost.wsn);
         let sequence = match (before, gap) {
             (Some(before), _) => before + 1,
             (None, Some(gap)) => gap,
@@ -398,16 +476,26 @@ impl Segments {
             (None, None) => known.iter().max().map_or(0, |(sequence, _)| sequence + 1),
         };
         let behind = known.iter().find(|(number, _)| *number == sequence + 1);
-        let link = SegmentLink::of(sequence).with_next(behind.map_or(0, |(_, segment)| segment + 1));
+        let link =
+            SegmentLink::of(sequence).with_next(behind.map_or(0, |(_, segment)| segment + 1));
         self.links.push((self.word(lost.segment) + 1, link));
-        known.into_iter().chain([(sequence, lost.segment)]).collect()
+        known
+            .into_iter()
+            .chain([(sequence, lost.segment)])
+            .collect()
     }
 
     /// The largest number in a segment's slots, which all begin as Table 2's entry does.
     fn newest_slot(&self, core: &mut Core, segment: u32) -> u64 {
         let places = self.all_places(segment);
-        let numbers = places.filter_map(|at| core.media.load(at).ok()).map(First::from_bits);
-        numbers.filter(First::torn).map(|first| first.wsn()).max().unwrap_or(0)
+        let numbers = places
+            .filter_map(|at| core.media.load(at).ok())
+            .map(First::from_bits);
+        numbers
+            .filter(First::torn)
+            .map(|first| first.wsn())
+            .max()
+            .unwrap_or(0)
     }
 
     /// Who owns the segment? Slots are stored after the whole head: a segment without any is free.
@@ -430,11 +518,13 @@ impl Segments {
             }
         }
 
-        let Ok(head) = head else { return Owner::Unknown };
+        let Ok(head) = head else {
+            return Owner::Unknown;
+        };
         witnesses.saw(head.wsn());
         let sb = SbId(head.superblock());
-        let is_sane =
-            sb.0 < core.geometry.superblocks() && link.is_ok_and(|link| link.sequence() < SEQUENCE_END) | link.is_err();
+        let is_sane = sb.0 < core.geometry.superblocks()
+            && link.is_ok_and(|link| link.sequence() < SEQUENCE_END) | link.is_err();
         if !is_sane || !witnesses.is_live(sb) {
             return Owner::Nobody;
         }
@@ -449,8 +539,13 @@ impl Segments {
     /// Every segment is in one of these chains or free, and in one place only.
     pub fn check<'a>(&self, chains: impl Iterator<Item = &'a Chain>) -> Result<(), String> {
         let mut seen = vec![false; self.count as usize];
-        let taken: Vec<u32> = chains.flat_map(|chain| chain.segments.iter().copied()).collect();
-        for segment in taken.into_iter().chain(self.free.iter().map(|(segment, _)| *segment)) {
+        let taken: Vec<u32> = chains
+            .flat_map(|chain| chain.segments.iter().copied())
+            .collect();
+        for segment in taken
+            .into_iter()
+            .chain(self.free.iter().map(|(segment, _)| *segment))
+        {
             if std::mem::replace(&mut seen[segment as usize], true) {
                 return Err(format!("segment {segment} is in two places"));
             }

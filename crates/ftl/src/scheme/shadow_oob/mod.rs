@@ -55,7 +55,11 @@ const _: () = assert!(size_of::<Tag>() == 16);
 
 impl Tag {
     fn new(slot: u32, lpn: u32, offset: u32, wsn: u64) -> Self {
-        Self { slot, lpn, place: wsn << 21 | u64::from(offset) }
+        Self {
+            slot,
+            lpn,
+            place: wsn << 21 | u64::from(offset),
+        }
     }
     fn offset(&self) -> u32 {
         self.place as u32 & 0x1f_ffff
@@ -116,7 +120,10 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     const LEAST: u64 = 16 * 16;
     if !(LEAST..=(1 << 30) * 16).contains(&config.log_bytes) {
-        return Err(ConfigError(format!("log_bytes = {} must be {LEAST} to 16 GiB of DRAM", config.log_bytes)));
+        return Err(ConfigError(format!(
+            "log_bytes = {} must be {LEAST} to 16 GiB of DRAM",
+            config.log_bytes
+        )));
     }
     let needed = reserve(config, geometry, 0).energy_needed();
     let enough = config.energy_pages == 0 || config.energy_pages >= needed;
@@ -139,7 +146,9 @@ impl ShadowOob {
             armed: false,
             found: Found::default(),
             tags: vec![Vec::new(); geometry.superblocks() as usize],
-            free: (0..reserve.slots as u32).map(|slot| (slot, ClearId::default())).collect(),
+            free: (0..reserve.slots as u32)
+                .map(|slot| (slot, ClearId::default()))
+                .collect(),
             fullest: 0,
             hopeless_below: 0,
             doubtful: Vec::new(),
@@ -155,12 +164,24 @@ impl ShadowOob {
         let kept_free = 1 + core.config.gc_opens() as u32;
         let (wanted, least) = self.reserve.room_needed(&core.geometry);
         core.blocks.close_log();
-        let room = |core: &Core, area: &[SbId]| area.iter().map(|sb| core.blocks.get(*sb).capacity).sum::<u32>();
-        while room(core, &self.found.empty) < wanted && self.found.empty.len() < self.reserve.superblocks_max {
-            if core.blocks.free() <= kept_free || !core.blocks.open_next(&mut core.media, Stream::Log, &mut core.wsn) {
+        let room = |core: &Core, area: &[SbId]| {
+            area.iter()
+                .map(|sb| core.blocks.get(*sb).capacity)
+                .sum::<u32>()
+        };
+        while room(core, &self.found.empty) < wanted
+            && self.found.empty.len() < self.reserve.superblocks_max
+        {
+            if core.blocks.free() <= kept_free
+                || !core
+                    .blocks
+                    .open_next(&mut core.media, Stream::Log, &mut core.wsn)
+            {
                 break;
             }
-            self.found.empty.push(core.blocks.open(Stream::Log).expect("just opened").sb);
+            self.found
+                .empty
+                .push(core.blocks.open(Stream::Log).expect("just opened").sb);
             core.blocks.close_log();
         }
         room(core, &self.found.empty) >= least
@@ -179,21 +200,42 @@ impl ShadowOob {
         // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation, after everything.
         // Cut before 2: what was saved before counts. A device that was armed too early would save to flash that is not
         // erased, or whose head is not there, or not all entries.
-        let words = self.found.empty.iter().map(|sb| u64::from(sb.0) + 1).chain(std::iter::repeat(0));
+        let words = self
+            .found
+            .empty
+            .iter()
+            .map(|sb| u64::from(sb.0) + 1)
+            .chain(std::iter::repeat(0));
         for (index, word) in (0..self.reserve.superblocks_max).zip(words) {
-            core.media.store_capacitor(self.reserve.area_word(index), &[word], Purpose::Meta, After::NOTHING);
+            core.media.store_capacitor(
+                self.reserve.area_word(index),
+                &[word],
+                Purpose::Meta,
+                After::NOTHING,
+            );
         }
         for sb in 0..self.tags.len() {
             for at in 0..self.tags[sb].len() {
                 let tag = self.tags[sb][at];
                 let ppn = core.geometry.page(SbId(sb as u32), tag.offset());
-                let entry = Remapping { lpn: tag.lpn, ppn, wsn: tag.wsn(), source: None, atomic: None };
+                let entry = Remapping {
+                    lpn: tag.lpn,
+                    ppn,
+                    wsn: tag.wsn(),
+                    source: None,
+                    atomic: None,
+                };
                 self.tags[sb][at].slot = self.store(core, &entry, Purpose::Meta);
             }
         }
         let generation = core.tick();
-        let after = if core.config.guards.has(Guard::ArmedLast) { After::ALL } else { After::NOTHING };
-        core.media.store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
+        let after = if core.config.guards.has(Guard::ArmedLast) {
+            After::ALL
+        } else {
+            After::NOTHING
+        };
+        core.media
+            .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
         core.media.fence();
         self.armed = true;
         self.found.empty.clear();
@@ -213,13 +255,17 @@ impl ShadowOob {
             after = after.and(After::page(entry.ppn));
         }
         let word = self.reserve.slot_word(slot);
-        core.media.store_capacitor(word, &LogEntry::of(core, entry).words(), purpose, after);
+        core.media
+            .store_capacitor(word, &LogEntry::of(core, entry).words(), purpose, after);
         slot
     }
 
     fn append(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) {
         let slot = self.store(core, entry, purpose);
-        let (sb, offset) = (core.geometry.superblock(entry.ppn), core.geometry.offset(entry.ppn));
+        let (sb, offset) = (
+            core.geometry.superblock(entry.ppn),
+            core.geometry.offset(entry.ppn),
+        );
         self.tags[sb.0 as usize].push(Tag::new(slot, entry.lpn, offset, entry.wsn));
     }
 
@@ -228,8 +274,14 @@ impl ShadowOob {
         if slot == SAVED {
             return;
         }
-        let after = if core.config.guards.has(Guard::ClearWaits) { After::ALL } else { After::NOTHING };
-        let clear = core.media.clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
+        let after = if core.config.guards.has(Guard::ClearWaits) {
+            After::ALL
+        } else {
+            After::NOTHING
+        };
+        let clear = core
+            .media
+            .clear_capacitor(self.reserve.slot_word(slot), SLOT_WORDS, after);
         self.free.push_back((slot, clear));
     }
 
@@ -240,7 +292,12 @@ impl ShadowOob {
         let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
         let mut doubtful = std::mem::take(&mut self.doubtful);
         let ended = core.ended.of(sb);
-        doubtful.extend((0..).zip(&tags).filter(|(_, tag)| ended.may_have_ended(tag.lpn)).map(|(at, _): (u32, _)| at));
+        doubtful.extend(
+            (0..)
+                .zip(&tags)
+                .filter(|(_, tag)| ended.may_have_ended(tag.lpn))
+                .map(|(at, _): (u32, _)| at),
+        );
         // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
@@ -272,7 +329,9 @@ impl ShadowOob {
     /// Frees the slots of stale entries where there are many of them.
     #[cold]
     fn make_room(&mut self, core: &mut Core, entries: usize) -> bool {
-        let stale = self.used().saturating_sub(core.blocks.remapped_total() as usize);
+        let stale = self
+            .used()
+            .saturating_sub(core.blocks.remapped_total() as usize);
         if stale < self.hopeless_below {
             return false;
         }
@@ -285,17 +344,27 @@ impl ShadowOob {
             self.sweep_best(core, entries);
         }
         let found = self.has_room(entries);
-        self.hopeless_below = if found { 0 } else { stale + self.reserve.slots / STALE_SHARE + 1 };
+        self.hopeless_below = if found {
+            0
+        } else {
+            stale + self.reserve.slots / STALE_SHARE + 1
+        };
         found
     }
 
     /// Sweeps the superblocks with the most stale entries until there is room, and some more.
     fn sweep_best(&mut self, core: &mut Core, entries: usize) {
         let some_more = self.reserve.slots / SWEPT_SHARE;
-        let stale_of =
-            |tags: &Vec<Tag>, sb: u32| tags.len().saturating_sub(core.blocks.owners(SbId(sb)).remapped as usize);
-        let mut worst: Vec<(usize, u32)> =
-            self.tags.iter().zip(0..).map(|(tags, sb)| (stale_of(tags, sb), sb)).collect();
+        let stale_of = |tags: &Vec<Tag>, sb: u32| {
+            tags.len()
+                .saturating_sub(core.blocks.owners(SbId(sb)).remapped as usize)
+        };
+        let mut worst: Vec<(usize, u32)> = self
+            .tags
+            .iter()
+            .zip(0..)
+            .map(|(tags, sb)| (stale_of(tags, sb), sb))
+            .collect();
         worst.sort_unstable_by_key(|(stale, sb)| (std::cmp::Reverse(*stale), *sb));
         for (_, sb) in worst.into_iter().take_while(|(stale, _)| *stale > 0) {
             if self.has_room(entries + some_more) {
@@ -308,8 +377,9 @@ impl ShadowOob {
     /// Is a superblock erased but for its head?
     fn is_empty(core: &Core, sb: SbId) -> bool {
         let head = core.blocks.get(sb).head;
-        (0..core.geometry.pages_per_superblock())
-            .all(|offset| offset == head || !core.media.is_programmed(core.geometry.page(sb, offset)))
+        (0..core.geometry.pages_per_superblock()).all(|offset| {
+            offset == head || !core.media.is_programmed(core.geometry.page(sb, offset))
+        })
     }
 
     /// The pages saved in a superblock, by generation.
@@ -339,7 +409,9 @@ impl ShadowOob {
             match core.media.read_meta(page, Purpose::Meta) {
                 Ok(Some((oob, bytes))) => {
                     let present = oob.incarnation() == superblock.life.incarnation() & 63;
-                    if let Some(saved) = SavedPage::decode(&bytes).filter(|_| oob.lpn() == Oob::LOG && present) {
+                    if let Some(saved) =
+                        SavedPage::decode(&bytes).filter(|_| oob.lpn() == Oob::LOG && present)
+                    {
                         newest = newest.max(Some(saved.of.generation()));
                         pages.entry(saved.of.generation()).or_default().push(saved);
                     }
@@ -348,19 +420,28 @@ impl ShadowOob {
                 // A program that failed, or an erase that was cut.
                 Err(_) if failed >> core.geometry.die_of_offset(offset) & 1 == 1 => {}
                 Err(_) if Self::is_spoiled(core, page) => {}
-                Err(_) => unreadable.push(Unreadable { page: page.0, generation: None }),
+                Err(_) => unreadable.push(Unreadable {
+                    page: page.0,
+                    generation: None,
+                }),
             }
         }
 
-        unreadable[start..].iter_mut().for_each(|at| at.generation = newest);
+        unreadable[start..]
+            .iter_mut()
+            .for_each(|at| at.generation = newest);
         newest
     }
 
     /// Is no page of this block readable?
     fn is_spoiled(core: &Core, page: Ppn) -> bool {
         let geometry = core.geometry;
-        let (sb, die) = (geometry.superblock(page), geometry.die_of_offset(geometry.offset(page)));
-        let mut pages = (0..geometry.pages_per_block()).map(|row| geometry.page(sb, row * geometry.dies() + die));
+        let (sb, die) = (
+            geometry.superblock(page),
+            geometry.die_of_offset(geometry.offset(page)),
+        );
+        let mut pages = (0..geometry.pages_per_block())
+            .map(|row| geometry.page(sb, row * geometry.dies() + die));
         pages.all(|page| core.media.is_programmed(page) && !core.media.is_readable(page))
     }
 }
@@ -371,14 +452,17 @@ impl RemapScheme for ShadowOob {
     }
 
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
-        if core.blocks.remapped_total() as f64 >= core.config.watermark * self.reserve.slots as f64 {
+        if core.blocks.remapped_total() as f64 >= core.config.watermark * self.reserve.slots as f64
+        {
             return Err(Demotion::Watermark);
         }
         let armed = self.armed || (may_reclaim && self.arm(core));
         if !armed {
             return Err(Demotion::NvramFull);
         }
-        self.fullest = self.fullest.max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
+        self.fullest = self
+            .fullest
+            .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
         match self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
             true => Ok(()),
             false => Err(Demotion::NvramFull),
@@ -399,7 +483,11 @@ impl RemapScheme for ShadowOob {
 
     fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
         let references = core.blocks.owners(sb).remapped;
-        if self.armed { references.saturating_sub(self.free.len() as u32) } else { references }
+        if self.armed {
+            references.saturating_sub(self.free.len() as u32)
+        } else {
+            references
+        }
     }
 
     fn prepare(&mut self, core: &mut Core, entries: u32) {
@@ -411,7 +499,12 @@ impl RemapScheme for ShadowOob {
     }
 
     fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
-        let owner = |tag: &Tag| OwnerRef { offset: tag.offset(), lpn: tag.lpn, wsn: tag.wsn(), source: None };
+        let owner = |tag: &Tag| OwnerRef {
+            offset: tag.offset(),
+            lpn: tag.lpn,
+            wsn: tag.wsn(),
+            source: None,
+        };
         out.extend(self.tags[sb.0 as usize].iter().map(owner));
     }
 
@@ -424,8 +517,12 @@ impl RemapScheme for ShadowOob {
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
-        let is_log = |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
-        let logs = core.blocks.iter().filter(|(_, sb)| is_log(sb.stream, sb.state));
+        let is_log =
+            |stream, state| stream == Stream::Log && matches!(state, State::Open | State::Closed);
+        let logs = core
+            .blocks
+            .iter()
+            .filter(|(_, sb)| is_log(sb.stream, sb.state));
         let logs: Vec<SbId> = logs.map(|(id, _)| id).collect();
 
         let (mut pages, mut filled, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -442,14 +539,23 @@ impl RemapScheme for ShadowOob {
         let newest = pages.pop_last();
         let last = newest.as_ref().map(|(last, _)| *last);
         // What cannot be read is of the generation of the pages around it; alone, it may be of the last one.
-        if let Some(at) = unreadable.iter().find(|at| at.generation.is_none() || at.generation == last) {
+        if let Some(at) = unreadable
+            .iter()
+            .find(|at| at.generation.is_none() || at.generation == last)
+        {
             return Err(RecoveryError::SavedDamaged { page: at.page });
         }
 
-        let Some((last, pages)) = newest else { return Ok(()) };
+        let Some((last, pages)) = newest else {
+            return Ok(());
+        };
         witnesses.saw(last);
         for (generation, sb) in filled {
-            let list = if generation == last { &mut self.found.saved } else { &mut self.found.outdated };
+            let list = if generation == last {
+                &mut self.found.saved
+            } else {
+                &mut self.found.outdated
+            };
             list.push(sb);
         }
 
@@ -468,7 +574,9 @@ impl RemapScheme for ShadowOob {
             }
         }
 
-        self.tags.iter_mut().for_each(|tags| tags.sort_by_key(Tag::wsn));
+        self.tags
+            .iter_mut()
+            .for_each(|tags| tags.sort_by_key(Tag::wsn));
         Ok(())
     }
 
@@ -502,31 +610,60 @@ impl RemapScheme for ShadowOob {
         for (index, tags) in self.tags.iter().enumerate() {
             for tag in tags {
                 let ppn = core.geometry.page(SbId(index as u32), tag.offset());
-                let entry = Remapping { lpn: tag.lpn, ppn, wsn: tag.wsn(), source: None, atomic: None };
+                let entry = Remapping {
+                    lpn: tag.lpn,
+                    ppn,
+                    wsn: tag.wsn(),
+                    source: None,
+                    atomic: None,
+                };
                 let in_force = core.map.is_remapped_at(tag.lpn, ppn);
                 if !in_force && !core.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
                     return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
                 }
                 if (tag.slot == SAVED) == self.armed {
-                    return Err(format!("the entry of LPN {} is not where it should be", tag.lpn));
+                    return Err(format!(
+                        "the entry of LPN {} is not where it should be",
+                        tag.lpn
+                    ));
                 }
-                let word = self.reserve.slot_word(if self.armed { tag.slot } else { 0 });
+                let word = self
+                    .reserve
+                    .slot_word(if self.armed { tag.slot } else { 0 });
                 let stored = [core.media.peek(word), core.media.peek(word + 1)];
-                if self.armed && (stored != LogEntry::of(core, &entry).words() || !slots.insert(tag.slot)) {
-                    return Err(format!("slot {} does not say what is known of it", tag.slot));
+                if self.armed
+                    && (stored != LogEntry::of(core, &entry).words() || !slots.insert(tag.slot))
+                {
+                    return Err(format!(
+                        "slot {} does not say what is known of it",
+                        tag.slot
+                    ));
                 }
             }
         }
         if slots.len() != self.reserve.slots {
-            return Err(format!("{} slots of {} are known", slots.len(), self.reserve.slots));
+            return Err(format!(
+                "{} slots of {} are known",
+                slots.len(),
+                self.reserve.slots
+            ));
         }
         let mut known: Vec<BTreeSet<(u32, u32)>> = Vec::with_capacity(self.tags.len());
-        known.extend(self.tags.iter().map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()));
+        known.extend(
+            self.tags
+                .iter()
+                .map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()),
+        );
         for lpn in 0..core.map.len() {
-            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else { continue };
+            let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
+                continue;
+            };
             let sb = core.geometry.superblock(mapping.ppn);
             if !known[sb.0 as usize].contains(&(lpn, core.geometry.offset(mapping.ppn))) {
-                return Err(format!("LPN {lpn} is remapped to {:?} and no entry says so", mapping.ppn));
+                return Err(format!(
+                    "LPN {lpn} is remapped to {:?} and no entry says so",
+                    mapping.ppn
+                ));
             }
         }
         Ok(())
@@ -534,6 +671,10 @@ impl RemapScheme for ShadowOob {
 
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let entries = self.tags[sb.0 as usize].len() as u32;
-        Some(GroupInfo { entries, pages: entries.into(), ..GroupInfo::default() })
+        Some(GroupInfo {
+            entries,
+            pages: entries.into(),
+            ..GroupInfo::default()
+        })
     }
 }

@@ -67,10 +67,20 @@ impl SavedPage {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let pairs: Vec<[u64; 2]> =
-            bytes.as_chunks::<8>().0.as_chunks::<2>().0.iter().map(|pair| pair.map(u64::from_le_bytes)).collect();
+        let pairs: Vec<[u64; 2]> = bytes
+            .as_chunks::<8>()
+            .0
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|pair| pair.map(u64::from_le_bytes))
+            .collect();
         let ([of, place], entries) = pairs.split_first()?;
-        Some(Self { of: (*of).into(), place: (*place).into(), entries: entries.to_vec() })
+        Some(Self {
+            of: (*of).into(),
+            place: (*place).into(),
+            entries: entries.to_vec(),
+        })
     }
 }
 
@@ -95,8 +105,19 @@ impl Reserve {
         let pages = slots.div_ceil(per_page) as u32;
         let room = pages + FAILURES * geometry.pages_per_block();
         let superblocks_max = room.div_ceil(config.data_pages(geometry).max(1)) as usize;
-        let energy = if config.energy_pages == 0 { pages + FAILURES } else { config.energy_pages };
-        Self { base, superblocks_max, slots, per_page, pages, energy }
+        let energy = if config.energy_pages == 0 {
+            pages + FAILURES
+        } else {
+            config.energy_pages
+        };
+        Self {
+            base,
+            superblocks_max,
+            slots,
+            per_page,
+            pages,
+            energy,
+        }
     }
 
     /// Words of DRAM that the capacitor keeps.
@@ -116,7 +137,10 @@ impl Reserve {
 
     pub fn flash_need(&self) -> FlashNeed {
         // The next power-on fills new ones before those of the last one are erased.
-        FlashNeed { held: self.superblocks_max as u32, spare: self.superblocks_max as u32 }
+        FlashNeed {
+            held: self.superblocks_max as u32,
+            spare: self.superblocks_max as u32,
+        }
     }
 
     pub fn area_word(&self, index: usize) -> usize {
@@ -140,11 +164,16 @@ impl Reserve {
     pub fn save(&self, core: &mut Core) -> Result<u64, RecoveryError> {
         let ops = core.media.ops.len();
         let generation = self.generation(core)?;
-        let programmed = if generation == 0 { 0 } else { self.program(core, generation)? };
+        let programmed = if generation == 0 {
+            0
+        } else {
+            self.program(core, generation)?
+        };
         core.media.settle_all();
         // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they say the same.
         if (self.base..self.base + self.words()).any(|word| core.media.peek(word) != 0) {
-            core.media.clear_capacitor(self.base, self.words(), After::NOTHING);
+            core.media
+                .clear_capacitor(self.base, self.words(), After::NOTHING);
             core.media.settle_all();
         }
         // The capacitor's time is nobody's: the device is off.
@@ -154,7 +183,8 @@ impl Reserve {
 
     /// The generation to save under. If it is unreadable and DRAM is empty, it does not matter.
     fn generation(&self, core: &mut Core) -> Result<u64, RecoveryError> {
-        let is_empty = (self.base + 1..self.base + self.words()).all(|word| core.media.load(word) == Ok(0));
+        let is_empty =
+            (self.base + 1..self.base + self.words()).all(|word| core.media.load(word) == Ok(0));
         match core.media.load(self.base) {
             Err(_) if is_empty => Ok(0),
             generation => generation.map_err(|_| RecoveryError::NvramDamaged { word: self.base }),
@@ -166,7 +196,8 @@ impl Reserve {
         let word = self.slot_word(slot);
         let words = [core.media.load(word), core.media.load(word + 1)];
         let torn_bits = core.config.guards.has(Guard::TornBits);
-        if words == [Ok(0), Ok(0)] || torn_bits && words.iter().flatten().any(|word| word & 1 == 0) {
+        if words == [Ok(0), Ok(0)] || torn_bits && words.iter().flatten().any(|word| word & 1 == 0)
+        {
             return Ok(None);
         }
         match words {
@@ -187,7 +218,11 @@ impl Reserve {
                 damaged = Some(self.area_word(index));
                 0
             });
-            area.extend(word.checked_sub(1).map(|sb| SbId(sb as u32)).filter(|sb| sb.0 < core.geometry.superblocks()));
+            area.extend(
+                word.checked_sub(1)
+                    .map(|sb| SbId(sb as u32))
+                    .filter(|sb| sb.0 < core.geometry.superblocks()),
+            );
         }
 
         let there = self.saved_before(core, &area, generation);
@@ -198,10 +233,17 @@ impl Reserve {
         for (number, entries) in (0..).zip(entries.chunks(self.per_page)) {
             let of = SavedOf::new().with_generation(generation);
             let place = SavedPlace::new().with_number(number).with_pages(pages);
-            let bytes = SavedPage { of, place, entries: entries.to_vec() }.encode();
+            let bytes = SavedPage {
+                of,
+                place,
+                entries: entries.to_vec(),
+            }
+            .encode();
             if !there.contains(&number) && !places.put(core, number, &bytes, &mut energy) {
                 // There is room for all pages, but the record of where it is may be unreadable.
-                return damaged.map_or(Ok(places.programmed), |word| Err(RecoveryError::NvramDamaged { word }));
+                return damaged.map_or(Ok(places.programmed), |word| {
+                    Err(RecoveryError::NvramDamaged { word })
+                });
             }
         }
         Ok(places.programmed)
@@ -209,18 +251,30 @@ impl Reserve {
 
     /// Pages of this generation that are on flash already.
     fn saved_before(&self, core: &Core, area: &[SbId], generation: u64) -> BTreeSet<u32> {
-        let pages = area.iter().flat_map(|sb| (0..core.geometry.pages_per_superblock()).map(|offset| (*sb, offset)));
-        let readable = pages.filter_map(|(sb, offset)| core.media.meta_uncharged(core.geometry.page(sb, offset)).ok());
+        let pages = area
+            .iter()
+            .flat_map(|sb| (0..core.geometry.pages_per_superblock()).map(|offset| (*sb, offset)));
+        let readable = pages.filter_map(|(sb, offset)| {
+            core.media
+                .meta_uncharged(core.geometry.page(sb, offset))
+                .ok()
+        });
         let saved = readable.filter_map(SavedPage::decode);
-        saved.filter(|page| page.of.generation() == generation).map(|page| page.place.number()).collect()
+        saved
+            .filter(|page| page.of.generation() == generation)
+            .map(|page| page.place.number())
+            .collect()
     }
 }
 
 /// The life of a superblock of the reserved flash, from its head.
 fn life_by_head(core: &Core, sb: SbId) -> Option<Life> {
-    let pages = (0..core.geometry.dies()).filter_map(|die| core.media.meta_uncharged(core.geometry.page(sb, die)).ok());
+    let pages = (0..core.geometry.dies())
+        .filter_map(|die| core.media.meta_uncharged(core.geometry.page(sb, die)).ok());
     let heads = pages.filter_map(|bytes| Head::read_from_bytes(bytes).ok());
-    let newest = heads.filter(|head| head.magic == Head::MAGIC).max_by_key(|head| head.wsn)?;
+    let newest = heads
+        .filter(|head| head.magic == Head::MAGIC)
+        .max_by_key(|head| head.wsn)?;
     Some(Life::new().with_incarnation(newest.incarnation))
 }
 
@@ -233,7 +287,11 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn new(area: &'a [SbId]) -> Self {
-        Self { area, offset: 0, programmed: 0 }
+        Self {
+            area,
+            offset: 0,
+            programmed: 0,
+        }
     }
 
     /// Programs one page at the next place that takes it; `false` if there is none, or no energy.
@@ -250,11 +308,15 @@ impl<'a> Places<'a> {
             // If the life is unreadable, the head gives the incarnation; a bad block that is not known as bad fails
             // again.
             let loaded = LifeRecord::load(&mut core.media, sb);
-            let Some(life) = loaded.life.ok().or_else(|| life_by_head(core, sb)) else { continue };
+            let Some(life) = loaded.life.ok().or_else(|| life_by_head(core, sb)) else {
+                continue;
+            };
             let (bad, failing) = (loaded.bad.unwrap_or(0), loaded.failing.unwrap_or(0));
             let record = LifeRecord { life, bad, failing };
             let next = core.media.next_row(geometry.block(sb, die));
-            if (record.bad | record.failing) >> die & 1 == 1 || next != geometry.row_of_offset(offset) {
+            if (record.bad | record.failing) >> die & 1 == 1
+                || next != geometry.row_of_offset(offset)
+            {
                 continue;
             }
 
@@ -265,7 +327,17 @@ impl<'a> Places<'a> {
 
             let oob = Oob::new(Oob::LOG, u64::from(number) + 1, record.life.incarnation());
             let stored = Stored::Meta(bytes.into());
-            if core.media.program(geometry.page(sb, offset), oob, stored, Purpose::Meta, After::NOTHING).is_ok() {
+            if core
+                .media
+                .program(
+                    geometry.page(sb, offset),
+                    oob,
+                    stored,
+                    Purpose::Meta,
+                    After::NOTHING,
+                )
+                .is_ok()
+            {
                 self.programmed += 1;
                 return true;
             }

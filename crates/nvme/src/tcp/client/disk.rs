@@ -3,7 +3,9 @@
 //! Invariant: pages are 4,096 bytes whatever the namespace's blocks are. Absent: anything the client cannot do itself.
 
 use super::{Client, ClientError};
-use remap_ssd_device::{Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage, FileStatus, RemapAllError};
+use remap_ssd_device::{
+    Disk, DiskFileBlock, DiskRemap, DiskWrite, FileMapError, FilePage, FileStatus, RemapAllError,
+};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 impl Client {
@@ -57,12 +59,26 @@ impl Disk for Client {
     }
 
     fn remap(&mut self, remap: &DiskRemap) -> Result<(), ClientError> {
-        let DiskRemap { target, source, pages, relocate, atomic } = *remap;
+        let DiskRemap {
+            target,
+            source,
+            pages,
+            relocate,
+            atomic,
+        } = *remap;
         if pages == 0 {
             return Ok(());
         }
-        let blocks = u32::try_from(self.blocks(pages.into())).map_err(|_| ClientError::TooLong(pages))?;
-        Client::remap(self, self.blocks(source), self.blocks(target), blocks, relocate, atomic)
+        let blocks =
+            u32::try_from(self.blocks(pages.into())).map_err(|_| ClientError::TooLong(pages))?;
+        Client::remap(
+            self,
+            self.blocks(source),
+            self.blocks(target),
+            blocks,
+            relocate,
+            atomic,
+        )
     }
 
     fn remap_all(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<ClientError>> {
@@ -80,11 +96,21 @@ impl Disk for Client {
 
     fn fs_list(&mut self, inode: u32) -> Result<Vec<DiskFileBlock>, FileMapError<ClientError>> {
         let blocks = self.file_map_read(Some(inode))?;
-        Ok(blocks.iter().map(|[offset, page]| DiskFileBlock { offset: *offset, page: u64::from(*page) }).collect())
+        Ok(blocks
+            .iter()
+            .map(|[offset, page]| DiskFileBlock {
+                offset: *offset,
+                page: u64::from(*page),
+            })
+            .collect())
     }
 
     fn fs_files(&mut self) -> Result<Vec<u32>, FileMapError<ClientError>> {
-        Ok(self.file_map_read(None)?.iter().map(|[inode, _]| *inode).collect())
+        Ok(self
+            .file_map_read(None)?
+            .iter()
+            .map(|[inode, _]| *inode)
+            .collect())
     }
 
     fn fs_reset(&mut self) -> Result<(), FileMapError<ClientError>> {

@@ -21,25 +21,41 @@ impl Client {
         data: &[u8; PAGE_BYTES],
         file: FilePage,
     ) -> Result<FileStatus, FileMapError<ClientError>> {
-        let slba = self.checked_blocks("write of the file map", page, 1).map_err(FileMapError::Disk)?;
+        let slba = self
+            .checked_blocks("write of the file map", page, 1)
+            .map_err(FileMapError::Disk)?;
         let mut sqe = self.rw(opcode::FS_WRITE, slba, (self.blocks(1) - 1) as u16);
         (sqe.cdw13, sqe.cdw14) = (file.inode, file.offset);
-        let call = Call { sqe, send: data, receive: 0 };
+        let call = Call {
+            sqe,
+            send: data,
+            receive: 0,
+        };
         // If only the response was lost, the retry lists the page twice, as two writes would.
-        let answers = self.with(true, |_, io| io.calls(&[call])).map_err(FileMapError::Disk)?;
-        let answer = answers.first().ok_or(FileMapError::Disk(broken("no answer")))?;
+        let answers = self
+            .with(true, |_, io| io.calls(&[call]))
+            .map_err(FileMapError::Disk)?;
+        let answer = answers
+            .first()
+            .ok_or(FileMapError::Disk(broken("no answer")))?;
 
         match (answer.status, answer.result as u32) {
             (status, _) if status.is_success() => Ok(FileStatus::Recorded),
             (Status::NOT_LISTED, 1) => Ok(FileStatus::FilesFull),
             (Status::NOT_LISTED, 2) => Ok(FileStatus::BlocksFull),
             (Status::NOT_LISTED, 3) => Ok(FileStatus::MapDamaged),
-            (status, _) => Err(file_map(ClientError::Status { what: "write of the file map", status })),
+            (status, _) => Err(file_map(ClientError::Status {
+                what: "write of the file map",
+                status,
+            })),
         }
     }
 
     /// The whole list of a file (page in the file, page of the namespace), or of the files (inode, 0).
-    pub(super) fn file_map_read(&mut self, inode: Option<u32>) -> Result<Vec<[u32; 2]>, FileMapError<ClientError>> {
+    pub(super) fn file_map_read(
+        &mut self,
+        inode: Option<u32>,
+    ) -> Result<Vec<[u32; 2]>, FileMapError<ClientError>> {
         let receive = self.transfer_bytes_max();
         let mut entries: Vec<[u32; 2]> = Vec::new();
         loop {
@@ -47,7 +63,17 @@ impl Client {
             sqe.cdw10 = (receive / 4 - 1) as u32;
             (sqe.cdw12, sqe.cdw13) = (u32::from(inode.is_none()), inode.unwrap_or(0));
             sqe.cdw14 = entries.len() as u32;
-            let answer = self.io("list of the file map", true, &Call { sqe, send: &[], receive }).map_err(file_map)?;
+            let answer = self
+                .io(
+                    "list of the file map",
+                    true,
+                    &Call {
+                        sqe,
+                        send: &[],
+                        receive,
+                    },
+                )
+                .map_err(file_map)?;
 
             let words: Vec<[u32; 2]> = answer
                 .data
@@ -55,10 +81,14 @@ impl Client {
                 .0
                 .iter()
                 .map(|bytes| {
-                    [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+                    [0, 4].map(|at| {
+                        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+                    })
                 })
                 .collect();
-            let (head, listed) = words.split_first().ok_or(FileMapError::Disk(broken("a list without a head")))?;
+            let (head, listed) = words
+                .split_first()
+                .ok_or(FileMapError::Disk(broken("a list without a head")))?;
             let total = head[0] as usize;
             let wanted = total.saturating_sub(entries.len()).min(listed.len());
             entries.extend_from_slice(&listed[..wanted]);
@@ -73,13 +103,26 @@ impl Client {
 
     pub(super) fn file_map_reset(&mut self) -> Result<(), FileMapError<ClientError>> {
         let sqe = entry(opcode::FS_RESET, self.options.nsid);
-        self.io("reset of the file map", true, &Call { sqe, send: &[], receive: 0 }).map(drop).map_err(file_map)
+        self.io(
+            "reset of the file map",
+            true,
+            &Call {
+                sqe,
+                send: &[],
+                receive: 0,
+            },
+        )
+        .map(drop)
+        .map_err(file_map)
     }
 }
 
 fn file_map(error: ClientError) -> FileMapError<ClientError> {
     match error {
-        ClientError::Status { status: Status::NO_FILE_MAP | Status::INVALID_OPCODE, .. } => FileMapError::Unsupported,
+        ClientError::Status {
+            status: Status::NO_FILE_MAP | Status::INVALID_OPCODE,
+            ..
+        } => FileMapError::Unsupported,
         other => FileMapError::Disk(other),
     }
 }

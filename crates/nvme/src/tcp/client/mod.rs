@@ -15,7 +15,9 @@ pub use error::ClientError;
 pub use queue::{Answer, Arrivals, Call, Queue, entry};
 
 use crate::controller::{COPY_FORMAT_NAMESPACES, statistics};
-use crate::spec::command::{CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe};
+use crate::spec::command::{
+    CopyCdw12, CopyRange, DsmCdw10, DsmCdw11, DsmRange, RemapCdw12, RwCdw12, Sqe,
+};
 use crate::spec::identify::{Controller, Namespace, cns, oncs};
 use crate::spec::log::{Smart, lid};
 use crate::spec::opcode::{admin, io as opcode};
@@ -84,8 +86,21 @@ impl Client {
             Some(subnqn) => subnqn.clone(),
             None => discover(address, &options)?,
         };
-        let Connected { queues, cntlid, controller, namespace } = connect(address, &options, &subnqn)?;
-        Ok(Self { address, options, subnqn, cntlid, queues: Some(queues), controller, namespace })
+        let Connected {
+            queues,
+            cntlid,
+            controller,
+            namespace,
+        } = connect(address, &options, &subnqn)?;
+        Ok(Self {
+            address,
+            options,
+            subnqn,
+            cntlid,
+            queues: Some(queues),
+            controller,
+            namespace,
+        })
     }
 
     /// The subsystem's name.
@@ -116,10 +131,13 @@ impl Client {
                 Some(queues) => queues,
                 None => {
                     let new = connect(self.address, &self.options, &self.subnqn)?;
-                    if (new.namespace.nguid, new.namespace.nsze) != (self.namespace.nguid, self.namespace.nsze) {
+                    if (new.namespace.nguid, new.namespace.nsze)
+                        != (self.namespace.nguid, self.namespace.nsze)
+                    {
                         return Err(ClientError::AnotherDevice(self.address));
                     }
-                    (self.cntlid, self.controller, self.namespace) = (new.cntlid, new.controller, new.namespace);
+                    (self.cntlid, self.controller, self.namespace) =
+                        (new.cntlid, new.controller, new.namespace);
                     self.queues.insert(new.queues)
                 }
             };
@@ -135,7 +153,12 @@ impl Client {
         Err(io::Error::from(io::ErrorKind::ConnectionAborted).into())
     }
 
-    fn io(&mut self, what: &'static str, again: bool, call: &Call<'_>) -> Result<Answer, ClientError> {
+    fn io(
+        &mut self,
+        what: &'static str,
+        again: bool,
+        call: &Call<'_>,
+    ) -> Result<Answer, ClientError> {
         self.with(again, |_, io| io.call(what, call))
     }
 
@@ -167,7 +190,15 @@ impl Client {
             let count = (blocks - done).min(step);
             let sqe = self.rw(opcode::READ, slba + done, (count - 1) as u16);
             let receive = (count as usize) << self.lba_shift();
-            let answer = self.io("read", true, &Call { sqe, send: &[], receive })?;
+            let answer = self.io(
+                "read",
+                true,
+                &Call {
+                    sqe,
+                    send: &[],
+                    receive,
+                },
+            )?;
             if answer.data.len() != receive {
                 return Err(broken("less data than asked for"));
             }
@@ -186,7 +217,15 @@ impl Client {
         for piece in data.chunks(self.transfer_bytes_max()) {
             let count = piece.len() >> self.lba_shift();
             let sqe = self.rw(opcode::WRITE, slba, (count - 1) as u16);
-            self.io("write", true, &Call { sqe, send: piece, receive: 0 })?;
+            self.io(
+                "write",
+                true,
+                &Call {
+                    sqe,
+                    send: piece,
+                    receive: 0,
+                },
+            )?;
             slba += count as u64;
         }
         Ok(())
@@ -203,7 +242,11 @@ impl Client {
 
     /// Can the device copy; across namespaces? (For these the connection must have been made with `copy_across`.)
     pub fn can_copy(&self, across: bool) -> bool {
-        let formats = if across { 1 << COPY_FORMAT_NAMESPACES } else { 1 };
+        let formats = if across {
+            1 << COPY_FORMAT_NAMESPACES
+        } else {
+            1
+        };
         self.controller.oncs & oncs::COPY != 0 && self.controller.ocfs & formats == formats
     }
 
@@ -211,29 +254,64 @@ impl Client {
     ///
     /// # Errors
     /// As `copy`.
-    pub fn copy_from(&mut self, namespace: Option<u32>, from: u64, to: u64, blocks: u64) -> Result<(), ClientError> {
-        let [longest, most] = [self.namespace.mssrl.into(), u64::from(self.namespace.mcl)].map(|limit| limit.max(1));
+    pub fn copy_from(
+        &mut self,
+        namespace: Option<u32>,
+        from: u64,
+        to: u64,
+        blocks: u64,
+    ) -> Result<(), ClientError> {
+        let [longest, most] =
+            [self.namespace.mssrl.into(), u64::from(self.namespace.mcl)].map(|limit| limit.max(1));
         let per_command = u64::from(self.namespace.msrc_z) + 1;
         let overlap = namespace.is_none() && from.abs_diff(to) < blocks;
         let backwards = overlap && from < to;
         // The ranges of one command are copied in ascending order. To copy from the end, each range is a command of its
         // own.
-        let step = if backwards { longest.min(most) } else { most.min(longest.saturating_mul(per_command)) };
+        let step = if backwards {
+            longest.min(most)
+        } else {
+            most.min(longest.saturating_mul(per_command))
+        };
 
         let mut done = 0;
         while done < blocks {
             let count = (blocks - done).min(step);
-            let first = if backwards { blocks - done - count } else { done };
+            let first = if backwards {
+                blocks - done - count
+            } else {
+                done
+            };
             let ranges = (0..count).step_by(longest as usize);
             let ranges: Vec<_> = ranges
-                .map(|at| CopyRange::new(from.saturating_add(first + at), ((count - at).min(longest) - 1) as u16))
+                .map(|at| {
+                    CopyRange::new(
+                        from.saturating_add(first + at),
+                        ((count - at).min(longest) - 1) as u16,
+                    )
+                })
                 .map(|range| range.of_namespace(namespace.unwrap_or(0)))
                 .collect();
-            let format = if namespace.is_some() { COPY_FORMAT_NAMESPACES } else { 0 };
+            let format = if namespace.is_some() {
+                COPY_FORMAT_NAMESPACES
+            } else {
+                0
+            };
             let mut sqe = self.rw(opcode::COPY, to.saturating_add(first), 0);
-            sqe.cdw12 = CopyCdw12::new().with_nr_z((ranges.len() - 1) as u8).with_format(format).into_bits();
+            sqe.cdw12 = CopyCdw12::new()
+                .with_nr_z((ranges.len() - 1) as u8)
+                .with_format(format)
+                .into_bits();
             // With overlapping ranges a retry would copy what the first try has changed.
-            self.io("copy", !overlap, &Call { sqe, send: ranges.as_bytes(), receive: 0 })?;
+            self.io(
+                "copy",
+                !overlap,
+                &Call {
+                    sqe,
+                    send: ranges.as_bytes(),
+                    receive: 0,
+                },
+            )?;
             done += count;
         }
         Ok(())
@@ -243,12 +321,32 @@ impl Client {
     ///
     /// # Errors
     /// The connection or the device. A relocation, or a remap whose ranges overlap, may have been done if the connection broke.
-    pub fn remap(&mut self, from: u64, to: u64, blocks: u32, relocate: bool, atomic: bool) -> Result<(), ClientError> {
+    pub fn remap(
+        &mut self,
+        from: u64,
+        to: u64,
+        blocks: u32,
+        relocate: bool,
+        atomic: bool,
+    ) -> Result<(), ClientError> {
         let mut sqe = self.rw(opcode::REMAP, to, 0);
-        sqe.cdw12 = RemapCdw12::new().with_nlb_z(blocks - 1).with_relocate(relocate).with_atomic(atomic).into_bits();
+        sqe.cdw12 = RemapCdw12::new()
+            .with_nlb_z(blocks - 1)
+            .with_relocate(relocate)
+            .with_atomic(atomic)
+            .into_bits();
         (sqe.cdw14, sqe.cdw15) = (from as u32, (from >> 32) as u32);
         let again = !relocate && from.abs_diff(to) >= u64::from(blocks);
-        self.io("remap", again, &Call { sqe, send: &[], receive: 0 }).map(drop)
+        self.io(
+            "remap",
+            again,
+            &Call {
+                sqe,
+                send: &[],
+                receive: 0,
+            },
+        )
+        .map(drop)
     }
 
     /// Deallocates blocks.
@@ -259,11 +357,23 @@ impl Client {
         let mut done = 0;
         while done < blocks {
             let count = (blocks - done).min(u64::from(u32::MAX));
-            let range = DsmRange { attributes: 0, blocks: count as u32, slba: slba + done };
+            let range = DsmRange {
+                attributes: 0,
+                blocks: count as u32,
+                slba: slba + done,
+            };
             let mut sqe = entry(opcode::DATASET_MANAGEMENT, self.options.nsid);
             sqe.cdw10 = DsmCdw10::new().with_nr_z(0).into_bits();
             sqe.cdw11 = DsmCdw11::new().with_ad(true).into_bits();
-            self.io("trim", true, &Call { sqe, send: range.as_bytes(), receive: 0 })?;
+            self.io(
+                "trim",
+                true,
+                &Call {
+                    sqe,
+                    send: range.as_bytes(),
+                    receive: 0,
+                },
+            )?;
             done += count;
         }
         Ok(())
@@ -275,7 +385,16 @@ impl Client {
     /// The connection or the device.
     pub fn flush(&mut self) -> Result<(), ClientError> {
         let sqe = entry(opcode::FLUSH, self.options.nsid);
-        self.io("flush", true, &Call { sqe, send: &[], receive: 0 }).map(drop)
+        self.io(
+            "flush",
+            true,
+            &Call {
+                sqe,
+                send: &[],
+                receive: 0,
+            },
+        )
+        .map(drop)
     }
 
     /// Statistics of the translation layer.
@@ -283,7 +402,9 @@ impl Client {
     /// # Errors
     /// The connection, or a device that has none.
     pub fn statistics(&mut self) -> Result<Vec<(&'static str, u64)>, ClientError> {
-        let page = self.with(true, |admin, _| admin.log(lid::STATISTICS, statistics::PAGE_BYTES))?;
+        let page = self.with(true, |admin, _| {
+            admin.log(lid::STATISTICS, statistics::PAGE_BYTES)
+        })?;
         statistics::parse(&page).ok_or(broken("statistics"))
     }
 
@@ -301,7 +422,11 @@ impl Client {
     /// # Errors
     /// The connection.
     pub fn keep_alive(&mut self) -> Result<(), ClientError> {
-        let call = Call { sqe: entry(admin::KEEP_ALIVE, 0), send: &[], receive: 0 };
+        let call = Call {
+            sqe: entry(admin::KEEP_ALIVE, 0),
+            send: &[],
+            receive: 0,
+        };
         self.with(true, |admin, _| admin.call("keep alive", &call).map(drop))
     }
 
@@ -309,7 +434,10 @@ impl Client {
     ///
     /// # Errors
     /// The connection.
-    pub fn admin<R>(&mut self, mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>) -> Result<R, ClientError> {
+    pub fn admin<R>(
+        &mut self,
+        mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>,
+    ) -> Result<R, ClientError> {
         self.with(false, |admin, _| work(admin))
     }
 
@@ -319,7 +447,13 @@ impl Client {
     /// The connection, or the device has no such queue.
     pub fn another_queue(&self, qid: u16) -> Result<Queue, ClientError> {
         let mut queue = Queue::open(self.address, &self.options)?;
-        queue.connect(qid, self.options.entries, self.cntlid, &self.options, &self.subnqn)?;
+        queue.connect(
+            qid,
+            self.options.entries,
+            self.cntlid,
+            &self.options,
+            &self.subnqn,
+        )?;
         queue.in_capsule = in_capsule(&self.controller).min(self.options.pdu_bytes_max);
         Ok(queue)
     }
@@ -328,7 +462,10 @@ impl Client {
     ///
     /// # Errors
     /// The connection.
-    pub fn queue<R>(&mut self, mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>) -> Result<R, ClientError> {
+    pub fn queue<R>(
+        &mut self,
+        mut work: impl FnMut(&mut Queue) -> Result<R, ClientError>,
+    ) -> Result<R, ClientError> {
         self.with(false, |_, io| work(io))
     }
 }
@@ -344,10 +481,13 @@ fn discover(address: SocketAddr, options: &Options) -> Result<String, ClientErro
     queue.connect(0, 32, 0xffff, options, crate::spec::fabrics::DISCOVERY_NQN)?;
     queue.enable()?;
     let page = queue.log(lid::DISCOVERY, 2048)?;
-    let entry = crate::spec::fabrics::DiscoveryEntry::read_from_bytes(page.get(1024..2048).unwrap_or_default());
+    let entry = crate::spec::fabrics::DiscoveryEntry::read_from_bytes(
+        page.get(1024..2048).unwrap_or_default(),
+    );
     let entry = entry.map_err(|_| broken("a discovery log"))?;
     let len = entry.subnqn.iter().position(|byte| *byte == 0).unwrap_or(0);
-    String::from_utf8(entry.subnqn[..len].to_vec()).map_err(|_| broken("a name in the discovery log"))
+    String::from_utf8(entry.subnqn[..len].to_vec())
+        .map_err(|_| broken("a name in the discovery log"))
 }
 
 struct Connected {
@@ -362,7 +502,8 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
     let cntlid = admin.connect(0, 32, 0xffff, options, subnqn)?;
     admin.enable()?;
     let controller = admin.identify(cns::CONTROLLER, 0)?;
-    let controller = Controller::read_from_bytes(&controller).map_err(|_| broken("a controller"))?;
+    let controller =
+        Controller::read_from_bytes(&controller).map_err(|_| broken("a controller"))?;
     let namespace = admin.identify(cns::NAMESPACE, options.nsid)?;
     let namespace = Namespace::read_from_bytes(&namespace).map_err(|_| broken("a namespace"))?;
     if options.copy_across && controller.ocfs & 1 << COPY_FORMAT_NAMESPACES != 0 {
@@ -371,5 +512,10 @@ fn connect(address: SocketAddr, options: &Options, subnqn: &str) -> Result<Conne
     let mut io = Queue::open(address, options)?;
     io.connect(1, options.entries, cntlid, options, subnqn)?;
     io.in_capsule = in_capsule(&controller).min(options.pdu_bytes_max);
-    Ok(Connected { queues: (admin, io), cntlid, controller, namespace })
+    Ok(Connected {
+        queues: (admin, io),
+        cntlid,
+        controller,
+        namespace,
+    })
 }

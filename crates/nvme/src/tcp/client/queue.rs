@@ -76,7 +76,9 @@ struct Together<'a> {
 impl Arrivals for Together<'_> {
     fn data(&mut self, cid: u16, offset: usize, bytes: &[u8]) -> bool {
         let index = usize::from(cid.wrapping_sub(self.first));
-        let Some((answer, call)) = self.answers.get_mut(index).zip(self.calls.get(index)) else { return false };
+        let Some((answer, call)) = self.answers.get_mut(index).zip(self.calls.get(index)) else {
+            return false;
+        };
         let fits = offset == answer.data.len() && offset + bytes.len() <= call.receive;
         if fits {
             answer.data.extend_from_slice(bytes);
@@ -84,10 +86,17 @@ impl Arrivals for Together<'_> {
         fits
     }
     fn asked(&self, cid: u16) -> Option<&[u8]> {
-        self.calls.get(usize::from(cid.wrapping_sub(self.first))).map(|call| call.send)
+        self.calls
+            .get(usize::from(cid.wrapping_sub(self.first)))
+            .map(|call| call.send)
     }
     fn done(&mut self, cid: u16, status: Status, result: u64) -> bool {
-        let Some(answer) = self.answers.get_mut(usize::from(cid.wrapping_sub(self.first))) else { return false };
+        let Some(answer) = self
+            .answers
+            .get_mut(usize::from(cid.wrapping_sub(self.first)))
+        else {
+            return false;
+        };
         (answer.status, answer.result) = (status, result);
         self.open = self.open.saturating_sub(1);
         true
@@ -117,9 +126,14 @@ impl Queue {
         wire::put_ic(&mut queue.out, kind::IC_REQ, &Ic::new(0, digest, 0));
         queue.send()?;
         let (ic, len) = loop {
-            let cut = wire::cut(queue.input.filled(), queue.agreed, 0).map_err(|_| broken("a PDU that cannot be"))?;
+            let cut = wire::cut(queue.input.filled(), queue.agreed, 0)
+                .map_err(|_| broken("a PDU that cannot be"))?;
             if let Some((pdu, len)) = cut {
-                break (pdu.parse::<Ic>().filter(|_| pdu.common.kind == kind::IC_RESP), len);
+                break (
+                    pdu.parse::<Ic>()
+                        .filter(|_| pdu.common.kind == kind::IC_RESP),
+                    len,
+                );
             }
             queue.read()?;
         };
@@ -213,8 +227,17 @@ impl Queue {
             self.put(first.wrapping_add(index as u16), call);
         }
         self.send()?;
-        let blank = Answer { status: Status::SUCCESS, result: 0, data: Vec::new() };
-        let mut together = Together { first, calls, answers: vec![blank; calls.len()], open: calls.len() };
+        let blank = Answer {
+            status: Status::SUCCESS,
+            result: 0,
+            data: Vec::new(),
+        };
+        let mut together = Together {
+            first,
+            calls,
+            answers: vec![blank; calls.len()],
+            open: calls.len(),
+        };
         while together.open > 0 {
             self.receive(&mut together)?;
         }
@@ -238,12 +261,34 @@ impl Queue {
         sqe.cdw0 = sqe.head().with_cid(cid).with_psdt(1).into_bits();
         let capsule = !call.send.is_empty() && call.send.len() <= self.in_capsule;
         let length = call.send.len().max(call.receive) as u32;
-        sqe.sgl = Sgl::new(if capsule { Sgl::IN_CAPSULE } else { Sgl::TRANSPORT }, 0, length);
+        sqe.sgl = Sgl::new(
+            if capsule {
+                Sgl::IN_CAPSULE
+            } else {
+                Sgl::TRANSPORT
+            },
+            0,
+            length,
+        );
         if capsule {
             let fill = |out: &mut Vec<u8>| out.extend_from_slice(call.send);
-            wire::put_data(&mut self.out, kind::CAPSULE_CMD, Flags::new(), &sqe, self.agreed, call.send.len(), fill);
+            wire::put_data(
+                &mut self.out,
+                kind::CAPSULE_CMD,
+                Flags::new(),
+                &sqe,
+                self.agreed,
+                call.send.len(),
+                fill,
+            );
         } else {
-            wire::put(&mut self.out, kind::CAPSULE_CMD, Flags::new(), &sqe, self.agreed);
+            wire::put(
+                &mut self.out,
+                kind::CAPSULE_CMD,
+                Flags::new(),
+                &sqe,
+                self.agreed,
+            );
         }
     }
 
@@ -252,7 +297,10 @@ impl Queue {
     /// # Errors
     /// The connection broke, or the status says why not.
     pub fn call(&mut self, what: &'static str, call: &Call<'_>) -> Result<Answer, ClientError> {
-        let answer = self.calls(std::slice::from_ref(call))?.pop().ok_or(broken("no answer"))?;
+        let answer = self
+            .calls(std::slice::from_ref(call))?
+            .pop()
+            .ok_or(broken("no answer"))?;
         match answer.status {
             status if status.is_success() => Ok(answer),
             status => Err(ClientError::Status { what, status }),
@@ -282,41 +330,102 @@ impl Queue {
         // Bit 18: no flow control of the submission queue.
         sqe.cdw11 = u32::from(entries - 1) | 1 << 18;
         sqe.cdw12 = if qid == 0 { 60_000 } else { 0 };
-        let answer = self.call("connect", &Call { sqe, send: data.as_bytes(), receive: 0 })?;
+        let answer = self.call(
+            "connect",
+            &Call {
+                sqe,
+                send: data.as_bytes(),
+                receive: 0,
+            },
+        )?;
         Ok(answer.result as u16)
     }
 
     pub(super) fn enable(&mut self) -> Result<(), ClientError> {
         let mut sqe = entry(admin::FABRICS, u32::from(fabrics::PROPERTY_SET));
         sqe.cdw11 = property::CC;
-        sqe.cdw12 = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits();
-        self.call("enable", &Call { sqe, send: &[], receive: 0 }).map(drop)
+        sqe.cdw12 = Cc::new()
+            .with_en(true)
+            .with_iosqes(6)
+            .with_iocqes(4)
+            .into_bits();
+        self.call(
+            "enable",
+            &Call {
+                sqe,
+                send: &[],
+                receive: 0,
+            },
+        )
+        .map(drop)
     }
 
     pub(super) fn identify(&mut self, wanted: u8, nsid: u32) -> Result<Vec<u8>, ClientError> {
-        let sqe = Sqe { cdw10: wanted.into(), ..entry(admin::IDENTIFY, nsid) };
-        Ok(self.call("identify", &Call { sqe, send: &[], receive: 4096 })?.data)
+        let sqe = Sqe {
+            cdw10: wanted.into(),
+            ..entry(admin::IDENTIFY, nsid)
+        };
+        Ok(self
+            .call(
+                "identify",
+                &Call {
+                    sqe,
+                    send: &[],
+                    receive: 4096,
+                },
+            )?
+            .data)
     }
 
     /// Enables Copy from other namespaces: CDFE in Host Behavior Support.
     pub(super) fn enable_copy_across(&mut self) -> Result<(), ClientError> {
         let mut behavior = [0; HOST_BEHAVIOR_BYTES as usize];
-        behavior[COPY_FORMATS_AT..COPY_FORMATS_AT + 2].copy_from_slice(&(1u16 << COPY_FORMAT_NAMESPACES).to_le_bytes());
-        let sqe = Sqe { cdw10: HOST_BEHAVIOR.into(), ..entry(admin::SET_FEATURES, 0) };
-        self.call("set features", &Call { sqe, send: &behavior, receive: 0 }).map(drop)
+        behavior[COPY_FORMATS_AT..COPY_FORMATS_AT + 2]
+            .copy_from_slice(&(1u16 << COPY_FORMAT_NAMESPACES).to_le_bytes());
+        let sqe = Sqe {
+            cdw10: HOST_BEHAVIOR.into(),
+            ..entry(admin::SET_FEATURES, 0)
+        };
+        self.call(
+            "set features",
+            &Call {
+                sqe,
+                send: &behavior,
+                receive: 0,
+            },
+        )
+        .map(drop)
     }
 
     pub(super) fn log(&mut self, lid: u8, bytes: usize) -> Result<Vec<u8>, ClientError> {
         let dwords_z = bytes as u32 / 4 - 1;
         let mut sqe = entry(admin::GET_LOG_PAGE, u32::MAX);
         (sqe.cdw10, sqe.cdw11) = (u32::from(lid) | dwords_z << 16, dwords_z >> 16);
-        Ok(self.call("get log page", &Call { sqe, send: &[], receive: bytes })?.data)
+        Ok(self
+            .call(
+                "get log page",
+                &Call {
+                    sqe,
+                    send: &[],
+                    receive: bytes,
+                },
+            )?
+            .data)
     }
 }
 
 /// Puts the data that an R2T asks for, in as many PDUs as it takes.
-fn put_data(out: &mut Vec<u8>, agreed: Agreement, h2c_max: usize, asked: &Data, all: &[u8]) -> Result<(), ClientError> {
-    let (start, end) = (asked.offset as usize, asked.offset as usize + asked.length as usize);
+fn put_data(
+    out: &mut Vec<u8>,
+    agreed: Agreement,
+    h2c_max: usize,
+    asked: &Data,
+    all: &[u8],
+) -> Result<(), ClientError> {
+    let (start, end) = (
+        asked.offset as usize,
+        asked.offset as usize + asked.length as usize,
+    );
     let wanted = all.get(start..end).ok_or(broken("R2T beyond the data"))?;
     let mut offset = asked.offset;
     let pieces = wanted.chunks(h2c_max);
@@ -325,7 +434,15 @@ fn put_data(out: &mut Vec<u8>, agreed: Agreement, h2c_max: usize, asked: &Data, 
         let header = Data::new(asked.cid, asked.ttag, offset, piece.len() as u32);
         let flags = Flags::new().with_last(index + 1 == count);
         let fill = |out: &mut Vec<u8>| out.extend_from_slice(piece);
-        wire::put_data(out, kind::H2C_DATA, flags, &header, agreed, piece.len(), fill);
+        wire::put_data(
+            out,
+            kind::H2C_DATA,
+            flags,
+            &header,
+            agreed,
+            piece.len(),
+            fill,
+        );
         offset += piece.len() as u32;
     }
     Ok(())
@@ -333,5 +450,9 @@ fn put_data(out: &mut Vec<u8>, agreed: Agreement, h2c_max: usize, asked: &Data, 
 
 /// An entry of an opcode and a namespace (or, for fabrics commands, their type).
 pub fn entry(opcode: u8, nsid: u32) -> Sqe {
-    Sqe { cdw0: opcode.into(), nsid, ..Sqe::default() }
+    Sqe {
+        cdw0: opcode.into(),
+        nsid,
+        ..Sqe::default()
+    }
 }

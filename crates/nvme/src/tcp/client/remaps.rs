@@ -30,7 +30,10 @@ struct Command {
 
 fn ranges_of(remap: &DiskRemap) -> ((u64, u64), (u64, u64)) {
     let pages = u64::from(remap.pages);
-    ((remap.source, remap.source + pages), (remap.target, remap.target + pages))
+    (
+        (remap.source, remap.source + pages),
+        (remap.target, remap.target + pages),
+    )
 }
 
 /// Length of the first wave: how many remaps may be executed in any order. Their ranges must have been checked.
@@ -54,15 +57,26 @@ fn independent(remaps: &[DiskRemap]) -> usize {
 
 impl Client {
     /// The first block of a range of pages that is on the disk.
-    pub(super) fn checked_blocks(&self, what: &'static str, page: u64, pages: u64) -> Result<u64, ClientError> {
+    pub(super) fn checked_blocks(
+        &self,
+        what: &'static str,
+        page: u64,
+        pages: u64,
+    ) -> Result<u64, ClientError> {
         match page.checked_add(pages) {
             Some(end) if end <= remap_ssd_device::Disk::pages(self) => Ok(self.blocks(page)),
-            _ => Err(ClientError::Status { what, status: Status::LBA_RANGE }),
+            _ => Err(ClientError::Status {
+                what,
+                status: Status::LBA_RANGE,
+            }),
         }
     }
 
     /// Does a list of remaps, wave by wave.
-    pub(super) fn remap_list(&mut self, remaps: &[DiskRemap]) -> Result<(), RemapAllError<ClientError>> {
+    pub(super) fn remap_list(
+        &mut self,
+        remaps: &[DiskRemap],
+    ) -> Result<(), RemapAllError<ClientError>> {
         for (index, remap) in remaps.iter().enumerate() {
             for page in [remap.target, remap.source] {
                 self.checked_blocks("remap", page, remap.pages.into())
@@ -82,7 +96,11 @@ impl Client {
     }
 
     /// The commands of a wave whose first remap is number `first` of the list.
-    fn commands(&self, first: usize, wave: &[DiskRemap]) -> Result<Vec<Command>, RemapAllError<ClientError>> {
+    fn commands(
+        &self,
+        first: usize,
+        wave: &[DiskRemap],
+    ) -> Result<Vec<Command>, RemapAllError<ClientError>> {
         let can_copy = self.controller().oncs & oncs::COPY != 0;
         let mut commands = Vec::new();
         let mut copies = Vec::new();
@@ -99,17 +117,34 @@ impl Client {
     }
 
     /// A remap as a vendor command of its own.
-    fn alone(&self, index: usize, remap: &DiskRemap) -> Result<Command, RemapAllError<ClientError>> {
-        let blocks = u32::try_from(self.blocks(remap.pages.into())).ok().filter(|blocks| *blocks < 1 << 28);
-        let too_long = RemapAllError { index, error: ClientError::TooLong(remap.pages) };
+    fn alone(
+        &self,
+        index: usize,
+        remap: &DiskRemap,
+    ) -> Result<Command, RemapAllError<ClientError>> {
+        let blocks = u32::try_from(self.blocks(remap.pages.into()))
+            .ok()
+            .filter(|blocks| *blocks < 1 << 28);
+        let too_long = RemapAllError {
+            index,
+            error: ClientError::TooLong(remap.pages),
+        };
         let nlb_z = blocks.ok_or(too_long)? - 1;
 
         let mut sqe = self.rw(opcode::REMAP, self.blocks(remap.target), 0);
-        let cdw12 = RemapCdw12::new().with_nlb_z(nlb_z).with_relocate(remap.relocate).with_atomic(remap.atomic);
+        let cdw12 = RemapCdw12::new()
+            .with_nlb_z(nlb_z)
+            .with_relocate(remap.relocate)
+            .with_atomic(remap.atomic);
         sqe.cdw12 = cdw12.into_bits();
         let source = self.blocks(remap.source);
         (sqe.cdw14, sqe.cdw15) = (source as u32, (source >> 32) as u32);
-        Ok(Command { sqe, ranges: Vec::new(), index, again: !remap.relocate })
+        Ok(Command {
+            sqe,
+            ranges: Vec::new(),
+            index,
+            again: !remap.relocate,
+        })
     }
 
     /// Remaps in the order of their targets as Copy commands, neighbours in one.
@@ -118,7 +153,13 @@ impl Client {
         // Blocks of a range, blocks of a command (NVM 1.0 §4.1.5.2: the largest that one may name), ranges of a
         // command. Limits are rounded to whole pages, so that no page is copied in parts.
         let unit = self.blocks(1);
-        let whole = |blocks: u64| if blocks >= unit { blocks - blocks % unit } else { blocks.max(1) };
+        let whole = |blocks: u64| {
+            if blocks >= unit {
+                blocks - blocks % unit
+            } else {
+                blocks.max(1)
+            }
+        };
         let range_max = whole(namespace.mssrl.into());
         let command_max = whole(namespace.mcl.into());
         let ranges_max = usize::from(namespace.msrc_z) + 1;
@@ -131,9 +172,15 @@ impl Client {
             let end = target + self.blocks(remap.pages.into());
             while target < end {
                 let open = commands.last_mut().filter(|open| {
-                    next_target == Some(target) && open.ranges.len() < ranges_max && taken < command_max
+                    next_target == Some(target)
+                        && open.ranges.len() < ranges_max
+                        && taken < command_max
                 });
-                let room = if open.is_some() { command_max - taken } else { command_max };
+                let room = if open.is_some() {
+                    command_max - taken
+                } else {
+                    command_max
+                };
                 let count = (end - target).min(range_max).min(room);
                 let range = CopyRange::new(source, (count - 1) as u16);
 
@@ -145,7 +192,12 @@ impl Client {
                     }
                     None => {
                         let sqe = self.rw(opcode::COPY, target, 0);
-                        commands.push(Command { sqe, ranges: vec![range], index: *index, again: true });
+                        commands.push(Command {
+                            sqe,
+                            ranges: vec![range],
+                            index: *index,
+                            again: true,
+                        });
                         taken = count;
                     }
                 }
@@ -155,8 +207,13 @@ impl Client {
             }
         }
 
-        for command in commands.iter_mut().filter(|command| !command.ranges.is_empty()) {
-            command.sqe.cdw12 = CopyCdw12::new().with_nr_z((command.ranges.len() - 1) as u8).into_bits();
+        for command in commands
+            .iter_mut()
+            .filter(|command| !command.ranges.is_empty())
+        {
+            command.sqe.cdw12 = CopyCdw12::new()
+                .with_nr_z((command.ranges.len() - 1) as u8)
+                .into_bits();
         }
     }
 
@@ -166,18 +223,42 @@ impl Client {
         for together in commands.chunks(depth) {
             let calls: Vec<Call<'_>> = together
                 .iter()
-                .map(|command| Call { sqe: command.sqe, send: command.ranges.as_bytes(), receive: 0 })
+                .map(|command| Call {
+                    sqe: command.sqe,
+                    send: command.ranges.as_bytes(),
+                    receive: 0,
+                })
                 .collect();
             let again = together.iter().all(|command| command.again);
-            let first = together.iter().map(|command| command.index).min().unwrap_or(0);
+            let first = together
+                .iter()
+                .map(|command| command.index)
+                .min()
+                .unwrap_or(0);
             let answers = self.with(again, |_, io| io.calls(&calls));
-            let answers = answers.map_err(|error| RemapAllError { index: first, error })?;
+            let answers = answers.map_err(|error| RemapAllError {
+                index: first,
+                error,
+            })?;
 
-            let failed = together.iter().zip(&answers).filter(|(_, answer)| !answer.status.is_success());
+            let failed = together
+                .iter()
+                .zip(&answers)
+                .filter(|(_, answer)| !answer.status.is_success());
             if let Some((command, answer)) = failed.min_by_key(|(command, _)| command.index) {
-                let what = if command.ranges.is_empty() { "remap" } else { "copy" };
-                let error = ClientError::Status { what, status: answer.status };
-                return Err(RemapAllError { index: command.index, error });
+                let what = if command.ranges.is_empty() {
+                    "remap"
+                } else {
+                    "copy"
+                };
+                let error = ClientError::Status {
+                    what,
+                    status: answer.status,
+                };
+                return Err(RemapAllError {
+                    index: command.index,
+                    error,
+                });
             }
         }
         Ok(())

@@ -56,13 +56,22 @@ impl Client {
             .map(|piece| {
                 let nlb_z = (piece.data.len() / block_bytes - 1) as u16;
                 let sqe = self.rw(opcode::WRITE, self.blocks(piece.page), nlb_z);
-                Call { sqe, send: piece.data, receive: 0 }
+                Call {
+                    sqe,
+                    send: piece.data,
+                    receive: 0,
+                }
             })
             .collect();
 
         let answers = self.with(true, |_, io| io.calls(&calls))?;
         let refused = answers.iter().find(|answer| !answer.status.is_success());
-        refused.map_or(Ok(()), |answer| Err(ClientError::Status { what: "write", status: answer.status }))
+        refused.map_or(Ok(()), |answer| {
+            Err(ClientError::Status {
+                what: "write",
+                status: answer.status,
+            })
+        })
     }
 }
 

@@ -21,6 +21,8 @@ impl Cids {
         }
     }
     pub fn contains(&self, cid: u16) -> bool {
-        self.0.get(usize::from(cid >> 6)).is_some_and(|word| word >> (cid & 63) & 1 == 1)
+        self.0
+            .get(usize::from(cid >> 6))
+            .is_some_and(|word| word >> (cid & 63) & 1 == 1)
     }
 }

@@ -44,7 +44,12 @@ impl HeldCompletions {
         self.order += 1;
         self.bytes += bytes.len();
         self.cids.insert(cid);
-        self.held.push(Reverse(Held { at, order: self.order, cid, bytes }));
+        self.held.push(Reverse(Held {
+            at,
+            order: self.order,
+            cid,
+            bytes,
+        }));
     }
     /// One that is due.
     pub fn take(&mut self, now: u64) -> Option<Vec<u8>> {

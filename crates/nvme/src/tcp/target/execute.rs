@@ -5,8 +5,8 @@
 use super::unsettled::Unsettled;
 use super::{Connection, End, PDU_BYTES_MAX, Queue, Refused, Turn, Want};
 use crate::controller::{
-    AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Joined, Latency, Outcome, Transfer,
-    fabrics_kind,
+    AdminOutcome, Association, ConnectRefusal, InMemory, IoRequest, Job, Joined, Latency, Outcome,
+    Transfer, fabrics_kind,
 };
 use crate::spec::command::Sqe;
 use crate::spec::fabrics::{ConnectCdw11, ConnectData, kind as fabrics};
@@ -21,10 +21,19 @@ const HEADERS_BYTES_MAX: usize = 512;
 
 impl Connection {
     /// Executes a command whose data have all arrived, and answers it.
-    pub(super) fn execute(&mut self, sqe: &Sqe, want: Want, data: &[u8], turn: &mut Turn<'_>) -> Result<(), End> {
+    pub(super) fn execute(
+        &mut self,
+        sqe: &Sqe,
+        want: Want,
+        data: &[u8],
+        turn: &mut Turn<'_>,
+    ) -> Result<(), End> {
         let Want::Io(request) = want else {
             // Admin commands lock the device themselves.
-            self.weight = turn.device.take().map_or(self.weight, |device| device.weight());
+            self.weight = turn
+                .device
+                .take()
+                .map_or(self.weight, |device| device.weight());
             return self.admin(sqe, data, turn);
         };
         let namespace = turn.subsystem.namespace(sqe.nsid);
@@ -32,8 +41,16 @@ impl Connection {
             Some(Transfer::ToHost(bytes)) => self.send(sqe, &request, bytes, turn),
             _ => {
                 let mut nothing = Vec::new();
-                let outcome =
-                    self.perform(sqe, &request, false, InMemory { from_host: data, to_host: &mut nothing }, turn);
+                let outcome = self.perform(
+                    sqe,
+                    &request,
+                    false,
+                    InMemory {
+                        from_host: data,
+                        to_host: &mut nothing,
+                    },
+                    turn,
+                );
                 self.complete(sqe, &outcome, turn);
             }
         }
@@ -66,9 +83,15 @@ impl Connection {
             return before;
         }
         let mut nothing = Vec::new();
-        let data = InMemory { from_host: data, to_host: &mut nothing };
+        let data = InMemory {
+            from_host: data,
+            to_host: &mut nothing,
+        };
         let now = self.perform(sqe, part, before.is_some(), data, turn);
-        Outcome { done_at: before.map_or(0, |before| before.done_at).max(now.done_at), ..now }
+        Outcome {
+            done_at: before.map_or(0, |before| before.done_at).max(now.done_at),
+            ..now
+        }
     }
 
     fn perform(
@@ -79,9 +102,19 @@ impl Connection {
         mut data: InMemory<'_>,
         turn: &mut Turn<'_>,
     ) -> Outcome {
-        let cache_enabled = self.queue.as_ref().is_some_and(|queue| queue.association.cache_enabled());
-        let job = Job { nsid: sqe.nsid, request, now: turn.now, cache_enabled };
-        let device = turn.device.get_or_insert_with(|| turn.subsystem.turn(self.weight));
+        let cache_enabled = self
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.association.cache_enabled());
+        let job = Job {
+            nsid: sqe.nsid,
+            request,
+            now: turn.now,
+            cache_enabled,
+        };
+        let device = turn
+            .device
+            .get_or_insert_with(|| turn.subsystem.turn(self.weight));
         match continued {
             false => turn.subsystem.execute(device, &job, &mut data),
             true => turn.subsystem.go_on(device, &job, &mut data),
@@ -91,15 +124,27 @@ impl Connection {
     /// A command with data for the host: they go from the image to where they are sent from.
     fn send(&mut self, sqe: &Sqe, request: &IoRequest, bytes: u32, turn: &mut Turn<'_>) {
         let agreed = self.agreed.unwrap_or_default();
-        let without_response = self.queue.as_ref().is_some_and(|queue| queue.no_flow_control);
+        let without_response = self
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.no_flow_control);
         let emulated = turn.subsystem.latency() == Latency::Emulated;
 
         if !self.hold_output(bytes as usize + HEADERS_BYTES_MAX, turn.out) {
-            let refused = Outcome { status: Status::INTERRUPTED, result: 0, done_at: turn.now, owes: None };
+            let refused = Outcome {
+                status: Status::INTERRUPTED,
+                result: 0,
+                done_at: turn.now,
+                owes: None,
+            };
             return self.complete(sqe, &refused, turn);
         }
 
-        let mut to = if emulated { turn.out.spare() } else { std::mem::take(turn.out.open()) };
+        let mut to = if emulated {
+            turn.out.spare()
+        } else {
+            std::mem::take(turn.out.open())
+        };
         let start = to.len();
         if start == 0 {
             to.reserve_exact(bytes as usize + HEADERS_BYTES_MAX);
@@ -107,15 +152,32 @@ impl Connection {
 
         let header = Data::new(sqe.head().cid(), 0, 0, bytes);
         let flags = Flags::new().with_last(true).with_success(without_response);
-        let outcome = wire::put_data(&mut to, kind::C2H_DATA, flags, &header, agreed, bytes as usize, |to| {
-            let start = to.len();
-            let outcome = self.perform(sqe, request, false, InMemory { from_host: &[], to_host: to }, turn);
+        let outcome = wire::put_data(
+            &mut to,
+            kind::C2H_DATA,
+            flags,
+            &header,
+            agreed,
+            bytes as usize,
+            |to| {
+                let start = to.len();
+                let outcome = self.perform(
+                    sqe,
+                    request,
+                    false,
+                    InMemory {
+                        from_host: &[],
+                        to_host: to,
+                    },
+                    turn,
+                );
 
-            if !outcome.status.is_success() {
-                to.truncate(start);
-            }
-            outcome
-        });
+                if !outcome.status.is_success() {
+                    to.truncate(start);
+                }
+                outcome
+            },
+        );
         if !outcome.status.is_success() {
             to.truncate(start);
         }
@@ -123,7 +185,12 @@ impl Connection {
 
         if outcome.owes.is_some() {
             let data = to.split_off(start);
-            self.unsettled.push(Unsettled { sqe: *sqe, outcome, data, data_suffice });
+            self.unsettled.push(Unsettled {
+                sqe: *sqe,
+                outcome,
+                data,
+                data_suffice,
+            });
             match emulated {
                 true => {}
                 false => *turn.out.open() = to,
@@ -144,7 +211,12 @@ impl Connection {
     /// Answers a command without data for the host.
     pub(super) fn complete(&mut self, sqe: &Sqe, outcome: &Outcome, turn: &mut Turn<'_>) {
         if outcome.owes.is_some() {
-            let unsettled = Unsettled { sqe: *sqe, outcome: *outcome, data: Vec::new(), data_suffice: false };
+            let unsettled = Unsettled {
+                sqe: *sqe,
+                outcome: *outcome,
+                data: Vec::new(),
+                data_suffice: false,
+            };
             return self.unsettled.push(unsettled);
         }
         self.note(sqe, outcome.status);
@@ -171,12 +243,16 @@ impl Connection {
             return self.connect(sqe, data, turn);
         }
 
-        let Some(queue) = &self.queue else { return Err(End::Closed) };
+        let Some(queue) = &self.queue else {
+            return Err(End::Closed);
+        };
         let mut page = Vec::new();
 
         match queue.association.admin(sqe, data, &mut page) {
             AdminOutcome::Waits => {}
-            AdminOutcome::Done(..) if !self.hold_output(page.len() + HEADERS_BYTES_MAX, turn.out) => {
+            AdminOutcome::Done(..)
+                if !self.hold_output(page.len() + HEADERS_BYTES_MAX, turn.out) =>
+            {
                 return self.refuse(sqe, Status::INTERRUPTED, turn);
             }
             AdminOutcome::Done(status, result) => {
@@ -185,9 +261,17 @@ impl Connection {
                     let agreed = self.agreed.unwrap_or_default();
                     let header = Data::new(cid, 0, 0, page.len() as u32);
                     let flags = Flags::new().with_last(true);
-                    wire::put_data(out, kind::C2H_DATA, flags, &header, agreed, page.len(), |out| {
-                        out.extend_from_slice(&page);
-                    });
+                    wire::put_data(
+                        out,
+                        kind::C2H_DATA,
+                        flags,
+                        &header,
+                        agreed,
+                        page.len(),
+                        |out| {
+                            out.extend_from_slice(&page);
+                        },
+                    );
                 }
                 self.respond(cid, status, result, out);
             }
@@ -207,8 +291,15 @@ impl Connection {
             Err(refusal) => {
                 self.respond(cid, refusal.status, refusal.result, turn.out.open());
                 let data = ConnectData::read_from_bytes(data).ok();
-                let (host, subsystem) = data.map(|data| (said(&data.hostnqn), said(&data.subnqn))).unwrap_or_default();
-                self.refused = Some(Refused { qid: (sqe.cdw10 >> 16) as u16, host, subsystem, refusal });
+                let (host, subsystem) = data
+                    .map(|data| (said(&data.hostnqn), said(&data.subnqn)))
+                    .unwrap_or_default();
+                self.refused = Some(Refused {
+                    qid: (sqe.cdw10 >> 16) as u16,
+                    host,
+                    subsystem,
+                    refusal,
+                });
                 Err(End::Refused)
             }
         }
@@ -218,17 +309,28 @@ impl Connection {
         let (association, joined, entries) = self.join(now, sqe, data)?;
         let qid = joined.map_or(0, |joined| joined.qid);
         let no_flow_control = ConnectCdw11::from_bits(sqe.cdw11).cattr() & 4 != 0;
-        let seat = self.port.seat(association.hostnqn(), self.peer.ip(), 2 * PDU_BYTES_MAX).map_err(|full| {
-            if let Some(joined) = &joined {
-                association.leave(joined);
-            }
-            ConnectRefusal::full(full.reason())
-        })?;
+        let seat = self
+            .port
+            .seat(association.hostnqn(), self.peer.ip(), 2 * PDU_BYTES_MAX)
+            .map_err(|full| {
+                if let Some(joined) = &joined {
+                    association.leave(joined);
+                }
+                ConnectRefusal::full(full.reason())
+            })?;
         if qid == 0 {
             self.port.enter(&association);
         }
         // Connect itself was the first entry.
-        Ok(Queue { association, qid, joined, entries, head: 1 % entries, no_flow_control, seat })
+        Ok(Queue {
+            association,
+            qid,
+            joined,
+            entries,
+            head: 1 % entries,
+            no_flow_control,
+            seat,
+        })
     }
 
     /// The association that a Connect makes or joins, and its queue.
@@ -246,17 +348,28 @@ impl Connection {
         let admin = (sqe.cdw10 >> 16) == 0;
 
         let allowed = |association: &Association| {
-            let allowed = self.port.allowed.host(self.peer.ip(), association.hostnqn());
-            if allowed { Ok(()) } else { Err(ConnectRefusal::NOT_ALLOWED) }
+            let allowed = self
+                .port
+                .allowed
+                .host(self.peer.ip(), association.hostnqn());
+            if allowed {
+                Ok(())
+            } else {
+                Err(ConnectRefusal::NOT_ALLOWED)
+            }
         };
 
         let (association, joined, entries) = if admin {
             let address = self.port.address(self.local);
-            let (association, entries) = Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
+            let (association, entries) =
+                Association::connect(&self.port.subsystem, sqe, &data, address, now)?;
             allowed(&association)?;
             (association, None, entries)
         } else {
-            let association = self.port.find(data.cntlid).ok_or(ConnectRefusal::CONTROLLER)?;
+            let association = self
+                .port
+                .find(data.cntlid)
+                .ok_or(ConnectRefusal::CONTROLLER)?;
             allowed(&association)?;
             let joined = association.join(sqe, &data)?;
             (association, Some(joined), joined.entries)
@@ -267,6 +380,9 @@ impl Connection {
 
 /// What a host put into a field for a name.
 fn said(field: &[u8; 256]) -> String {
-    let len = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    let len = field
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(field.len());
     String::from_utf8_lossy(&field[..len]).into_owned()
 }

@@ -23,8 +23,9 @@ pub use port::{Advertised, Allowed, Port, canonical};
 use super::quota::Seat;
 use super::wire::{self, Agreement, Fault, Pdu};
 use crate::controller::{
-    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome, QUEUE_ENTRIES_MAX,
-    Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer, fabrics_kind,
+    Association, ConnectRefusal, DeviceTurn, IN_CAPSULE_BYTES, IoRequest, Joined, Latency, Outcome,
+    QUEUE_ENTRIES_MAX, Subsystem, TRANSFER_BYTES_MAX, Transfer, Weight, admin_transfer,
+    fabrics_kind,
 };
 use crate::spec::command::{Cqe, Sgl, Sqe};
 use crate::spec::fabrics::kind as fabrics;
@@ -47,8 +48,12 @@ const OUTPUT_STEP: usize = 64 << 10;
 /// Output after which no more is executed before it is sent.
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// Largest PDU that can arrive: its buffer must hold it whole.
-pub const PDU_BYTES_MAX: usize =
-    1024 + if IN_CAPSULE_BYTES > H2C_BYTES_MAX { IN_CAPSULE_BYTES } else { H2C_BYTES_MAX } as usize;
+pub const PDU_BYTES_MAX: usize = 1024
+    + if IN_CAPSULE_BYTES > H2C_BYTES_MAX {
+        IN_CAPSULE_BYTES
+    } else {
+        H2C_BYTES_MAX
+    } as usize;
 
 /// A queue that a host has connected.
 struct Queue {
@@ -157,7 +162,9 @@ impl Connection {
 
     /// The association and queue, once connected.
     pub fn connected(&self) -> Option<(&Association, u16)> {
-        self.queue.as_ref().map(|queue| (&*queue.association, queue.qid))
+        self.queue
+            .as_ref()
+            .map(|queue| (&*queue.association, queue.qid))
     }
 
     /// When the next completion is due.
@@ -185,7 +192,9 @@ impl Connection {
     /// # Errors
     /// The association is dead, or has been reset.
     pub fn tick(&mut self, now: u64, out: &mut Output) -> Result<(), End> {
-        let Some(queue) = &self.queue else { return Ok(()) };
+        let Some(queue) = &self.queue else {
+            return Ok(());
+        };
         if queue.association.is_closed() {
             return Err(End::Closed);
         }
@@ -193,7 +202,10 @@ impl Connection {
         if queue.qid == 0 && queue.association.is_silent(now) {
             return Err(End::Dead);
         }
-        if queue.joined.is_some_and(|joined| !queue.association.has(&joined)) {
+        if queue
+            .joined
+            .is_some_and(|joined| !queue.association.has(&joined))
+        {
             return Err(End::Reset);
         }
         if queue.qid == 0
@@ -211,14 +223,21 @@ impl Connection {
     /// The connection has to end, after `out` has been sent.
     pub fn receive(&mut self, now: u64, input: &[u8], out: &mut Output) -> Result<usize, End> {
         let port = self.port.clone();
-        let mut turn = Turn { now, subsystem: &port.subsystem, device: None, out };
+        let mut turn = Turn {
+            now,
+            subsystem: &port.subsystem,
+            device: None,
+            out,
+        };
         let mut at = 0;
 
         // Start of the current PDU.
         let mut start;
         let result = loop {
             start = at;
-            if turn.out.len() >= OUT_BYTES_MAX || self.held.bytes() >= HELD_BYTES_MAX || self.waits_for_memory(turn.out)
+            if turn.out.len() >= OUT_BYTES_MAX
+                || self.held.bytes() >= HELD_BYTES_MAX
+                || self.waits_for_memory(turn.out)
             {
                 break Ok(());
             }
@@ -278,17 +297,30 @@ impl Connection {
         let digest = ic.digest & 3;
         self.agreed = Some(Agreement::new(digest, ic.pda));
         // Hosts may put data where they like: no alignment is asked for.
-        wire::put_ic(turn.out.open(), kind::IC_RESP, &Ic::new(0, digest, H2C_BYTES_MAX));
+        wire::put_ic(
+            turn.out.open(),
+            kind::IC_RESP,
+            &Ic::new(0, digest, H2C_BYTES_MAX),
+        );
         Ok(())
     }
 
     fn command(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
         let sqe: Sqe = pdu.parse().ok_or(Fault::field(offset::HLEN))?;
 
-        let events =
-            self.queue.as_ref().filter(|queue| queue.qid == 0).map_or(0, |queue| queue.association.event_requests());
+        let events = self
+            .queue
+            .as_ref()
+            .filter(|queue| queue.qid == 0)
+            .map_or(0, |queue| queue.association.event_requests());
         let under_way = self.transfers.len() + self.held.len() + self.unsettled.len() + events;
-        if under_way >= usize::from(self.queue.as_ref().map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries)) {
+        if under_way
+            >= usize::from(
+                self.queue
+                    .as_ref()
+                    .map_or(QUEUE_ENTRIES_MAX, |queue| queue.entries),
+            )
+        {
             // The host ignores flow control: the queue has no room for this command.
             return Err(Fault::from(FatalError::Sequence).into());
         }
@@ -301,7 +333,10 @@ impl Connection {
 
         if let Some(queue) = &mut self.queue {
             queue.head = (queue.head + 1) % queue.entries;
-            if queue.joined.is_some_and(|joined| !queue.association.has(&joined)) {
+            if queue
+                .joined
+                .is_some_and(|joined| !queue.association.has(&joined))
+            {
                 return Err(End::Reset);
             }
         }
@@ -328,7 +363,8 @@ impl Connection {
         match sqe.sgl.identifier {
             Sgl::TRANSPORT if matches!(transfer, Transfer::FromHost(_)) => {
                 self.transfers.add(sqe, want, bytes as u32);
-                self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+                self.transfers
+                    .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
                 Ok(())
             }
             _ => self.execute(&sqe, want, pdu.data.get(..bytes).unwrap_or_default(), turn),
@@ -340,8 +376,15 @@ impl Connection {
     /// An SGL may be longer than the data (SGLS bit 18): only their first bytes are taken. Linux sends 4,096 bytes with
     /// Dataset Management, whatever its number of ranges says.
     fn transfer(&self, sqe: &Sqe, transfer: Transfer, in_capsule: usize) -> Result<usize, Status> {
-        let Sgl { identifier, address, length, .. } = sqe.sgl;
-        let (Transfer::FromHost(needed) | Transfer::ToHost(needed)) = transfer else { return Ok(0) };
+        let Sgl {
+            identifier,
+            address,
+            length,
+            ..
+        } = sqe.sgl;
+        let (Transfer::FromHost(needed) | Transfer::ToHost(needed)) = transfer else {
+            return Ok(0);
+        };
         let from_host = matches!(transfer, Transfer::FromHost(_));
         match identifier {
             Sgl::TRANSPORT => {}
@@ -367,7 +410,10 @@ impl Connection {
     fn is_under_way(&self, cid: u16) -> bool {
         let event = |queue: &Queue| queue.qid == 0 && queue.association.has_event_request(cid);
         let unsettled = || self.unsettled.iter().any(|one| one.sqe.head().cid() == cid);
-        self.transfers.has(cid) || self.held.has(cid) || unsettled() || self.queue.as_ref().is_some_and(event)
+        self.transfers.has(cid)
+            || self.held.has(cid)
+            || unsettled()
+            || self.queue.as_ref().is_some_and(event)
     }
 
     /// What a command wants, and the data it moves.
@@ -411,7 +457,9 @@ impl Connection {
     /// Data that were asked for. Whole pages of a write go to the device at once; all else waits for the rest.
     fn data(&mut self, pdu: &Pdu<'_>, turn: &mut Turn<'_>) -> Result<(), End> {
         let Arrived { tag, last } = self.transfers.arrive(pdu)?;
-        let Some(incoming) = self.transfers.get(tag) else { return Ok(()) };
+        let Some(incoming) = self.transfers.get(tag) else {
+            return Ok(());
+        };
 
         if incoming.damaged {
             return self.damaged(tag, last, turn);
@@ -423,7 +471,9 @@ impl Connection {
         let (sqe, want, before) = (incoming.sqe, incoming.want, incoming.outcome);
         let at = incoming.executed() - pdu.data.len() as u32;
         let part = match (incoming.gathered.is_empty(), want) {
-            (true, Want::Io(request)) => self.part(&sqe, &request, at, pdu.data.len() as u32, last, turn),
+            (true, Want::Io(request)) => {
+                self.part(&sqe, &request, at, pdu.data.len() as u32, last, turn)
+            }
             _ => None,
         };
 
@@ -435,7 +485,11 @@ impl Connection {
         } else if let Some(incoming) = self.transfers.get(tag) {
             if incoming.gathered.is_empty() {
                 let rest = (incoming.total - at) as usize;
-                if !self.queue.as_mut().is_none_or(|queue| queue.seat.hold(rest)) {
+                if !self
+                    .queue
+                    .as_mut()
+                    .is_none_or(|queue| queue.seat.hold(rest))
+                {
                     incoming.refused = true;
                     return self.pass_over(tag, last, turn);
                 }
@@ -449,14 +503,18 @@ impl Connection {
             return Ok(());
         }
 
-        let Some(incoming) = self.transfers.finish(tag) else { return Ok(()) };
+        let Some(incoming) = self.transfers.finish(tag) else {
+            return Ok(());
+        };
         if let Some(queue) = &mut self.queue {
             queue.seat.give_back(incoming.charged);
         }
 
         let (at, len) = (incoming.executed(), incoming.gathered.len() as u32);
         let rest = match want {
-            Want::Io(request) if at > 0 && len > 0 => self.part(&sqe, &request, at, len, true, turn),
+            Want::Io(request) if at > 0 && len > 0 => {
+                self.part(&sqe, &request, at, len, true, turn)
+            }
             _ => None,
         };
 
@@ -469,22 +527,33 @@ impl Connection {
             (Some(outcome), None) => self.complete(&sqe, &outcome, turn),
         }
 
-        self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+        self.transfers
+            .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
         Ok(())
     }
 
     /// Data of a command, part of which arrived damaged: the command fails once all data have come, and the host may
     /// retry.
     fn damaged(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
-        let Some(incoming) = self.transfers.get(tag) else { return Ok(()) };
+        let Some(incoming) = self.transfers.get(tag) else {
+            return Ok(());
+        };
         incoming.gathered = Vec::new();
         if !last {
             return Ok(());
         }
-        let Some(incoming) = self.transfers.finish(tag) else { return Ok(()) };
-        let outcome = Outcome { status: Status::TRANSIENT_TRANSPORT, result: 0, done_at: turn.now, owes: None };
+        let Some(incoming) = self.transfers.finish(tag) else {
+            return Ok(());
+        };
+        let outcome = Outcome {
+            status: Status::TRANSIENT_TRANSPORT,
+            result: 0,
+            done_at: turn.now,
+            owes: None,
+        };
         self.complete(&incoming.sqe, &outcome, turn);
-        self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+        self.transfers
+            .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
         Ok(())
     }
 
@@ -492,14 +561,17 @@ impl Connection {
     fn pass_over(&mut self, tag: u16, last: bool, turn: &mut Turn<'_>) -> Result<(), End> {
         if last && let Some(incoming) = self.transfers.finish(tag) {
             self.refuse(&incoming.sqe, Status::INTERRUPTED, turn)?;
-            self.transfers.grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
+            self.transfers
+                .grant(self.agreed.unwrap_or_default(), turn.now, turn.out.open());
         }
         Ok(())
     }
 
     /// Is there unsent output, and no memory for as much again?
     fn waits_for_memory(&self, out: &Output) -> bool {
-        let Some(queue) = &self.queue else { return false };
+        let Some(queue) = &self.queue else {
+            return false;
+        };
         let held = out.len() + self.held.bytes();
         held > 0
             && held + 2 * TRANSFER_BYTES_MAX as usize > self.output_bytes
@@ -508,9 +580,15 @@ impl Connection {
 
     /// Charges memory for an answer of this many bytes; `false` if there is none.
     fn hold_output(&mut self, bytes: usize, out: &Output) -> bool {
-        let Some(queue) = &mut self.queue else { return true };
+        let Some(queue) = &mut self.queue else {
+            return true;
+        };
         // A growing buffer may be twice as large as its content.
-        let open = if out.open_is_empty() { bytes } else { 2 * (out.open_len() + bytes) };
+        let open = if out.open_is_empty() {
+            bytes
+        } else {
+            2 * (out.open_len() + bytes)
+        };
         let wanted = (open + out.whole_bytes() + self.held.bytes()).next_multiple_of(OUTPUT_STEP);
         if wanted <= self.output_bytes || queue.seat.hold(wanted - self.output_bytes) {
             self.output_bytes = self.output_bytes.max(wanted);
@@ -522,7 +600,11 @@ impl Connection {
     /// Everything has been sent: frees spare buffers if the connection is idle or memory is short.
     pub fn sent(&mut self, rests: bool, out: &mut Output) {
         let Some(queue) = &mut self.queue else { return };
-        if self.output_bytes > 0 && (rests || queue.seat.is_pressed()) && self.held.len() == 0 && out.is_empty() {
+        if self.output_bytes > 0
+            && (rests || queue.seat.is_pressed())
+            && self.held.len() == 0
+            && out.is_empty()
+        {
             out.release();
             queue.seat.give_back(std::mem::take(&mut self.output_bytes));
         }
@@ -538,10 +620,25 @@ impl Connection {
         let status = status.into_bits() << 1;
         let cqe = match &self.queue {
             Some(queue) => {
-                let sqhd = if queue.no_flow_control { 0xffff } else { queue.head };
-                Cqe { result, sqhd, sqid: queue.qid, cid, status }
+                let sqhd = if queue.no_flow_control {
+                    0xffff
+                } else {
+                    queue.head
+                };
+                Cqe {
+                    result,
+                    sqhd,
+                    sqid: queue.qid,
+                    cid,
+                    status,
+                }
             }
-            None => Cqe { result, cid, status, ..Cqe::default() },
+            None => Cqe {
+                result,
+                cid,
+                status,
+                ..Cqe::default()
+            },
         };
         wire::put(out, kind::CAPSULE_RESP, Flags::new(), &cqe, agreed);
     }

@@ -114,7 +114,10 @@ impl Output {
 
     fn keep(&mut self, mut bytes: Vec<u8>) {
         let capacity = bytes.capacity();
-        if self.spare.len() < SPARE_MAX && capacity > 0 && self.spare_bytes + capacity <= SPARE_BYTES_MAX {
+        if self.spare.len() < SPARE_MAX
+            && capacity > 0
+            && self.spare_bytes + capacity <= SPARE_BYTES_MAX
+        {
             bytes.clear();
             self.spare_bytes += capacity;
             self.spare.push(bytes);
@@ -136,7 +139,10 @@ mod tests {
             Ok(taken)
         }
         fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            let all: Vec<u8> = slices
+                .iter()
+                .flat_map(|slice| slice.iter().copied())
+                .collect();
             self.write(&all)
         }
         fn flush(&mut self) -> io::Result<()> {
@@ -153,7 +159,11 @@ mod tests {
             for piece in 0..100u8 {
                 let bytes = vec![round ^ piece; usize::from(piece % 7)];
                 expected.extend(&bytes);
-                if piece % 3 == 0 { out.push(bytes) } else { out.open().extend(bytes) }
+                if piece % 3 == 0 {
+                    out.push(bytes)
+                } else {
+                    out.open().extend(bytes)
+                }
             }
             assert_eq!(out.len(), expected.len() - slow.0.len());
             out.write_to(&mut slow).expect("taken");

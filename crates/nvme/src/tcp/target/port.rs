@@ -29,7 +29,9 @@ impl Allowed {
     }
     /// An IPv4 address that reached a socket of IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
     fn lists(&self, address: IpAddr) -> bool {
-        self.addresses.iter().any(|known| known.to_canonical() == address.to_canonical())
+        self.addresses
+            .iter()
+            .any(|known| known.to_canonical() == address.to_canonical())
     }
 }
 
@@ -61,10 +63,20 @@ impl Port {
     pub fn new(subsystem: Arc<Subsystem>, allowed: Allowed) -> Self {
         // Without a server there are no limits.
         let all = usize::MAX;
-        let shares =
-            Shares { connections: all, connections_of_host: all, connections_of_address: all, memory_bytes: all };
+        let shares = Shares {
+            connections: all,
+            connections_of_host: all,
+            connections_of_address: all,
+            memory_bytes: all,
+        };
         let quotas = Arc::new(Quotas::new(shares));
-        Self { subsystem, allowed, advertised: None, associations: Mutex::default(), quotas }
+        Self {
+            subsystem,
+            allowed,
+            advertised: None,
+            associations: Mutex::default(),
+            quotas,
+        }
     }
     /// The same, but discovery names another address.
     pub fn advertised(mut self, advertised: Option<Advertised>) -> Self {
@@ -74,7 +86,9 @@ impl Port {
     /// What discovery tells a host that reached us at `local`.
     pub(super) fn address(&self, local: SocketAddr) -> SocketAddr {
         match self.advertised {
-            Some(Advertised { address, port }) => SocketAddr::new(address, port.unwrap_or(local.port())),
+            Some(Advertised { address, port }) => {
+                SocketAddr::new(address, port.unwrap_or(local.port()))
+            }
             None => canonical(local),
         }
     }
@@ -95,7 +109,9 @@ impl Port {
         &self.allowed
     }
     fn associations(&self) -> MutexGuard<'_, HashMap<u16, Weak<Association>>> {
-        self.associations.lock().expect("nothing under this lock can fail")
+        self.associations
+            .lock()
+            .expect("nothing under this lock can fail")
     }
     pub(super) fn find(&self, cntlid: u16) -> Option<Arc<Association>> {
         self.associations().get(&cntlid)?.upgrade()

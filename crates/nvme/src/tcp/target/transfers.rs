@@ -81,7 +81,18 @@ impl Transfers {
         let (gathered, outcome) = (Vec::new(), None);
         let (received, granted, refused, charged, damaged) = (0, None, false, 0, false);
         self.cids.insert(sqe.head().cid());
-        let incoming = Incoming { sqe, want, total, received, granted, refused, charged, gathered, outcome, damaged };
+        let incoming = Incoming {
+            sqe,
+            want,
+            total,
+            received,
+            granted,
+            refused,
+            charged,
+            gathered,
+            outcome,
+            damaged,
+        };
         self.incoming.insert(tag, incoming);
         self.waiting.push_back(tag);
     }
@@ -90,7 +101,8 @@ impl Transfers {
     pub fn grant(&mut self, agreed: Agreement, now: u64, out: &mut Vec<u8>) {
         while let Some(tag) = self.waiting.front().copied()
             && let Some(incoming) = self.incoming.get_mut(&tag)
-            && (self.granted_bytes == 0 || self.granted_bytes + u64::from(incoming.total) <= GRANTED_BYTES_MAX)
+            && (self.granted_bytes == 0
+                || self.granted_bytes + u64::from(incoming.total) <= GRANTED_BYTES_MAX)
         {
             self.waiting.pop_front();
             self.granted_bytes += u64::from(incoming.total);
@@ -103,13 +115,19 @@ impl Transfers {
     /// Checks that data belong to a transfer and are its next; they count as received from now on.
     pub fn arrive(&mut self, pdu: &Pdu<'_>) -> Result<Arrived, Fault> {
         let header = wire::data_header(pdu)?;
-        let incoming = self.incoming.get_mut(&header.ttag).filter(|incoming| incoming.granted.is_some());
+        let incoming = self
+            .incoming
+            .get_mut(&header.ttag)
+            .filter(|incoming| incoming.granted.is_some());
         let incoming = incoming.ok_or(Fault::field(offset::TTAG))?;
         if header.cid != incoming.sqe.head().cid() {
             return Err(Fault::field(offset::CID));
         }
         let fits = header.offset == incoming.received && header.length as usize == pdu.data.len();
-        if !fits || pdu.data.is_empty() || pdu.data.len() > (incoming.total - incoming.received) as usize {
+        if !fits
+            || pdu.data.is_empty()
+            || pdu.data.len() > (incoming.total - incoming.received) as usize
+        {
             return Err(FatalError::OutOfRange.into());
         }
 
@@ -120,12 +138,18 @@ impl Transfers {
             return Err(Fault::field(offset::FLAGS));
         }
         // The caller gathers or executes them.
-        Ok(Arrived { tag: header.ttag, last })
+        Ok(Arrived {
+            tag: header.ttag,
+            last,
+        })
     }
 
     /// When the oldest incomplete transfer was granted.
     pub fn oldest_grant(&self) -> Option<u64> {
-        self.incoming.values().filter_map(|incoming| incoming.granted).min()
+        self.incoming
+            .values()
+            .filter_map(|incoming| incoming.granted)
+            .min()
     }
 
     pub fn get(&mut self, tag: u16) -> Option<&mut Incoming> {

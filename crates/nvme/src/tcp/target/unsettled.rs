@@ -25,12 +25,25 @@ impl Connection {
 
     /// Waits until everything that was executed is durable, and acknowledges it.
     pub fn settle(&mut self, out: &mut Output) {
-        let Some(wanted) = self.unsettled.iter().filter_map(|one| one.outcome.owes).max() else { return };
+        let Some(wanted) = self
+            .unsettled
+            .iter()
+            .filter_map(|one| one.outcome.owes)
+            .max()
+        else {
+            return;
+        };
         let port = self.port.clone();
         let settled = port.subsystem().make_durable(wanted);
         let emulated = port.subsystem().latency() == Latency::Emulated;
 
-        for Unsettled { sqe, outcome, data, data_suffice } in std::mem::take(&mut self.unsettled) {
+        for Unsettled {
+            sqe,
+            outcome,
+            data,
+            data_suffice,
+        } in std::mem::take(&mut self.unsettled)
+        {
             let status = settled.err().unwrap_or(outcome.status);
             let result = if settled.is_ok() { outcome.result } else { 0 };
             let mut answer = if settled.is_ok() { data } else { Vec::new() };

@@ -16,16 +16,27 @@ use crate::summary::RunSummary;
 impl<'a> Series<'a> {
     /// Bandwidth as a multiple of the baseline's, or as it is.
     pub(super) fn bandwidth(&self) -> Figure {
-        let compared = self.runs.iter().any(|run| speedup(self.runs, run).is_some());
+        let compared = self
+            .runs
+            .iter()
+            .any(|run| speedup(self.runs, run).is_some());
         let bars = self.bars(|run, paint| {
             let mib_s = run.bandwidth_mib_s;
             let times = speedup(self.runs, run);
-            let value = if compared { times.unwrap_or(0.0) } else { mib_s };
+            let value = if compared {
+                times.unwrap_or(0.0)
+            } else {
+                mib_s
+            };
             let note = match times {
                 Some(times) => format!("{} ({} MiB/s)", ratio(times), number(mib_s)),
                 None => format!("{} MiB/s", number(mib_s)),
             };
-            let part = Part { name: note.clone(), value: positive(value), color: paint.color };
+            let part = Part {
+                name: note.clone(),
+                value: positive(value),
+                color: paint.color,
+            };
             (note, vec![part])
         });
         let (title, reading) = if compared {
@@ -36,7 +47,10 @@ impl<'a> Series<'a> {
                 ),
             )
         } else {
-            ("bandwidth, MiB/s", "Host bandwidth of each run in virtual time; longer is better.".to_owned())
+            (
+                "bandwidth, MiB/s",
+                "Host bandwidth of each run in virtual time; longer is better.".to_owned(),
+            )
         };
         Figure {
             title: "Bandwidth",
@@ -53,7 +67,9 @@ impl<'a> Series<'a> {
         let bars = self.bars(|run, _| {
             let host = run.host_pages as f64;
             let known = [run.host_programs, run.gc_pages, run.metadata_pages];
-            let sum = known.iter().fold(0u64, |sum, pages| sum.saturating_add(*pages));
+            let sum = known
+                .iter()
+                .fold(0u64, |sum, pages| sum.saturating_add(*pages));
             let other = run.flash_pages.saturating_sub(sum);
             others |= other > 0;
             let parts = [known[0], known[1], known[2], other]
@@ -62,7 +78,11 @@ impl<'a> Series<'a> {
                 .map(|(i, pages)| {
                     let value = share(pages as f64, host).unwrap_or(0.0);
                     let name = format!("{} {}, {} pages", NAMES[i], number(value), exact(pages));
-                    Part { name, value, color: PARTS[i] }
+                    Part {
+                        name,
+                        value,
+                        color: PARTS[i],
+                    }
                 })
                 .collect();
             let total = share(run.flash_pages as f64, host);
@@ -76,10 +96,11 @@ impl<'a> Series<'a> {
         let shown = if others { 4 } else { 3 };
         Figure {
             title: "Write amplification",
-            reading: "A bar's length is how many flash pages were programmed for each page the host \
+            reading:
+                "A bar's length is how many flash pages were programmed for each page the host \
                 wrote or remapped, its colours are why; shorter is better, and below 1 remapping \
                 or deduplication saved more than upkeep cost."
-                .to_owned(),
+                    .to_owned(),
             legend: parts_legend(&NAMES[..shown]),
             picture: self.bar_chart("flash pages programmed per host page", bars, None),
         }
@@ -87,7 +108,12 @@ impl<'a> Series<'a> {
 
     /// Remaps that became copies, by cause.
     pub(super) fn demotions(&self) -> Figure {
-        const NAMES: [&str; 4] = ["reference counter full", "NVRAM full", "watermark", "slots full"];
+        const NAMES: [&str; 4] = [
+            "reference counter full",
+            "NVRAM full",
+            "watermark",
+            "slots full",
+        ];
         let bars = self.bars(|run, _| {
             let tried = attempted(run) as f64;
             let d = &run.demotions;
@@ -96,8 +122,13 @@ impl<'a> Series<'a> {
                 .enumerate()
                 .map(|(i, pages)| {
                     let of_tried = share(pages as f64, tried).unwrap_or(0.0);
-                    let name = format!("{} {}, {} pages", NAMES[i], percent(of_tried), exact(pages));
-                    Part { name, value: of_tried * 100.0, color: PARTS[i] }
+                    let name =
+                        format!("{} {}, {} pages", NAMES[i], percent(of_tried), exact(pages));
+                    Part {
+                        name,
+                        value: of_tried * 100.0,
+                        color: PARTS[i],
+                    }
                 })
                 .collect();
             let note = match share(demoted(d) as f64, tried) {
@@ -113,9 +144,10 @@ impl<'a> Series<'a> {
         };
         Figure {
             title: "Remaps that became copies",
-            reading: "A remap never fails, but it may become a physical copy; a bar shows how many \
+            reading:
+                "A remap never fails, but it may become a physical copy; a bar shows how many \
                 of those tried did, its colours why; shorter is better."
-                .to_owned(),
+                    .to_owned(),
             legend: parts_legend(&NAMES),
             picture,
         }
@@ -133,20 +165,42 @@ impl<'a> Series<'a> {
             .collect()
     }
 
-    fn bar_chart(&self, title: &str, bars: Vec<Bar>, reference: Option<f64>) -> Result<Markup, &'static str> {
+    fn bar_chart(
+        &self,
+        title: &str,
+        bars: Vec<Bar>,
+        reference: Option<f64>,
+    ) -> Result<Markup, &'static str> {
         if bars.is_empty() {
             return Err("There are no runs.");
         }
-        let values: Vec<_> = bars.iter().map(|bar| format!("{} {}", bar.label, bar.note)).collect();
+        let values: Vec<_> = bars
+            .iter()
+            .map(|bar| format!("{} {}", bar.label, bar.note))
+            .collect();
         let description = format!("{title}: {}", values.join("; "));
-        Ok(BarChart { description, title, bars, reference }.draw())
+        Ok(BarChart {
+            description,
+            title,
+            bars,
+            reference,
+        }
+        .draw())
     }
 }
 
 fn parts_legend(names: &[&str]) -> Vec<(String, Key)> {
-    names.iter().zip(PARTS).map(|(name, color)| ((*name).to_owned(), Key::Box(color))).collect()
+    names
+        .iter()
+        .zip(PARTS)
+        .map(|(name, color)| ((*name).to_owned(), Key::Box(color)))
+        .collect()
 }
 
 fn positive(value: f64) -> f64 {
-    if value.is_finite() { value.max(0.0) } else { 0.0 }
+    if value.is_finite() {
+        value.max(0.0)
+    } else {
+        0.0
+    }
 }

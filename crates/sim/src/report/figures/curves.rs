@@ -65,25 +65,43 @@ impl Series<'_> {
         /// More points than this look like a band; a trend line is drawn over it.
         const CROWDED: usize = 150;
         const STRETCHES: usize = 75;
-        let mut curves: Vec<_> = self.runs.iter().map(|run| over_time(&run.samples, &value)).collect();
+        let mut curves: Vec<_> = self
+            .runs
+            .iter()
+            .map(|run| over_time(&run.samples, &value))
+            .collect();
         let (divisor, unit) = time_unit(largest(&curves, |point| point.0));
-        curves.iter_mut().flatten().for_each(|point| point.0 /= divisor);
+        curves
+            .iter_mut()
+            .flatten()
+            .for_each(|point| point.0 /= divisor);
         let crowded = curves.iter().any(|curve| curve.len() > CROWDED);
         let mut reading = reading.to_owned();
         if crowded {
             reading.push_str(" Bold lines are means over short stretches, faint ones the samples.");
         }
-        let axes = (Axis::upto(largest(&curves, |point| point.0)), Axis::rounded(largest(&curves, |point| point.1)));
+        let axes = (
+            Axis::upto(largest(&curves, |point| point.0)),
+            Axis::rounded(largest(&curves, |point| point.1)),
+        );
         let x_title = format!("virtual time, {unit}");
-        self.line_figure(title, reading, (&x_title, y_title), axes, curves, |points| {
-            (points.len() > CROWDED).then(|| trend(points, STRETCHES))
-        })
+        self.line_figure(
+            title,
+            reading,
+            (&x_title, y_title),
+            axes,
+            curves,
+            |points| (points.len() > CROWDED).then(|| trend(points, STRETCHES)),
+        )
     }
 
     /// The distribution of write latency.
     pub(super) fn latency(&self) -> Figure {
         let mut curves = self.distributions();
-        curves.iter_mut().flatten().for_each(|point| point.1 *= 100.0);
+        curves
+            .iter_mut()
+            .flatten()
+            .for_each(|point| point.1 *= 100.0);
         let axes = (latency_axis(&curves), Axis::rounded(100.0));
         self.line_figure(
             "Write latency",
@@ -99,10 +117,20 @@ impl Series<'_> {
     pub(super) fn latency_tail(&self) -> Figure {
         const RAREST: f64 = 1e-4;
         let mut curves = self.distributions();
-        curves.iter_mut().flatten().for_each(|point| point.1 = (1.0 - point.1) * 100.0);
-        let slower = curves.iter().flatten().map(|point| point.1).filter(|y| *y > RAREST);
+        curves
+            .iter_mut()
+            .flatten()
+            .for_each(|point| point.1 = (1.0 - point.1) * 100.0);
+        let slower = curves
+            .iter()
+            .flatten()
+            .map(|point| point.1)
+            .filter(|y| *y > RAREST);
         let rarest = slower.fold(10.0, f64::min);
-        let axes = (latency_axis(&curves), Axis::logarithmic([rarest, 100.0], mark));
+        let axes = (
+            latency_axis(&curves),
+            Axis::logarithmic([rarest, 100.0], mark),
+        );
         self.line_figure(
             "Slowest writes",
             "The height of a line is the share of writes that took longer than the time below: where it crosses 1 % is p99, at 0.1 % p99.9; further left is better.".to_owned(),
@@ -114,7 +142,10 @@ impl Series<'_> {
     }
 
     fn distributions(&self) -> Vec<Vec<Point>> {
-        self.runs.iter().map(|run| staircase(&run.latency_cdf)).collect()
+        self.runs
+            .iter()
+            .map(|run| staircase(&run.latency_cdf))
+            .collect()
     }
 
     fn line_figure(
@@ -132,10 +163,25 @@ impl Series<'_> {
             .iter()
             .zip(&self.paints)
             .zip(curves)
-            .map(|((label, &paint), points)| Line { label, paint, trend: trend(&points), points })
+            .map(|((label, &paint), points)| Line {
+                label,
+                paint,
+                trend: trend(&points),
+                points,
+            })
             .collect();
-        let description = format!("{title}: lines of {y_title} against {x_title} for {}", self.names.join(", "));
-        let chart = LineChart { description, x_title: x_title.to_owned(), y_title, x, y, lines };
+        let description = format!(
+            "{title}: lines of {y_title} against {x_title} for {}",
+            self.names.join(", ")
+        );
+        let chart = LineChart {
+            description,
+            x_title: x_title.to_owned(),
+            y_title,
+            x,
+            y,
+            lines,
+        };
         Figure {
             title,
             reading,
@@ -145,18 +191,25 @@ impl Series<'_> {
                 .zip(&self.paints)
                 .map(|(name, &paint)| (name.clone(), Key::Line(paint)))
                 .collect(),
-            picture: if empty { Err("Nothing was recorded.") } else { Ok(chart.draw()) },
+            picture: if empty {
+                Err("Nothing was recorded.")
+            } else {
+                Ok(chart.draw())
+            },
         }
     }
 }
 
 fn latency_axis(curves: &[Vec<Point>]) -> Axis {
-    Axis::logarithmic(curves.iter().flatten().map(|point| point.0), |us| match us {
-        us if us < 0.9 => format!("{} ns", mark(us * 1e3)),
-        us if us < 900.0 => format!("{} µs", mark(us)),
-        us if us < 900_000.0 => format!("{} ms", mark(us * 1e-3)),
-        us => format!("{} s", mark(us * 1e-6)),
-    })
+    Axis::logarithmic(
+        curves.iter().flatten().map(|point| point.0),
+        |us| match us {
+            us if us < 0.9 => format!("{} ns", mark(us * 1e3)),
+            us if us < 900.0 => format!("{} µs", mark(us)),
+            us if us < 900_000.0 => format!("{} ms", mark(us * 1e-3)),
+            us => format!("{} s", mark(us * 1e-6)),
+        },
+    )
 }
 
 /// A mark of a logarithmic axis, without the noise of its computation.

@@ -36,7 +36,11 @@ pub enum Key {
 /// All figures of a report.
 pub fn figures(runs: &[RunSummary]) -> Vec<Figure> {
     let names = labels(runs);
-    let all = Series { runs, names: &names, paints: paints(runs) };
+    let all = Series {
+        runs,
+        names: &names,
+        paints: paints(runs),
+    };
     let mut figures = vec![
         all.bandwidth(),
         all.amplification(),
