@@ -12,6 +12,7 @@ pub mod dedup;
 pub mod experiment;
 pub mod failure;
 pub mod inspect;
+pub mod manual;
 pub mod numbers;
 pub mod output;
 pub mod place;
@@ -75,6 +76,10 @@ pub enum Command {
     Presets(presets::Args),
     /// Writes workloads as traces, and says what a trace or a workload does.
     Trace(trace::Args),
+    /// Prints a script that completes commands and options in a shell.
+    Completions(manual::Completions),
+    /// Writes manual pages, one for each command.
+    Manual(manual::Manual),
 }
 
 /// Runs the program on the arguments of the process.
@@ -113,5 +118,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Torture(args) => torture::command(&args),
         Command::Presets(args) => presets::command(&args),
         Command::Trace(args) => trace::command(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Manual(args) => manual::manual(&args),
     }
 }

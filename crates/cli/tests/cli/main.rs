@@ -10,6 +10,7 @@ mod files;
 mod folders;
 mod images;
 mod kit;
+mod manual;
 mod measuring;
 mod models;
 mod recording;
