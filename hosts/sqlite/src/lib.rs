@@ -24,6 +24,7 @@ mod extension;
 pub mod journal;
 mod log;
 pub mod mark;
+mod memory;
 mod pending;
 mod place;
 mod statistics;

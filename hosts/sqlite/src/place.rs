@@ -18,10 +18,10 @@
 //!
 //! Absent: SQLite.
 
+use crate::memory;
 use crate::twins::Twins;
 use remap_ssd_device::Disk;
 use remap_ssd_nvme::tcp::client::{Client, Options};
-use remap_ssd_store::volume::CACHE_BYTES_DEFAULT;
 use remap_ssd_store::{ImageDisk, OsStore, Processes, Store, StoreError, Volume, uuid_text};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -381,7 +381,7 @@ fn cache_bytes() -> Result<u64, PlaceError> {
         .ok()
         .filter(|text| !text.is_empty())
     else {
-        return Ok(CACHE_BYTES_DEFAULT);
+        return Ok(memory::cache_bytes());
     };
     let mebibytes = text.parse::<u32>();
     let why = || {

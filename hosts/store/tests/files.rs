@@ -372,6 +372,39 @@ fn run(store: &dyn Store, steps: &[Step], what: &str) {
 }
 
 /// Two processes that take turns; each looks at everything after each step, and keeps what it has seen.
+// From page 11 to page 12, a page and a bit: the bit is of page 12, which the page goes to.
+#[test]
+fn a_range_whose_tail_alone_overlaps_its_target_is_read_before_it_is_written() {
+    let disk = MemDisk::new(BYTES / PAGE as u64);
+    let new = NewVolume::default();
+    let volume = Volume::create(disk, &Processes::One, &new, &mut |_, _| {}).expect("possible");
+    let options = OpenOptions {
+        create: Create::New,
+        ..OpenOptions::default()
+    };
+    let file = volume.open("database", options).expect("possible");
+    let bytes: Vec<u8> = (0..20 * PAGE).map(|at| (at / PAGE) as u8).collect();
+    volume.write(file, 0, &bytes).expect("possible");
+
+    let share = Share {
+        from: file,
+        from_offset: 11 * PAGE as u64,
+        to: file,
+        to_offset: 12 * PAGE as u64,
+        bytes: PAGE as u64 + 100,
+    };
+    volume.share(&share).expect("possible");
+    let mut found = vec![0; PAGE + 100];
+    volume
+        .read(file, 12 * PAGE as u64, &mut found)
+        .expect("possible");
+    assert!(found[..PAGE].iter().all(|byte| *byte == 11));
+    assert!(
+        found[PAGE..].iter().all(|byte| *byte == 12),
+        "the tail is page 12 as it was"
+    );
+}
+
 #[test]
 fn what_processes_keep_in_memory_is_what_the_disk_has() {
     let folder = tempfile::tempdir().expect("a folder");

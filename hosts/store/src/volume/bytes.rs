@@ -75,6 +75,7 @@ impl<D: Disk> State<D> {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, StoreError> {
+        self.look()?;
         loop {
             let size = self.size(file)?;
             let bytes = (size.saturating_sub(offset)).min(into.len() as u64) as usize;
@@ -84,14 +85,19 @@ impl<D: Disk> State<D> {
             let first = offset / PAGE;
             let pages = pages_of(offset + bytes as u64) - first;
             // In this order: what is read under an epoch and then changed is of an older one.
-            let epoch = self.epoch(file)?;
-            let generation = self.generation()?;
+            let epoch = self.epoch(file);
+            let generation = self.generation();
             let Some(places) = space::pieces(&self.inode(file)?.extents, first, pages) else {
                 continue; // Cut off in this moment.
             };
+            let read_before = self.statistics.pages_read;
             self.read_places(&places, offset, &mut into[..bytes], epoch)?;
 
-            let unchanged = self.generation()? == generation;
+            // What was in memory takes no time. What came from the disk may have come while everything changed.
+            if self.statistics.pages_read > read_before {
+                self.look()?;
+            }
+            let unchanged = self.generation() == generation;
             if unchanged || self.has(file, first, &places)? {
                 return Ok(bytes);
             }
@@ -212,7 +218,7 @@ impl<D: Disk> State<D> {
         self.write_part(file, size, offset + (data.len() - parts.tail) as u64, tail)?;
 
         if end > size {
-            self.coordination.set_size(file.slot, file.birth, end)?;
+            self.coordination.set_size(file.slot, file.birth, end);
         }
         Ok(())
     }
@@ -242,7 +248,8 @@ impl<D: Disk> State<D> {
     fn lengthen(&mut self, file: FileId, size: u64, to: u64) -> Result<(), StoreError> {
         self.zero(file, size, size, to - size)?;
         self.flush()?;
-        self.coordination.set_size(file.slot, file.birth, to)
+        self.coordination.set_size(file.slot, file.birth, to);
+        Ok(())
     }
 
     /// Makes a file longer or shorter.
@@ -285,7 +292,7 @@ impl<D: Disk> State<D> {
             self.statistics.pages_discarded += place.pages;
             // Where they are few somebody is going to look at them: whether a journal has been ended, say.
             if place.pages <= ZEROES_KEPT_MAX {
-                let epoch = self.epoch(file)?;
+                let epoch = self.epoch(file);
                 self.keep(
                     place.first,
                     &vec![0; place.pages as usize * PAGE_BYTES],
@@ -321,7 +328,7 @@ impl<D: Disk> State<D> {
         let mut page: Page = [0; PAGE_BYTES];
         // Nothing of the page is needed if what is valid of it is overwritten.
         if at > 0 && valid > 0 || valid > at + data.len() {
-            let epoch = self.epoch(file)?;
+            let epoch = self.epoch(file);
             self.read_pages(place, &mut page, epoch)?;
             self.statistics.pages_read_to_write += 1;
             page[valid..].fill(0);

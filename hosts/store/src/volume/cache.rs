@@ -29,6 +29,7 @@ use lru::LruCache;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of pages that are kept, unless said otherwise.
 pub const CACHE_BYTES_DEFAULT: u64 = 64 << 20;
@@ -50,7 +51,8 @@ struct Known {
 
 struct Kept {
     epoch: Epoch,
-    bytes: Box<Page>,
+    /// Places that share a page on the disk share it here.
+    bytes: Arc<Page>,
 }
 
 /// Pages, by their places on the disk.
@@ -101,14 +103,21 @@ impl Cache {
     pub fn put(&mut self, first: u64, bytes: &[u8], epoch: Epoch) {
         let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
         for (place, page) in (first..).zip(pages) {
-            self.pages.put(
-                place,
-                Kept {
-                    epoch,
-                    bytes: Box::new(*page),
-                },
-            );
+            // A page that is written again and again stays in the memory that it has.
+            let old = self.pages.get_mut(&place);
+            let own = old.and_then(|kept| {
+                kept.epoch = epoch;
+                Arc::get_mut(&mut kept.bytes)
+            });
+            match own {
+                Some(old) => *old = *page,
+                None => self.put_shared(place, Arc::new(*page), epoch),
+            }
         }
+    }
+
+    fn put_shared(&mut self, place: u64, bytes: Arc<Page>, epoch: Epoch) {
+        self.pages.put(place, Kept { epoch, bytes });
         while self.pages.len() > self.pages_max {
             self.pages.pop_lru();
         }
@@ -124,13 +133,22 @@ impl Cache {
         to: Option<Epoch>,
     ) {
         for at in 0..pages.min(self.pages_max as u64) {
-            let kept = from.and_then(|from| self.get(source + at, from)).copied();
+            let kept = from.and_then(|from| self.shared(source + at, from));
             match (kept, to) {
-                (Some(page), Some(to)) => self.put(target + at, &page, to),
+                (Some(page), Some(to)) => self.put_shared(target + at, page, to),
                 _ => drop(self.pages.pop(&(target + at))),
             }
         }
         self.forget(target + pages.min(self.pages_max as u64)..target + pages);
+    }
+
+    /// The page at a place that gives it to another one. The source is the first to be dropped: a frame of a log is not
+    /// read again after its checkpoint, and a page whose image was taken is about to be written.
+    fn shared(&mut self, source: u64, from: Epoch) -> Option<Arc<Page>> {
+        let kept = self.pages.peek(&source)?;
+        let page = (kept.epoch == from).then(|| Arc::clone(&kept.bytes));
+        self.pages.demote(&source);
+        page
     }
 
     /// What these places hold is unknown, or not worth keeping.

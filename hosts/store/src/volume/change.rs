@@ -59,7 +59,7 @@ impl<D: Disk> State<D> {
 
     /// Makes the present layout durable if somebody may have left it otherwise, and reads it.
     fn settle(&mut self) -> Result<(), StoreError> {
-        let generation = self.generation()?;
+        let generation = self.generation();
         let died = generation % 2 == 1;
         if died || generation == 0 {
             if died && self.coordination.others_may_have_died() {
@@ -68,27 +68,27 @@ impl<D: Disk> State<D> {
             self.flush()?;
             self.table.forget();
             self.coordination
-                .set_generation(generation + 2 - generation % 2)?;
+                .set_generation(generation + 2 - generation % 2);
         }
         self.load()
     }
 
     /// From here on others must not believe what they remember.
     pub fn begin(&mut self) -> Result<(), StoreError> {
-        let generation = self.generation()?;
+        let generation = self.generation();
         assert!(
             generation.is_multiple_of(2),
             "one change at a time, in a settled volume"
         );
-        self.coordination.set_generation(generation + 1)?;
+        self.coordination.set_generation(generation + 1);
         self.table.move_on(generation, generation + 1);
         Ok(())
     }
 
     /// The change is durable, and others can read it.
     pub fn end(&mut self) -> Result<(), StoreError> {
-        let generation = self.generation()?;
-        self.coordination.set_generation(generation + 1)?;
+        let generation = self.generation();
+        self.coordination.set_generation(generation + 1);
         self.table.move_on(generation, generation + 1);
         Ok(())
     }
@@ -102,7 +102,7 @@ impl<D: Disk> State<D> {
             .write(self.superblock.page_of(slot), &page)
             .map_err(StoreError::disk)?;
         self.statistics.pages_metadata += 1;
-        let generation = self.generation()?;
+        let generation = self.generation();
         self.table.set(slot, Content::File(inode), generation);
         Ok(())
     }
@@ -133,7 +133,7 @@ impl<D: Disk> State<D> {
         let birth = inode.birth;
 
         self.begin()?;
-        self.coordination.set_size(slot, birth, 0)?;
+        self.coordination.set_size(slot, birth, 0);
         self.put(slot, inode)?;
         self.flush_for(Guard::FlushCreated)?;
         self.end()?;
@@ -180,13 +180,14 @@ impl<D: Disk> State<D> {
             let mut inode = state.inode(file)?.clone();
             let (kept, released) = space::split(&inode.extents, pages_of(size));
             if released.is_empty() {
-                return state.coordination.set_size(file.slot, file.birth, size);
+                state.coordination.set_size(file.slot, file.birth, size);
+                return Ok(());
             }
             (inode.extents, inode.size) = (kept, size);
 
             state.begin()?;
             // If this process dies before the record is written, the file is cut off all the same, and keeps the pages.
-            state.coordination.set_size(file.slot, file.birth, size)?;
+            state.coordination.set_size(file.slot, file.birth, size);
             state.put(file.slot, inode)?;
             state.flush_for(Guard::FlushReleased)?;
             for extent in &released {

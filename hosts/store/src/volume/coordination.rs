@@ -12,6 +12,10 @@
 //! without it. Sizes are here since a file may grow without a record being written (that is for the next sync), and other
 //! processes must see it at once.
 //!
+//! It is mapped into memory, as SQLite maps its wal-index: these words are looked at dozens of times in a transaction, and
+//! a system call each would take longer than the way to the device. Its blocks are allocated before, so that no access
+//! meets a full file system, and it is made shorter only by the first process after a start of the machine.
+//!
 //! Invariants: who changes the layout holds the lock and makes the generation odd first; so a process that dies in between
 //! leaves it odd, and the next one to get the lock knows. The path follows from the user, the volume and its disk alone: processes
 //! that a shell, `cron` and a service start do not agree on `XDG_RUNTIME_DIR`, and two files would mean two owners of
@@ -24,17 +28,23 @@
 
 use super::format::SLOTS_MAX;
 use crate::{StoreError, uuid_text};
+use memmap2::{MmapOptions, MmapRaw};
 use remap_ssd_device::Disk;
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+const GENERATION_AT: u64 = 0;
 const BOOT_AT: u64 = 8;
 const SIZES_AT: u64 = 4096;
 const SIZE_BYTES: u64 = 16;
 const WORDS_AT: u64 = SIZES_AT + SIZE_BYTES * SLOTS_MAX as u64;
+const WORD_BYTES: u64 = 8;
 
 /// The file's name, for a volume on a disk.
 pub fn name(uuid: &str, disk: &impl Disk) -> String {
@@ -81,13 +91,21 @@ pub enum Coordination {
 /// The open files.
 pub struct Shared {
     path: PathBuf,
+    slots: u32,
     file: File,
+    words: Words,
     _in_use: File,
 }
 
 impl Coordination {
-    /// Joins those who use the volume whose file has this name; if `alone`, there must be nobody, and nobody can join meanwhile.
-    pub fn join(processes: &Processes, name: &str, alone: bool) -> Result<Self, StoreError> {
+    /// Joins those who use the volume of so many slots whose file has this name; if `alone`, there must be nobody, and nobody
+    /// can join meanwhile.
+    pub fn join(
+        processes: &Processes,
+        name: &str,
+        slots: u32,
+        alone: bool,
+    ) -> Result<Self, StoreError> {
         let Processes::Several(dir) = processes else {
             return Ok(Self::Alone {
                 generation: 0,
@@ -107,9 +125,13 @@ impl Coordination {
                 return Err(StoreError::system(dir.display(), error));
             }
         }
+
+        let (file, words) = open_present(dir, name, slots)?;
         Ok(Self::Shared(Shared {
             path: dir.join(name),
-            file: open_present(dir, name)?,
+            slots,
+            file,
+            words,
             _in_use: in_use,
         }))
     }
@@ -129,118 +151,85 @@ impl Coordination {
         }
     }
 
-    /// The generation of the layout; `None` if the file is not the one it was, so that nothing remembered counts.
-    pub fn generation(&mut self) -> Result<Option<u64>, StoreError> {
+    /// Whether the file is still the one it was; if not, nothing remembered counts. To be asked before and after what
+    /// relies on it.
+    pub fn is_the_same(&mut self) -> Result<bool, StoreError> {
+        let Self::Shared(shared) = self else {
+            return Ok(true);
+        };
+        let stat = rustix::fs::fstat(&shared.file).map_err(|error| shared.failed(error))?;
+        if stat.st_nlink > 0 {
+            return Ok(true);
+        }
+        shared.reopen()?;
+        Ok(false)
+    }
+
+    /// The generation of the layout.
+    pub fn generation(&self) -> u64 {
         match self {
-            Self::Alone { generation, .. } => Ok(Some(*generation)),
-            Self::Shared(shared) => {
-                let stat = rustix::fs::fstat(&shared.file).map_err(|error| shared.failed(error))?;
-                if stat.st_nlink == 0 {
-                    shared.reopen()?;
-                    return Ok(None);
-                }
-                let mut word = [0; 8];
-                let read = shared
-                    .file
-                    .read_at(&mut word, 0)
-                    .map_err(|error| shared.failed(error))?;
-                Ok(Some(if read == 8 {
-                    u64::from_le_bytes(word)
-                } else {
-                    0
-                }))
-            }
+            Self::Alone { generation, .. } => *generation,
+            Self::Shared(shared) => shared.words.load(GENERATION_AT),
         }
     }
 
     /// Changes the generation. The lock must be held.
-    pub fn set_generation(&mut self, to: u64) -> Result<(), StoreError> {
+    pub fn set_generation(&mut self, to: u64) {
         match self {
             Self::Alone { generation, .. } => *generation = to,
-            Self::Shared(shared) => {
-                shared
-                    .file
-                    .write_all_at(&to.to_le_bytes(), 0)
-                    .map_err(|error| shared.failed(error))?;
-            }
+            Self::Shared(shared) => shared.words.store(GENERATION_AT, to),
         }
-        Ok(())
     }
 
     /// The present size of a file, if somebody has changed it since the machine was started.
-    pub fn size(&self, slot: u32, birth: u64) -> Result<Option<u64>, StoreError> {
-        let known = match self {
-            Self::Alone { sizes, .. } => sizes.get(&slot).copied(),
+    pub fn size(&self, slot: u32, birth: u64) -> Option<u64> {
+        let (of, size) = match self {
+            Self::Alone { sizes, .. } => sizes.get(&slot).copied()?,
             Self::Shared(shared) => {
-                let mut words = [0; SIZE_BYTES as usize];
                 let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
-                let read = shared
-                    .file
-                    .read_at(&mut words, at)
-                    .map_err(|error| shared.failed(error))?;
-                let [birth, size] = [0, 8]
-                    .map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
-                (read == words.len()).then_some((birth, size))
+                (
+                    shared.words.load(at),
+                    shared.words.load(at + SIZE_BYTES / 2),
+                )
             }
         };
-        Ok(known.filter(|(of, _)| *of == birth).map(|(_, size)| size))
+        (of == birth).then_some(size)
     }
 
     /// Notes the present size of a file.
-    pub fn set_size(&mut self, slot: u32, birth: u64, size: u64) -> Result<(), StoreError> {
+    pub fn set_size(&mut self, slot: u32, birth: u64, size: u64) {
         match self {
             Self::Alone { sizes, .. } => {
                 sizes.insert(slot, (birth, size));
             }
             Self::Shared(shared) => {
-                let mut words = [0; SIZE_BYTES as usize];
-                words[..8].copy_from_slice(&birth.to_le_bytes());
-                words[8..].copy_from_slice(&size.to_le_bytes());
+                // The size first: with the birth it counts.
                 let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
-                shared
-                    .file
-                    .write_all_at(&words, at)
-                    .map_err(|error| shared.failed(error))?;
+                shared.words.store(at + SIZE_BYTES / 2, size);
+                shared.words.store(at, birth);
             }
         }
-        Ok(())
     }
 
     /// The word of a slot's file: odd while its bytes are being changed.
-    pub fn word(&self, slot: u32) -> Result<u64, StoreError> {
+    pub fn word(&self, slot: u32) -> u64 {
         match self {
-            Self::Alone { words, .. } => Ok(words.get(&slot).copied().unwrap_or(0)),
-            Self::Shared(shared) => {
-                let mut word = [0; 8];
-                let at = WORDS_AT + 8 * u64::from(slot);
-                let read = shared
-                    .file
-                    .read_at(&mut word, at)
-                    .map_err(|error| shared.failed(error))?;
-                Ok(if read == word.len() {
-                    u64::from_le_bytes(word)
-                } else {
-                    0
-                })
-            }
+            Self::Alone { words, .. } => words.get(&slot).copied().unwrap_or(0),
+            Self::Shared(shared) => shared.words.load(WORDS_AT + WORD_BYTES * u64::from(slot)),
         }
     }
 
     /// Changes it; who does so has its turn to write the file.
-    pub fn set_word(&mut self, slot: u32, to: u64) -> Result<(), StoreError> {
+    pub fn set_word(&mut self, slot: u32, to: u64) {
         match self {
             Self::Alone { words, .. } => {
                 words.insert(slot, to);
             }
             Self::Shared(shared) => {
-                let at = WORDS_AT + 8 * u64::from(slot);
-                shared
-                    .file
-                    .write_all_at(&to.to_le_bytes(), at)
-                    .map_err(|error| shared.failed(error))?;
+                let at = WORDS_AT + WORD_BYTES * u64::from(slot);
+                shared.words.store(at, to);
             }
         }
-        Ok(())
     }
 
     /// Waits for the lock. `false` if the file is not the one it was.
@@ -285,18 +274,58 @@ impl Shared {
             self.path.parent().unwrap_or(Path::new("/")),
             self.path.file_name().unwrap_or_default(),
         );
-        self.file = open_present(dir, &name.to_string_lossy())?;
+        (self.file, self.words) = open_present(dir, &name.to_string_lossy(), self.slots)?;
         Ok(())
     }
 }
 
+/// The words of the file, in memory.
+struct Words {
+    map: MmapRaw,
+}
+
+impl Words {
+    /// Maps a file whose blocks are allocated.
+    fn of(file: &File, slots: u32) -> std::io::Result<Self> {
+        let [_, words] = ranges(slots);
+        let map = MmapOptions::new().len(words.end as usize).map_raw(file)?;
+        Ok(Self { map })
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.word(at).load(Ordering::SeqCst)
+    }
+
+    fn store(&self, at: u64, to: u64) {
+        self.word(at).store(to, Ordering::SeqCst);
+    }
+
+    fn word(&self, at: u64) -> &AtomicU64 {
+        let at = usize::try_from(at).expect("the map is in memory");
+        assert!(at.is_multiple_of(8) && at + 8 <= self.map.len(), "a word");
+        // SAFETY: the eight bytes are in the map, which begins at a page, and live as long as `self`. All processes change
+        // them atomically.
+        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(at).cast()) }
+    }
+}
+
+/// The bytes of the file that are used: generation and sizes, and words.
+fn ranges(slots: u32) -> [Range<u64>; 2] {
+    let slots = u64::from(slots);
+    [
+        0..SIZES_AT + SIZE_BYTES * slots,
+        WORDS_AT..WORDS_AT + WORD_BYTES * slots,
+    ]
+}
+
 /// Opens or makes the file of a volume. One that an earlier start of the machine has left is emptied: its sizes may be
 /// of data that the machine's crash took away.
-fn open_present(dir: &Path, name: &str) -> Result<File, StoreError> {
+fn open_present(dir: &Path, name: &str, slots: u32) -> Result<(File, Words), StoreError> {
     let file = open_file(dir, name)?;
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = boot.trim_ascii();
-    let prepare = || {
+
+    let prepare = || -> std::io::Result<Words> {
         file.lock()?;
         let mut known = vec![0; boot.len()];
         let read = file.read_at(&mut known, BOOT_AT)?;
@@ -304,10 +333,33 @@ fn open_present(dir: &Path, name: &str) -> Result<File, StoreError> {
             file.set_len(0)?;
             file.write_all_at(boot, BOOT_AT)?;
         }
-        file.unlock()
+        allocate(&file, slots)?;
+        let words = Words::of(&file, slots)?;
+        file.unlock()?;
+        Ok(words)
     };
-    prepare().map_err(|error| StoreError::system(dir.join(name).display(), error))?;
-    Ok(file)
+    match prepare() {
+        Ok(words) => Ok((file, words)),
+        Err(error) => Err(StoreError::system(dir.join(name).display(), error)),
+    }
+}
+
+/// Allocates the blocks that will be used. What is there stays.
+fn allocate(file: &File, slots: u32) -> std::io::Result<()> {
+    for range in ranges(slots) {
+        let bytes = range.end - range.start;
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, bytes) {
+            Ok(()) => {}
+            // A file system without it. Behind the end there is nothing yet; nobody else is there.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let end = file.metadata()?.len().max(range.start);
+                let missing = range.end.saturating_sub(end);
+                file.write_all_at(&vec![0; missing as usize], end)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Opens or makes a file of ours in a folder of ours; links, and what others own, are refused.
@@ -371,13 +423,13 @@ mod tests {
     fn what_an_earlier_start_of_the_machine_left_does_not_count() {
         let dir = tempfile::tempdir().expect("a folder");
         let join = || {
-            Coordination::join(&Processes::Several(dir.path().into()), "volume", false)
+            Coordination::join(&Processes::Several(dir.path().into()), "volume", 16, false)
                 .expect("possible")
         };
         let mut first = join();
-        first.set_generation(6).expect("possible");
-        first.set_size(3, 77, 4097).expect("possible");
-        assert_eq!(join().size(3, 77).expect("possible"), Some(4097));
+        first.set_generation(6);
+        first.set_size(3, 77, 4097);
+        assert_eq!(join().size(3, 77), Some(4097));
         drop(first);
         let file = File::options()
             .write(true)
@@ -385,28 +437,29 @@ mod tests {
             .expect("it is there");
         file.write_all_at(b"another boot", BOOT_AT)
             .expect("possible");
-        let mut later = join();
-        assert_eq!(later.size(3, 77).expect("possible"), None);
-        assert_eq!(later.generation().expect("possible"), Some(0));
+        let later = join();
+        assert_eq!(later.size(3, 77), None);
+        assert_eq!(later.generation(), 0);
     }
 
     #[test]
     fn a_file_that_somebody_deletes_is_noticed() {
         let dir = tempfile::tempdir().expect("a folder");
         let join = || {
-            Coordination::join(&Processes::Several(dir.path().into()), "volume", false)
+            Coordination::join(&Processes::Several(dir.path().into()), "volume", 16, false)
                 .expect("possible")
         };
         // The folder of `tempfile` is ours alone.
         let mut first = join();
-        first.set_generation(6).expect("possible");
-        first.set_size(3, 77, 4097).expect("possible");
+        first.set_generation(6);
+        first.set_size(3, 77, 4097);
         std::fs::remove_file(dir.path().join("volume")).expect("it is there");
-        assert_eq!(first.generation().expect("possible"), None);
+        assert!(!first.is_the_same().expect("possible"));
+        assert!(first.is_the_same().expect("possible"));
         let mut second = join();
-        assert_eq!(second.generation().expect("possible"), Some(0));
-        assert_eq!(second.size(3, 77).expect("possible"), None);
-        second.set_generation(2).expect("possible");
-        assert_eq!(first.generation().expect("possible"), Some(2));
+        assert_eq!(second.generation(), 0);
+        assert_eq!(second.size(3, 77), None);
+        second.set_generation(2);
+        assert_eq!(first.generation(), 2);
     }
 }

@@ -54,7 +54,7 @@ impl<D: Disk> State<D> {
             let placed = self.placed(file, now)?;
             self.write_places(file, &placed)?;
             if end > self.size(file)? {
-                self.coordination.set_size(file.slot, file.birth, end)?;
+                self.coordination.set_size(file.slot, file.birth, end);
             }
             writes = later;
         }
@@ -96,7 +96,7 @@ impl<D: Disk> State<D> {
         self.disk.write_all(writes).map_err(StoreError::disk)?;
 
         self.statistics.pages_written += writes.iter().map(pages_of).sum::<u64>();
-        let epoch = self.epoch(file)?;
+        let epoch = self.epoch(file);
         for write in writes {
             self.keep(write.page, write.data, epoch);
         }

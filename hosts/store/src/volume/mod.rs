@@ -97,7 +97,7 @@ impl<D: Disk> Volume<D> {
     fn open_as(mut disk: D, processes: &Processes, alone: bool) -> Result<Self, StoreError> {
         let (superblock, notes) = make::find(&mut disk)?;
         let name = coordination::name(&superblock.uuid_text(), &disk);
-        let coordination = Coordination::join(processes, &name, alone)?;
+        let coordination = Coordination::join(processes, &name, superblock.slots, alone)?;
         let table = table::Table::new(&superblock);
         let statistics = Statistics::default();
         let cache = Cache::new(CACHE_BYTES_DEFAULT);
@@ -253,7 +253,9 @@ impl<D: Disk + Send> Store for Volume<D> {
     }
 
     fn size(&self, file: FileId) -> Result<u64, StoreError> {
-        self.state().size(file)
+        let mut state = self.state();
+        state.look()?;
+        state.size(file)
     }
 
     fn set_size(&self, file: FileId, size: u64) -> Result<(), StoreError> {
@@ -282,6 +284,7 @@ impl<D: Disk + Send> Store for Volume<D> {
 
     fn sync(&self, file: FileId) -> Result<(), StoreError> {
         let mut state = self.state();
+        state.look()?;
         state.record_size(file)?;
         state.flush()
     }

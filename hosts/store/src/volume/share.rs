@@ -133,6 +133,14 @@ impl<D: Disk> State<D> {
             });
         }
 
+        // All of it is read before any of it is written: whole pages that are shared first would change what the tail reads.
+        if from == to && from_offset.abs_diff(to_offset) < bytes {
+            self.perform(batch)?;
+            return self.copy(share, || {
+                "a range that overlaps itself is not shared".into()
+            });
+        }
+
         let head = (from_offset.next_multiple_of(PAGE) - from_offset).min(bytes);
         let whole = (bytes - head) / PAGE * PAGE;
         let tail = bytes - head - whole;
@@ -150,21 +158,14 @@ impl<D: Disk> State<D> {
         if whole > 0 {
             let sources = self.places(from, (from_offset + head) / PAGE, whole / PAGE)?;
             let targets = self.places(to, (to_offset + head) / PAGE, whole / PAGE)?;
-            if from == to && from_offset.abs_diff(to_offset) < whole {
-                self.perform(batch)?;
-                self.copy(&part(head, whole), || {
-                    "a range that overlaps itself is not shared".into()
-                })?;
-            } else {
-                for remap in remaps(&sources, &targets) {
-                    if batch.is_in_the_way_of(&remap) {
-                        self.perform(batch)?;
-                    }
-                    batch.add(remap, [from, to]);
+            for remap in remaps(&sources, &targets) {
+                if batch.is_in_the_way_of(&remap) {
+                    self.perform(batch)?;
                 }
-                let end = batch.ends.entry(to).or_default();
-                *end = (to_offset + head + whole).max(*end);
+                batch.add(remap, [from, to]);
             }
+            let end = batch.ends.entry(to).or_default();
+            *end = (to_offset + head + whole).max(*end);
         }
         if tail > 0 {
             self.perform(batch)?;
@@ -196,7 +197,7 @@ impl<D: Disk> State<D> {
         }
         for (file, end) in ends {
             if end > self.size(file)? {
-                self.coordination.set_size(file.slot, file.birth, end)?;
+                self.coordination.set_size(file.slot, file.birth, end);
             }
         }
         Ok(())
@@ -208,7 +209,7 @@ impl<D: Disk> State<D> {
         for (remap, files) in remaps.iter().zip(files) {
             for file in files {
                 if !epochs.contains_key(file) {
-                    epochs.insert(*file, self.epoch(*file)?);
+                    epochs.insert(*file, self.epoch(*file));
                 }
             }
             let [from, to] = files.map(|file| epochs[&file]);

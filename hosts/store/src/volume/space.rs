@@ -127,7 +127,23 @@ pub fn split(extents: &[Extent], pages: u64) -> (Vec<Extent>, Vec<Extent>) {
 
 /// Where pages `first..first + pages` of a file are; `None` if it has not as many.
 pub fn pieces(extents: &[Extent], first: u64, pages: u64) -> Option<Vec<Extent>> {
-    let (_, rest) = split(extents, first);
-    let (pieces, _) = split(&rest, pages);
-    (pieces.iter().map(|piece| piece.pages).sum::<u64>() == pages).then_some(pieces)
+    let mut pieces = Vec::with_capacity(1);
+    let (mut skip, mut left) = (first, pages);
+    for extent in extents {
+        if left == 0 {
+            break;
+        }
+        if skip >= extent.pages {
+            skip -= extent.pages;
+            continue;
+        }
+
+        let here = (extent.pages - skip).min(left);
+        pieces.push(Extent {
+            first: extent.first + skip,
+            pages: here,
+        });
+        (skip, left) = (0, left - here);
+    }
+    (left == 0).then_some(pieces)
 }

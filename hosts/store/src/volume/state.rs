@@ -28,29 +28,31 @@ pub struct State<D> {
 }
 
 impl<D: Disk> State<D> {
-    /// The generation of the layout. What is remembered is forgotten if the coordination file is a new one.
-    pub fn generation(&mut self) -> Result<u64, StoreError> {
-        loop {
-            match self.coordination.generation()? {
-                Some(generation) => return Ok(generation),
-                None => {
-                    self.table.forget();
-                    self.cache.clear();
-                }
-            }
+    /// Forgets what is remembered if the coordination file is a new one. Every call from outside begins with this.
+    pub fn look(&mut self) -> Result<(), StoreError> {
+        while !self.coordination.is_the_same()? {
+            self.table.forget();
+            self.cache.clear();
         }
+        Ok(())
+    }
+
+    /// The generation of the layout.
+    pub fn generation(&self) -> u64 {
+        self.coordination.generation()
     }
 
     /// Reads what is not known of the table.
     pub fn load(&mut self) -> Result<(), StoreError> {
-        let generation = self.generation()?;
+        self.look()?;
+        let generation = self.generation();
         self.table
             .load(&mut self.disk, &self.superblock, generation)
     }
 
     /// The record of a file.
     pub fn inode(&mut self, file: FileId) -> Result<&Inode, StoreError> {
-        let generation = self.generation()?;
+        let generation = self.generation();
         match self
             .table
             .slot(&mut self.disk, &self.superblock, generation, file.slot)?
@@ -64,7 +66,7 @@ impl<D: Disk> State<D> {
     /// The present size of a file: what was noted since the machine was started, or what its record says. A noted size
     /// may be more than a device that lost its power kept.
     pub fn size(&mut self, file: FileId) -> Result<u64, StoreError> {
-        let noted = self.coordination.size(file.slot, file.birth)?;
+        let noted = self.coordination.size(file.slot, file.birth);
         let inode = self.inode(file)?;
         let capacity = inode.capacity() * PAGE_BYTES as u64;
         Ok(match noted {
@@ -75,12 +77,11 @@ impl<D: Disk> State<D> {
     }
 
     /// What pages of a file must have been kept under to count now; `None` while another process changes it.
-    pub fn epoch(&mut self, file: FileId) -> Result<Option<Epoch>, StoreError> {
-        let word = self.coordination.word(file.slot)?;
+    pub fn epoch(&mut self, file: FileId) -> Option<Epoch> {
+        let word = self.coordination.word(file.slot);
         let is_ours = self.changing.contains(&file);
-        Ok(self
-            .cache
-            .epoch(file, if is_ours { word & !1 } else { word }))
+        self.cache
+            .epoch(file, if is_ours { word & !1 } else { word })
     }
 
     /// Runs a change of files' bytes, so that other processes neither keep nor believe what they read meanwhile.
@@ -89,12 +90,10 @@ impl<D: Disk> State<D> {
         files: impl IntoIterator<Item = FileId>,
         work: impl FnOnce(&mut Self) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
-        self.generation()?;
+        self.look()?;
         let before = self.changing.len();
-        let result = files
-            .into_iter()
-            .try_for_each(|file| self.begin_change(file))
-            .and_then(|()| work(self));
+        files.into_iter().for_each(|file| self.begin_change(file));
+        let result = work(self);
 
         if result.is_err() {
             // The words stay odd. What the device has done of it nobody knows, nor why.
@@ -103,18 +102,18 @@ impl<D: Disk> State<D> {
             return result;
         }
         for file in self.changing.split_off(before) {
-            let word = self.coordination.word(file.slot)? + 1;
-            self.coordination.set_word(file.slot, word)?;
+            let word = self.coordination.word(file.slot) + 1;
+            self.coordination.set_word(file.slot, word);
             self.cache.move_on(file, word);
         }
         result
     }
 
-    fn begin_change(&mut self, file: FileId) -> Result<(), StoreError> {
+    fn begin_change(&mut self, file: FileId) {
         if self.changing.contains(&file) {
-            return Ok(());
+            return;
         }
-        let word = self.coordination.word(file.slot)?;
+        let word = self.coordination.word(file.slot);
         let was_left = !word.is_multiple_of(2);
         if was_left && self.coordination.others_may_have_died() {
             std::thread::sleep(LAST_COMMANDS);
@@ -123,10 +122,9 @@ impl<D: Disk> State<D> {
         // What was kept under another word does not count; the rest does, and follows the change.
         self.cache.epoch(file, word);
         let word = word + if was_left { 2 } else { 1 };
-        self.coordination.set_word(file.slot, word)?;
+        self.coordination.set_word(file.slot, word);
         self.cache.move_on(file, word & !1);
         self.changing.push(file);
-        Ok(())
     }
 
     /// Deallocates pages.

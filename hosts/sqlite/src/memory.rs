@@ -1,0 +1,54 @@
+//! How much memory a volume's pages may take, if nobody says it.
+//!
+//! Stock SQLite has the system's page cache, which takes what is free. This is a part of the process, so that it takes a
+//! small share of the machine, or of what the process's control group may have. It is an upper limit: pages are kept as
+//! they are read or written.
+//!
+//! Absent: giving memory back while it is scarce.
+
+use remap_ssd_store::volume::CACHE_BYTES_DEFAULT;
+
+/// One part in so many of the memory.
+const SHARE: u64 = 32;
+/// However large the machine is.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of pages that are kept at most.
+pub fn cache_bytes() -> u64 {
+    let machine = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
+    share_of(&machine, &group)
+}
+
+/// The share, given `/proc/meminfo` and the control group's `memory.max`, which is a number or `max`.
+fn share_of(machine: &str, group: &str) -> u64 {
+    let total = machine
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<u64>().ok())
+        .map(|kibibytes| kibibytes << 10);
+    let limit = group.trim().parse::<u64>().ok();
+
+    let memory = total.into_iter().chain(limit).min().unwrap_or(0);
+    (memory / SHARE).clamp(CACHE_BYTES_DEFAULT, BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_machine_or_of_the_control_group_is_kept() {
+        let machine = "MemTotal:       25165824 kB\nMemFree:         1000000 kB\n";
+        assert_eq!(share_of(machine, "max\n"), 768 << 20);
+        assert_eq!(share_of(machine, "8589934592\n"), 256 << 20);
+        assert_eq!(share_of(machine, "268435456\n"), 64 << 20, "never less");
+        assert_eq!(
+            share_of("MemTotal: 1073741824 kB\n", ""),
+            1 << 30,
+            "never more"
+        );
+        assert_eq!(share_of("", ""), 64 << 20, "where nobody knows");
+    }
+}
