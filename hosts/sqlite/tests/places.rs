@@ -6,10 +6,14 @@ use kit::engine::{Db, start_with_vfs};
 use libsqlite3_sys as ffi;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::SchemeKind;
-use remap_ssd_store::{ImageDisk, NewVolume, OsStore, Processes, Volume};
+use remap_ssd_store::{
+    Create, ImageDisk, NewVolume, OpenOptions, OsStore, Processes, Store, Volume, uuid_text,
+};
 use std::ffi::{CStr, CString, c_int};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// A device in a folder, with a volume.
 fn image(folder: &Path) -> String {
@@ -167,4 +171,51 @@ fn a_program_gives_the_vfs_a_store_of_its_own() {
     );
     drop(db);
     assert!(Db::open(uri).is_err());
+}
+
+// The last connection to close a database deletes its log, while another process looks whether there is one.
+#[test]
+fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
+    start_with_vfs();
+    let disk = kit::disk::MemDisk::new(4000);
+    let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
+    let store: Arc<dyn Store> = Arc::new(volume.expect("possible"));
+    let uuid = uuid_text(&store.identity().expect("a volume has one"));
+    let _mounted = remap_ssd_sqlite::mount("deleted", Arc::clone(&store)).expect("possible");
+
+    let name = CString::new(format!("/{uuid}/app.db-wal")).expect("no zeroes");
+    // SAFETY: SQLite knows this VFS for as long as the process runs.
+    let vfs = unsafe { ffi::sqlite3_vfs_find(c"remap".as_ptr()) };
+    let access = unsafe { (*vfs).xAccess }.expect("a VFS has it");
+    let (mut seen, mut absent) = (0, 0);
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let options = OpenOptions {
+                create: Create::New,
+                ..OpenOptions::default()
+            };
+            while !is_done.load(Ordering::Relaxed) {
+                let file = store.open("app.db-wal", options).expect("possible");
+                store.write(file, 0, b"frames").expect("possible");
+                store.delete("app.db-wal").expect("it is there");
+            }
+        });
+        for _ in 0..200_000 {
+            let mut there: c_int = -1;
+            // SAFETY: a C string, and a place for the answer.
+            let code = unsafe { access(vfs, name.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there) };
+            assert_eq!(
+                code,
+                ffi::SQLITE_OK,
+                "after {seen} times there, {absent} absent"
+            );
+            (seen, absent) = (seen + there, absent + 1 - there);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert!(
+        seen > 0 && absent > 0,
+        "{seen} times there, {absent} absent"
+    );
 }

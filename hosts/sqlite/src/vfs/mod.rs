@@ -414,13 +414,20 @@ unsafe extern "C" fn x_access(
 
 /// Whether there is a file in a volume that has anything in it.
 fn exists(place: &Place, name: &str) -> Result<bool, StoreError> {
-    if name.ends_with(JOURNAL) {
-        return journal_in(place, name)?.map_or(Ok(false), |mut journal| journal.exists());
-    }
-    match place.store.open(name, OpenOptions::default()) {
-        Ok(file) => Ok(place.store.size(file)? > 0),
-        Err(StoreError::NotFound(_)) => Ok(false),
-        Err(error) => Err(error),
+    let found = if name.ends_with(JOURNAL) {
+        journal_in(place, name)?.map_or(Ok(false), |mut journal| journal.exists())
+    } else {
+        place
+            .store
+            .open(name, OpenOptions::default())
+            .and_then(|file| place.store.size(file))
+            .map(|bytes| bytes > 0)
+    };
+
+    // Another process may delete it between the two looks: the last one to close a database deletes its log.
+    match found {
+        Err(StoreError::NotFound(_) | StoreError::Gone) => Ok(false),
+        found => found,
     }
 }
 

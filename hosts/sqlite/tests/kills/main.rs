@@ -220,11 +220,15 @@ fn what_sqlite_acknowledged_survives_killed_writers() {
 #[test]
 fn what_sqlite_acknowledged_survives_a_killed_server() {
     let mut tally = Tally::default();
-    let wanted = number("KILL_ROUNDS").unwrap_or(4).max(4);
-    for (turn, mode) in MODES.into_iter().enumerate() {
-        let mut rig = Rig::new(mode, ["NORMAL", "FULL"][turn / 2], 3, seed() + turn as u64);
+    // Each mode with four writers and with one.
+    let rigs = 2 * MODES.len() as u64;
+    let rounds = number("KILL_ROUNDS").unwrap_or(0).div_ceil(rigs).max(1);
+    for turn in 0..rigs as usize {
+        let (mode, writers) = (MODES[turn % 4], [4, 1][turn / 4]);
+        let synchronous = ["NORMAL", "FULL"][turn / 2 % 2];
+        let mut rig = Rig::new(mode, synchronous, writers, seed() + turn as u64);
         let mut one = Tally::default();
-        for _ in 0..wanted / 4 {
+        for _ in 0..rounds {
             rig.server_round(&mut one);
         }
         let kills = one.kills;
@@ -236,7 +240,8 @@ fn what_sqlite_acknowledged_survives_a_killed_server() {
             ..
         } = one;
         println!(
-            "{mode}: {kills} kills of the server, {acknowledged} transactions, {connected_again} connections anew"
+            "{mode} at {synchronous}, {writers} writers: {kills} kills of the server, {acknowledged} transactions, \
+             {connected_again} connections anew"
         );
         tally.kills += kills;
         tally.connected_again += connected_again;
