@@ -153,11 +153,13 @@ impl Connection {
                 let database = opened(self.database.as_mut())?;
                 return database.read(offset, into);
             }
+
             Role::Plain(file) => {
                 let read = self.store.read(file, offset, into)?;
                 into[read..].fill(0);
                 return Ok(read);
             }
+
             Role::Wal => {
                 if offset == 0 {
                     // A recovery begins, perhaps of a log whose database got its reserved bytes from somebody else since.
@@ -174,6 +176,7 @@ impl Connection {
                 (*file, read, journal.origin())
             }
         };
+
         if let Some(offset) = origin {
             self.twins.note(into, PlaceOf { file, offset });
             let mut bytes = self.seen.take().map(|seen| seen.bytes).unwrap_or_default();
@@ -195,6 +198,7 @@ impl Connection {
     pub fn write(&mut self, role: Role, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         let seen = self.seen.take();
         self.refuse_mark(data)?;
+
         match role {
             Role::Database => {
                 if let Some((_, journal)) = &mut self.journal {
@@ -207,12 +211,14 @@ impl Connection {
                 }
                 Ok(())
             }
+
             Role::Wal => {
                 said(&mut self.unsaid)?;
                 // A log that starts again overwrites the frames that shares still name.
                 self.flush_database()?;
                 opened(self.wal.as_mut())?.1.write(offset, data)
             }
+
             Role::Journal => {
                 // The first header ends a transaction, or begins one. Others come while pages of the database wait.
                 let is_first = offset == 0;
@@ -380,6 +386,7 @@ impl Connection {
             }
             Role::Plain(file) => (Some(file), Ok(())),
         };
+
         if let Some(file) = file {
             self.store.close(file);
         }

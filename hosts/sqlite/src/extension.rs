@@ -28,6 +28,7 @@ pub unsafe extern "C" fn sqlite3_extension_init(
             )
         };
     }
+
     let default =
         std::env::var_os("REMAP_SSD_SQLITE_DEFAULT").is_some_and(|value| !value.is_empty());
     match vfs::register(default) {

@@ -407,6 +407,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<Place>, P
         |copy| format!("{uuid}.{copy}.locks"),
     );
     let locks = folder.join(name);
+
     let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -415,6 +416,7 @@ fn place_of(store: Arc<dyn Store>, copy: Option<String>) -> Result<Arc<Place>, P
         place: locks.display().to_string(),
         error,
     })?;
+
     Ok(Arc::new(Place {
         store,
         twins: Arc::default(),

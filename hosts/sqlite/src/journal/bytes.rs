@@ -30,6 +30,7 @@ impl Journal {
     pub(super) fn write_part(&mut self, offset: u64, data: &[u8]) -> Result<usize, StoreError> {
         let (index, limit) = self.segment_at(offset).ok_or_else(|| misplaced(offset))?;
         let is_last = index + 1 == self.segments.len();
+
         let segment = &mut self.segments[index];
         let len = data.len().min(limit);
         match segment.part(offset) {
@@ -42,8 +43,10 @@ impl Journal {
                 }
                 Ok(len)
             }
+
             // Segments behind this one stand where it ends.
             _ if !is_last => Err(misplaced(offset)),
+
             Part::Record(record, at) => {
                 let len = len.min(segment.shape.record_bytes() as usize - at);
                 let mut bytes = {
@@ -54,6 +57,7 @@ impl Journal {
                 self.set_record(record, bytes)?;
                 Ok(len)
             }
+
             Part::Behind => {
                 let record = segment.shape.record_bytes();
                 let within = (offset - segment.records_at()) % record;
@@ -85,6 +89,7 @@ impl Journal {
         let Some((index, limit)) = self.segment_at(offset) else {
             return Ok(self.read_unopened(offset, into));
         };
+
         let segment = &self.segments[index];
         let len = into.len().min(limit);
         match segment.part(offset) {
@@ -123,6 +128,7 @@ impl Journal {
             into[..len].copy_from_slice(&bytes[..len]);
             Ok(len)
         };
+
         if at < frame {
             part(&entry.page[at..])
         } else if at < frame + slot {

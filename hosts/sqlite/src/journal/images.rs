@@ -136,6 +136,7 @@ impl Journal {
         let Some(from) = self.database else {
             return shares;
         };
+
         for Candidate {
             key,
             from: from_offset,

@@ -120,6 +120,7 @@ impl Journal {
                     &mut page,
                 )?;
             }
+
             let here = entries.start..entries.end.min(records);
             let entries: Vec<Entry> = (0..here.len())
                 .map(|which| Entry::get(&page, number, which))

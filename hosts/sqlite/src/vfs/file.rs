@@ -143,6 +143,7 @@ unsafe extern "C" fn x_read(
         into.cast::<u8>().write_bytes(0, bytes as usize);
         std::slice::from_raw_parts_mut(into.cast::<u8>(), bytes as usize)
     };
+
     // SAFETY: SQLite calls with an open file.
     unsafe {
         on_connection(file, ffi::SQLITE_IOERR_READ, |connection, role| {
@@ -252,6 +253,7 @@ unsafe extern "C" fn x_file_control(
     // SAFETY: SQLite calls with an open file, and an argument as the operation wants it.
     unsafe {
         let is_database = File::handle(file).lock.is_some();
+
         match operation {
             // Where a checkpoint copies, pages are shared.
             ffi::SQLITE_FCNTL_CKPT_START if is_database => checkpoint(file, true),
@@ -262,6 +264,7 @@ unsafe extern "C" fn x_file_control(
                     connection.flush_database().map(|()| ffi::SQLITE_OK)
                 })
             }
+
             // Space is claimed in pieces that grow with the file.
             ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_CHUNK_SIZE => ffi::SQLITE_OK,
             ffi::SQLITE_FCNTL_MMAP_SIZE => {
@@ -276,6 +279,7 @@ unsafe extern "C" fn x_file_control(
                 argument.cast::<c_int>().write(moved.into());
                 ffi::SQLITE_OK
             }
+
             ffi::SQLITE_FCNTL_VFSNAME => answer(argument.cast(), "remap"),
             ffi::SQLITE_FCNTL_PRAGMA => pragma(file, argument.cast()),
             _ => on_lock(file, ffi::SQLITE_NOTFOUND, |lock| {
@@ -371,6 +375,7 @@ unsafe extern "C" fn x_shm_lock(
     const READ_LOCK_0: c_int = 3;
     let gives_up =
         |lock| offset == lock && flags == ffi::SQLITE_SHM_UNLOCK | ffi::SQLITE_SHM_EXCLUSIVE;
+
     // SAFETY: SQLite calls with an open database.
     unsafe {
         if gives_up(WRITE_LOCK) {

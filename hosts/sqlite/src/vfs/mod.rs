@@ -105,6 +105,7 @@ unsafe extern "C" fn reserve(
             && REGISTERED
                 .get()
                 .is_some_and(|registered| registered.ours == vfs);
+
         if is_ours {
             ffi::sqlite3_file_control(
                 db,
@@ -401,6 +402,7 @@ unsafe extern "C" fn x_access(
                 return ffi::SQLITE_IOERR_ACCESS;
             }
         };
+
         match there {
             Ok(there) => {
                 // SAFETY: SQLite gives a place for the answer.
@@ -425,10 +427,8 @@ fn exists(place: &Place, name: &str) -> Result<bool, StoreError> {
     };
 
     // Another process may delete it between the two looks: the last one to close a database deletes its log.
-    match found {
-        Err(StoreError::NotFound(_) | StoreError::Gone) => Ok(false),
-        found => found,
-    }
+    let is_gone = matches!(found, Err(StoreError::NotFound(_) | StoreError::Gone));
+    if is_gone { Ok(false) } else { found }
 }
 
 unsafe extern "C" fn x_dl_open(_: *mut ffi::sqlite3_vfs, name: *const c_char) -> *mut c_void {

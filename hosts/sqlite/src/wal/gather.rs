@@ -148,6 +148,7 @@ impl Gathered {
                 } else {
                     Some(stored.page(layout, number)?)
                 };
+
                 match there.filter(|there| there.stamp.is_some() || !there.present) {
                     Some(there) => (header, there.page),
                     None => {
@@ -156,6 +157,7 @@ impl Gathered {
                     }
                 }
             }
+
             (None, page) => {
                 stored.counters.pages_alone += 1;
                 let there = stored.page(layout, number)?;

@@ -142,6 +142,7 @@ impl State {
             .metadata()
             .map_err(|error| StoreError::system(path.display(), error))?;
         let identity = (metadata.dev(), metadata.ino());
+
         self.births += 1;
         let slot = self
             .files
@@ -151,6 +152,7 @@ impl State {
                 self.files.push(None);
                 self.files.len() - 1
             });
+
         self.files[slot] = Some(Arc::new(Opened {
             birth: self.births,
             identity,
@@ -173,6 +175,7 @@ impl Store for OsStore {
         let path = self.path(name)?;
         let mut how = File::options();
         how.read(true).write(true);
+
         // An empty file may have been made a moment ago, and its name may not be durable.
         let existed = std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0);
         let opened = match options.create {
@@ -180,6 +183,7 @@ impl Store for OsStore {
             Create::IfAbsent => how.create(true).truncate(false).open(&path),
             Create::New => how.create_new(true).open(&path),
         };
+
         // Whoever may not write it may still read it; what is written then is an error.
         let opened = opened.or_else(|error| match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
@@ -194,6 +198,7 @@ impl Store for OsStore {
             io::ErrorKind::AlreadyExists => StoreError::Exists(name.into()),
             _ => StoreError::system(path.display(), error),
         })?;
+
         let mut state = self.state();
         state.names_changed |= !existed;
         state.add(path, file)
@@ -283,6 +288,7 @@ impl Store for OsStore {
         let Some(bytes) = end.checked_sub(offset).filter(|bytes| *bytes > 0) else {
             return Ok(());
         };
+
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&opened.file, flags, offset, bytes) {
             Ok(()) => {

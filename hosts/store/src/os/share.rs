@@ -142,6 +142,7 @@ impl State {
             ) => error,
             Err(error) => return Err(to.failed(error)),
         };
+
         if self.sharing.is_ours(&from.file) && self.sharing.is_ours(&to.file) {
             let done =
                 copy_file_range(&from.file, &to.file, share).map_err(|error| to.failed(error))?;
@@ -150,6 +151,7 @@ impl State {
                 return Ok(());
             }
         }
+
         self.copy(from, to, share, || {
             format!(
                 "the file system cannot share: {}",
@@ -171,6 +173,7 @@ impl State {
         } else {
             share.bytes.min(COPY_BYTES)
         };
+
         let mut buffer = vec![0; step as usize];
         let mut done = 0;
         while done < share.bytes {
@@ -186,6 +189,7 @@ impl State {
             to.write(share.to_offset + done, bytes)?;
             done += read as u64;
         }
+
         let pages = (share.to_offset + share.bytes).div_ceil(PAGE) - share.to_offset / PAGE;
         self.statistics
             .copied(if share.bytes == 0 { 0 } else { pages }, why);

@@ -130,6 +130,7 @@ impl<D: Disk> State<D> {
                 self.read_pages(place.first, &mut whole, epoch)?;
                 out.copy_from_slice(&whole[skip..skip + bytes]);
             }
+
             done += bytes;
             skip = 0;
         }
@@ -286,6 +287,7 @@ impl<D: Disk> State<D> {
     fn zero(&mut self, file: FileId, size: u64, offset: u64, bytes: u64) -> Result<(), StoreError> {
         let head = (offset.next_multiple_of(PAGE) - offset).min(bytes) as usize;
         self.write_part(file, size, offset, &[0; PAGE_BYTES][..head])?;
+
         let rest = bytes - head as u64;
         for place in self.places(file, (offset + head as u64) / PAGE, rest / PAGE)? {
             self.trim(place.first, place.pages)?;
@@ -300,6 +302,7 @@ impl<D: Disk> State<D> {
                 );
             }
         }
+
         let tail = (rest % PAGE) as usize;
         self.write_part(
             file,

@@ -119,6 +119,7 @@ fn first_written<D: Disk>(
         let count = LOOK_PAGES.min(pages - first);
         let bytes = &mut bytes[..count as usize * PAGE_BYTES];
         disk.read(first, bytes).map_err(StoreError::disk)?;
+
         let written = bytes
             .as_chunks::<PAGE_BYTES>()
             .0
@@ -145,6 +146,7 @@ pub fn find<D: Disk>(disk: &mut D) -> Result<(Superblock, Vec<String>), StoreErr
             Err(error) => Err(format!("it cannot be read: {error}")),
         }
     });
+
     let mended = |page: u64, why: &str| {
         format!("page {page} of the volume was written again from its copy: {why}")
     };

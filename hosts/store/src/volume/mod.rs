@@ -221,6 +221,7 @@ impl<D: Disk + Send> Store for Volume<D> {
                 birth: inode.birth,
             })
         };
+
         match (found(&state), options.create) {
             (Some(_), Create::New) => Err(StoreError::Exists(name.into())),
             (Some(file), _) => Ok(file),

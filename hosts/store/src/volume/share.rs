@@ -109,6 +109,7 @@ impl<D: Disk> State<D> {
             let known = ends.entry(share.to).or_default();
             *known = end.max(*known);
         }
+
         for (file, end) in ends {
             let size = self.size(file)?;
             // Nothing but room: a range that begins at the present end leaves no gap.
@@ -195,6 +196,7 @@ impl<D: Disk> State<D> {
                 }
             }
         }
+
         for (file, end) in ends {
             if end > self.size(file)? {
                 self.coordination.set_size(file.slot, file.birth, end);
@@ -248,6 +250,7 @@ impl<D: Disk> State<D> {
         } else {
             share.bytes.min(COPY_BYTES)
         };
+
         let mut buffer = vec![0; step as usize];
         let written = self.statistics.pages_written;
         let mut done = 0;
@@ -265,6 +268,7 @@ impl<D: Disk> State<D> {
             self.write(share.to, share.to_offset + done, bytes)?;
             done += bytes.len() as u64;
         }
+
         // Counted as copied, not as written by the host.
         let pages = self.statistics.pages_written - written;
         self.statistics.pages_written = written;
@@ -288,6 +292,7 @@ pub fn remaps(sources: &[Extent], targets: &[Extent]) -> Vec<DiskRemap> {
             atomic: false,
         };
         remaps.push(remap);
+
         for place in [&mut *from, &mut *to] {
             (place.first, place.pages) = (place.first + pages, place.pages - pages);
         }

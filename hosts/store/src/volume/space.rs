@@ -41,6 +41,7 @@ pub fn free_runs(mut claimed: Vec<Extent>, first: u64, end: u64) -> Result<Vec<E
         }
         at = extent.end();
     }
+
     if at < end {
         free.push(Extent {
             first: at,
@@ -79,6 +80,7 @@ pub fn choose(
                 .or_else(|| free.iter().enumerate().max_by_key(|(_, run)| run.pages))
                 .map(|(index, _)| index)
         })?;
+
         let run = free.swap_remove(index);
         let taken = Extent {
             first: run.first,

@@ -162,6 +162,7 @@ impl<D: Disk> State<D> {
                 )
             })
             .collect();
+
         let mut list = Vec::with_capacity(files.len());
         for (file, info) in files {
             match self.size(file) {

@@ -1,0 +1,302 @@
+//! What cannot be, and what is not for this: each is a result code of SQLite's and a sentence in its log, and the database
+//! stays as it was.
+//!
+//! A full volume is in `faults.rs`, a copy of a volume in `places.rs`, pages that leave no room for a frame's header (those of an
+//! application that encrypts them) byte by byte in `wal.rs`.
+
+mod kit;
+
+use kit::engine::{Db, Failure, Value, start_with_vfs};
+use libsqlite3_sys as ffi;
+use remap_ssd_device::{Device, DeviceConfig};
+use remap_ssd_ftl::SchemeKind;
+use remap_ssd_nvme::controller::{Health, Latency, Subsystem};
+use remap_ssd_nvme::tcp::client::{Client, Options};
+use remap_ssd_nvme::tcp::server::{Log, Server, Stopper};
+use remap_ssd_nvme::tcp::target::{Allowed, Port};
+use remap_ssd_store::{Create, NewVolume, OpenOptions, Processes, Store, Volume};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+struct Quiet;
+
+impl Log for Quiet {
+    fn connection(&self, _: SocketAddr, _: &str) {}
+    fn server(&self, _: &str) {}
+}
+
+/// A device that is served, until it is not.
+struct Served {
+    subsystem: Arc<Subsystem>,
+    address: SocketAddr,
+    server: Option<(Stopper, JoinHandle<()>)>,
+}
+
+impl Served {
+    fn new() -> Self {
+        let config =
+            DeviceConfig::for_service(32 << 20, SchemeKind::RemapSsd, false).expect("possible");
+        let device = Device::in_memory(config).expect("room for it");
+        let nqn = "nqn.2026-11.test:remap-ssd-refusals";
+        let subsystem = Subsystem::new(device, nqn, &[], Latency::None, true, Health::default());
+        let mut served = Self {
+            subsystem: Arc::new(subsystem.expect("possible")),
+            address: "127.0.0.1:0".parse().expect("an address"),
+            server: None,
+        };
+        served.begin();
+        served
+    }
+
+    fn begin(&mut self) {
+        let allowed = Allowed {
+            anybody: true,
+            ..Allowed::default()
+        };
+        let port = Port::new(Arc::clone(&self.subsystem), allowed);
+        let server = Server::bind(self.address, port, Box::new(Quiet)).expect("a free port");
+        self.address = server.address().expect("it is bound");
+
+        let stopper = server.stopper().expect("it is bound");
+        let thread = std::thread::spawn(|| server.run().expect("the device works"));
+        self.server = Some((stopper, thread));
+    }
+
+    /// All connections have ended afterwards, and nobody listens.
+    fn end(&mut self) {
+        if let Some((stopper, thread)) = self.server.take() {
+            stopper.stop();
+            thread.join().expect("it ends");
+        }
+    }
+
+    fn disk(&self) -> Client {
+        Client::connect(self.address, Options::default()).expect("it serves")
+    }
+
+    fn with_volume() -> Self {
+        let served = Self::new();
+        let new = NewVolume::default();
+        Volume::create(served.disk(), &Processes::local(), &new, &mut |_, _| {})
+            .expect("it is blank");
+        served
+    }
+
+    fn uri(&self) -> String {
+        format!("file:app.db?vfs=remap&device={}", self.address)
+    }
+
+    fn open(&self) -> Result<Db, Failure> {
+        Db::open(&self.uri())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn refused(result: Result<Db, Failure>) -> Failure {
+    result.err().expect("it cannot be")
+}
+
+fn count(db: &Db) -> i64 {
+    assert_eq!(
+        db.value("PRAGMA integrity_check").expect("readable").text(),
+        "ok"
+    );
+    db.value("SELECT count(*) FROM t")
+        .expect("readable")
+        .integer()
+}
+
+#[test]
+fn without_a_device_or_a_volume_a_database_cannot_be_opened_and_the_log_says_why() {
+    start_with_vfs();
+    let mut served = Served::new();
+    let no_volume = refused(served.open());
+    assert!(no_volume.cannot_open(), "{no_volume}");
+    assert!(no_volume.message.contains("volume"), "{no_volume}");
+
+    let address = served.address.to_string();
+    served.end();
+    let no_device = refused(served.open());
+    assert!(no_device.cannot_open(), "{no_device}");
+    assert!(no_device.message.contains(&address), "{no_device}");
+}
+
+#[test]
+fn a_volume_that_somebody_has_alone_is_busy() {
+    start_with_vfs();
+    let served = Served::with_volume();
+    let alone = Volume::open_alone(served.disk(), &Processes::local()).expect("nobody has it");
+    let busy = refused(served.open());
+    assert!(busy.is_busy(), "{busy}");
+    assert!(busy.message.contains("in use"), "{busy}");
+
+    drop(alone);
+    let db = served.open().expect("it is free");
+    db.run("CREATE TABLE t(a)").expect("possible");
+    assert_eq!(count(&db), 0);
+}
+
+#[test]
+fn a_foreign_file_is_not_a_database_and_stays_as_it_is() {
+    start_with_vfs();
+    let served = Served::with_volume();
+    let bytes: Vec<u8> = (0..10_000_u32).map(|at| (at * 7 + 1) as u8).collect();
+    let volume = Volume::open(served.disk(), &Processes::local()).expect("possible");
+    let options = OpenOptions {
+        create: Create::New,
+        ..OpenOptions::default()
+    };
+    let file = volume.open("app.db", options).expect("possible");
+    volume.write(file, 0, &bytes).expect("possible");
+
+    let db = served.open().expect("SQLite looks into it later");
+    for sql in ["SELECT * FROM sqlite_schema", "CREATE TABLE t(a)"] {
+        let failure = db.run(sql).expect_err("it is no database");
+        assert_eq!(failure.code, ffi::SQLITE_NOTADB, "{sql}: {failure}");
+    }
+    drop(db);
+    let mut found = vec![0; bytes.len()];
+    volume.read(file, 0, &mut found).expect("possible");
+    assert!(found == bytes, "nothing was written");
+}
+
+#[test]
+fn pages_below_4_kib_are_stored_and_share_nothing() {
+    start_with_vfs();
+    for mode in ["wal", "delete"] {
+        let served = Served::with_volume();
+        let db = served.open().expect("possible");
+        db.run("PRAGMA page_size=1024").expect("possible");
+        db.run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        db.run("CREATE TABLE t(a INTEGER PRIMARY KEY, v)")
+            .expect("possible");
+        for round in 0..20 {
+            db.run(&format!("INSERT INTO t VALUES({round}, randomblob(3000))"))
+                .expect("possible");
+            db.run("UPDATE t SET v = randomblob(2900)")
+                .expect("possible");
+        }
+        if mode == "wal" {
+            db.run("PRAGMA wal_checkpoint(TRUNCATE)").expect("possible");
+        }
+
+        let told = db.value("PRAGMA remap_ssd_statistics").expect("ours");
+        let told: serde_json::Value = serde_json::from_str(told.text()).expect("JSON");
+        assert_eq!(told["store"]["pages_shared"], 0, "{mode}: {told}");
+        drop(db);
+        let db = served.open().expect("possible");
+        assert_eq!(
+            db.value("PRAGMA page_size").expect("readable"),
+            Value::Integer(1024)
+        );
+        assert_eq!(count(&db), 20, "{mode}");
+    }
+}
+
+// What SQLCipher or a checksum VFS does: the end of each page is the application's, as is every byte of an encrypted page.
+#[test]
+fn pages_whose_ends_belong_to_the_application_are_read_as_they_were_written() {
+    start_with_vfs();
+    for (reserved, mode) in [
+        (0, "wal"),
+        (8, "wal"),
+        (80, "wal"),
+        (0, "delete"),
+        (80, "delete"),
+    ] {
+        let served = Served::with_volume();
+        let db = served.open().expect("possible");
+        db.reserve(reserved);
+        db.run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        db.run("CREATE TABLE t(a INTEGER PRIMARY KEY, v, sum)")
+            .expect("possible");
+
+        // Values of several pages: with nothing reserved their bytes fill pages to the end.
+        db.run(
+            "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < 30) \
+             INSERT INTO t SELECT a, randomblob(20000), NULL FROM n",
+        )
+        .expect("possible");
+        db.run("UPDATE t SET sum = hex(substr(v, 4000, 200)) WHERE a % 2 = 0")
+            .expect("possible");
+        db.run("UPDATE t SET v = randomblob(20000), sum = NULL WHERE a % 3 = 0")
+            .expect("possible");
+        db.run("UPDATE t SET sum = hex(substr(v, 4000, 200))")
+            .expect("possible");
+        drop(db);
+
+        let db = served.open().expect("possible");
+        assert_eq!(count(&db), 30, "{reserved} bytes, {mode}");
+        let wrong = db.value("SELECT count(*) FROM t WHERE sum <> hex(substr(v, 4000, 200))");
+        assert_eq!(
+            wrong.expect("readable"),
+            Value::Integer(0),
+            "{reserved} bytes, {mode}"
+        );
+    }
+}
+
+#[test]
+fn an_application_that_asks_for_mapped_memory_reads_without() {
+    start_with_vfs();
+    let served = Served::with_volume();
+    let db = served.open().expect("possible");
+    let granted = db.value("PRAGMA mmap_size=268435456").expect("possible");
+    assert!(
+        matches!(granted, Value::Integer(0) | Value::Null),
+        "{granted:?}"
+    );
+    db.run("CREATE TABLE t AS SELECT randomblob(100000) AS v")
+        .expect("possible");
+    assert_eq!(count(&db), 1);
+}
+
+// The device goes between two statements of a transaction, and comes back.
+#[test]
+fn a_connection_that_is_lost_in_mid_transaction_is_an_io_error_and_a_rollback() {
+    start_with_vfs();
+    for mode in ["wal", "delete", "truncate", "persist"] {
+        let mut served = Served::with_volume();
+        let db = served.open().expect("possible");
+        db.run(&format!("PRAGMA journal_mode={mode}"))
+            .expect("possible");
+        db.run("CREATE TABLE t(a INTEGER PRIMARY KEY, v)")
+            .expect("possible");
+        db.run("INSERT INTO t VALUES(1, randomblob(9000))")
+            .expect("possible");
+
+        db.run("BEGIN").expect("possible");
+        db.run("INSERT INTO t VALUES(2, randomblob(9000))")
+            .expect("possible");
+        served.end();
+        let failure = db
+            .run("UPDATE t SET v = randomblob(9001)")
+            .and_then(|()| db.run("COMMIT"))
+            .expect_err("nobody serves the device");
+        assert!(failure.is_io(), "{mode}: {failure}");
+        assert!(
+            failure.message.contains("remap: "),
+            "{mode}: no sentence in {failure}"
+        );
+        if db.in_transaction() {
+            db.run("ROLLBACK")
+                .expect("SQLite's own memory is enough, or it is done later");
+        }
+
+        // The same connection goes on: it connects again, and takes back what was left.
+        served.begin();
+        assert_eq!(count(&db), 1, "{mode}: the transaction was not done");
+        db.run("INSERT INTO t VALUES(3, randomblob(9000))")
+            .expect("the device is there");
+        drop(db);
+        assert_eq!(count(&served.open().expect("possible")), 2, "{mode}");
+    }
+}
