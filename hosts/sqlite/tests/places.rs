@@ -12,8 +12,7 @@ use remap_ssd_store::{
 use std::ffi::{CStr, CString, c_int};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::Ordering;
 
 /// A device in a folder, with a volume.
 fn image(folder: &Path) -> String {
@@ -179,41 +178,43 @@ fn a_file_that_is_deleted_while_sqlite_looks_for_it_is_absent_and_no_error() {
     start_with_vfs();
     let disk = kit::disk::MemDisk::new(4000);
     let volume = Volume::create(disk, &Processes::One, &NewVolume::default(), &mut |_, _| {});
-    let store: Arc<dyn Store> = Arc::new(volume.expect("possible"));
+    let store = kit::noting::Noting::new(volume.expect("possible"));
     let uuid = uuid_text(&store.identity().expect("a volume has one"));
-    let _mounted = remap_ssd_sqlite::mount("deleted", Arc::clone(&store)).expect("possible");
+    let mounted = remap_ssd_sqlite::mount("deleted", Arc::clone(&store) as Arc<dyn Store>);
+    let _mounted = mounted.expect("possible");
 
-    let name = CString::new(format!("/{uuid}/app.db-wal")).expect("no zeroes");
     // SAFETY: SQLite knows this VFS for as long as the process runs.
     let vfs = unsafe { ffi::sqlite3_vfs_find(c"remap".as_ptr()) };
+    // SAFETY: as above.
     let access = unsafe { (*vfs).xAccess }.expect("a VFS has it");
-    let (mut seen, mut absent, mut wrong) = (0, 0, None);
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let options = OpenOptions {
-                create: Create::New,
-                ..OpenOptions::default()
-            };
-            while !is_done.load(Ordering::Relaxed) {
-                let file = store.open("app.db-wal", options).expect("possible");
-                store.write(file, 0, b"frames").expect("possible");
-                store.delete("app.db-wal").expect("it is there");
-            }
-        });
-        // Until the two threads have met often.
-        while seen < 2000 || absent < 2000 {
-            let mut there: c_int = -1;
-            // SAFETY: a C string, and a place for the answer.
-            let code = unsafe { access(vfs, name.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there) };
-            if code != ffi::SQLITE_OK {
-                wrong = Some(code);
-                break;
-            }
-            (seen, absent) = (seen + there, absent + 1 - there);
-            thread::yield_now();
-        }
-        is_done.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(wrong, None, "after {seen} times there, {absent} absent");
+    let is_there = |name: &str| {
+        let full = CString::new(format!("/{uuid}/{name}")).expect("no zeroes");
+        let mut there: c_int = -1;
+        // SAFETY: a C string, and a place for the answer.
+        let code = unsafe { access(vfs, full.as_ptr(), ffi::SQLITE_ACCESS_EXISTS, &mut there) };
+        (code, there)
+    };
+
+    for name in ["app.db-wal", "app.db-journal"] {
+        let options = OpenOptions {
+            create: Create::New,
+            ..OpenOptions::default()
+        };
+        let file = store.open(name, options).expect("possible");
+        store.write(file, 0, &[1; 4096]).expect("possible");
+        let is_log = c_int::from(name == "app.db-wal");
+        assert_eq!(
+            is_there(name),
+            (ffi::SQLITE_OK, is_log),
+            "{name}: bytes are no journal"
+        );
+
+        store.deletes_opened.store(true, Ordering::Relaxed);
+        assert_eq!(
+            is_there(name),
+            (ffi::SQLITE_OK, 0),
+            "{name} was just deleted"
+        );
+        store.deletes_opened.store(false, Ordering::Relaxed);
+    }
 }

@@ -1,7 +1,7 @@
 //! A store that notes what is done to its files, and fails when it is told to.
 
 use remap_ssd_store::{FileId, FileInfo, OpenOptions, Share, Statistics, Store, StoreError};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A change of a file.
@@ -18,6 +18,8 @@ pub struct Noting<S> {
     pub reads: AtomicUsize,
     /// How many writes are done before all fail.
     pub writes_left: Mutex<Option<usize>>,
+    /// Files are deleted as soon as they are open, as another process may do.
+    pub deletes_opened: AtomicBool,
 }
 
 impl<S: Store> Noting<S> {
@@ -27,6 +29,7 @@ impl<S: Store> Noting<S> {
             changes: Mutex::default(),
             reads: AtomicUsize::new(0),
             writes_left: Mutex::default(),
+            deletes_opened: AtomicBool::new(false),
         })
     }
 
@@ -61,7 +64,11 @@ impl<S: Store> Store for Noting<S> {
     }
 
     fn open(&self, name: &str, options: OpenOptions) -> Result<FileId, StoreError> {
-        self.store.open(name, options)
+        let file = self.store.open(name, options)?;
+        if self.deletes_opened.load(Ordering::Relaxed) {
+            self.store.delete(name)?;
+        }
+        Ok(file)
     }
 
     fn close(&self, file: FileId) {
