@@ -9,6 +9,7 @@ mod error;
 mod file_map;
 mod queue;
 mod remaps;
+mod spin;
 mod writes;
 
 pub use error::ClientError;

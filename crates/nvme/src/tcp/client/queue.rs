@@ -5,6 +5,7 @@
 
 use super::Options;
 use super::error::{ClientError, broken};
+use super::spin::Spin;
 use crate::controller::COPY_FORMAT_NAMESPACES;
 use crate::controller::features::{COPY_FORMATS_AT, HOST_BEHAVIOR_BYTES, fid::HOST_BEHAVIOR};
 use crate::spec::command::{Cqe, Sgl, Sqe};
@@ -31,6 +32,7 @@ pub struct Queue {
     next_cid: u16,
     out: Vec<u8>,
     input: Buffer,
+    spin: Spin,
 }
 
 /// A command and its data.
@@ -121,6 +123,7 @@ impl Queue {
             next_cid: 0,
             out: Vec::new(),
             input: Buffer::new(BUFFER_BYTES),
+            spin: Spin::new(),
         };
         let digest = if options.digests { 3 } else { 0 };
         wire::put_ic(&mut queue.out, kind::IC_REQ, &Ic::new(0, digest, 0));
@@ -158,6 +161,7 @@ impl Queue {
     }
 
     fn read(&mut self) -> Result<(), ClientError> {
+        self.spin.look(&self.stream);
         match self.input.read(&mut self.stream)? {
             0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             _ => Ok(()),
