@@ -21,9 +21,12 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use remap_ssd_nvme::tcp::client::{Client, Options};
 use remap_ssd_store::{NewVolume, Processes, Volume};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Random = Xoshiro256PlusPlus;
+
+/// How long a writer may take to do its next transaction, however slow the machine is.
+const WORK_WITHIN: Duration = Duration::from_secs(20);
 
 const MODES: [&str; 4] = ["WAL", "DELETE", "TRUNCATE", "PERSIST"];
 
@@ -106,6 +109,22 @@ impl Rig {
         ));
     }
 
+    /// Waits until somebody has done a transaction since the last look, however slow the machine is; or not, one time in four:
+    /// then whoever has just begun is met at the beginning.
+    fn wait_for_work(&mut self) {
+        if self.random.random_ratio(1, 4) {
+            return;
+        }
+        let until = Instant::now() + WORK_WITHIN;
+        let has_worked = |rig: &Self| {
+            let mut both = rig.writers.iter().flatten().zip(&rig.acknowledged);
+            both.any(|(writer, known)| writer.acknowledged() > *known)
+        };
+        while !has_worked(self) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Kills a writer. What it has acknowledged is known only then: its last line may be in the pipe.
     fn kill(&mut self, writer: usize, tally: &mut Tally) {
         let ended = self.writers[writer].take().expect("it runs").kill();
@@ -127,6 +146,7 @@ impl Rig {
 
     /// Kills a writer, or all of them, and looks.
     fn round(&mut self, tally: &mut Tally) {
+        self.wait_for_work();
         self.wait(5..200);
         let count = self.writers.len();
         let all = self.random.random_ratio(1, 4);
@@ -143,6 +163,7 @@ impl Rig {
 
     /// Kills the server, perhaps once more while it recovers, and looks.
     fn server_round(&mut self, tally: &mut Tally) {
+        self.wait_for_work();
         self.wait(100..500);
         let folder = self._dir.path().join("disk");
         let address = self.job.address;
@@ -203,6 +224,7 @@ fn what_sqlite_acknowledged_survives_killed_writers() {
             "{mode} at {synchronous}, {writers} writers: {} kills, {} transactions",
             one.kills, one.acknowledged
         );
+        assert!(one.acknowledged > 0, "no kill has met a writer at work");
         tally.kills += one.kills;
         tally.acknowledged += one.acknowledged;
         turn += 1;
@@ -243,6 +265,7 @@ fn what_sqlite_acknowledged_survives_a_killed_server() {
             "{mode} at {synchronous}, {writers} writers: {kills} kills of the server, {acknowledged} transactions, \
              {connected_again} connections anew"
         );
+        assert!(acknowledged > 0, "no kill has met a writer at work");
         tally.kills += kills;
         tally.connected_again += connected_again;
     }
