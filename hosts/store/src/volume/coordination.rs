@@ -1,20 +1,13 @@
 //! How processes on one machine use one volume together: a small local file for each volume.
 //!
 //! ```text
-//! bytes 0-7            generation of the layout; odd while it is being changed; 0 if nobody has used the volume yet
-//! bytes 8-43           the kernel's boot_id: what is of an earlier start of the machine does not count
-//! 4096 + 16 x slot     birth and size of the slot's file, as they are now
-//! 1052672 + 8 x slot   the word of the slot's file, which changes whenever its bytes do (`cache.rs`)
-//! NAME, NAME.use       locked for changes of the layout; locked (shared) for as long as a volume is open
+//! NAME        generation, sizes and words (`words.rs`); locked for changes of the layout
+//! NAME.use    locked (shared) for as long as a volume is open
 //! ```
 //!
 //! The file is only about what processes have in memory; nothing in it has to survive the machine, and a volume is whole
 //! without it. Sizes are here since a file may grow without a record being written (that is for the next sync), and other
 //! processes must see it at once.
-//!
-//! It is mapped into memory, as SQLite maps its wal-index: these words are looked at dozens of times in a transaction, and
-//! a system call each would take longer than the way to the device. Its blocks are allocated before, so that no access
-//! meets a full file system, and it is made shorter only by the first process after a start of the machine.
 //!
 //! Invariants: who changes the layout holds the lock and makes the generation odd first; so a process that dies in between
 //! leaves it odd, and the next one to get the lock knows. The path follows from the user, the volume and its disk alone: processes
@@ -26,25 +19,14 @@
 //! Absent: protection from other machines, other users, and processes that see another `/tmp`: these must not use a
 //! volume at the same time.
 
-use super::format::SLOTS_MAX;
+use super::words::{BOOT_AT, Words};
 use crate::{StoreError, uuid_text};
-use memmap2::{MmapOptions, MmapRaw};
 use remap_ssd_device::Disk;
-use rustix::fs::{CWD, FallocateFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-const GENERATION_AT: u64 = 0;
-const BOOT_AT: u64 = 8;
-const SIZES_AT: u64 = 4096;
-const SIZE_BYTES: u64 = 16;
-const WORDS_AT: u64 = SIZES_AT + SIZE_BYTES * SLOTS_MAX as u64;
-const WORD_BYTES: u64 = 8;
 
 /// The file's name, for a volume on a disk.
 pub fn name(uuid: &str, disk: &impl Disk) -> String {
@@ -169,7 +151,7 @@ impl Coordination {
     pub fn generation(&self) -> u64 {
         match self {
             Self::Alone { generation, .. } => *generation,
-            Self::Shared(shared) => shared.words.load(GENERATION_AT),
+            Self::Shared(shared) => shared.words.generation(),
         }
     }
 
@@ -177,7 +159,7 @@ impl Coordination {
     pub fn set_generation(&mut self, to: u64) {
         match self {
             Self::Alone { generation, .. } => *generation = to,
-            Self::Shared(shared) => shared.words.store(GENERATION_AT, to),
+            Self::Shared(shared) => shared.words.set_generation(to),
         }
     }
 
@@ -185,13 +167,7 @@ impl Coordination {
     pub fn size(&self, slot: u32, birth: u64) -> Option<u64> {
         let (of, size) = match self {
             Self::Alone { sizes, .. } => sizes.get(&slot).copied()?,
-            Self::Shared(shared) => {
-                let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
-                (
-                    shared.words.load(at),
-                    shared.words.load(at + SIZE_BYTES / 2),
-                )
-            }
+            Self::Shared(shared) => shared.words.size(slot),
         };
         (of == birth).then_some(size)
     }
@@ -202,12 +178,7 @@ impl Coordination {
             Self::Alone { sizes, .. } => {
                 sizes.insert(slot, (birth, size));
             }
-            Self::Shared(shared) => {
-                // The size first: with the birth it counts.
-                let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
-                shared.words.store(at + SIZE_BYTES / 2, size);
-                shared.words.store(at, birth);
-            }
+            Self::Shared(shared) => shared.words.set_size(slot, birth, size),
         }
     }
 
@@ -215,7 +186,7 @@ impl Coordination {
     pub fn word(&self, slot: u32) -> u64 {
         match self {
             Self::Alone { words, .. } => words.get(&slot).copied().unwrap_or(0),
-            Self::Shared(shared) => shared.words.load(WORDS_AT + WORD_BYTES * u64::from(slot)),
+            Self::Shared(shared) => shared.words.change(slot),
         }
     }
 
@@ -225,10 +196,7 @@ impl Coordination {
             Self::Alone { words, .. } => {
                 words.insert(slot, to);
             }
-            Self::Shared(shared) => {
-                let at = WORDS_AT + WORD_BYTES * u64::from(slot);
-                shared.words.store(at, to);
-            }
+            Self::Shared(shared) => shared.words.set_change(slot, to),
         }
     }
 
@@ -279,45 +247,6 @@ impl Shared {
     }
 }
 
-/// The words of the file, in memory.
-struct Words {
-    map: MmapRaw,
-}
-
-impl Words {
-    /// Maps a file whose blocks are allocated.
-    fn of(file: &File, slots: u32) -> std::io::Result<Self> {
-        let [_, words] = ranges(slots);
-        let map = MmapOptions::new().len(words.end as usize).map_raw(file)?;
-        Ok(Self { map })
-    }
-
-    fn load(&self, at: u64) -> u64 {
-        self.word(at).load(Ordering::SeqCst)
-    }
-
-    fn store(&self, at: u64, to: u64) {
-        self.word(at).store(to, Ordering::SeqCst);
-    }
-
-    fn word(&self, at: u64) -> &AtomicU64 {
-        let at = usize::try_from(at).expect("the map is in memory");
-        assert!(at.is_multiple_of(8) && at + 8 <= self.map.len(), "a word");
-        // SAFETY: the eight bytes are in the map, which begins at a page, and live as long as `self`. All processes change
-        // them atomically.
-        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(at).cast()) }
-    }
-}
-
-/// The bytes of the file that are used: generation and sizes, and words.
-fn ranges(slots: u32) -> [Range<u64>; 2] {
-    let slots = u64::from(slots);
-    [
-        0..SIZES_AT + SIZE_BYTES * slots,
-        WORDS_AT..WORDS_AT + WORD_BYTES * slots,
-    ]
-}
-
 /// Opens or makes the file of a volume. One that an earlier start of the machine has left is emptied: its sizes may be
 /// of data that the machine's crash took away.
 fn open_present(dir: &Path, name: &str, slots: u32) -> Result<(File, Words), StoreError> {
@@ -333,7 +262,6 @@ fn open_present(dir: &Path, name: &str, slots: u32) -> Result<(File, Words), Sto
             file.set_len(0)?;
             file.write_all_at(boot, BOOT_AT)?;
         }
-        allocate(&file, slots)?;
         let words = Words::of(&file, slots)?;
         file.unlock()?;
         Ok(words)
@@ -342,24 +270,6 @@ fn open_present(dir: &Path, name: &str, slots: u32) -> Result<(File, Words), Sto
         Ok(words) => Ok((file, words)),
         Err(error) => Err(StoreError::system(dir.join(name).display(), error)),
     }
-}
-
-/// Allocates the blocks that will be used. What is there stays.
-fn allocate(file: &File, slots: u32) -> std::io::Result<()> {
-    for range in ranges(slots) {
-        let bytes = range.end - range.start;
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, bytes) {
-            Ok(()) => {}
-            // A file system without it. Behind the end there is nothing yet; nobody else is there.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let end = file.metadata()?.len().max(range.start);
-                let missing = range.end.saturating_sub(end);
-                file.write_all_at(&vec![0; missing as usize], end)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 /// Opens or makes a file of ours in a folder of ours; links, and what others own, are refused.
@@ -417,6 +327,19 @@ mod tests {
                 .to_string()
                 .contains("ours alone")
         );
+    }
+
+    // A hole in the file would be a signal, where a write could have said that the file system is full.
+    #[test]
+    fn words_have_their_blocks_before_they_are_used() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().expect("a folder");
+        let processes = Processes::Several(dir.path().into());
+        let slots = 4096;
+        Coordination::join(&processes, "volume", slots, false).expect("possible");
+        let file = std::fs::metadata(dir.path().join("volume")).expect("it is there");
+        let used = 4096 + (16 + 8) * u64::from(slots);
+        assert!(file.blocks() * 512 >= used, "{} blocks", file.blocks());
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod share;
 mod space;
 mod state;
 mod table;
+mod words;
 
 pub use cache::CACHE_BYTES_DEFAULT;
 pub use coordination::Processes;

@@ -1,0 +1,123 @@
+//! The words that processes share about a volume, in a file that is mapped into memory.
+//!
+//! ```text
+//! bytes 0-7            generation of the layout; odd while it is being changed; 0 if nobody has used the volume yet
+//! bytes 8-43           the kernel's boot_id: what is of an earlier start of the machine does not count
+//! 4096 + 16 x slot     birth and size of the slot's file, as they are now
+//! 1052672 + 8 x slot   the word of the slot's file, which changes whenever its bytes do (`cache.rs`)
+//! ```
+//!
+//! They are looked at dozens of times in a transaction of SQLite's; a system call each took longer than the way to the
+//! device. SQLite maps its wal-index for the same reason.
+//!
+//! Invariants: all processes read and write the words atomically. The blocks are allocated before the file is mapped, so that
+//! no access meets a full file system. The file is made shorter only by the first process after a start of the machine,
+//! before anybody maps it.
+//!
+//! Absent: locks, and what the words mean (`coordination.rs`).
+
+use super::format::SLOTS_MAX;
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const GENERATION_AT: u64 = 0;
+/// Where the file has the kernel's boot_id.
+pub const BOOT_AT: u64 = 8;
+const SIZES_AT: u64 = 4096;
+const SIZE_BYTES: u64 = 16;
+const WORDS_AT: u64 = SIZES_AT + SIZE_BYTES * SLOTS_MAX as u64;
+const WORD_BYTES: u64 = 8;
+
+/// The words of a volume.
+pub struct Words {
+    map: MmapRaw,
+}
+
+impl Words {
+    /// Maps the file of a volume of so many slots. Its lock must be held.
+    pub fn of(file: &File, slots: u32) -> io::Result<Self> {
+        allocate(file, slots)?;
+        let [_, words] = ranges(slots);
+        let map = MmapOptions::new().len(words.end as usize).map_raw(file)?;
+        Ok(Self { map })
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.load(GENERATION_AT)
+    }
+
+    pub fn set_generation(&self, to: u64) {
+        self.store(GENERATION_AT, to);
+    }
+
+    /// Birth and size of a slot's file.
+    pub fn size(&self, slot: u32) -> (u64, u64) {
+        let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
+        (self.load(at), self.load(at + SIZE_BYTES / 2))
+    }
+
+    pub fn set_size(&self, slot: u32, birth: u64, size: u64) {
+        // The size first: with the birth it counts.
+        let at = SIZES_AT + SIZE_BYTES * u64::from(slot);
+        self.store(at + SIZE_BYTES / 2, size);
+        self.store(at, birth);
+    }
+
+    /// The word that changes with the bytes of a slot's file.
+    pub fn change(&self, slot: u32) -> u64 {
+        self.load(WORDS_AT + WORD_BYTES * u64::from(slot))
+    }
+
+    pub fn set_change(&self, slot: u32, to: u64) {
+        self.store(WORDS_AT + WORD_BYTES * u64::from(slot), to);
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.word(at).load(Ordering::SeqCst)
+    }
+
+    fn store(&self, at: u64, to: u64) {
+        self.word(at).store(to, Ordering::SeqCst);
+    }
+
+    fn word(&self, at: u64) -> &AtomicU64 {
+        let at = usize::try_from(at).expect("the map is in memory");
+        assert!(at.is_multiple_of(8) && at + 8 <= self.map.len(), "a word");
+        // SAFETY: the eight bytes are in the map, which begins at a page, and live as long as `self`. All processes change
+        // them atomically.
+        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(at).cast()) }
+    }
+}
+
+/// The bytes of the file that are used: generation and sizes, and words.
+fn ranges(slots: u32) -> [Range<u64>; 2] {
+    let slots = u64::from(slots);
+    [
+        0..SIZES_AT + SIZE_BYTES * slots,
+        WORDS_AT..WORDS_AT + WORD_BYTES * slots,
+    ]
+}
+
+/// Allocates the blocks that will be used. What is there stays.
+fn allocate(file: &File, slots: u32) -> io::Result<()> {
+    for range in ranges(slots) {
+        let bytes = range.end - range.start;
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), range.start, bytes) {
+            Ok(()) => {}
+            // A file system without it. Behind the end there is nothing yet; nobody else is there.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let end = file.metadata()?.len().max(range.start);
+                let missing = range.end.saturating_sub(end);
+                file.write_all_at(&vec![0; missing as usize], end)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
