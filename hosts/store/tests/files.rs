@@ -435,6 +435,37 @@ fn a_process_whose_coordination_file_was_deleted_believes_nothing_that_it_rememb
     assert!(found == [2; PAGE], "the page of before is in memory");
 }
 
+// The page that is remembered of the source is older than the one that the disk shares.
+#[test]
+fn a_page_that_another_process_wrote_is_shared_as_it_is_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let processes = Processes::Several(folder.path().into());
+    let disk = MemDisk::new(BYTES / PAGE as u64);
+    let new = NewVolume::default();
+    let first = Volume::create(disk.clone(), &processes, &new, &mut |_, _| {}).expect("possible");
+    let second = Volume::open(disk, &processes).expect("possible");
+    let options = OpenOptions {
+        create: Create::IfAbsent,
+        ..OpenOptions::default()
+    };
+    let [from, to] = ["database", "copy"].map(|name| first.open(name, options).expect("possible"));
+    first.write(from, 0, &[1; PAGE]).expect("possible");
+    let same = second.open("database", options).expect("it is there");
+    second.write(same, 0, &[2; PAGE]).expect("possible");
+
+    let share = Share {
+        from,
+        from_offset: 0,
+        to,
+        to_offset: 0,
+        bytes: PAGE as u64,
+    };
+    first.share(&share).expect("possible");
+    let mut found = [0; PAGE];
+    first.read(to, 0, &mut found).expect("possible");
+    assert!(found == [2; PAGE], "the page that was remembered");
+}
+
 #[test]
 fn what_processes_keep_in_memory_is_what_the_disk_has() {
     let folder = tempfile::tempdir().expect("a folder");
