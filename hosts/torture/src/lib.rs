@@ -6,6 +6,8 @@
 //! record    what a disk was asked to do, in one order
 //! cut       what a power cut can leave of that
 //! image     the disk that a cut has left
+//! firmware  the device under a cut: a recording played into firmware that loses its power as well
+//! faults    errors, latency and limits of the disk that the workload runs on
 //! code      a cut as text
 //! file      a recording in a file
 //! child     commands of the user, in groups of processes that end
@@ -14,7 +16,7 @@
 //! campaign  one recorded run, cut many times
 //! ```
 //! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording and a code are the same disk each
-//! time. Absent: what programs promise (their checks know), and the FTL: the disk is recorded, not simulated.
+//! time. Absent: what programs promise (their checks know), and how the firmware works.
 
 mod array;
 mod campaign;
@@ -23,7 +25,9 @@ mod code;
 mod contents;
 mod cut;
 mod error;
+mod faults;
 mod file;
+mod firmware;
 mod image;
 mod record;
 mod shrink;
@@ -36,7 +40,9 @@ pub use code::{Code, NoCode};
 pub use contents::{ContentId, Contents, ZEROES};
 pub use cut::{Choice, Cut, Lost, Replay, State, Version};
 pub use error::TortureError;
+pub use faults::{Fault, NoFault};
 pub use file::{id, load, save};
+pub use firmware::Firmware;
 pub use image::Image;
 pub use record::{About, Event, Recorder, Recording};
 pub use shrink::shrink;

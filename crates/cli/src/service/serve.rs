@@ -320,14 +320,12 @@ fn tell(subsystem: &Subsystem) {
 /// Cuts the power: the volatile cache loses what it may lose, and this process ends while nobody else has the device.
 /// What remains is what the next start recovers, as after a server that was killed.
 fn cut_power(subsystem: &Subsystem, seed: u64) {
-    let cut = subsystem.cut_power(seed, |_, report| {
+    let Err(status) = subsystem.cut_power(seed, |_, report| {
         tell_cut(&report);
         std::process::exit(0);
     });
-    if let Err(status) = cut {
-        tracing::error!("the device did not take what survives the power cut: {status:?}");
-        std::process::exit(1);
-    }
+    tracing::error!("the device did not take what survives the power cut: {status:?}");
+    std::process::exit(1);
 }
 
 /// Logs what a power cut has lost, page by page up to a limit.
