@@ -17,6 +17,36 @@
 //! ```
 //! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording and a code are the same disk each
 //! time. Absent: what programs promise (their checks know), and how the firmware works.
+//!
+//! From a Rust test:
+//!
+//! ```
+//! use remap_ssd_torture::{Campaign, Run, Shape, TortureError, record};
+//! # use std::sync::atomic::AtomicBool;
+//! # use std::time::Duration;
+//!
+//! let stop = AtomicBool::new(false);
+//! let run = Run {
+//!     shape: Shape { block_bytes: 4096, blocks: 256 },
+//!     fs: None, // The workload writes to the disk itself.
+//!     workload: "printf one | dd of=$FILE conv=notrunc,fsync status=none; echo one > $MARKS".into(),
+//!     limit: None,
+//!     writeback: None,
+//!     seed: 1,
+//!     faults: Vec::new(),
+//! };
+//! let check = "! grep -q one $MARKS || head -c 3 $FILE | grep -q one";
+//!
+//! let recording = match record(&run, check, &stop) {
+//!     Err(TortureError::Missing(_)) => return, // This machine has no FUSE.
+//!     other => other.unwrap(),
+//! };
+//! let mut campaign = Campaign::new(&recording, check, Duration::from_secs(60), &stop).unwrap();
+//! for round in 0..10 {
+//!     let cut = campaign.cut(1, round);
+//!     assert!(campaign.try_cut(&cut).unwrap().passed(), "{cut:?}");
+//! }
+//! ```
 
 mod array;
 mod campaign;
