@@ -126,7 +126,7 @@ fn check_sled(sync: bool) -> Result<String, Failure> {
     }
     let db = sled(sync)?;
     let mut present = Vec::new();
-    for row in &db {
+    for row in db.iter() {
         let (key, bytes) = row?;
         let number = u64::from_be_bytes((&*key).try_into()?);
         if *bytes != content(number) {
