@@ -21,7 +21,8 @@ const CUTS: u64 = 200;
 fn record_of(number: u64) -> [u8; RECORD_BYTES] {
     let mut bytes = [0; RECORD_BYTES];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
-    bytes[8..40].copy_from_slice(blake3::hash(&bytes[..8]).as_bytes());
+    let sum = blake3::hash(&bytes[..8]);
+    bytes[8..40].copy_from_slice(sum.as_bytes());
     bytes
 }
 
