@@ -273,6 +273,161 @@ def check_git():
     compare(range(1, int(subject or 0) + 1))
 
 
+# RocksDB: OPTION is sync or nosync.
+
+
+def rocksdb():
+    import rocksdict
+
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(64 << 10)
+    return rocksdict.Rdict(f"{DIR}/db", options=options)
+
+
+def load_rocksdb(sync):
+    import rocksdict
+
+    db = rocksdb()
+    write = rocksdict.WriteOptions()
+    write.sync = sync == "sync"
+    for number in range(1, 201):
+        db.put(b"%d" % number, content(number), write_opt=write)
+        mark(number)
+        time.sleep(PACE)
+    db.close()
+
+
+def check_rocksdb(_):
+    if not os.path.exists(f"{DIR}/db"):
+        compare([])
+    try:
+        db = rocksdb()
+        rows = list(db.items())
+        db.close()
+    except Exception as error:  # The module has exceptions of no common class.
+        corrupt(str(error).splitlines()[0].replace(DIR, ""))
+    if any(body != content(int(number)) for number, body in rows):
+        corrupt("a value that was never written")
+    compare([int(number) for number, _ in rows])
+
+
+# PostgreSQL: OPTION is the value of fsync.
+
+
+class Postgres:
+    """A server of our own, not as root, on a socket in a folder of our own."""
+
+    USER = 65534
+    AS_USER = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+
+    def __init__(self, fsync):
+        self.scratch = tempfile.TemporaryDirectory()
+        os.chown(self.scratch.name, self.USER, self.USER)
+        options = ["-D", f"{DIR}/pg", "-k", self.scratch.name, "-c", "listen_addresses=", "-c", f"fsync={fsync}"]
+        options += ["-c", "max_wal_size=2MB", "-c", "min_wal_size=2MB", "-c", "checkpoint_timeout=30s", "-c", "shared_buffers=1MB"]
+        options += ["-c", "unix_socket_permissions=0777", "-c", "autovacuum_naptime=1s"]
+        self.log = open(f"{self.scratch.name}/log", "w+", encoding="utf-8")
+        command = [*self.AS_USER, "postgres", *options]
+        self.server = subprocess.Popen(command, stdout=self.log, stderr=self.log, cwd=self.scratch.name)
+
+    def starts(self):
+        """Waits until it answers; a sentence if it ends instead."""
+        while self.server.poll() is None:
+            if self.psql("select 1").returncode == 0:
+                return None
+            time.sleep(0.05)
+        self.log.seek(0)
+        words = [line.split(":  ", 1)[-1].strip() for line in self.log if "PANIC" in line or "FATAL" in line]
+        return words[-1] if words else "without a word"
+
+    def command(self, *words):
+        return ["psql", "-h", self.scratch.name, "-U", "postgres", "-qAtX", "-v", "ON_ERROR_STOP=1", *words]
+
+    def psql(self, sql):
+        command = self.command("-c", sql, "postgres")
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def end(self):
+        self.server.terminate()
+        self.server.wait()
+
+
+def load_postgres(fsync):
+    os.chmod(DIR, 0o777)
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chown(scratch, Postgres.USER, Postgres.USER)
+        words = ["initdb", "-D", f"{scratch}/pg", "-U", "postgres", "--no-sync", "--wal-segsize=1", "--no-locale"]
+        subprocess.run([*Postgres.AS_USER, *words], check=True, stdout=subprocess.DEVNULL, cwd=scratch)
+        # In one go, since it is not initdb that is cut.
+        subprocess.run(["cp", "-a", f"{scratch}/pg", DIR], check=True)
+        subprocess.run(["sync", "-f", DIR], check=True)
+
+    server = Postgres(fsync)
+    if words := server.starts():
+        sys.exit(f"postgres does not start: {words}")
+    session = subprocess.Popen(server.command("postgres"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    session.stdin.write("create table t (id int primary key, version int, body text);\n")
+    for number in range(1, 81):
+        old = number * 7 % 60
+        session.stdin.write(
+            f"begin; insert into t values ({number}, 0, '{content(f'{number}.0').hex()}');"
+            f" update t set version = version + 1 where id = {old}; commit;\n\\echo {number}\n")
+        session.stdin.flush()
+        if session.stdout.readline().strip() != str(number):
+            sys.exit("postgres does not commit")
+        mark(number)
+        time.sleep(PACE)
+    session.stdin.close()
+    session.wait()
+    server.end()
+
+
+def check_postgres(fsync):
+    # The server is started for the first time before anything is acknowledged.
+    if not acknowledged():
+        raise Found("ok")
+    server = Postgres(fsync)
+    try:
+        if words := server.starts():
+            corrupt("refuses to start: " + words.replace(DIR, ""))
+        done = server.psql("set enable_seqscan=off; select id, body from t order by id")
+        if "does not exist" in done.stderr:
+            compare([])
+        if done.returncode:
+            corrupt(done.stderr.splitlines()[0].replace(DIR, ""))
+        rows = [line.split("|") for line in done.stdout.splitlines()]
+        if server.psql("set enable_indexscan=off; set enable_bitmapscan=off; select count(*) from t").stdout.strip() != str(len(rows)):
+            corrupt("table and index differ")
+        if any(body != content(f"{number}.0").hex() for number, body in rows):
+            corrupt("a row that was never written")
+        compare([int(number) for number, _ in rows])
+    finally:
+        server.end()
+
+
+# Stores that are no programs: small ones of ours, which rig/torture builds. OPTION is sync or nosync.
+
+
+def run_store(verb, *words):
+    folder = os.environ["STORES"]
+    program = f"{folder}/bbolt" if words[0] == "bbolt" else f"{folder}/stores"
+    arguments = words[1:] if words[0] == "bbolt" else words
+    done = subprocess.run([program, verb, *arguments], capture_output=True, text=True, check=False)
+    line = (done.stdout.strip().splitlines() or ["corrupt: the program crashes"])[-1].replace(DIR, "")
+    if verb == "load":
+        sys.exit(done.returncode and f"{words[0]}: {done.stderr.strip()}")
+    raise Found(line if done.returncode in (0, 1) else "corrupt: the program crashes")
+
+
+def load_store(*words):
+    run_store("load", *words)
+
+
+def check_store(*words):
+    run_store("check", *words)
+
+
 # A file written and renamed without fsync: OPTION is over (always one name) or new (always a new one).
 
 

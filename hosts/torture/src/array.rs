@@ -147,6 +147,9 @@ impl Slot {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         work(&*array.ok_or(DiskError::Gone)?).map_err(|error| {
+            if let Some(answer) = crate::faults::answer(&error) {
+                return answer;
+            }
             self.failure
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)

@@ -7,6 +7,8 @@ use crate::array::{Array, Shape};
 use crate::child::{Ending, Task};
 use crate::cut::{Choice, Cut, Lost, Replay, State};
 use crate::error::TortureError;
+use crate::faults::{Fault, Faulty};
+use crate::firmware::{Firmware, Played, Player};
 use crate::image::Image;
 use crate::record::{About, Event, Recorder, Recording};
 use crate::shrink::shrink;
@@ -33,8 +35,10 @@ pub struct Run {
     pub limit: Option<Duration>,
     /// How often, on average, the file system is made to write back what it holds; never without.
     pub writeback: Option<Duration>,
-    /// For the moments of writing back.
+    /// For the moments of writing back, and for the faults.
     pub seed: u64,
+    /// What the disk does to the workload besides. With any, the workload may fail.
+    pub faults: Vec<Fault>,
 }
 
 /// What a check found.
@@ -48,6 +52,8 @@ pub enum Finding {
     Mount,
     /// The check left processes that use the file system.
     InUse,
+    /// The device returned what it must not after its recovery: no program is to blame.
+    Device,
 }
 
 /// What came of a cut.
@@ -86,6 +92,7 @@ impl std::fmt::Display for Finding {
             Self::Passed => f.write_str("passed"),
             Self::Check(ending) => write!(f, "the check {ending}"),
             Self::Mount => f.write_str("the file system did not mount"),
+            Self::Device => f.write_str("the device's firmware is wrong"),
             Self::InUse => f.write_str("the check left processes that use the file system"),
         }
     }
@@ -107,11 +114,12 @@ fn environment<'a>(
 pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, TortureError> {
     let stage = Stage::new(run.shape)?;
     let recorder = Arc::new(Recorder::new(run.shape)?);
-    stage.put(recorder.clone());
+    let faulty = Arc::new(Faulty::new(recorder.clone(), &run.faults, run.seed));
+    stage.put(faulty.clone());
     let sink = recorder.clone();
     stage.marks_to(Some(Box::new(move |lines| sink.mark(lines))));
 
-    let result = perform(run, &stage, &recorder, stop);
+    let result = perform(run, &stage, &recorder, &faulty, stop);
     // A request that we could not serve is the reason of what came after it, and its record proves nothing.
     if let Some(failure) = stage.take_failure() {
         return Err(failure);
@@ -126,6 +134,7 @@ pub fn record(run: &Run, check: &str, stop: &AtomicBool) -> Result<Recording, To
             .filter(|options| !options.is_empty()),
         workload: run.workload.clone(),
         check: check.to_owned(),
+        faults: run.faults.iter().map(Fault::to_string).collect(),
     }))
 }
 
@@ -134,10 +143,12 @@ fn perform(
     run: &Run,
     stage: &Stage,
     recorder: &Recorder,
+    faulty: &Faulty,
     stop: &AtomicBool,
 ) -> Result<(), TortureError> {
     let Some(fs) = &run.fs else {
-        return work(run, stage, recorder, &stage.file().with_file_name(""), stop);
+        let dir = stage.file().with_file_name("");
+        return work(run, stage, recorder, faulty, &dir, stop);
     };
     stage.make(fs)?;
     let mounted = stage.mount(fs)?.map_err(|words| {
@@ -146,7 +157,7 @@ fn perform(
             fs.name
         ))
     })?;
-    work(run, stage, recorder, mounted.folder(), stop)?;
+    work(run, stage, recorder, faulty, mounted.folder(), stop)?;
 
     match mounted.unmount() {
         true => Ok(()),
@@ -161,6 +172,7 @@ fn work(
     run: &Run,
     stage: &Stage,
     recorder: &Recorder,
+    faulty: &Faulty,
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<(), TortureError> {
@@ -170,6 +182,7 @@ fn work(
     }
     recorder.flush()?;
     recorder.note(Event::Start)?;
+    faulty.arm(true);
 
     let over = AtomicBool::new(false);
     let (file, marks) = (stage.file(), stage.marks());
@@ -189,9 +202,12 @@ fn work(
         result
     });
     recorder.note(Event::End)?;
+    faulty.arm(false);
 
     match result? {
         (Ending::Well, _) => Ok(()),
+        // On a disk that fails a program may end with an error; what it acknowledged before must be there.
+        _ if faulty.has_failed() => Ok(()),
         (Ending::Late, _) if run.limit.is_some() => Ok(()),
         (ending, output) => Err(TortureError::Workload {
             ended: ending.to_string(),
@@ -227,6 +243,8 @@ pub struct Campaign<'a> {
     check: String,
     limit: Duration,
     stage: Stage,
+    /// The device that loses its power; none: the disk is a cache and nothing else.
+    player: Option<Player<'a>>,
     /// Instants right behind a flush or a mark.
     points: Vec<usize>,
     /// The record, played to the start of the workload.
@@ -287,11 +305,21 @@ impl<'a> Campaign<'a> {
             check,
             limit,
             stage,
+            player: None,
             points,
             start,
             tried: BTreeSet::new(),
             stop,
         })
+    }
+
+    /// Has a device with this firmware below the cache, which loses its power as well and recovers.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn on(mut self, firmware: Firmware) -> Result<Self, TortureError> {
+        self.player = Some(Player::new(self.recording, firmware, self.start.clone())?);
+        Ok(self)
     }
 
     /// The cut of a round: of even rounds at any instant, of odd ones right behind a flush or a mark. Where nothing can be lost, many
@@ -398,11 +426,17 @@ impl<'a> Campaign<'a> {
         let Recording {
             shape, contents, ..
         } = self.recording;
-        self.stage.put(Arc::new(Image::new(
-            *shape,
-            contents.clone(),
-            state.after(&lost),
-        )));
+        let array: Arc<dyn Array> = match &self.player {
+            None => Arc::new(Image::new(*shape, contents.clone(), state.after(&lost))),
+            Some(player) => match player.play(cut, &lost)? {
+                Played {
+                    wrong: Some(reason),
+                    ..
+                } => return Ok(verdict(Finding::Device, reason)),
+                Played { array, .. } => Arc::new(array),
+            },
+        };
+        self.stage.put(array);
         let marks: String = self
             .recording
             .marks_before(cut.instant)
@@ -463,6 +497,16 @@ impl<'a> Campaign<'a> {
             instant: cut.instant,
             choice: Choice::Lost(lost.to_vec()),
         };
+        // What the firmware loses besides is not listed: the cut may not fail without it.
+        if self.player.is_some() && self.try_cut(&at(&lost))?.finding != finding {
+            return Ok(Smallest {
+                cut: cut.clone(),
+                lost,
+                finished: false,
+                tried: 1,
+                verdict,
+            });
+        }
         let (lost, finished) = shrink(&lost, |lost| {
             if began.elapsed() > limit {
                 return Ok(None);

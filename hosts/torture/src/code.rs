@@ -1,10 +1,12 @@
 //! A power cut as text: `3fa9c1d2-10431-8f00aa17` or `3fa9c1d2-10431-lost:77.1,90+3.2`.
 //!
 //! The first part names the recording, the second the instant, the third what is kept: a number from which it is drawn, or the
-//! blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` stands for the three blocks behind it as well).
+//! blocks that lose versions (`BLOCK[+MORE].VERSIONS`; `+3` stands for the three blocks behind it as well). `@remap-ssd+dedup` behind
+//! it names the firmware of the device that loses its power.
 //! Invariant: text and cut are one to one, but for the order of the blocks. Absent: the recording itself.
 
 use crate::cut::{Choice, Cut, Lost};
+use crate::firmware::Firmware;
 
 const LOST: &str = "lost:";
 
@@ -15,6 +17,8 @@ pub struct Code {
     pub recording: String,
     /// The cut.
     pub cut: Cut,
+    /// The device's firmware; none: the disk is a cache and nothing else.
+    pub firmware: Option<Firmware>,
 }
 
 /// A text that is none.
@@ -26,8 +30,12 @@ impl std::fmt::Display for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}-", self.recording, self.cut.instant)?;
         match &self.cut.choice {
-            Choice::Drawn(number) => write!(f, "{number:x}"),
-            Choice::Lost(lost) => write!(f, "{LOST}{}", runs(lost).join(",")),
+            Choice::Drawn(number) => write!(f, "{number:x}")?,
+            Choice::Lost(lost) => write!(f, "{LOST}{}", runs(lost).join(","))?,
+        }
+        match &self.firmware {
+            Some(firmware) => write!(f, "@{firmware}"),
+            None => Ok(()),
         }
     }
 }
@@ -51,7 +59,11 @@ impl std::str::FromStr for Code {
         let mut next = || parts.next().filter(|part| !part.is_empty()).ok_or(NoCode);
         let recording = next()?.to_owned();
         let instant = next()?.parse().map_err(|_| NoCode)?;
-        let kept = next()?;
+        let last = next()?;
+        let (kept, firmware) = match last.split_once('@') {
+            Some((kept, firmware)) => (kept, Some(firmware.parse().map_err(|_| NoCode)?)),
+            None => (last, None),
+        };
         let choice = match kept.strip_prefix(LOST) {
             None => Choice::Drawn(u64::from_str_radix(kept, 16).map_err(|_| NoCode)?),
             Some("") => Choice::Lost(Vec::new()),
@@ -65,6 +77,7 @@ impl std::str::FromStr for Code {
         Ok(Self {
             recording,
             cut: Cut { instant, choice },
+            firmware,
         })
     }
 }
@@ -104,9 +117,15 @@ mod tests {
             let code = Code {
                 recording: "0a".into(),
                 cut: Cut { instant: 5, choice },
+                firmware: None,
             };
             assert_eq!(code.to_string(), text);
             assert_eq!(text.parse::<Code>().unwrap(), code);
+
+            let text = format!("{text}@remap-ssd-lh+dedup");
+            let code: Code = text.parse().unwrap();
+            assert!(code.firmware.is_some_and(|firmware| firmware.dedup));
+            assert_eq!(code.to_string(), text);
         }
     }
 
@@ -122,6 +141,8 @@ mod tests {
             "a-1-lost:1",
             "a-1-lost:1+99999999999.1",
             "a-1-lost:1.x",
+            "a-1-ff@",
+            "a-1-ff@nothing",
         ];
         texts
             .iter()

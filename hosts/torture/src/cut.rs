@@ -170,6 +170,8 @@ pub struct Replay<'a> {
     open: BTreeSet<u32>,
     /// Of each flush under way, what was under way when it was submitted.
     flushes: BTreeMap<u32, BTreeSet<u32>>,
+    /// Blocks whose durable version has changed since it was asked last.
+    settled: BTreeSet<u64>,
 }
 
 impl<'a> Replay<'a> {
@@ -186,6 +188,7 @@ impl<'a> Replay<'a> {
             state,
             open: BTreeSet::new(),
             flushes: BTreeMap::new(),
+            settled: BTreeSet::new(),
         }
     }
 
@@ -202,6 +205,16 @@ impl<'a> Replay<'a> {
     /// How many entries are played.
     pub fn played(&self) -> usize {
         self.played
+    }
+
+    /// The durable version of each block.
+    pub(crate) fn durable(&self) -> &[ContentId] {
+        &self.state.durable
+    }
+
+    /// Blocks whose durable version has changed since this was asked last.
+    pub(crate) fn take_settled(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.settled)
     }
 
     /// What the disk may hold now.
@@ -282,6 +295,7 @@ impl<'a> Replay<'a> {
             return;
         };
         self.state.durable[block as usize] = versions[last].content;
+        self.settled.insert(block);
         versions.drain(..=last);
         if versions.is_empty() {
             self.state.pending.remove(&block);

@@ -6,6 +6,8 @@
 //! record    what a disk was asked to do, in one order
 //! cut       what a power cut can leave of that
 //! image     the disk that a cut has left
+//! firmware  the device under a cut: a recording played into firmware that loses its power as well
+//! faults    errors, latency and limits of the disk that the workload runs on
 //! code      a cut as text
 //! file      a recording in a file
 //! child     commands of the user, in groups of processes that end
@@ -14,7 +16,37 @@
 //! campaign  one recorded run, cut many times
 //! ```
 //! Invariants: a cut leaves nothing that a disk with a volatile write cache could not; a recording and a code are the same disk each
-//! time. Absent: what programs promise (their checks know), and the FTL: the disk is recorded, not simulated.
+//! time. Absent: what programs promise (their checks know), and how the firmware works.
+//!
+//! From a Rust test:
+//!
+//! ```
+//! use remap_ssd_torture::{Campaign, Run, Shape, TortureError, record};
+//! # use std::sync::atomic::AtomicBool;
+//! # use std::time::Duration;
+//!
+//! let stop = AtomicBool::new(false);
+//! let run = Run {
+//!     shape: Shape { block_bytes: 4096, blocks: 256 },
+//!     fs: None, // The workload writes to the disk itself.
+//!     workload: "printf one | dd of=$FILE conv=notrunc,fsync status=none; echo one > $MARKS".into(),
+//!     limit: None,
+//!     writeback: None,
+//!     seed: 1,
+//!     faults: Vec::new(),
+//! };
+//! let check = "! grep -q one $MARKS || head -c 3 $FILE | grep -q one";
+//!
+//! let recording = match record(&run, check, &stop) {
+//!     Err(TortureError::Missing(_)) => return, // This machine has no FUSE.
+//!     other => other.unwrap(),
+//! };
+//! let mut campaign = Campaign::new(&recording, check, Duration::from_secs(60), &stop).unwrap();
+//! for round in 0..10 {
+//!     let cut = campaign.cut(1, round);
+//!     assert!(campaign.try_cut(&cut).unwrap().passed(), "{cut:?}");
+//! }
+//! ```
 
 mod array;
 mod campaign;
@@ -23,7 +55,9 @@ mod code;
 mod contents;
 mod cut;
 mod error;
+mod faults;
 mod file;
+mod firmware;
 mod image;
 mod record;
 mod shrink;
@@ -36,7 +70,9 @@ pub use code::{Code, NoCode};
 pub use contents::{ContentId, Contents, ZEROES};
 pub use cut::{Choice, Cut, Lost, Replay, State, Version};
 pub use error::TortureError;
+pub use faults::{Fault, NoFault};
 pub use file::{id, load, save};
+pub use firmware::Firmware;
 pub use image::Image;
 pub use record::{About, Event, Recorder, Recording};
 pub use shrink::shrink;

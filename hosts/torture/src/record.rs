@@ -51,6 +51,9 @@ pub struct About {
     pub workload: String,
     /// The check's command.
     pub check: String,
+    /// What the disk did to the workload besides, as on the command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
 }
 
 /// A finished record.

@@ -27,6 +27,7 @@ fn recorded(fs: Option<&str>, workload: &str) -> Option<Recording> {
         limit: None,
         writeback: None,
         seed: 1,
+        faults: Vec::new(),
     };
     let missing = run.fs.as_ref().and_then(|fs| require(&fs.name).err());
     match missing.map_or_else(|| record(&run, "", &STOP), Err) {
@@ -56,6 +57,7 @@ fn first_failure(recording: &Recording, check: &str, rounds: u64) -> Option<Code
     Some(Code {
         recording: id(recording).unwrap(),
         cut,
+        firmware: None,
     })
 }
 
@@ -158,6 +160,7 @@ fn a_workload_that_fails_says_what_it_wrote() {
         limit: None,
         writeback: None,
         seed: 1,
+        faults: Vec::new(),
     };
     match record(&run, "", &STOP) {
         Err(TortureError::Workload { ended, output }) => {

@@ -32,6 +32,8 @@ enum Event {
     Stop,
     /// SIGUSR1.
     Tell,
+    /// SIGUSR2.
+    CutPower,
     /// A way of serving has ended by itself.
     Ended(&'static str),
 }
@@ -43,6 +45,8 @@ pub enum Tick {
     Keep,
     /// Log statistics.
     Tell,
+    /// The power is to be cut.
+    CutPower,
 }
 
 /// All ways in which a device is served.
@@ -131,6 +135,7 @@ impl Fronts {
             match self.events.recv_timeout(TICK) {
                 Ok(Event::Stop) => break,
                 Ok(Event::Tell) => tick(Tick::Tell),
+                Ok(Event::CutPower) => tick(Tick::CutPower),
                 Ok(Event::Ended(what)) => {
                     tracing::info!("{what} has ended");
                     open -= 1;
@@ -196,7 +201,8 @@ fn heed_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Hand
             for signal in signals.forever() {
                 let _ = match signal {
                     SIGUSR1 => events.send(Event::Tell),
-                    SIGUSR2 | SIGXFSZ => Ok(()),
+                    SIGUSR2 => events.send(Event::CutPower),
+                    SIGXFSZ => Ok(()),
                     _ => events.send(Event::Stop),
                 };
             }

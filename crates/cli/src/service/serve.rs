@@ -14,7 +14,9 @@ use crate::failure::Failure;
 use crate::numbers;
 use remap_ssd_device::{Device, OpenError};
 use remap_ssd_media::image_file::ImageError;
-use remap_ssd_nvme::controller::{Health, Latency, Subsystem, statistics};
+use remap_ssd_nvme::controller::{
+    CACHE_BYTES_MIN, CutReport, Health, Latency, Subsystem, statistics,
+};
 use remap_ssd_nvme::tcp::server::MEMORY_BYTES_MIN;
 use remap_ssd_nvme::tcp::target::{Advertised, Allowed};
 use std::net::{IpAddr, SocketAddr};
@@ -30,11 +32,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// folder, or as a PCI Express function of a virtual machine; any of them at once.
 ///
 /// What is acknowledged survives the end of this process at any instant, and a crash of the machine up to the last flush.
+/// With --volatile-cache it does so only if it was flushed or written with FUA.
 ///
 /// Signals: SIGTERM, SIGINT, SIGQUIT and SIGHUP shut the service down cleanly (SIGHUP is ignored under `nohup`);
-/// SIGUSR1 logs statistics; SIGUSR2 is ignored.
+/// SIGUSR1 logs statistics; SIGUSR2 cuts the power with --volatile-cache, and is ignored without.
 ///
-/// Exit code 0 after a clean shutdown, 1 if the device or the disk under it has failed, 2 for invalid arguments.
+/// Exit code 0 after a clean shutdown or a power cut, 1 if the device or the disk under it has failed, 2 for invalid arguments.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -74,6 +77,13 @@ pub struct Args {
     /// beyond that, commands fail with a status that asks the host to retry.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory_limit)]
     pub memory_limit: u64,
+    /// A volatile write cache, to see what hosts lose: writes that were neither flushed nor FUA stay in it. Without power
+    /// each block keeps, on its own, any version since its last durable one; if the server is killed, the durable one.
+    #[arg(long, value_name = "SIZE", value_parser = cache_size)]
+    pub volatile_cache: Option<u64>,
+    /// Seed of what SIGUSR2 loses of the volatile cache; a random one, which is logged, unless given.
+    #[arg(long, value_name = "N", requires = "volatile_cache")]
+    pub cut_seed: Option<u64>,
     /// One JSON object a line instead of text.
     #[arg(long)]
     pub json_log: bool,
@@ -97,6 +107,9 @@ As a file, without NVMe modules:
   mkdir folder && remap-ssd serve --image disk --fuse folder
   losetup --find --show --direct-io=on folder/n1     # then mkfs, mount, fstrim
 
+What hosts lose when the power fails:
+  remap-ssd serve --image disk --volatile-cache 64MiB --cut-seed 7 & ...; kill -USR2 %1
+
 What a host does, on other schemes:
   remap-ssd serve --memory 1GiB --record session.trace
   remap-ssd compare --trace session.trace
@@ -119,6 +132,13 @@ fn memory_limit(text: &str) -> Result<u64, String> {
     match usize::try_from(bytes) {
         Ok(bytes) if bytes >= MEMORY_BYTES_MIN => Ok(bytes as u64),
         _ => Err(format!("at least {} MiB", MEMORY_BYTES_MIN >> 20)),
+    }
+}
+
+fn cache_size(text: &str) -> Result<u64, String> {
+    match numbers::size(text)? {
+        bytes if bytes >= CACHE_BYTES_MIN => Ok(bytes),
+        _ => Err(format!("at least {} KiB", CACHE_BYTES_MIN >> 10)),
     }
 }
 
@@ -215,6 +235,11 @@ pub fn command(args: &Args) -> Result<(), Failure> {
         None => subsystem.of_incarnation(random()),
     };
 
+    let subsystem = match args.volatile_cache {
+        Some(bytes) => subsystem.with_cache(bytes),
+        None => subsystem,
+    };
+
     let recording = args.record.as_deref().map(Recording::create).transpose()?;
     let subsystem = Arc::new(match &recording {
         Some(recording) => subsystem.recorded(Box::new(recording.clone())),
@@ -247,12 +272,24 @@ pub fn command(args: &Args) -> Result<(), Failure> {
             recording.iter().for_each(Recording::flush);
         }
         Tick::Tell => tell(&subsystem),
+        Tick::CutPower if args.volatile_cache.is_some() => {
+            recording.iter().for_each(Recording::flush);
+            cut_power(&subsystem, args.cut_seed.unwrap_or_else(random));
+        }
+        Tick::CutPower => {}
     });
 
     drop((writeback, relearn));
     recording.iter().for_each(Recording::flush);
     let clean = kept(true);
     served?;
+    if args.volatile_cache.is_some() {
+        subsystem.drain().map_err(|status| {
+            Failure::failed(format_args!(
+                "the volatile cache could not be written back: {status:?}"
+            ))
+        })?;
+    }
     close(subsystem)?;
 
     // 1. close the device  2. record that it was closed. Cut between: the next start counts one unsafe shutdown too
@@ -277,6 +314,37 @@ fn tell(subsystem: &Subsystem) {
         media_errors = health.media_errors,
         counters = counters.join(", "),
         "statistics"
+    );
+}
+
+/// Cuts the power: the volatile cache loses what it may lose, and this process ends while nobody else has the device.
+/// What remains is what the next start recovers, as after a server that was killed.
+fn cut_power(subsystem: &Subsystem, seed: u64) {
+    let Err(status) = subsystem.cut_power(seed, |_, report| {
+        tell_cut(&report);
+        std::process::exit(0);
+    });
+    tracing::error!("the device did not take what survives the power cut: {status:?}");
+    std::process::exit(1);
+}
+
+/// Logs what a power cut has lost, page by page up to a limit.
+fn tell_cut(report: &CutReport) {
+    const PAGES: usize = 64;
+    for lost in report.lost.iter().take(PAGES) {
+        tracing::info!(
+            lpn = lost.lpn,
+            blocks = lost.blocks,
+            versions = lost.versions,
+            "lost"
+        );
+    }
+    tracing::info!(
+        seed = report.seed,
+        blocks_cached = report.blocks_cached,
+        blocks_lost = report.blocks_lost,
+        pages = report.lost.len(),
+        "the power was cut"
     );
 }
 

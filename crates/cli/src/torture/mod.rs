@@ -11,9 +11,10 @@ use crate::failure::Failure;
 use crate::numbers::{count, seconds, size};
 use crate::output;
 use crate::trace::Patience;
+use remap_ssd_ftl::SchemeKind;
 use remap_ssd_torture::{
-    Campaign, Choice, Code, Cut, FileSystem, Recording, Run, Shape, TortureError, id, load, record,
-    require, save,
+    Campaign, Choice, Code, Cut, Fault, FileSystem, Firmware, Recording, Run, Shape, TortureError,
+    id, load, record, require, save,
 };
 use show::{Failed, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -70,6 +71,18 @@ pub struct Args {
     /// fail at 512: ext4's own superblock is torn.
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     block: u32,
+    /// Puts a device below the cache, with this scheme's firmware: at each cut its flash and NVRAM lose what they may lose
+    /// of what was on its way, the firmware recovers, and the disk must hold what NVMe promises before the check sees it.
+    #[arg(long, value_name = "SCHEME", conflicts_with = "replay")]
+    scheme: Option<SchemeKind>,
+    /// That device stores equal pages once; `remap-ssd` unless --scheme says otherwise.
+    #[arg(long, conflicts_with = "replay")]
+    dedup: bool,
+    /// What the disk does to the workload besides: read-error:P (each block, until it is written), latency:MS@P, full[:BYTES],
+    /// read-only[:BYTES] (after so many bytes were written). May be repeated. What was acknowledged before must be there all the
+    /// same; a workload may end with an error once a request has failed.
+    #[arg(long, value_name = "FAULT", conflicts_with_all = ["from", "replay"])]
+    fault: Vec<Fault>,
     /// More options for mkfs, separated by blanks.
     #[arg(
         long,
@@ -99,6 +112,8 @@ const EXAMPLES: &str = "\
 Examples:
   remap-ssd torture --fs ext4 --workload './load.sh $DIR' --check './check.sh $DIR' --rounds 200
   remap-ssd torture --fs xfs --workload 'sqlite3 $DIR/db < load.sql' --check 'sqlite3 $DIR/db \"pragma integrity_check\" | grep -qx ok'
+  remap-ssd torture --fs ext4 --workload ... --check ... --scheme remap-ssd --dedup      # firmware below that recovers
+  remap-ssd torture --fs ext4 --workload ... --check ... --fault full:8000000
   remap-ssd torture --replay 3fa9c1d2-1043-8f00aa17 --check 'cp -a $DIR/. /tmp/left'
   remap-ssd torture --from torture-3fa9c1d2.recording --rounds 1000 --seed 2
 
@@ -175,10 +190,16 @@ fn torture(args: &Args, stop: &AtomicBool) -> Result<bool, Ended> {
         Duration::from_secs_f64(args.timeout),
         stop,
     )?;
+    let firmware = args.firmware();
+    let campaign = match firmware {
+        Some(firmware) => campaign.on(firmware)?,
+        None => campaign,
+    };
     let mut results = Results::new(
         args.seed,
         recorded,
         id,
+        firmware,
         from.or_else(|| args.record.clone()),
     );
     let ended = match &args.replay {
@@ -226,6 +247,17 @@ impl Args {
         }
     }
 
+    /// The device below the cache; a replay's code names it.
+    fn firmware(&self) -> Option<Firmware> {
+        if let Some(code) = &self.replay {
+            return code.firmware;
+        }
+        (self.dedup || self.scheme.is_some()).then(|| Firmware {
+            scheme: self.scheme.unwrap_or(SchemeKind::RemapSsd),
+            dedup: self.dedup,
+        })
+    }
+
     fn shape(&self) -> Result<Shape, Failure> {
         const SIZE_MAX: u64 = 64 << 30;
         const SIZE_MIN: u64 = 1 << 20;
@@ -266,6 +298,7 @@ fn run(args: &Args, stop: &AtomicBool) -> Result<Recording, Ended> {
         limit: args.limit.map(Duration::from_secs_f64),
         writeback: (args.writeback > 0).then(|| Duration::from_millis(args.writeback)),
         seed: args.seed,
+        faults: args.fault.clone(),
     };
     Ok(record(
         &run,

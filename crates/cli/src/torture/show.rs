@@ -6,7 +6,7 @@ use super::Outcomes;
 use crate::output::{counted, pairs};
 use remap_ssd_sim::report::format::{bytes, exact};
 use remap_ssd_torture::{
-    Code, ContentId, Cut, Event, Lost, Recording, Smallest, State, Verdict, ZEROES,
+    Code, ContentId, Cut, Event, Firmware, Lost, Recording, Smallest, State, Verdict, ZEROES,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub struct Results {
     pub recorded: Duration,
     /// Name of the recording.
     pub id: String,
+    /// The device that loses its power, if it is one.
+    pub firmware: Option<Firmware>,
     /// Where it is saved.
     pub file: Option<PathBuf>,
     pub cuts: u64,
@@ -47,11 +49,18 @@ pub struct Failed {
 }
 
 impl Results {
-    pub fn new(seed: u64, recorded: Duration, id: String, file: Option<PathBuf>) -> Self {
+    pub fn new(
+        seed: u64,
+        recorded: Duration,
+        id: String,
+        firmware: Option<Firmware>,
+        file: Option<PathBuf>,
+    ) -> Self {
         Self {
             seed,
             recorded,
             id,
+            firmware,
             file,
             cuts: 0,
             distinct: 1,
@@ -80,6 +89,7 @@ impl Results {
         Code {
             recording: self.id.clone(),
             cut: cut.clone(),
+            firmware: self.firmware,
         }
         .to_string()
     }
@@ -153,6 +163,12 @@ pub fn text(recording: &Recording, results: &Results) -> String {
         ),
     ));
 
+    if let Some(firmware) = &results.firmware {
+        rows.push(("device", firmware.to_string()));
+    }
+    if !recording.about.faults.is_empty() {
+        rows.push(("faults", recording.about.faults.join(", ")));
+    }
     if let Some(verdict) = &results.without_cut {
         rows.push((
             "FAILED",
@@ -312,6 +328,8 @@ pub fn json(recording: &Recording, results: &Results) -> Value {
     json!({
         "result": if results.failed > 0 { "failed" } else { "passed" },
         "seed": results.seed,
+        "device": results.firmware.map(|firmware| firmware.to_string()),
+        "faults": about.faults,
         "fs": about.fs,
         "workload": about.workload,
         "check": about.check,

@@ -242,3 +242,63 @@ fn counters_that_cannot_be_written_end_no_service() {
     served.io(&["flush"]).ok();
     served.stop();
 }
+
+// What is flushed or written with FUA stays. The rest is lost here, since the server is killed, and nothing of it is torn.
+#[test]
+fn a_server_with_a_volatile_cache_that_is_killed_keeps_what_was_flushed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_, text) = create(dir.path(), &[]);
+    let served = serve(&["--image", &text, "--volatile-cache", "1MiB"]);
+    let write = |value| {
+        let file = data(dir.path(), value);
+        served.io(&["write", "--lba", "0", "--file", &file]).ok();
+    };
+    write(1);
+    served.io(&["flush"]).ok();
+    write(2);
+    served.kill();
+
+    let served = serve(&["--image", &text]);
+    let left = dir.path().join("left");
+    let to = left.to_str().expect("text");
+    served
+        .io(&["read", "--lba", "0", "--blocks", "1", "--file", to])
+        .ok();
+    assert_eq!(std::fs::read(left).expect("read"), [1; 4096]);
+    served.stop();
+}
+
+#[test]
+fn a_power_cut_says_what_it_has_lost_and_the_server_ends() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (image, text) = create(dir.path(), &[]);
+    let served = serve(&[
+        "--image",
+        &text,
+        "--volatile-cache",
+        "1MiB",
+        "--cut-seed",
+        "7",
+    ]);
+    served
+        .io(&["write", "--lba", "0", "--file", &data(dir.path(), 1)])
+        .ok();
+    served.signal("USR2");
+    served.says("the power was cut");
+    served.says("\"seed\":7");
+    drop(served);
+
+    let served = serve(&["--image", &text, "--volatile-cache", "1MiB"]);
+    served
+        .io(&["write", "--lba", "0", "--file", &data(dir.path(), 2)])
+        .ok();
+    // A shutdown in good order is no power cut.
+    served.stop_with("TERM");
+    let health = std::fs::read_to_string(image.join("health.json")).expect("there");
+    assert!(health.contains("\"unsafe_shutdowns\": 1"), "{health}");
+}
+
+#[test]
+fn a_cache_that_is_too_small_is_refused() {
+    run(&["serve", "--memory", "16MiB", "--volatile-cache", "4KiB"]).fails(2, &["at least 64 KiB"]);
+}

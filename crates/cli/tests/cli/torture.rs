@@ -202,3 +202,67 @@ fn mistakes_are_one_sentence_and_exit_code_2() {
     // No root, no loop device, or no such program.
     torture(&[&both[..], &["--fs", "nosuchfs"]].concat()).fails_in_one_line(2, &[]);
 }
+
+// The firmware loses its power as well, and recovers; the code names it, and replays it without being told.
+#[test]
+fn a_device_below_the_cache_loses_its_power_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let device = ["--size", "16MiB", "--json"];
+    let Some(ran) = out_of_order(
+        directory.path(),
+        ",fsync",
+        &[&device[..], &["--scheme", "remap-ssd-x"]].concat(),
+    ) else {
+        return;
+    };
+    let found = ran.ok().json();
+    assert_eq!(
+        (&found["device"], &found["failed"]),
+        (&"remap-ssd-x".into(), &0.into())
+    );
+
+    let ran = out_of_order(directory.path(), "", &[&device[..], &["--dedup"]].concat());
+    let ran = ran.expect("the first one was not skipped");
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let found = ran.json();
+    assert_eq!(found["failure"]["why"], "the check ended with exit code 1");
+    let code = found["failure"]["code"].as_str().unwrap();
+    assert!(code.ends_with("@remap-ssd+dedup"), "{code}");
+    let again = run_in(directory.path(), &["torture", "--replay", code]);
+    assert_eq!(again.code, 1, "{}", again.err);
+    assert!(again.out.contains("remap-ssd+dedup"), "{}", again.out);
+}
+
+#[test]
+fn a_scheme_that_keeps_nothing_is_no_device_to_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let more = ["--size", "16MiB", "--scheme", "opt"];
+    if let Some(ran) = out_of_order(directory.path(), ",fsync", &more) {
+        ran.fails_in_one_line(2, &["opt keeps nothing over a power cut"]);
+    }
+}
+
+// A program that fails on a full disk is no mistake of its own; what it has acknowledged before is there.
+#[test]
+fn a_disk_that_is_full_or_read_only_ends_the_workload_and_loses_nothing() {
+    for fault in ["full:8192", "read-only:8192"] {
+        let directory = tempfile::tempdir().unwrap();
+        let put = "for n in 0 1 2 3 4 5; do printf $n | dd of=$FILE bs=4096 seek=$n conv=notrunc,fsync,sync status=none \
+                   || exit 1; echo $n > $MARKS; done";
+        let check = "for n in $(cat $MARKS); do dd if=$FILE bs=4096 skip=$n count=1 status=none | grep -aq ^$n \
+                     || { echo $n is lost; exit 1; }; done";
+        let args = [
+            "torture", "--file", "--size", "1MiB", "--json", "--rounds", "20",
+        ];
+        let commands = ["--workload", put, "--check", check, "--fault", fault];
+        let ran = run_in(directory.path(), &[&args[..], &commands].concat());
+        if ran.code == 2 && (ran.err.contains("fuse") || ran.err.contains("mounting was refused")) {
+            println!("skipped: {}", ran.err);
+            return;
+        }
+        let found = ran.ok().json();
+        assert_eq!(found["recording"]["marks"], 2, "{fault}");
+        assert_eq!(found["faults"], serde_json::json!([fault]));
+    }
+    run(&["torture", "--file", "--fault", "slow"]).fails(2, &["read-error:P"]);
+}

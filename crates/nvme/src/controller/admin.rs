@@ -104,19 +104,13 @@ impl Association {
                     .map(Some)
             }
             admin::SET_FEATURES => {
-                let state = &mut *self.state();
-                let State {
-                    features,
-                    keep_alive_ms,
-                    queues_made,
-                    ..
-                } = state;
-                let with = Setting {
-                    subsystem: &self.subsystem,
-                    keep_alive_ms,
-                    queues_made: *queues_made,
-                };
-                features.set(sqe, with, data).map(Some)
+                let had_cache = self.cache_enabled();
+                let result = self.set_feature(sqe, data)?;
+                // What was written while the cache was on must not be lost when the host relies on its being off.
+                if had_cache && !self.cache_enabled() {
+                    self.subsystem.flush_all()?;
+                }
+                Ok(Some(result))
             }
             admin::ASYNC_EVENT => {
                 let mut state = self.state();
@@ -130,6 +124,21 @@ impl Association {
             admin::ABORT => Ok(Some(1)),
             _ => Err(Status::INVALID_OPCODE),
         }
+    }
+
+    fn set_feature(&self, sqe: &Sqe, data: &[u8]) -> Result<u64, Status> {
+        let State {
+            features,
+            keep_alive_ms,
+            queues_made,
+            ..
+        } = &mut *self.state();
+        let with = Setting {
+            subsystem: &self.subsystem,
+            keep_alive_ms,
+            queues_made: *queues_made,
+        };
+        features.set(sqe, with, data)
     }
 
     /// An asynchronous event that is due: the request it answers, and its result.

@@ -161,6 +161,9 @@ impl Subsystem {
     /// # Errors
     /// As `make_durable`.
     pub(super) fn flush_all(&self) -> Result<(), Status> {
+        if self.has_cache() {
+            return self.drain();
+        }
         let owed = self.device().ftl().media().position();
         owed.map_or(Ok(()), |wanted| self.make_durable(wanted))
     }

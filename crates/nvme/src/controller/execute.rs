@@ -76,6 +76,8 @@ impl Subsystem {
             done_at: job.now,
             owes: None,
             slices: 0,
+            command: self.commands.fetch_add(1, Relaxed),
+            through: false,
             notes,
         };
         let (status, result) = match self.run(&mut run, job, data) {
@@ -123,12 +125,16 @@ impl Subsystem {
             Transfer::None | Transfer::ToHost(_) => 0,
         };
         let write_through = self.volatile_cache() && !cache_enabled;
+        run.through = write_through || request.is_forced();
 
         // Must all that was executed so far be durable before this is acknowledged?
         let force = match *request {
             IoRequest::Flush => true,
             IoRequest::Read { blocks, fua } => {
                 self.count_read(namespace, blocks);
+                if fua {
+                    run.write_back_blocks(namespace, blocks).map_err(plain)?;
+                }
                 run.read_all(namespace, blocks, data).map_err(plain)?;
                 fua
             }
@@ -136,6 +142,11 @@ impl Subsystem {
                 self.count_write(namespace, blocks);
                 run.write_all(namespace, blocks, data).map_err(plain)?;
                 fua || write_through
+            }
+            IoRequest::WriteThrough { blocks } => {
+                self.count_write(namespace, blocks);
+                run.write_all(namespace, blocks, data).map_err(plain)?;
+                false
             }
             IoRequest::Compare { blocks } => {
                 self.counters.read_commands.fetch_add(1, Relaxed);

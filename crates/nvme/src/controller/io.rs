@@ -35,6 +35,10 @@ pub(super) struct Run<'a, 't> {
     pub owes: Option<Position>,
     /// Slices that it has used up.
     pub slices: u32,
+    /// Its number, for the volatile cache.
+    pub command: u64,
+    /// Its changes must not stay in the volatile cache.
+    pub through: bool,
     pub notes: Option<Notes<'a>>,
 }
 
@@ -42,8 +46,9 @@ pub(super) struct Run<'a, 't> {
 pub(super) struct Piece {
     pub lpn: u32,
     /// First byte in the page.
-    start: usize,
-    len: usize,
+    pub start: usize,
+    /// Bytes.
+    pub len: usize,
 }
 
 /// The pages that a range of blocks covers, whole or in part.
@@ -64,7 +69,7 @@ pub(super) fn pieces(namespace: &Namespace, blocks: Blocks) -> impl Iterator<Ite
     })
 }
 
-fn status_of(refusal: Refusal) -> Status {
+pub(super) fn status_of(refusal: Refusal) -> Status {
     match refusal {
         Refusal::OutOfRange => Status::LBA_RANGE,
         Refusal::MediaError => Status::UNRECOVERED_READ,
@@ -150,7 +155,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn done(&mut self, completion: Completion) -> Result<(), Status> {
+    pub fn done(&mut self, completion: Completion) -> Result<(), Status> {
         self.done_at = self.done_at.max(completion.done_at);
         completion.result.map_err(status_of)
     }
@@ -161,7 +166,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn note_write(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) {
+    pub fn note_write(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) {
         if let Some(notes) = &mut self.notes {
             notes
                 .deeds
@@ -175,6 +180,13 @@ impl Run<'_, '_> {
         lpn: u32,
         show: impl FnOnce(PageView<'_>) -> Result<R, Status>,
     ) -> Result<R, Status> {
+        let show = match self.view_cached(lpn, show) {
+            Ok(shown) => {
+                self.note(Deed::Read(lpn));
+                return shown;
+            }
+            Err(show) => show,
+        };
         let (done_at, shown) = self.device.view(self.now, lpn, show);
         self.done(Completion {
             done_at,
@@ -213,6 +225,12 @@ impl Run<'_, '_> {
 
     /// Writes a part of a page, or all of it; too few bytes are an error of the transport.
     fn write(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+        if self.device.has_cache() {
+            return match self.is_cached() {
+                true => self.write_cached(piece, bytes),
+                false => self.write_part_through(piece, bytes),
+            };
+        }
         let merged = match bytes.first_chunk::<PAGE_BYTES>() {
             Some(whole) if piece.len == PAGE_BYTES => return self.write_page(piece.lpn, whole),
             _ => {
@@ -236,7 +254,7 @@ impl Run<'_, '_> {
     }
 
     /// Writes a page; `end_write` must follow.
-    fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
+    pub fn write_page(&mut self, lpn: u32, page: &[u8; PAGE_BYTES]) -> Result<(), Status> {
         self.device.spend(Step::Write);
         let completion = self.device.write_more(self.now, lpn, &Payload::Bytes(page));
         self.done(completion)?;
@@ -280,12 +298,20 @@ impl Run<'_, '_> {
     ) -> Result<(), Status> {
         let ((mut lpn, pages), mut parts) = whole_pages(namespace, blocks);
         let behind = lpn + pages;
+        if self.caches_deallocation(pages) {
+            while lpn < behind {
+                self.pause();
+                self.deallocate_cached(lpn)?;
+                lpn += 1;
+            }
+        }
         while lpn < behind {
             self.pause();
             let len = (DEALLOCATE_PAGES - lpn % DEALLOCATE_PAGES).min(behind - lpn);
             self.device.spend(Step::Deallocate(len));
             let completion = self.device.deallocate(self.now, lpn, len);
             self.done(completion)?;
+            self.forget_pages(lpn, len);
             lpn += len;
         }
         if pages > 0 {
@@ -311,9 +337,19 @@ impl Run<'_, '_> {
 
     fn remap_step(&mut self, remap: &Remap) -> Result<(), Status> {
         self.pause();
+        if self.is_cached() && !remap.atomic {
+            return self.remap_cached(remap);
+        }
+        // What the sources hold must be on the device before it shares them.
+        self.write_back_pages(remap.source, remap.len)?;
         self.device.spend(Step::Remap(remap.len));
         let completion = self.device.remap(self.now, remap);
-        self.done(completion)
+        self.done(completion)?;
+        self.forget_pages(remap.target, remap.len);
+        if remap.relocate {
+            self.forget_pages(remap.source, remap.len);
+        }
+        Ok(())
     }
 
     /// Copies blocks; a remap where pages match pages.
@@ -405,6 +441,7 @@ impl Run<'_, '_> {
             result: Ok(()),
         })?;
         let status = completion.result.map_err(status_of)?;
+        self.forget_pages(lpn, 1);
         self.note_write(lpn, bytes);
         Ok(status)
     }
@@ -453,6 +490,9 @@ impl Run<'_, '_> {
 
     /// Everything executed so far must be durable before the command is acknowledged.
     pub fn sync(&mut self) -> Result<(), Status> {
+        if !self.through {
+            self.write_back_all()?;
+        }
         let completion = self.device.flush(self.now);
         self.done(completion)?;
         self.owes = self.device.ftl().media().position();

@@ -6,6 +6,7 @@
 //! execute     what each I/O command does
 //! io          reads, writes and remaps of blocks, page by page
 //! turn        who holds the device when: fair turns, and slices of long commands
+//! volatile    a volatile write cache between commands and the device, and what a power cut leaves of it
 //! durable     group commit for commands that wait for durability
 //! data        their data, wherever the transport has them
 //! bus         what a controller on a bus has instead of connections
@@ -34,6 +35,7 @@ mod request;
 pub mod statistics;
 mod subsystem;
 mod turn;
+mod volatile;
 
 pub use admin::{AdminOutcome, admin_transfer, fabrics_kind};
 pub use association::{Association, Joined};
@@ -45,6 +47,7 @@ pub use record::{Deed, Fingerprint, Recorder};
 pub use request::{Blocks, IoRequest, Transfer};
 pub use subsystem::{Health, Latency, Namespace, NamespaceSpec, Subsystem, SubsystemError};
 pub use turn::{DeviceTurn, SLICE_UNITS, Weight};
+pub use volatile::{CACHE_BYTES_MIN, CutReport, LostBlocks};
 
 /// Largest data transfer of one command: MDTS 8, in units of 4 KiB.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

@@ -47,6 +47,10 @@ pub enum IoRequest {
         blocks: Blocks,
         fua: bool,
     },
+    /// The first parts of a write with FUA, whose last part syncs: they must not stay in the volatile cache.
+    WriteThrough {
+        blocks: Blocks,
+    },
     Compare {
         blocks: Blocks,
     },
@@ -243,10 +247,24 @@ impl IoRequest {
             slba: blocks.slba + u64::from(skipped),
             count,
         };
-        (whole(first_byte) && (last || whole(last_byte))).then_some(Self::Write {
-            blocks,
-            fua: fua && last,
-        })
+        let part = match fua && !last {
+            true => Self::WriteThrough { blocks },
+            false => Self::Write { blocks, fua },
+        };
+        (whole(first_byte) && (last || whole(last_byte))).then_some(part)
+    }
+
+    /// Must what it changes be durable when it completes (FUA)?
+    pub(super) fn is_forced(&self) -> bool {
+        match self {
+            Self::Write { fua, .. }
+            | Self::WriteZeroes { fua, .. }
+            | Self::Copy { fua, .. }
+            | Self::Remap { fua, .. }
+            | Self::FsWrite { fua, .. } => *fua,
+            Self::WriteThrough { .. } => true,
+            _ => false,
+        }
     }
 
     /// The data it moves.
@@ -255,6 +273,7 @@ impl IoRequest {
         match self {
             Self::Read { blocks, .. } => Transfer::ToHost(bytes(blocks)),
             Self::Write { blocks, .. }
+            | Self::WriteThrough { blocks }
             | Self::Compare { blocks }
             | Self::FsWrite { blocks, .. } => Transfer::FromHost(bytes(blocks)),
             Self::FsMap { bytes, .. } => Transfer::ToHost(*bytes),

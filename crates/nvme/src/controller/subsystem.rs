@@ -7,6 +7,7 @@ use super::durable::Durable;
 use super::record::Recorder;
 use super::request::Blocks;
 use super::turn::Turnstile;
+use super::volatile::VolatileCache;
 use crate::spec::status::Status;
 use remap_ssd_device::Device;
 use remap_ssd_media::geometry::PAGE_BYTES;
@@ -116,6 +117,8 @@ struct Cntlids {
 pub struct Subsystem {
     /// Locked only by the holder of the turn, and so without waiting.
     pub(super) device: Mutex<Device>,
+    /// The same.
+    pub(super) cache: Option<Mutex<VolatileCache>>,
     pub(super) turnstile: Turnstile,
     pub(super) durable: Durable,
     /// What is known of the device without waiting for a turn.
@@ -128,6 +131,8 @@ pub struct Subsystem {
     incarnation: Vec<u8>,
     latency: Latency,
     volatile_cache: bool,
+    /// Commands executed, which number them.
+    pub(super) commands: AtomicU64,
     before: Health,
     pub(super) counters: Counters,
     cntlids: Mutex<Cntlids>,
@@ -203,6 +208,7 @@ impl Subsystem {
 
         Ok(Self {
             device: Mutex::new(device),
+            cache: None,
             turnstile: Turnstile::default(),
             durable: Durable::default(),
             broken: AtomicBool::new(false),
@@ -213,6 +219,7 @@ impl Subsystem {
             incarnation: Vec::new(),
             latency,
             volatile_cache,
+            commands: AtomicU64::new(0),
             before: health,
             counters: Counters::default(),
             cntlids: Mutex::new(Cntlids {
@@ -229,6 +236,16 @@ impl Subsystem {
     pub fn of_incarnation(self, number: u64) -> Self {
         Self {
             incarnation: number.to_be_bytes().to_vec(),
+            ..self
+        }
+    }
+
+    /// With a volatile write cache of so many bytes: writes that are neither flushed nor FUA are lost when the power is
+    /// cut (`cut_power`) or the process ends, unless `drain` comes first.
+    pub fn with_cache(self, bytes: u64) -> Self {
+        Self {
+            cache: Some(Mutex::new(VolatileCache::new(bytes))),
+            volatile_cache: true,
             ..self
         }
     }
@@ -256,6 +273,10 @@ impl Subsystem {
     }
     pub(super) fn volatile_cache(&self) -> bool {
         self.volatile_cache
+    }
+    /// Is there a cache in this process, rather than in the machine's memory alone?
+    pub(super) fn has_cache(&self) -> bool {
+        self.cache.is_some()
     }
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes

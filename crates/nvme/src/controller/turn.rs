@@ -12,6 +12,7 @@
 //! a stretch of pages, or waiting for the disk before an erase. Absent: clocks, and what is done in a turn.
 
 use super::subsystem::Subsystem;
+use super::volatile::VolatileCache;
 use remap_ssd_device::Device;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -268,6 +269,17 @@ impl<'a> DeviceTurn<'a> {
         self.subsystem.publish(&device);
         drop(device);
         self.subsystem.turnstile.leave(self.slice >= SLICE_UNITS);
+    }
+
+    /// The volatile write cache, which the holder of the turn has for itself.
+    pub(super) fn cache(&self) -> Option<MutexGuard<'a, VolatileCache>> {
+        let cache = self.subsystem.cache.as_ref()?;
+        Some(cache.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Is there one?
+    pub(super) fn has_cache(&self) -> bool {
+        self.subsystem.cache.is_some()
     }
 
     /// Counts work.

@@ -64,6 +64,17 @@ impl Rig {
         )
     }
 
+    /// With a volatile write cache of so many bytes.
+    pub fn caching(device: Device, bytes: u64) -> Self {
+        let subsystem = Subsystem::new(device, NQN, &[], Latency::None, false, Health::default())
+            .expect("possible");
+        Self::serving(
+            "127.0.0.1:0".parse().expect("an address"),
+            subsystem.with_cache(bytes),
+            Limits::default(),
+        )
+    }
+
     /// On a port of the caller's, with identifiers of one incarnation.
     pub fn at(address: SocketAddr, device: Device, incarnation: u64) -> Self {
         let subsystem = Subsystem::new(device, NQN, &[], Latency::None, true, Health::default())

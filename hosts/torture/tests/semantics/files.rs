@@ -32,6 +32,7 @@ fn recording() -> Recording {
         workload: "w".into(),
         check: "c".into(),
         mount_options: None,
+        faults: vec!["full".into()],
     })
 }
 

@@ -1,0 +1,441 @@
+//! How commands go through the volatile cache, and how it is written back.
+//!
+//! A command that must be durable (`Run::through`: FUA, or the write cache feature is off) goes to the device, and what
+//! the cache has of its blocks is forgotten. Whatever else changes blocks adds versions: writes, Write Zeroes,
+//! Deallocate, Copy and remaps. A remap is cached as what it reads; write-back turns it into a remap again where the
+//! source still holds the same.
+//! Earlier durability than was asked for is allowed. It is taken where versions of a command make no sense one by one:
+//! atomic remaps, listed pages (FS Write), and deallocations of more than `DEALLOCATE_PAGES_MAX`.
+//!
+//! Invariants: the cache is used by the holder of the device's turn alone; a page leaves it after the device has its
+//! content; no step moves more than `STEP_PAGES` pages. Absent: which versions a cut leaves (`cut`).
+
+use super::{Content, CutReport, NewVersion, Newest, SECTOR_BYTES, Sectors, VolatileCache};
+use crate::controller::data::InMemory;
+use crate::controller::execute::Job;
+use crate::controller::io::{Piece, Run, status_of};
+use crate::controller::request::{Blocks, IoRequest};
+use crate::controller::subsystem::{Namespace, Subsystem};
+use crate::controller::turn::Step;
+use crate::spec::status::Status;
+use remap_ssd_device::Device;
+use remap_ssd_ftl::Remap;
+use remap_ssd_media::geometry::PAGE_BYTES;
+use remap_ssd_media::{PageView, Payload};
+use std::sync::MutexGuard;
+
+/// Pages that one step of write-back remaps or deallocates.
+const STEP_PAGES: u32 = 64;
+/// Deallocations of more pages go to the device: 16 MiB.
+const DEALLOCATE_PAGES_MAX: u32 = 4 << 10;
+
+/// A page's durable content, as bytes.
+fn bytes_of(view: PageView<'_>) -> Result<[u8; PAGE_BYTES], Status> {
+    match view {
+        PageView::Zeroes => Ok([0; PAGE_BYTES]),
+        PageView::Bytes(bytes) => Ok(*bytes),
+        PageView::Unknown | PageView::Identity(_) => Err(Status::INTERNAL),
+    }
+}
+
+impl<'t> Run<'_, 't> {
+    /// The cache, if there is one. It must be released before the device is.
+    fn cache(&self) -> Option<MutexGuard<'t, VolatileCache>> {
+        self.device.cache()
+    }
+
+    /// May this command's changes stay in a cache?
+    pub fn is_cached(&self) -> bool {
+        !self.through && self.cache().is_some()
+    }
+
+    /// The newest content of a page of which the cache has something; otherwise `show` is given back.
+    pub fn view_cached<R, S>(&mut self, lpn: u32, show: S) -> Result<Result<R, Status>, S>
+    where
+        S: FnOnce(PageView<'_>) -> Result<R, Status>,
+    {
+        let Some(cache) = self.cache() else {
+            return Err(show);
+        };
+        match cache.newest(lpn) {
+            None => return Err(show),
+            Some(Newest::Zeroes) => return Ok(show(PageView::Zeroes)),
+            Some(_) => {}
+        }
+
+        let page = self.newest_page(&cache, lpn);
+        Ok(page.and_then(|page| show(PageView::Bytes(&page))))
+    }
+
+    /// A page as a host sees it; the device is asked only for what the cache does not have.
+    fn newest_page(&mut self, cache: &VolatileCache, lpn: u32) -> Result<[u8; PAGE_BYTES], Status> {
+        let mut page = match cache.covered(lpn) {
+            Sectors::ALL => [0; PAGE_BYTES],
+            _ => self.durable_page(lpn)?,
+        };
+        cache.overlay(lpn, &mut page);
+        Ok(page)
+    }
+
+    /// A page as the device has it.
+    fn durable_page(&mut self, lpn: u32) -> Result<[u8; PAGE_BYTES], Status> {
+        self.device.spend(Step::Read);
+        let (done_at, page) = self.device.view(self.now, lpn, bytes_of);
+        self.done_at = self.done_at.max(done_at);
+        page.map_err(status_of)?
+    }
+
+    /// Adds a version, after room was made for it: the oldest pages are written back.
+    fn put(&mut self, lpn: u32, new: NewVersion) -> Result<(), Status> {
+        let bytes = match &new.content {
+            Content::Zeroes => 0,
+            Content::Bytes { bytes, .. } => bytes.len() as u64,
+        } + super::VERSION_BYTES;
+        loop {
+            let mut cache = self.cache().expect("only cached commands come here");
+            let oldest = match cache.is_full_for(bytes) {
+                true => cache.oldest_before(u64::MAX),
+                false => None,
+            };
+            match oldest {
+                None => {
+                    self.device.spend(Step::Read);
+                    cache.put(lpn, new);
+                    return Ok(());
+                }
+                Some(oldest) => {
+                    drop(cache);
+                    self.write_back(oldest)?;
+                }
+            }
+        }
+    }
+
+    /// Writes a part of a page to the cache, or all of it.
+    pub fn write_cached(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+        let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
+        let content = Content::Bytes {
+            first: piece.start / SECTOR_BYTES,
+            bytes: bytes.into(),
+        };
+        self.put(
+            piece.lpn,
+            NewVersion {
+                command: self.command,
+                sectors: Sectors::of(piece.start, piece.len),
+                content,
+                source: None,
+            },
+        )?;
+
+        if self.notes.is_some() {
+            let cache = self.cache().expect("it has the version");
+            let page = self.newest_page(&cache, piece.lpn)?;
+            drop(cache);
+            self.note_write(piece.lpn, &page);
+        }
+        Ok(())
+    }
+
+    /// Writes a part of a page to the device. What the cache has of the rest of the page stays there.
+    pub fn write_part_through(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Status> {
+        let bytes = bytes.get(..piece.len).ok_or(Status::DATA_TRANSFER)?;
+        let mut page = match piece.len {
+            PAGE_BYTES => [0; PAGE_BYTES],
+            _ => self.durable_page(piece.lpn)?,
+        };
+        page[piece.start..piece.start + piece.len].copy_from_slice(bytes);
+        self.write_page(piece.lpn, &page)?;
+        self.forget(piece.lpn, Sectors::of(piece.start, piece.len));
+        Ok(())
+    }
+
+    /// The device has what the host has asked for: older versions are gone.
+    fn forget(&mut self, lpn: u32, sectors: Sectors) {
+        if let Some(mut cache) = self.cache() {
+            cache.forget(lpn, sectors);
+        }
+    }
+
+    /// The device has whole pages: what the cache has of them is gone.
+    pub fn forget_pages(&mut self, lpn: u32, len: u32) {
+        if let Some(mut cache) = self.cache() {
+            while let Some(found) = cache.next_page(lpn, lpn + len) {
+                cache.forget(found, Sectors::ALL);
+            }
+        }
+    }
+
+    /// Are the deallocations of a command with so many pages cached?
+    pub fn caches_deallocation(&self, pages: u32) -> bool {
+        pages <= DEALLOCATE_PAGES_MAX && self.is_cached()
+    }
+
+    /// Deallocates a page in the cache.
+    pub fn deallocate_cached(&mut self, lpn: u32) -> Result<(), Status> {
+        let new = NewVersion {
+            command: self.command,
+            sectors: Sectors::ALL,
+            content: Content::Zeroes,
+            source: None,
+        };
+        self.put(lpn, new)
+    }
+
+    /// Remaps pages in the cache: they become what is read at the sources now.
+    pub fn remap_cached(&mut self, remap: &Remap) -> Result<(), Status> {
+        let Remap {
+            target,
+            source,
+            len,
+            relocate,
+            ..
+        } = *remap;
+        let mut contents = Vec::with_capacity(len as usize);
+        for lpn in source..source + len {
+            self.device.spend(Step::Read);
+            let content = self.view(lpn, |page| {
+                Ok(match page {
+                    PageView::Zeroes => Content::Zeroes,
+                    other => Content::Bytes {
+                        first: 0,
+                        bytes: Box::new(bytes_of(other)?),
+                    },
+                })
+            })?;
+            contents.push(content);
+        }
+
+        // Targets are older than the deallocation of their sources, so that write-back can remap them.
+        for (lpn, content) in (target..).zip(contents) {
+            let from = lpn - target + source;
+            let source = matches!(content, Content::Bytes { .. }).then_some(from);
+            self.put(
+                lpn,
+                NewVersion {
+                    command: self.command,
+                    sectors: Sectors::ALL,
+                    content,
+                    source,
+                },
+            )?;
+        }
+        let targets = target..target + len;
+        (source..source + len)
+            .filter(|lpn| relocate && !targets.contains(lpn))
+            .try_for_each(|lpn| self.deallocate_cached(lpn))
+    }
+
+    /// Writes back what the cache has of a range of pages.
+    pub fn write_back_pages(&mut self, lpn: u32, len: u32) -> Result<(), Status> {
+        loop {
+            let next = self
+                .cache()
+                .and_then(|cache| cache.next_page(lpn, lpn + len));
+            let Some(next) = next else {
+                return Ok(());
+            };
+            self.write_back(next)?;
+        }
+    }
+
+    /// Writes back what the cache has of a range of blocks, before it is read from the medium.
+    pub fn write_back_blocks(
+        &mut self,
+        namespace: &Namespace,
+        blocks: Blocks,
+    ) -> Result<(), Status> {
+        for piece in crate::controller::io::pieces(namespace, blocks) {
+            self.pause();
+            self.write_back_pages(piece.lpn, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Writes back everything that was put before now. What others write meanwhile does not prolong it.
+    pub fn write_back_all(&mut self) -> Result<(), Status> {
+        let Some(until) = self.cache().map(|cache| cache.next) else {
+            return Ok(());
+        };
+        loop {
+            self.pause();
+            let oldest = self.cache().and_then(|cache| cache.oldest_before(until));
+            match oldest {
+                Some(lpn) => self.write_back(lpn)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Puts the newest version of a page on the device, and those of the pages behind it that take the same step.
+    fn write_back(&mut self, lpn: u32) -> Result<(), Status> {
+        let cache = self.cache().expect("it has the page");
+        let newest = cache.newest(lpn).expect("it has the page");
+        // How many pages from here on a step may take together.
+        let run = |goes_on: &dyn Fn(u32) -> bool| {
+            let more = (1..STEP_PAGES).take_while(|more| goes_on(*more));
+            1 + more.count() as u32
+        };
+
+        let pages = match newest {
+            Newest::Zeroes => {
+                let pages = run(&|more| cache.newest(lpn + more) == Some(Newest::Zeroes));
+                self.device.spend(Step::Deallocate(pages));
+                let completion = self.device.deallocate(self.now, lpn, pages);
+                self.done(completion)?;
+                pages
+            }
+            Newest::RemappedFrom(source) => {
+                let pages = run(&|more| {
+                    cache.newest(lpn + more) == Some(Newest::RemappedFrom(source + more))
+                });
+                match self.still_there(&cache, lpn, source, pages)? {
+                    0 => {
+                        self.write_newest(&cache, lpn)?;
+                        1
+                    }
+                    same => {
+                        self.device.spend(Step::Remap(same));
+                        let remap = Remap {
+                            target: lpn,
+                            source,
+                            len: same,
+                            relocate: false,
+                            atomic: false,
+                        };
+                        let completion = self.device.remap(self.now, &remap);
+                        self.done(completion)?;
+                        same
+                    }
+                }
+            }
+            Newest::Part | Newest::Whole => {
+                self.write_newest(&cache, lpn)?;
+                1
+            }
+        };
+        drop(cache);
+        self.forget_pages(lpn, pages);
+        Ok(())
+    }
+
+    fn write_newest(&mut self, cache: &VolatileCache, lpn: u32) -> Result<(), Status> {
+        let page = self.newest_page(cache, lpn)?;
+        self.device.spend(Step::Write);
+        let completion = self.device.write(self.now, lpn, &Payload::Bytes(&page));
+        self.done(completion)
+    }
+
+    /// Of remapped pages, how many in front have sources that still hold the same on the device. Ranges that overlap
+    /// are remapped page by page: a target must not change a source before it is compared.
+    fn still_there(
+        &mut self,
+        cache: &VolatileCache,
+        lpn: u32,
+        source: u32,
+        pages: u32,
+    ) -> Result<u32, Status> {
+        let apart = lpn.abs_diff(source);
+        let pages = if apart < pages { 1 } else { pages };
+        for at in 0..pages {
+            let wanted = self.newest_page(cache, lpn + at)?;
+            self.device.spend(Step::Read);
+            let (_, same) = self.device.view(
+                self.now,
+                source + at,
+                |page| matches!(page, PageView::Bytes(bytes) if *bytes == wanted),
+            );
+            // A source that cannot be read is no source.
+            if !same.unwrap_or(false) {
+                return Ok(at);
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl Subsystem {
+    /// Writes the volatile cache back, and makes all that was acknowledged durable: before a shutdown in good order, and
+    /// when a host switches the cache off.
+    ///
+    /// # Errors
+    /// The device could not take it: what it did not take stays in the cache.
+    pub fn drain(&self) -> Result<(), Status> {
+        let job = Job {
+            nsid: u32::MAX,
+            request: &IoRequest::Flush,
+            now: 0,
+            cache_enabled: true,
+        };
+        let mut data = InMemory {
+            from_host: &[],
+            to_host: &mut Vec::new(),
+        };
+        let outcome = {
+            let mut turn = self.device();
+            self.execute(&mut turn, &job, &mut data)
+        };
+        match self.settle(outcome).status {
+            Status::SUCCESS => Ok(()),
+            status => Err(status),
+        }
+    }
+
+    /// Cuts the power of the volatile cache: each block keeps, on its own, any version since its last durable one, drawn
+    /// from `seed`. `then` is called before anybody can use the device again.
+    ///
+    /// # Errors
+    /// The device could not take what survives.
+    pub fn cut_power<R>(
+        &self,
+        seed: u64,
+        then: impl FnOnce(&mut Device, CutReport) -> R,
+    ) -> Result<R, Status> {
+        let mut turn = self.device().undivided();
+        let Some(mut cache) = turn.cache() else {
+            return Ok(then(&mut turn, CutReport::default()));
+        };
+
+        let block_bytes = |lpn| {
+            let of_page = self.namespaces().iter().find(|namespace| {
+                (namespace.first_lpn..namespace.first_lpn + namespace.pages).contains(&lpn)
+            });
+            of_page.map_or(PAGE_BYTES, |namespace| 1 << namespace.lba_shift)
+        };
+        let (survivors, report) = cache.cut(seed, block_bytes);
+
+        for survivor in survivors {
+            let (_, durable) = turn.view(0, survivor.lpn, bytes_of);
+            let mut page = match (survivor.sectors, durable) {
+                (Sectors::ALL, _) => [0; PAGE_BYTES],
+                (_, durable) => durable.map_err(status_of)??,
+            };
+            for sector in (0..PAGE_BYTES / SECTOR_BYTES).filter(|at| survivor.sectors.has(*at)) {
+                let at = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+                page[at.clone()].copy_from_slice(&survivor.page[at]);
+            }
+            turn.write(0, survivor.lpn, &Payload::Bytes(&page))
+                .result
+                .map_err(status_of)?;
+        }
+        drop(cache);
+        Ok(then(&mut turn, report))
+    }
+
+    /// Bytes that the volatile cache holds; `None` without one.
+    pub fn cached_bytes(&self) -> Option<u64> {
+        let turn = self.device();
+        turn.cache().map(|cache| cache.used_bytes())
+    }
+
+    /// Every table of the volatile cache against every other.
+    ///
+    /// # Panics
+    /// If they do not agree.
+    pub fn check_cache(&self) {
+        let turn = self.device();
+        if let Some(cache) = turn.cache() {
+            cache.check();
+        }
+    }
+}
