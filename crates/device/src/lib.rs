@@ -15,6 +15,7 @@ mod disk;
 mod ends;
 mod fingerprints;
 mod folder;
+mod footprint;
 mod halves;
 pub mod preset;
 mod ranges;

@@ -6,6 +6,7 @@
 
 pub mod aging;
 pub mod arrivals;
+pub mod cores;
 mod inflight;
 pub mod metrics;
 pub mod micro;

@@ -8,6 +8,7 @@
 
 mod entry;
 mod flog;
+mod footprint;
 mod group_log;
 mod index;
 mod l2p_only;
