@@ -160,7 +160,7 @@ mod tests {
                 threads: 4,
                 memory: 10,
             },
-            |job| {
+            |job, _| {
                 begun.fetch_add(1, Ordering::SeqCst);
                 if job == 3 { Err(job) } else { Ok(()) }
             },

@@ -6,18 +6,19 @@
 use super::SchemeKind;
 
 impl SchemeKind {
-    /// Bytes for each flash page, with deduplication or without: mostly the list of what each superblock has remapped, for
-    /// schemes whose entries are not kept by superblock.
+    /// Bytes for each flash page, with deduplication or without: the fingerprint store, and the list of what each superblock
+    /// has remapped, for schemes whose entries are not kept by superblock.
     pub fn host_bytes_per_page(self, dedup: bool) -> u64 {
         match (self, dedup) {
+            // It cannot deduplicate.
             (Self::None, _) => 0,
-            (Self::RemapSsd | Self::RemapSsdX, _) => 0,
-            (Self::RemapSsdLh, true) => 5,
+            (Self::RemapSsd | Self::RemapSsdX | Self::Pebble, true) => 10,
+            (Self::RemapSsd | Self::RemapSsdX | Self::Pebble, false) => 0,
+            (Self::RemapSsdLh, true) => 15,
             (Self::RemapSsdLh, false) => 0,
-            (Self::LocalFlash, true) => 20,
-            (Self::LocalFlash, false) => 4,
-            (Self::Pebble, _) => 0,
-            (_, true) => 31,
+            (Self::LocalFlash, true) => 30,
+            (Self::LocalFlash, false) => 3,
+            (_, true) => 41,
             (_, false) => 19,
         }
     }
