@@ -8,9 +8,12 @@
 
 use crate::config::{DeviceConfig, DeviceConfigError};
 use crate::fingerprints::Fingerprints;
+use crate::halves::{Data, FirmwareHalf, Settling, TimingHalf, look_ahead, perform};
 use crate::saved::OpenError;
-use crate::timing::{Command, Timing};
-use remap_ssd_ftl::{FileBlock, FilePage, FileStatus, Ftl, RecoveryReport, Refusal, Remap};
+use crate::timing::Timing;
+use remap_ssd_ftl::{
+    FileBlock, FilePage, FileStatus, Ftl, RecoveryReport, Refusal, Remap, UsablePages,
+};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{Media, Page, PageView, Payload};
 use std::path::PathBuf;
@@ -86,7 +89,7 @@ const _: () = assert!(size_of::<PageCommand>() == 24);
 
 impl PageCommand {
     #[inline]
-    fn identity(&self) -> Option<u64> {
+    pub(crate) fn identity(&self) -> Option<u64> {
         self.kind.writes().then_some(self.content)
     }
 }
@@ -112,10 +115,8 @@ pub struct FileCompletion {
 /// A simulated SSD.
 pub struct Device {
     ftl: Ftl,
-    timing: Timing,
+    settling: Settling,
     config: DeviceConfig,
-    hashes: bool,
-    timed: bool,
     /// The folder that it is in.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) fingerprints: Fingerprints,
@@ -173,10 +174,8 @@ impl Device {
         let hashes = ftl.deduplicates();
         Self {
             ftl,
-            timing,
+            settling: Settling::new(timing, hashes),
             config,
-            hashes,
-            timed: true,
             dir: None,
             fingerprints: Fingerprints::NotSaved,
         }
@@ -184,7 +183,7 @@ impl Device {
 
     /// Whether to say when commands are done, which is the default; if not, no time is modelled, and times mean nothing.
     pub fn keep_time(&mut self, keep: bool) {
-        self.timed = keep;
+        self.settling.timed = keep;
         self.ftl.media_mut().keep_time(keep);
     }
 
@@ -207,7 +206,16 @@ impl Device {
     }
     /// The timing model.
     pub fn timing(&self) -> &Timing {
-        &self.timing
+        &self.settling.timing
+    }
+    /// Its halves, for whoever has commands done first and asks later when they were done: `halves`. `None` if no time is kept.
+    pub fn halves(&mut self) -> Option<(FirmwareHalf<'_>, TimingHalf<'_>)> {
+        let timed = self.settling.timed;
+        let firmware = FirmwareHalf {
+            ftl: &mut self.ftl,
+            usable: UsablePages::default(),
+        };
+        timed.then_some((firmware, TimingHalf(&mut self.settling)))
     }
     /// Pulls the media out, as after a clean or unclean power-off.
     pub fn into_media(self) -> Media {
@@ -226,82 +234,30 @@ impl Device {
     /// will need. For two at a time, whose waits for the page table then overlap.
     #[inline(always)]
     pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
-        const TOGETHER: usize = 2;
-        if !index.is_multiple_of(TOGETHER) {
-            return;
-        }
-        let ahead = |by: usize| {
-            list.get(index + by..index + by + TOGETHER)
-                .unwrap_or_default()
-        };
-        for far in ahead(LOOK_AHEAD_FAR) {
-            self.look_ahead_far(&command(far));
-        }
-        for near in ahead(LOOK_AHEAD_NEAR) {
-            self.look_ahead_near(&command(near));
-        }
-    }
-
-    /// Asks for the tables that a command about 16 submissions ahead will need.
-    #[inline]
-    fn look_ahead_far(&self, command: &PageCommand) {
-        self.ftl.look_ahead_far(command.lpn, command.identity());
-        if let PageKind::Remap { source, .. } = command.kind {
-            self.ftl.look_ahead_far(source, None);
-        }
-    }
-
-    /// Asks for what the tables say about a command about 8 submissions ahead.
-    #[inline]
-    fn look_ahead_near(&self, command: &PageCommand) {
-        self.ftl.look_ahead_near(command.lpn, command.identity());
+        look_ahead(&self.ftl, list, index, command);
     }
 
     /// Submits one page of a request.
     #[inline]
     pub fn submit(&mut self, now: u64, command: &PageCommand) -> Completion {
-        match command.kind {
-            PageKind::Write => self.write(now, command.lpn, &Payload::Identity(command.content)),
-            PageKind::WriteFor { home } => {
-                self.write_for(now, command.lpn, &Payload::Identity(command.content), home)
-            }
-            PageKind::Read => {
-                let (done_at, result) = self.read(now, command.lpn);
-                Completion {
-                    done_at,
-                    result: result.map(drop),
-                }
-            }
-            PageKind::ReadModifyWrite => self.read_modify_write(now, command),
-            PageKind::Trim => self.deallocate(now, command.lpn, 1),
-            PageKind::Flush => self.flush(now),
-            PageKind::Remap {
-                source,
-                len,
-                relocate,
-                atomic,
-            } => self.remap(
-                now,
-                &Remap {
-                    target: command.lpn,
-                    source,
-                    len: len.into(),
-                    relocate,
-                    atomic,
-                },
-            ),
-        }
+        self.submit_page(now, command, false)
     }
 
     /// Submits one page of a request that goes on with the next call.
     #[inline]
     pub fn submit_more(&mut self, now: u64, command: &PageCommand) -> Completion {
-        match command.kind {
-            PageKind::Write => {
-                self.write_more(now, command.lpn, &Payload::Identity(command.content))
-            }
-            _ => self.submit(now, command),
-        }
+        self.submit_page(now, command, true)
+    }
+
+    #[inline(always)]
+    fn submit_page(&mut self, now: u64, command: &PageCommand, goes_on: bool) -> Completion {
+        let (settling, mut done_at) = (&mut self.settling, now);
+        let result = perform(&mut self.ftl, command, goes_on, |ftl, data| {
+            let ops = &mut ftl.media_mut().ops;
+            done_at = settling.settle(now, data, ops);
+            ops.clear();
+        });
+        Completion { done_at, result }
     }
 
     /// Submits all pages of a request; it is done with the last of them and reports the first refusal.
@@ -329,9 +285,7 @@ impl Device {
     #[inline]
     pub fn read(&mut self, now: u64, lpn: u32) -> (u64, Result<Page, Refusal>) {
         let result = self.ftl.read(lpn);
-        let ready = self.timing.arrive(now);
-        let done = self.settle(now, ready);
-        (self.timing.send_page(now, done), result)
+        (self.settle(now, Data::ToHost), result)
     }
 
     /// Reads a page and shows it where it is: when it is with the host, and what was made of it.
@@ -343,41 +297,28 @@ impl Device {
         show: impl FnOnce(PageView<'_>) -> R,
     ) -> (u64, Result<R, Refusal>) {
         let found = self.ftl.find(lpn);
-        let ready = self.timing.arrive(now);
-        let done = self.settle(now, ready);
-        (
-            self.timing.send_page(now, done),
-            found.map(|found| show(self.ftl.view(found))),
-        )
+        let done = self.settle(now, Data::ToHost);
+        (done, found.map(|found| show(self.ftl.view(found))))
     }
 
     /// Writes a page.
     #[inline]
     pub fn write(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
-        let received = self.timing.receive_page(now);
-        self.write_received(now, received, lpn, payload)
+        let result = self.ftl.write(lpn, payload);
+        self.complete(now, Data::FromHost, result)
     }
 
     /// Writes a page of a request that goes on with the next call, and is not acknowledged before it ends.
     #[inline]
     pub fn write_more(&mut self, now: u64, lpn: u32, payload: &Payload<'_>) -> Completion {
-        let received = self.timing.receive_page(now);
         let result = self.ftl.write_more(lpn, payload);
-        let ready = if self.hashes {
-            self.timing.hash_page(now, received)
-        } else {
-            received
-        };
-        Completion {
-            done_at: self.settle(now, ready),
-            result,
-        }
+        self.complete(now, Data::FromHost, result)
     }
 
     /// Ends a request that was to go on, and cannot.
     pub fn end_write(&mut self, now: u64) -> u64 {
         self.ftl.end_write();
-        self.settle(now, now)
+        self.settle(now, Data::Own)
     }
 
     /// Writes a page that is meant to be remapped to `home` one day.
@@ -388,94 +329,36 @@ impl Device {
         payload: &Payload<'_>,
         home: u32,
     ) -> Completion {
-        let received = self.timing.receive_page(now);
         let result = self.ftl.write_for(lpn, payload, home);
-        let ready = if self.hashes {
-            self.timing.hash_page(now, received)
-        } else {
-            received
-        };
-        Completion {
-            done_at: self.settle(now, ready),
-            result,
-        }
-    }
-
-    fn write_received(
-        &mut self,
-        now: u64,
-        received: u64,
-        lpn: u32,
-        payload: &Payload<'_>,
-    ) -> Completion {
-        let result = self.ftl.write(lpn, payload);
-        let ready = if self.hashes {
-            self.timing.hash_page(now, received)
-        } else {
-            received
-        };
-        Completion {
-            done_at: self.settle(now, ready),
-            result,
-        }
-    }
-
-    fn read_modify_write(&mut self, now: u64, command: &PageCommand) -> Completion {
-        let received = self.timing.receive_page(now);
-        let read = self.ftl.read(command.lpn);
-        let merged = self.settle(now, received);
-        match read {
-            Ok(_) => self.write_received(
-                now,
-                merged,
-                command.lpn,
-                &Payload::Identity(command.content),
-            ),
-            Err(refusal) => Completion {
-                done_at: merged,
-                result: Err(refusal),
-            },
-        }
+        self.complete(now, Data::FromHost, result)
     }
 
     /// Deallocates `len` pages from `lpn` on.
     #[inline]
     pub fn deallocate(&mut self, now: u64, lpn: u32, len: u32) -> Completion {
         let result = self.ftl.deallocate(lpn, len);
-        let ready = self.timing.arrive(now);
-        Completion {
-            done_at: self.settle(now, ready),
-            result,
-        }
+        self.complete(now, Data::Absent, result)
     }
 
     /// Remaps.
     pub fn remap(&mut self, now: u64, remap: &Remap) -> Completion {
         let result = self.ftl.remap(remap);
-        let ready = self.timing.arrive(now);
-        Completion {
-            done_at: self.settle(now, ready),
-            result,
-        }
+        self.complete(now, Data::Absent, result)
     }
 
     /// Makes everything acknowledged durable.
     pub fn flush(&mut self, now: u64) -> Completion {
         let result = self.ftl.flush();
-        let ready = self.timing.arrive(now);
-        Completion {
-            done_at: self.settle(now, ready),
-            result,
-        }
+        self.complete(now, Data::Absent, result)
     }
 
     /// Nothing is submitted from `now` to `until`: once idle for the configured time, the firmware works for
     /// itself, one step after the other; the last one may end after `until`.
     pub fn idle(&mut self, now: u64, until: u64) {
-        let mut at = now.max(self.timing.busy_until()) + self.config.background.idle_after_ns;
+        let mut at = now.max(self.timing().busy_until()) + self.config.background.idle_after_ns;
         while at < until && self.ftl.background() {
-            self.settle(at, at);
-            let next = self.timing.busy_until();
+            self.settle(at, Data::Own);
+            let next = self.timing().busy_until();
             if next <= at {
                 return; // A step that took no time must not be repeated for ever.
             }
@@ -491,15 +374,9 @@ impl Device {
         payload: &Payload<'_>,
         page: FilePage,
     ) -> FileCompletion {
-        let received = self.timing.receive_page(now);
         let result = self.ftl.fs_write(lpn, payload, page);
-        let ready = if self.hashes {
-            self.timing.hash_page(now, received)
-        } else {
-            received
-        };
         FileCompletion {
-            done_at: self.settle(now, ready),
+            done_at: self.settle(now, Data::FromHost),
             result,
         }
     }
@@ -521,30 +398,29 @@ impl Device {
     /// Forgets all files.
     pub fn fs_reset(&mut self, now: u64) -> Completion {
         let result = self.ftl.fs_reset();
-        let ready = self.timing.arrive(now);
-        Completion {
-            done_at: self.settle(now, ready),
-            result,
-        }
+        self.complete(now, Data::Absent, result)
     }
 
     /// Charges what the firmware just did, and the transfer of its answer in whole pages.
     fn send(&mut self, now: u64, bytes: usize) -> u64 {
-        let ready = self.timing.arrive(now);
-        let done = self.settle(now, ready);
-        (0..bytes.div_ceil(PAGE_BYTES))
-            .fold(done, |end, _| end.max(self.timing.send_page(now, done)))
+        let done = self.settle(now, Data::Absent);
+        let timing = &mut self.settling.timing;
+        (0..bytes.div_ceil(PAGE_BYTES)).fold(done, |end, _| end.max(timing.send_page(now, done)))
+    }
+
+    #[inline]
+    fn complete(&mut self, now: u64, data: Data, result: Result<(), Refusal>) -> Completion {
+        Completion {
+            done_at: self.settle(now, data),
+            result,
+        }
     }
 
     /// Charges what the firmware just did.
     #[inline]
-    fn settle(&mut self, now: u64, ready: u64) -> u64 {
+    fn settle(&mut self, now: u64, data: Data) -> u64 {
         let ops = &mut self.ftl.media_mut().ops;
-        let done = if self.timed {
-            self.timing.charge(ops, Command { now, ready })
-        } else {
-            now
-        };
+        let done = self.settling.settle(now, data, ops);
         ops.clear();
         done
     }

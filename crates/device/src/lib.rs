@@ -15,6 +15,8 @@ mod disk;
 mod ends;
 mod fingerprints;
 mod folder;
+mod footprint;
+mod halves;
 pub mod preset;
 mod ranges;
 mod saved;
@@ -32,6 +34,7 @@ pub use disk::{
     RemapAllError,
 };
 pub use fingerprints::{Fingerprints, Relearner, SavedFingerprints};
+pub use halves::{FirmwareHalf, Record, TimingHalf};
 pub use preset::{PRESETS, Preset};
 pub use ranges::PageRanges;
 pub use remap_ssd_ftl::{FilePage, FileStatus};

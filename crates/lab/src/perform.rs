@@ -10,6 +10,7 @@ use remap_ssd_device::Device;
 use remap_ssd_media::Payload;
 use remap_ssd_sim::aging::{self, AgingOptions, age};
 use remap_ssd_sim::arrivals::Arrivals;
+use remap_ssd_sim::cores::{Cores, Loan};
 use remap_ssd_sim::run::{Progress, RunOptions, run};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::trace::{TraceOptions, TraceReader, stat};
@@ -136,18 +137,18 @@ fn spanned(workload: &str, addressable: u32) -> Result<(String, u32), String> {
     Ok((workload, ((f64::from(addressable) * span) as u32).max(1)))
 }
 
-/// Does it. `tell` learns how much of it is done, from 0 to 1.
+/// Does it, with another thread if there is one to borrow. `tell` learns how much of it is done, from 0 to 1.
 ///
 /// # Errors
 /// Why there is no result.
-pub fn perform(run: &Run, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+pub fn perform(run: &Run, cores: &Cores, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
     let mut device = Device::format(run.device.clone()).map_err(|error| error.to_string())?;
     match run.kind {
         Kind::Micro => micro::measured(run, &mut device),
         Kind::Host => host::measured(run, device, tell),
         Kind::Workload => {
             aged(run, &mut device)?;
-            measured(run, &mut device, tell)
+            measured(run, &mut device, cores, tell)
         }
         Kind::Recovery => {
             aged(run, &mut device)?;
@@ -221,14 +222,21 @@ fn fill(device: &mut Device, workload: WorkloadConfig) -> Result<(), String> {
     Ok(())
 }
 
-fn measured(what: &Run, device: &mut Device, tell: &mut dyn FnMut(f64)) -> Result<Value, String> {
+fn measured(
+    what: &Run,
+    device: &mut Device,
+    cores: &Cores,
+    tell: &mut dyn FnMut(f64),
+) -> Result<Value, String> {
     let mut source = source(what)?;
     if what.survival {
         device.untimed(|ftl| ftl.watch_survival());
     }
     let endless = !what.workload.starts_with("trace:") && what.recording.is_empty();
     let arrivals = arrivals(what)?;
+    let loan = cores.borrow();
     let options = RunOptions {
+        threads: Loan::threads(loan.as_ref()),
         pages: endless.then_some(what.pages),
         queue_depth: what.device.queue_depth,
         open_loop: arrivals.is_some(),

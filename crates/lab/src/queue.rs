@@ -5,6 +5,7 @@
 //! Invariants: what is computed does not depend on the order; after a failure nothing new begins, and what is under
 //! way is finished and kept. Absent: what a run is.
 
+use remap_ssd_sim::cores::Cores;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What the queue must know of a job.
@@ -33,14 +34,14 @@ struct State {
     failed: bool,
 }
 
-/// Does every job by `work`, and returns the first failure, by the order in which jobs were given.
+/// Does every job by `work`, which may borrow threads that no job needs, and returns the first failure, by the order in which jobs were given.
 ///
 /// # Errors
 /// What `work` said.
 pub fn run_all<E: Send>(
     demands: &[Demand],
     limits: Limits,
-    work: impl Fn(usize) -> Result<(), E> + Sync,
+    work: impl Fn(usize, &Cores) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let mut waiting: Vec<usize> = (0..demands.len()).collect();
     waiting.sort_by(|a, b| {
@@ -57,11 +58,13 @@ pub fn run_all<E: Send>(
     });
     let changed = Condvar::new();
     let failures: Mutex<Vec<(usize, E)>> = Mutex::default();
+    let workers = limits.threads.clamp(1, demands.len().max(1));
+    let cores = Cores::new(limits.threads.saturating_sub(workers) as u32);
     std::thread::scope(|scope| {
-        for _ in 0..limits.threads.clamp(1, demands.len().max(1)) {
+        for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(job) = begin(demands, limits, &state, &changed) {
-                    let result = work(job);
+                    let result = work(job, &cores);
                     let mut now = locked(&state);
                     now.running -= 1;
                     now.memory -= demands[job].memory;
@@ -71,6 +74,8 @@ pub fn run_all<E: Send>(
                     }
                     changed.notify_all();
                 }
+                // Nothing is left to begin: this thread's core goes to a run that can use two.
+                cores.add();
             });
         }
     });
@@ -128,7 +133,7 @@ mod tests {
                 sizes.iter().map(|size| Demand { memory: *size, weight: *size as f64 }).collect();
             let (used, most) = (AtomicU64::new(0), AtomicU64::new(0));
             let done: Vec<AtomicU64> = sizes.iter().map(|_| AtomicU64::new(0)).collect();
-            let result: Result<(), ()> = run_all(&demands, Limits { threads, memory: 12 }, |job| {
+            let result: Result<(), ()> = run_all(&demands, Limits { threads, memory: 12 }, |job, _| {
                 let now = used.fetch_add(sizes[job], Ordering::SeqCst) + sizes[job];
                 most.fetch_max(now, Ordering::SeqCst);
                 std::thread::yield_now();
@@ -155,7 +160,7 @@ mod tests {
                 threads: 4,
                 memory: 10,
             },
-            |job| {
+            |job, _| {
                 begun.fetch_add(1, Ordering::SeqCst);
                 if job == 3 { Err(job) } else { Ok(()) }
             },

@@ -189,7 +189,7 @@ impl Study {
             others,
             weight,
         });
-        queue::run_all(&demands, options.limits, |job| {
+        queue::run_all(&demands, options.limits, |job, cores| {
             let (run, weight) = (missing[job], demands[job].weight);
             // Aging is not told of: its share comes with the first page measured.
             let mut told = 0.0;
@@ -198,7 +198,7 @@ impl Study {
                 tell(Event::Worked(now - told));
                 told = now;
             };
-            let result = perform::perform(run, &mut more)
+            let result = perform::perform(run, cores, &mut more)
                 .map_err(|error| LabError::Failed(format!("run `{}`: {error}", run.title())))?;
             more(1.0);
             store.save(run, &result)?;

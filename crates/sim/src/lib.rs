@@ -6,13 +6,16 @@
 
 pub mod aging;
 pub mod arrivals;
+pub mod cores;
 mod inflight;
 pub mod metrics;
 pub mod micro;
 mod open;
+mod pipeline;
 pub mod report;
 pub mod run;
 pub mod source;
 pub mod summary;
+mod times;
 pub mod trace;
 pub mod workload;

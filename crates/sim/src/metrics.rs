@@ -10,7 +10,7 @@
 use crate::summary::{Demotions, MappingCost, Percentiles, RunSummary, Sample, WearOut};
 use hdrhistogram::Histogram;
 use remap_ssd_device::Device;
-use remap_ssd_ftl::{Stats, SurvivalClass};
+use remap_ssd_ftl::{Glimpse, Stats, SurvivalClass, UsablePages};
 use remap_ssd_media::geometry::PAGE_BYTES;
 
 /// Latencies above this, 78 hours, are recorded as this.
@@ -86,39 +86,41 @@ pub struct Passed {
     pub transfers: u64,
 }
 
-/// One reading of every counter.
+/// One reading of the counters that the series shows.
 #[derive(Clone, Copy)]
 struct Reading {
     at_ns: u64,
     passed: Passed,
-    stats: Stats,
-    programs: u64,
-    erases: u64,
-    nvram_bytes: u64,
-    lookup_ns: u64,
-    free_superblocks: u32,
-    nvram_used: f64,
-    usable_pages: u64,
+    glimpse: Glimpse,
     /// Of an open loop.
     backlog: Option<u64>,
 }
 
-impl Reading {
+/// Every counter, at the beginning and at the end.
+#[derive(Clone, Copy)]
+struct Whole {
+    stats: Stats,
+    erases: u64,
+    nvram_bytes: u64,
+    lookup_ns: u64,
+    reading: Reading,
+}
+
+impl Whole {
     fn of(device: &Device, at_ns: u64, passed: Passed) -> Self {
         let ftl = device.ftl();
-        let (counts, usage) = (ftl.media().counts, ftl.usage());
+        let counts = ftl.media().counts;
         Self {
-            at_ns,
-            passed,
             stats: ftl.stats(),
-            programs: counts.programs,
             erases: counts.erases,
             nvram_bytes: counts.nv_bytes_written,
             lookup_ns: device.timing().lookup_total_ns(),
-            free_superblocks: ftl.free_superblocks(),
-            nvram_used: share(usage.used_bytes, usage.capacity_bytes),
-            usable_pages: ftl.usable_pages(),
-            backlog: None,
+            reading: Reading {
+                at_ns,
+                passed,
+                glimpse: ftl.glimpse(&mut UsablePages::default()),
+                backlog: None,
+            },
         }
     }
 }
@@ -131,7 +133,7 @@ pub struct Meters {
     pub writes: Latencies,
     /// Latencies of remap requests.
     pub remaps: Latencies,
-    first: Reading,
+    first: Whole,
     readings: Vec<Reading>,
     interval_ns: u64,
     /// When the next reading is due.
@@ -147,7 +149,7 @@ impl Meters {
             reads: Latencies::default(),
             writes: Latencies::default(),
             remaps: Latencies::default(),
-            first: Reading::of(device, now, Passed::default()),
+            first: Whole::of(device, now, Passed::default()),
             readings: Vec::new(),
             interval_ns,
             due_ns: now + interval_ns,
@@ -157,10 +159,12 @@ impl Meters {
 
     /// Takes the reading that is due.
     #[cold]
-    pub fn read(&mut self, device: &Device, now: u64, passed: Passed, backlog: Option<u64>) {
+    pub fn read(&mut self, glimpse: Glimpse, now: u64, passed: Passed, backlog: Option<u64>) {
         self.readings.push(Reading {
+            at_ns: now,
+            passed,
+            glimpse,
             backlog,
-            ..Reading::of(device, now, passed)
         });
         if self.readings.len() >= 2 * self.wanted {
             // The readings that stay are those at even multiples of the interval.
@@ -176,23 +180,23 @@ impl Meters {
 
     /// Everything but the accounting of requests and the wall clock; the last completion was at `end_ns`.
     pub fn finish(mut self, device: &Device, end_ns: u64, passed: Passed) -> RunSummary {
-        let last = Reading::of(device, end_ns, passed);
+        let last = Whole::of(device, end_ns, passed);
         if self
             .readings
             .last()
             .is_none_or(|reading| reading.at_ns < end_ns)
         {
-            self.readings.push(last);
+            self.readings.push(last.reading);
         }
 
-        let seconds = (end_ns - self.first.at_ns) as f64 / NS_PER_S;
+        let seconds = (end_ns - self.first.reading.at_ns) as f64 / NS_PER_S;
         let stats = last.stats - self.first.stats;
         let usage = device.ftl().usage();
         let config = device.config();
         let media = device.ftl().media();
 
         let (flash_pages, erases) = (
-            last.programs - self.first.programs,
+            last.reading.glimpse.programs - self.first.reading.glimpse.programs,
             last.erases - self.first.erases,
         );
         let nvram_bytes_written = last.nvram_bytes - self.first.nvram_bytes;
@@ -265,7 +269,7 @@ impl Meters {
                 nvram_bytes_written as f64 / nvram_bytes,
                 seconds,
             ),
-            nvram_used: last.nvram_used,
+            nvram_used: nvram_used(&last.reading.glimpse),
             nvram_valid: share(usage.valid_bytes, usage.used_bytes),
             nvram_room_bytes: room_bytes,
             nvram_heads_bytes: room_bytes.saturating_sub(usage.entry_room_bytes),
@@ -288,7 +292,7 @@ impl Meters {
                 read_only: device.ftl().is_read_only(),
                 blocks_retired: last.stats.blocks_retired + last.stats.blocks_worn,
                 block_erases: last.erases,
-                usable_pages: last.usable_pages,
+                usable_pages: last.reading.glimpse.usable_pages.into(),
             },
             survival: survival(device),
             lifetime_years: years(
@@ -301,10 +305,10 @@ impl Meters {
     }
 
     fn samples(&self) -> Vec<Sample> {
-        let earlier = std::iter::once(&self.first).chain(&self.readings);
+        let earlier = std::iter::once(&self.first.reading).chain(&self.readings);
         earlier
             .zip(&self.readings)
-            .map(|(from, to)| sample(from, to, self.first.at_ns))
+            .map(|(from, to)| sample(from, to, self.first.reading.at_ns))
             .collect()
     }
 }
@@ -321,25 +325,30 @@ fn survival(device: &Device) -> Vec<SurvivalClass> {
 
 fn sample(from: &Reading, to: &Reading, start_ns: u64) -> Sample {
     let seconds = (to.at_ns - from.at_ns) as f64 / NS_PER_S;
-    let stats = to.stats - from.stats;
+    let (glimpse, before) = (&to.glimpse, &from.glimpse);
+    let host_writes = glimpse.host_writes - before.host_writes;
     let transfers = (to.passed.transfers - from.passed.transfers) as f64;
     Sample {
         at_s: (to.at_ns - start_ns) as f64 / NS_PER_S,
         bandwidth_mib_s: rate(transfers * PAGE_BYTES as f64 / MIB, seconds),
-        written_mib_s: rate(stats.host_writes as f64 * PAGE_BYTES as f64 / MIB, seconds),
+        written_mib_s: rate(host_writes as f64 * PAGE_BYTES as f64 / MIB, seconds),
         iops: rate(
             (to.passed.operations - from.passed.operations) as f64,
             seconds,
         ),
-        gc_runs: stats.gc_runs,
-        gc_pages_s: rate(stats.gc_programs as f64, seconds),
-        write_amplification: ratio(to.programs - from.programs, stats.host_writes),
-        free_superblocks: to.free_superblocks.into(),
-        demotions: stats.demoted(),
-        nvram_used: to.nvram_used,
+        gc_runs: glimpse.gc_runs - before.gc_runs,
+        gc_pages_s: rate((glimpse.gc_programs - before.gc_programs) as f64, seconds),
+        write_amplification: ratio(glimpse.programs - before.programs, host_writes),
+        free_superblocks: glimpse.free_superblocks.into(),
+        demotions: glimpse.demoted - before.demoted,
+        nvram_used: nvram_used(glimpse),
         backlog: to.backlog,
-        usable_pages: to.usable_pages,
+        usable_pages: glimpse.usable_pages.into(),
     }
+}
+
+fn nvram_used(glimpse: &Glimpse) -> f64 {
+    share(glimpse.room.used_bytes, glimpse.room.capacity_bytes)
 }
 
 /// Years until `endurance` is reached by what grew by `grown` in `seconds`; infinite if it did not grow.

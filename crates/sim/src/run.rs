@@ -11,10 +11,12 @@
 use crate::inflight::InFlight;
 use crate::metrics::{Meters, Passed};
 use crate::open::OpenLoop;
+use crate::pipeline;
 use crate::source::{HostPage, PageKind, Source, SourceError};
 use crate::summary::{Accounting, RunSummary};
-use remap_ssd_device::{Completion, Device, LOOK_AHEAD_FAR, PageCommand};
-use remap_ssd_ftl::Refusal;
+use crate::times::{Clock, Outcome, Times};
+use remap_ssd_device::{Device, LOOK_AHEAD_FAR, PageCommand};
+use remap_ssd_ftl::{Refusal, UsablePages};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -35,6 +37,9 @@ pub struct RunOptions {
     pub sample_interval_ns: u64,
     /// About how many points the series shall have.
     pub samples: usize,
+    /// Threads that the run may have. With two or more the firmware gets its own, where that changes no result. Which one
+    /// that is never shows.
+    pub threads: u32,
 }
 
 impl Default for RunOptions {
@@ -47,6 +52,7 @@ impl Default for RunOptions {
             bound: None,
             sample_interval_ns: 10_000_000,
             samples: 200,
+            threads: 1,
         }
     }
 }
@@ -90,7 +96,7 @@ pub enum RunError {
 }
 
 /// Pages taken from the source at a time.
-const BATCH_PAGES: usize = 4096;
+const BATCH_PAGES: usize = 1024;
 
 /// Runs `source` on `device` and says what was measured. `progress` is told now and then and may stop the run.
 ///
@@ -106,50 +112,44 @@ pub fn run(
     let start = device.timing().busy_until();
     let stats = device.ftl().stats();
     let pages_total = options.pages.or(source.len_hint());
-    let mut run = Run {
-        clock: match options.open_loop {
-            true => Clock::Open(Box::new(OpenLoop::new(start, options.bound))),
-            false => Clock::Closed(InFlight::new(options.queue_depth, start)),
-        },
-        meters: Meters::start(device, start, options.sample_interval_ns, options.samples),
-        device,
-        tally: Tally::default(),
-        request: None,
-        entered: start,
-        ended: start,
-        flushed: start,
-        trim: None,
-        limit: options.pages.unwrap_or(u64::MAX),
-        until_worn_out: options.until_worn_out,
+    let clock = match options.open_loop {
+        true => Clock::Open(Box::new(OpenLoop::new(start, options.bound))),
+        false => Clock::Closed(InFlight::new(options.queue_depth, start)),
     };
-    let mut feed = Feed::default();
-    // A request that has begun is brought to its end.
-    while (run.request.is_some() || run.tally.passed.operations < run.limit)
-        && feed.refill(source)?
-    {
-        feed.drain(&mut run);
-        let told = Progress {
-            pages: run.tally.passed.operations,
+    let meters = Meters::start(device, start, options.sample_interval_ns, options.samples);
+    let mut times = Times::new(clock, meters, start);
+    let mut tell = |told: Progress| {
+        progress(&Progress {
             pages_total,
-            seconds_simulated: (run.entered - start) as f64 / 1e9,
-        };
-        if progress(&told).is_break() {
-            return Err(RunError::Stopped);
+            ..told
+        })
+    };
+
+    // Where time has no say in what the firmware does: see `pipeline`.
+    let divides = options.threads > 1 && !options.open_loop && !options.until_worn_out;
+    let divided = match divides {
+        true => pipeline::run(device, source, options, &mut times, &mut tell).transpose()?,
+        false => None,
+    };
+    let (tally, is_inside) = match divided {
+        Some(accounts) => accounts,
+        None => {
+            let accounts;
+            (accounts, times) = run_directly(device, source, options, times, &mut tell)?;
+            accounts
         }
-    }
-    let Run {
-        device,
-        meters,
-        tally,
-        request,
-        ended,
-        clock,
-        ..
-    } = run;
-    if request.is_some() {
+    };
+    if is_inside {
         return Err(RunError::Unfinished);
     }
     tally.check(&(device.ftl().stats() - stats))?;
+
+    let Times {
+        clock,
+        meters,
+        ended,
+        ..
+    } = times;
     let mut summary = meters.finish(device, ended, tally.passed);
     if let Clock::Open(open) = &clock {
         summary.arrivals = Some(open.finish(ended));
@@ -158,6 +158,32 @@ pub fn run(
     summary.requests.skipped = source.skipped();
     summary.wall_s = began.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Each command is done when the one before it has its times. Also says whether the source ended inside a request.
+fn run_directly(
+    device: &mut Device,
+    source: &mut dyn Source,
+    options: &RunOptions,
+    times: Times,
+    tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<((Tally, bool), Times), RunError> {
+    let start = times.entered;
+    let mut front = Front::new(Direct { device, times }, options);
+    let mut feed = Feed::default();
+    while front.goes_on() && feed.refill(source)? {
+        feed.drain(&mut front);
+        let told = Progress {
+            pages: front.tally.passed.operations,
+            pages_total: None,
+            seconds_simulated: (front.sink.times.entered - start) as f64 / 1e9,
+        };
+        if tell(told).is_break() {
+            return Err(RunError::Stopped);
+        }
+    }
+    let is_inside = front.is_inside_request();
+    Ok(((front.tally, is_inside), front.sink.times))
 }
 
 /// A window on the source that looks ahead.
@@ -208,12 +234,27 @@ impl Feed {
         page
     }
 
-    fn drain(&mut self, run: &mut Run<'_>) {
-        while run.request.is_some() || run.tally.passed.operations < run.limit {
-            let Some(page) = self.next(run.device) else {
+    /// Pages that have been read and not been taken.
+    pub(crate) fn window(&self) -> &[HostPage] {
+        &self.pages[self.next..]
+    }
+
+    /// Has the source ended?
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// Takes the first so many pages of the window.
+    pub(crate) fn take(&mut self, len: usize) {
+        self.next += len;
+    }
+
+    fn drain(&mut self, front: &mut Front<Direct<'_>>) {
+        while front.goes_on() {
+            let Some(page) = self.next(front.sink.device) else {
                 return;
             };
-            run.page(&page);
+            front.page(&page);
         }
     }
 }
@@ -228,66 +269,79 @@ pub(crate) fn command(page: &HostPage) -> PageCommand {
     }
 }
 
-/// When requests enter.
-enum Clock {
-    Closed(InFlight),
-    Open(Box<OpenLoop>),
+/// What becomes of requests: done now (`Direct`), or noted for whoever keeps time (`pipeline`).
+pub(crate) trait Sink {
+    /// A request enters, before its first page; `passed` is what came before it.
+    fn enter(&mut self, page: &HostPage, passed: Passed);
+    /// A page of it.
+    fn submit(&mut self, page: &HostPage) -> Result<(), Refusal>;
+    /// A range that it deallocates.
+    fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal>;
+    /// It ends.
+    fn leave(&mut self, outcome: Outcome);
 }
 
 /// A request some of whose pages have been submitted.
 #[derive(Clone, Copy)]
 struct Request {
     kind: PageKind,
-    done_at: u64,
     result: Result<(), Refusal>,
 }
 
-struct Run<'a> {
-    device: &'a mut Device,
-    clock: Clock,
-    meters: Meters,
-    tally: Tally,
+/// Makes requests of pages, and accounts for them.
+pub(crate) struct Front<S> {
+    pub sink: S,
+    pub tally: Tally,
     request: Option<Request>,
     /// Pages of the request under way that are to be deallocated: the first one, and how many.
     trim: Option<(u32, u32)>,
-    /// When the latest request entered, and the latest end of any.
-    entered: u64,
-    ended: u64,
-    /// When the latest flush ended: what comes after it enters no earlier.
-    flushed: u64,
     /// Pages to submit.
     limit: u64,
     until_worn_out: bool,
 }
 
-impl Run<'_> {
+impl<S: Sink> Front<S> {
+    pub(crate) fn new(sink: S, options: &RunOptions) -> Self {
+        Self {
+            sink,
+            tally: Tally::default(),
+            request: None,
+            trim: None,
+            limit: options.pages.unwrap_or(u64::MAX),
+            until_worn_out: options.until_worn_out,
+        }
+    }
+
+    /// Has a request begun that has not ended?
+    pub(crate) fn is_inside_request(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Is another page wanted? A request that has begun is brought to its end.
     #[inline(always)]
-    fn page(&mut self, page: &HostPage) {
+    pub(crate) fn goes_on(&self) -> bool {
+        self.request.is_some() || self.tally.passed.operations < self.limit
+    }
+
+    #[inline(always)]
+    pub(crate) fn page(&mut self, page: &HostPage) {
         let mut request = match self.request.take() {
             Some(request) => request,
             None => {
-                let after = if page.kind == PageKind::Flush {
-                    self.ended
-                } else {
-                    self.flushed
-                };
-                self.enter(page.at_ns, after);
+                self.sink.enter(page, self.tally.passed);
+                self.tally.requests.submitted += 1;
                 Request {
                     kind: page.kind,
-                    done_at: self.entered,
                     result: Ok(()),
                 }
             }
         };
-        let completion = match page.kind {
+        let result = match page.kind {
             PageKind::Trim => self.trim(page),
-            _ if page.last => self.device.submit(self.entered, &command(page)),
-            // Nothing of a request is acknowledged before all of it.
-            _ => self.device.submit_more(self.entered, &command(page)),
+            _ => self.sink.submit(page),
         };
         self.tally.page(page.kind);
-        request.done_at = request.done_at.max(completion.done_at);
-        request.result = request.result.and(completion.result);
+        request.result = request.result.and(result);
         if page.kind == PageKind::ReadModifyWrite {
             request.kind = page.kind;
         }
@@ -299,108 +353,92 @@ impl Run<'_> {
     }
 
     /// Adjacent pages that one request deallocates are one command, as hosts send it.
-    fn trim(&mut self, page: &HostPage) -> Completion {
-        let mut whole = Completion {
-            done_at: self.entered,
-            result: Ok(()),
-        };
-        let mut submit = |device: &mut Device, (lpn, len): (u32, u32)| {
-            let part = device.deallocate(self.entered, lpn, len);
-            whole = Completion {
-                done_at: whole.done_at.max(part.done_at),
-                result: whole.result.and(part.result),
-            };
-        };
+    fn trim(&mut self, page: &HostPage) -> Result<(), Refusal> {
+        let mut whole = Ok(());
         let extent = match self.trim.take() {
             Some((lpn, len)) if lpn + len == page.lpn => (lpn, len + 1),
-            before => {
-                before
-                    .into_iter()
-                    .for_each(|extent| submit(self.device, extent));
+            Some((lpn, len)) => {
+                whole = self.sink.deallocate(lpn, len);
                 (page.lpn, 1)
             }
+            None => (page.lpn, 1),
         };
         match page.last {
-            true => submit(self.device, extent),
-            false => self.trim = Some(extent),
-        }
-        whole
-    }
-
-    #[inline(always)]
-    fn enter(&mut self, at_ns: u64, after: u64) {
-        let mut backlog = None;
-        let now = match &mut self.clock {
-            Clock::Closed(queue) => queue.earliest().max(after),
-            Clock::Open(open) => {
-                let now = open.arrive(at_ns).max(self.entered).max(after);
-                backlog = Some(open.backlog());
-                self.device.idle(self.entered, now);
-                now
+            true => whole.and(self.sink.deallocate(extent.0, extent.1)),
+            false => {
+                self.trim = Some(extent);
+                whole
             }
-        };
-        self.entered = now;
-        self.tally.requests.submitted += 1;
-        if now >= self.meters.due_ns {
-            self.meters
-                .read(self.device, now, self.tally.passed, backlog);
         }
     }
 
     #[inline(always)]
     fn leave(&mut self, request: &Request) {
-        match &mut self.clock {
-            Clock::Closed(queue) => queue.replace_earliest(request.done_at),
-            Clock::Open(open) => open.end(request.done_at),
-        }
-        self.ended = self.ended.max(request.done_at);
-        if request.kind == PageKind::Flush {
-            self.flushed = request.done_at;
-        }
-        if let Err(refusal) = request.result {
-            if refusal == Refusal::ReadOnly && self.until_worn_out {
-                self.limit = 0;
-            }
-            return self.tally.refuse(refusal);
-        }
-        if let Clock::Open(open) = &mut self.clock {
-            let is_read = match request.kind {
-                PageKind::Read => Some(true),
-                kind if kind.writes() => Some(false),
-                _ => None,
-            };
-            open.served(request.done_at, is_read);
-        }
-        let latency = request.done_at - self.entered;
-        let requests = &mut self.tally.requests;
-        match request.kind {
-            PageKind::Read => {
-                requests.reads += 1;
-                self.meters.reads.record(latency);
-            }
-            PageKind::Write | PageKind::WriteFor { .. } => {
-                requests.writes += 1;
-                self.meters.writes.record(latency);
-            }
-            PageKind::ReadModifyWrite => {
-                requests.read_modify_writes += 1;
-                self.meters.writes.record(latency);
-            }
-            PageKind::Trim => requests.trims += 1,
-            PageKind::Flush => requests.flushes += 1,
-            PageKind::Remap { .. } => {
-                requests.remaps += 1;
-                self.meters.remaps.record(latency);
+        let outcome = Outcome {
+            kind: request.kind,
+            served: request.result.is_ok(),
+        };
+        self.sink.leave(outcome);
+        match request.result {
+            Ok(()) => self.tally.serve(request.kind),
+            Err(refusal) => {
+                if refusal == Refusal::ReadOnly && self.until_worn_out {
+                    self.limit = 0;
+                }
+                self.tally.refuse(refusal);
             }
         }
     }
 }
 
+/// Each page is submitted to the device, which says at once when it is done.
+struct Direct<'a> {
+    device: &'a mut Device,
+    times: Times,
+}
+
+impl Sink for Direct<'_> {
+    #[inline(always)]
+    fn enter(&mut self, page: &HostPage, passed: Passed) {
+        let before = self.times.entered;
+        let backlog = self.times.enter(page.at_ns, page.kind == PageKind::Flush);
+        if backlog.is_some() {
+            self.device.idle(before, self.times.entered);
+        }
+        if self.times.is_due() {
+            let glimpse = self.device.ftl().glimpse(&mut UsablePages::default());
+            self.times.read(glimpse, passed, backlog);
+        }
+    }
+
+    #[inline(always)]
+    fn submit(&mut self, page: &HostPage) -> Result<(), Refusal> {
+        let completion = match page.last {
+            true => self.device.submit(self.times.entered, &command(page)),
+            // Nothing of a request is acknowledged before all of it.
+            false => self.device.submit_more(self.times.entered, &command(page)),
+        };
+        self.times.done(completion.done_at);
+        completion.result
+    }
+
+    fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
+        let completion = self.device.deallocate(self.times.entered, lpn, len);
+        self.times.done(completion.done_at);
+        completion.result
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, outcome: Outcome) {
+        self.times.leave(outcome);
+    }
+}
+
 /// How requests ended, and which pages passed.
 #[derive(Default)]
-struct Tally {
+pub(crate) struct Tally {
     requests: Accounting,
-    passed: Passed,
+    pub passed: Passed,
     page_reads: u64,
     page_writes: u64,
 }
@@ -424,6 +462,19 @@ impl Tally {
         self.passed.operations += pages;
         self.passed.transfers += pages;
         self.page_writes += pages;
+    }
+
+    #[inline(always)]
+    fn serve(&mut self, kind: PageKind) {
+        let requests = &mut self.requests;
+        match kind {
+            PageKind::Read => requests.reads += 1,
+            PageKind::Write | PageKind::WriteFor { .. } => requests.writes += 1,
+            PageKind::ReadModifyWrite => requests.read_modify_writes += 1,
+            PageKind::Trim => requests.trims += 1,
+            PageKind::Flush => requests.flushes += 1,
+            PageKind::Remap { .. } => requests.remaps += 1,
+        }
     }
 
     #[cold]

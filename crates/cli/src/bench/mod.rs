@@ -1,8 +1,9 @@
 //! `bench`: the speed and the memory of the simulator itself; `--service` measures the device in service.
 //!
 //! Random 4 KiB writes with 30 % duplicates by the published definition on Remap-SSD, in steady state of garbage
-//! collection, on one thread; with deduplication, without it, and on bare arrays. Each number is the median of
-//! several rounds. Invariant: everything is measured in the same process, one after the other.
+//! collection, on one thread; with deduplication, without it, and on bare arrays. Then whole runs as `compare` makes them,
+//! on one thread and on two. Each number is the median of several rounds. Invariant: everything is measured in the same
+//! process, one after the other; runs on one and on two threads by turns.
 //! Absent: virtual time, which `compare` shows.
 
 mod bare;
@@ -21,9 +22,9 @@ use remap_ssd_sim::report::format::{bytes, exact, number, seconds, si};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use subject::{BareSubject, Feed, Subject, Work, without_dedup};
+use subject::{BareSubject, Feed, RunWork, Subject, Work, without_dedup};
 
-/// Measures the speed and the memory of the simulator itself, on one thread: random 4 KiB writes with 30 % duplicates
+/// Measures the speed and the memory of the simulator itself, on one thread and on two: random 4 KiB writes with 30 % duplicates
 /// (published definition) on Remap-SSD in steady state of garbage collection, firmware and timing model together.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -79,6 +80,8 @@ struct Results {
     host_pages_per_s_no_dedup: f64,
     bare_page_ops_per_s: f64,
     bare_host_pages_per_s: f64,
+    run: Runs,
+    run_no_dedup: Runs,
     /// Without the NVRAM image.
     bytes_per_page: Option<f64>,
     bytes_per_page_no_dedup: Option<f64>,
@@ -96,6 +99,48 @@ struct Results {
     pages_per_round: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     scales: Vec<Scaled>,
+}
+
+/// Whole runs, by turns on one thread and on two.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Runs {
+    page_ops_per_s: f64,
+    page_ops_per_s_two_threads: f64,
+    /// Of the pairs, the median of how many times as fast two threads were by the wall clock.
+    speedup: f64,
+    /// Processor time for a host page: of one thread, of the firmware's and of the other one.
+    ns_per_host_page: f64,
+    firmware_ns_per_host_page: f64,
+    times_ns_per_host_page: f64,
+    /// What two cores of their own would make of that: processor time of one thread by that of the busier of two.
+    speedup_by_processor_time: f64,
+}
+
+impl Runs {
+    fn of(extent: Extent, subject: &mut Subject, feed: &mut Feed) -> Result<Self, Failure> {
+        // The system counts processor time by hundredths of a second.
+        let pages = extent.pages.max(2_000_000);
+        let pairs = (0..extent.rounds)
+            .map(|_| {
+                let one = subject.run(feed, pages, 1)?;
+                Ok((one, subject.run(feed, pages, 2)?))
+            })
+            .collect::<Result<Vec<(RunWork, RunWork)>, Failure>>()?;
+        let of = |value: fn(&(RunWork, RunWork)) -> f64| median(pairs.iter().map(value).collect());
+        Ok(Self {
+            page_ops_per_s: of(|(one, _)| one.work.page_ops as f64 / one.work.seconds),
+            page_ops_per_s_two_threads: of(|(_, two)| two.work.page_ops as f64 / two.work.seconds),
+            speedup: of(|(one, two)| one.work.seconds / two.work.seconds),
+            ns_per_host_page: of(|(one, _)| one.times_s * 1e9 / one.work.host_pages as f64),
+            firmware_ns_per_host_page: of(|(_, two)| {
+                two.firmware_s * 1e9 / two.work.host_pages as f64
+            }),
+            times_ns_per_host_page: of(|(_, two)| two.times_s * 1e9 / two.work.host_pages as f64),
+            speedup_by_processor_time: of(|(one, two)| {
+                one.times_s / two.firmware_s.max(two.times_s)
+            }),
+        })
+    }
 }
 
 /// The same workload on one size of device.
@@ -231,6 +276,7 @@ fn measure(
     results.host_pages_per_s_no_dedup = rounds.rate(|work| work.host_pages);
     results.gc_pages_per_host_page_no_dedup = rounds.moved();
     results.aging_s_no_dedup = plain.aging_s;
+    results.run_no_dedup = Runs::of(extent, &mut plain, &mut feed)?;
     results.bytes_per_page_no_dedup = bytes_per_page(&plain, before);
     drop(plain);
 
@@ -243,6 +289,7 @@ fn measure(
     results.host_pages_per_s = rounds.rate(|work| work.host_pages);
     results.gc_pages_per_host_page = rounds.moved();
     (results.aging_s, results.warm_up_pages) = (full.aging_s, full.warm_up_pages);
+    results.run = Runs::of(extent, &mut full, &mut feed)?;
     results.bytes_per_page = bytes_per_page(&full, before);
     results.nvram_bytes = full.device().ftl().media().nvram_words() as u64 * 8;
 
@@ -290,7 +337,7 @@ fn shown(config: &DeviceConfig, results: &Results) -> String {
     };
     let mut text = format!(
         "{}: {} flash pages, {} of NVRAM, random 4 KiB writes over {} pages, 30 % duplicates\n\
-         Medians of {} rounds of {} pages on one thread, after {} pages of warming up.\n\n",
+         Medians of {} rounds of {} pages, after {} pages of warming up. Commands and arrays on one thread.\n\n",
         config.name,
         exact(results.flash_pages),
         bytes(results.nvram_bytes),
@@ -354,6 +401,35 @@ fn shown(config: &DeviceConfig, results: &Results) -> String {
         ],
         &rows,
     ));
+    text.push('\n');
+    let row = |name: &str, runs: &Runs| {
+        vec![
+            name.to_owned(),
+            rate(runs.page_ops_per_s),
+            rate(runs.page_ops_per_s_two_threads),
+            number(runs.speedup),
+            number(runs.ns_per_host_page),
+            number(runs.firmware_ns_per_host_page),
+            number(runs.times_ns_per_host_page),
+            number(runs.speedup_by_processor_time),
+        ]
+    };
+    text.push_str(&output::table(
+        &[
+            "whole runs",
+            "page ops/s, one thread",
+            "two threads",
+            "times",
+            "ns/host page, one thread",
+            "firmware's",
+            "the other",
+            "times on cores of their own",
+        ],
+        &[
+            row("deduplication on", &r.run),
+            row("deduplication off", &r.run_no_dedup),
+        ],
+    ));
     let mut facts = vec![
         (
             "recovery".to_owned(),
@@ -387,7 +463,8 @@ fn shown(config: &DeviceConfig, results: &Results) -> String {
     text.push_str(
         "\nPage operations are host pages and pages moved by garbage collection. Bytes per flash page are the growth of\n\
          the process's resident memory since before the device was made, less the NVRAM image; with deduplication off\n\
-         no contents are stored. The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else.\n",
+         no contents are stored. The bare arrays (L2P, P2L, reference counts, greedy collection) do nothing else. Whole runs\n\
+         also draw the pages and record latencies; their ns are processor time, which busy neighbours disturb less.\n",
     );
     text
 }

@@ -9,8 +9,10 @@ use crate::failure::Failure;
 use remap_ssd_device::{Device, DeviceConfig, LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand};
 use remap_ssd_media::ContentMode;
 use remap_ssd_sim::aging::{AgingOptions, age};
+use remap_ssd_sim::run::{RunOptions, run};
 use remap_ssd_sim::source::{HostPage, Source};
 use remap_ssd_sim::workload::{ContentModel, Pattern, Workload, WorkloadConfig};
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// Pages generated at a time.
@@ -33,6 +35,40 @@ pub struct Work {
     pub programs: u64,
     /// Host pages and pages moved by garbage collection.
     pub page_ops: u64,
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug)]
+pub struct RunWork {
+    /// By the wall clock.
+    pub work: Work,
+    /// Processor time of the thread that draws pages and keeps time: of a run on one thread all.
+    pub times_s: f64,
+    /// Of the firmware's thread.
+    pub firmware_s: f64,
+}
+
+/// Processor time of this thread, in seconds; 0 where the system does not say it.
+fn thread_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text
+        .split_whitespace()
+        .next()
+        .and_then(|ns| ns.parse().ok());
+    ns.unwrap_or(0.0) / 1e9
+}
+
+/// Processor time of all threads, also of those that have ended: in seconds, by hundredths.
+fn process_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The program's name, in brackets, may hold anything.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
 }
 
 /// A source of page commands, batch by batch.
@@ -174,6 +210,44 @@ impl Subject {
             refused += u64::from(completion.result.is_err());
         }
         refused
+    }
+
+    /// A whole run of so many pages: with drawing them, and with all that is measured.
+    ///
+    /// # Errors
+    /// The device refuses a page.
+    pub fn run(&mut self, feed: &mut Feed, pages: u64, threads: u32) -> Result<RunWork, Failure> {
+        let stats = self.device.ftl().stats();
+        let programs = self.device.ftl().media().counts.programs;
+        let options = RunOptions {
+            pages: Some(pages),
+            queue_depth: DEPTH as u32,
+            threads,
+            ..RunOptions::default()
+        };
+        let (began, all, own) = (Instant::now(), process_s(), thread_s());
+        let summary = run(&mut self.device, &mut feed.workload, &options, &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .map_err(Failure::failed)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let (own, all) = (thread_s() - own, process_s() - all);
+        if !summary.requests.refused.is_empty() {
+            return Err(Failure::failed("the device refused pages of a run"));
+        }
+
+        self.now = self.device.timing().busy_until();
+        let did = self.device.ftl().stats() - stats;
+        Ok(RunWork {
+            work: Work {
+                seconds,
+                host_pages: did.host_writes,
+                programs: self.device.ftl().media().counts.programs - programs,
+                page_ops: did.host_writes + did.gc_programs,
+            },
+            times_s: own,
+            firmware_s: (all - own).max(0.0),
+        })
     }
 
     /// The device.

@@ -143,9 +143,13 @@ pub struct Args {
     /// Everything follows from it.
     #[arg(long, default_value_t = 1, help_heading = "Run")]
     pub seed: u64,
-    /// Schemes that run at the same time [default: one per core].
+    /// Threads: so many schemes run at the same time, and a thread that none needs does the firmware's part of another's run.
+    /// No result depends on it [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     pub threads: Option<u32>,
+    /// Memory that all this may take: what clearly takes more is refused [default: what the machine has available].
+    #[arg(long, value_name = "SIZE", value_parser = numbers::size, help_heading = "Run")]
+    pub memory: Option<u64>,
     /// Measure the new, empty device.
     #[arg(long, help_heading = "Run")]
     pub no_aging: bool,

@@ -12,8 +12,9 @@ use super::watch::{Stoppable, Watch};
 use crate::failure::Failure;
 use remap_ssd_device::{Device, DeviceConfig};
 use remap_ssd_ftl::RecoveryReport;
-use remap_ssd_media::image_file;
+use remap_ssd_media::{ContentMode, image_file};
 use remap_ssd_sim::aging::{AgingReport, age};
+use remap_ssd_sim::cores::{Cores, Loan};
 use remap_ssd_sim::run::{Progress, RunOptions, run};
 use remap_ssd_sim::source::Source;
 use remap_ssd_sim::summary::RunSummary;
@@ -40,7 +41,13 @@ pub struct Done {
 ///
 /// # Errors
 /// Why there is no result.
-pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Result<Done, Failure> {
+pub fn job(
+    args: &Args,
+    plan: &Plan,
+    start: &Start,
+    cores: &Cores,
+    bar: &dyn Watch,
+) -> Result<Done, Failure> {
     let (mut device, aged, recovered) = match start {
         Start::Image(path) => {
             bar.set_message("recovering");
@@ -49,8 +56,13 @@ pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Result<D
         }
         Start::New { config, aged, save } => {
             bar.set_message("aging");
+            let mut lean = (**config).clone();
+            // Without deduplication nobody asks what pages hold, unless the device is kept.
+            if !lean.firmware.dedup && lean.content == ContentMode::Identity && save.is_none() {
+                lean.content = ContentMode::None;
+            }
             let (device, report) =
-                new_device(args, config, aged.then_some(plan.aging_content), bar)?;
+                new_device(args, &lean, aged.then_some(plan.aging_content), bar)?;
             if let Some(path) = save {
                 bar.set_message("saving");
                 device
@@ -60,9 +72,15 @@ pub fn job(args: &Args, plan: &Plan, start: &Start, bar: &dyn Watch) -> Result<D
             (device, report, None)
         }
     };
-    let config = device.config().clone();
+    let config = match start {
+        Start::New { config, .. } => (**config).clone(),
+        Start::Image(_) => device.config().clone(),
+    };
     check_homes(config.firmware.scheme, &plan.feed)?;
-    let (summary, pages) = measure(args, plan, &mut device, bar)?;
+    // Now, since aging has no use for a second thread.
+    let loan = cores.borrow();
+    let threads = Loan::threads(loan.as_ref());
+    let (summary, pages) = measure(args, plan, &mut device, threads, bar)?;
     Ok(Done {
         config,
         aged,
@@ -117,6 +135,7 @@ fn measure(
     args: &Args,
     plan: &Plan,
     device: &mut Device,
+    threads: u32,
     bar: &dyn Watch,
 ) -> Result<(RunSummary, Option<u64>), Failure> {
     let config = device.config();
@@ -130,6 +149,7 @@ fn measure(
         queue_depth,
         open_loop,
         bound,
+        threads,
         ..RunOptions::default()
     };
     match &plan.feed {

@@ -8,6 +8,7 @@
 
 mod args;
 mod job;
+mod memory;
 mod plan;
 mod replay;
 mod show;
@@ -20,8 +21,11 @@ use crate::failure::Failure;
 use crate::output;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use job::{Done, job};
+use memory::Need;
 use plan::{Plan, Start, plan};
 use remap_ssd_ftl::GcPolicy;
+use remap_ssd_sim::cores::Cores;
+use remap_ssd_sim::report::format::bytes;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,6 +35,14 @@ use std::sync::{Mutex, PoisonError};
 /// What does not fit together, cannot be read, or cannot be measured.
 pub fn command(args: &Args) -> Result<(), Failure> {
     let comparison = Comparison::new(args)?;
+    if !args.json && comparison.need.run_bytes > 0 {
+        let Need { total_bytes, .. } = comparison.need;
+        output::note(format_args!(
+            "about {} of memory: {}",
+            bytes(total_bytes),
+            comparison.need
+        ));
+    }
     let bars = bars(args, &comparison);
     let done = comparison.run(&bars);
     bars.iter().for_each(ProgressBar::finish_and_clear);
@@ -47,6 +59,7 @@ pub fn command(args: &Args) -> Result<(), Failure> {
 pub struct Comparison<'a> {
     args: &'a Args,
     plan: Plan,
+    need: Need,
 }
 
 /// What a comparison measured.
@@ -57,12 +70,12 @@ impl<'a> Comparison<'a> {
     /// Decides everything; reads a trace through.
     ///
     /// # Errors
-    /// What does not fit together, or cannot be read.
+    /// What does not fit together, cannot be read, or takes clearly more memory than there is.
     pub fn new(args: &'a Args) -> Result<Self, Failure> {
-        Ok(Self {
-            args,
-            plan: plan(args)?,
-        })
+        let plan = plan(args)?;
+        let need = Need::of(args, &plan);
+        need.check(args.memory.or_else(memory::available))?;
+        Ok(Self { args, plan, need })
     }
 
     /// The names of the jobs, in order.
@@ -107,28 +120,33 @@ impl<'a> Comparison<'a> {
     }
 }
 
+/// Threads that a comparison may have.
+fn threads(args: &Args) -> u32 {
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    args.threads.unwrap_or_else(cores)
+}
+
 /// All jobs, in order.
 fn run_all(args: &Args, plan: &Plan, watches: &[impl Watch]) -> Result<Vec<Done>, Failure> {
-    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let threads = args
-        .threads
-        .unwrap_or_else(cores)
-        .min(plan.jobs.len() as u32);
+    let allowed = threads(args);
+    let workers = allowed.min(plan.jobs.len() as u32);
+    let cores = Cores::new(allowed - workers);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let results: Vec<Mutex<Option<Result<Done, Failure>>>> =
         plan.jobs.iter().map(|_| Mutex::default()).collect();
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let (Some(start), false) =
                         (plan.jobs.get(index), failed.load(Ordering::Relaxed))
                     else {
-                        return;
+                        // Nothing is left to begin: this thread's core goes to a run that is about to be measured.
+                        return cores.add();
                     };
                     watches[index].begin();
-                    let result = job(args, plan, start, &watches[index]);
+                    let result = job(args, plan, start, &cores, &watches[index]);
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     watches[index].end();
                     *results[index]

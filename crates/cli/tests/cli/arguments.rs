@@ -136,6 +136,14 @@ fn mistakes_in_the_arguments_exit_with_2() {
         (&["compare", "--writes", "0"], "count such as"),
         (&["compare", "--queue-depth", "0"], "queue-depth"),
         (&["compare", "--threads", "0"], "threads"),
+        (
+            &["compare", "--memory", "20MiB"],
+            "a smaller --scale or fewer --threads",
+        ),
+        (
+            &["compare", "--memory", "20MiB", "--threads", "1"],
+            "and 20.0 MiB are available",
+        ),
         (&["compare", "--dedup", "perhaps"], "on, off"),
         (&["compare", "--open-loop"], "--trace"),
         (&["compare", "--fold", "modulo"], "--trace"),

@@ -83,6 +83,19 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     assert_ne!(one, with("4", "2"));
 }
 
+// One scheme and two threads: the firmware has its own.
+#[test]
+fn a_run_on_two_threads_prints_the_bytes_of_one() {
+    for dedup in ["on", "off"] {
+        let with = |threads: &str| {
+            let args = ["compare", "--json", "--scheme", "remap-ssd"];
+            let more = ["--dedup", dedup, "--threads", threads];
+            run(&[&args, &more, TINY].concat()).ok().out
+        };
+        assert_eq!(with("1"), with("2"), "--dedup {dedup}");
+    }
+}
+
 #[test]
 fn schemes_come_in_the_order_asked_for_and_once() {
     let result = compare(&["--scheme", "opt,none,opt", "--threads", "2"]);

@@ -8,6 +8,7 @@
 
 mod entry;
 mod flog;
+mod footprint;
 mod group_log;
 mod index;
 mod l2p_only;
@@ -28,6 +29,7 @@ mod wal;
 
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
+use crate::glimpse::Room;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 pub use entry::{CommandWord, RmmEntry};
@@ -325,6 +327,11 @@ pub trait RemapScheme: Send {
 
     /// How full is it?
     fn usage(&self, core: &Core) -> Usage;
+
+    /// Of that, what a time series shows. It is asked at each request, so schemes whose `usage` counts say it themselves.
+    fn room(&self, core: &Core) -> Room {
+        self.usage(core).into()
+    }
 
     /// Compares its tables with the core's.
     ///

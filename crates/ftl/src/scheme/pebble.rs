@@ -510,6 +510,11 @@ impl RemapScheme for Pebble {
         true
     }
 
+    // There is no limit, so there is nothing to show.
+    fn room(&self, _: &Core) -> crate::glimpse::Room {
+        crate::glimpse::Room::default()
+    }
+
     fn usage(&self, core: &Core) -> Usage {
         let Tables { l2p, p2l } = self.tables;
         Usage {

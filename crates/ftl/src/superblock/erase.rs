@@ -132,6 +132,13 @@ impl Superblocks {
         self.is_worn_out(sb.life.incarnation() + 1)
     }
 
+    /// Does what the device has room for change with the owners of single pages?
+    pub fn has_last_cycles(&self) -> bool {
+        self.table
+            .iter()
+            .any(|sb| sb.state == State::Closed && self.is_in_last_cycle(sb))
+    }
+
     /// Pages of data that the device has room for: all of a superblock that can be filled, now or again, and those with
     /// owners of one that is worn out.
     pub fn usable_pages(&self) -> u64 {

@@ -119,6 +119,8 @@ pub struct Superblocks {
     waiting: [Vec<Option<Open>>; Stream::ALL.len()],
     turn: [u32; Stream::ALL.len()],
     free: u32,
+    /// Grows whenever anything in `table` may have changed.
+    pub changes: u64,
     /// Superblocks that a cut must leave free, if there are so many.
     reserve: usize,
     remapped_total: u64,
@@ -163,6 +165,7 @@ impl Superblocks {
             turn: [0; Stream::ALL.len()],
             free: 0,
             reserve: config.reserve(&geometry) as usize,
+            changes: 0,
             remapped_total: 0,
             meta_programs: 0,
             blocks_retired: 0,
@@ -179,6 +182,7 @@ impl Superblocks {
     /// One superblock.
     #[inline]
     pub fn get_mut(&mut self, sb: SbId) -> &mut Superblock {
+        self.changes += 1;
         &mut self.table[sb.0 as usize]
     }
     /// All of them with their numbers.
@@ -202,7 +206,7 @@ impl Superblocks {
         if found.state == State::Free {
             self.free += 1;
         }
-        self.table[sb.0 as usize] = found;
+        *self.get_mut(sb) = found;
     }
 
     /// Blocks of a superblock that must not be programmed.

@@ -92,7 +92,7 @@ impl Superblocks {
     /// Goes on filling a superblock that recovery found open.
     pub fn resume(&mut self, stream: Stream, open: Open) {
         assert!(!self.is_open_beside(stream, open.sb));
-        self.table[open.sb.0 as usize].state = State::Open;
+        self.get_mut(open.sb).state = State::Open;
         let (group, stream) = (self.geometry.group(open.sb), stream as usize);
         if group == self.turn[stream] {
             self.open[stream] = Some(open);

@@ -16,6 +16,7 @@ use super::segments::{Chain, Segments};
 use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
 use crate::config::{Config, ConfigError};
 use crate::core::Core;
+use crate::glimpse::Room;
 use crate::guard::Guard;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
@@ -231,6 +232,13 @@ impl RemapScheme for RemapSsd {
         self.set_fullest(core.blocks.remapped_max());
         self.regain(core);
         true
+    }
+
+    fn room(&self, _: &Core) -> Room {
+        Room {
+            used_bytes: self.segments.used_bytes(),
+            capacity_bytes: self.segments.capacity_bytes(),
+        }
     }
 
     fn usage(&self, core: &Core) -> Usage {

@@ -13,6 +13,7 @@ use super::remap_ssd::{self, RemapSsd, append_in_force};
 use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
 use crate::config::{ATOMIC_PAGES_MAX, Config, ConfigError, EntrySize};
 use crate::core::Core;
+use crate::glimpse::Room;
 use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
@@ -172,6 +173,10 @@ impl RemapScheme for RemapSsdLh {
 
     fn give_back(&mut self, core: &mut Core) -> bool {
         self.flash.give_back(core)
+    }
+
+    fn room(&self, core: &Core) -> Room {
+        self.nvram.room(core)
     }
 
     fn usage(&self, core: &Core) -> Usage {

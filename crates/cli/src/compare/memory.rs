@@ -1,0 +1,144 @@
+//! What a comparison will take of the machine's memory, and whether it is there.
+//!
+//! An estimate, from measurements: what tables have for each page, a scheme's own, the NVRAM image, what workload and
+//! aging keep. Side by side are as many runs as there are threads, the largest ones taken.
+//! Invariant: only what clearly does not fit is refused, since what takes long and is killed at its end is worse than
+//! a refusal, and an estimate is no measurement. Absent: devices from images, whose size is in them.
+
+use super::args::Args;
+use super::plan::{Feed, Plan, Start};
+use crate::failure::Failure;
+use remap_ssd_device::DeviceConfig;
+use remap_ssd_ftl::Survival;
+use remap_ssd_sim::report::format::bytes;
+use remap_ssd_sim::workload::ContentModel;
+
+/// What a process has before it has a device, and for each run besides its device.
+const PROGRAM_BYTES: u64 = 10 << 20;
+const RUN_BYTES: u64 = 4 << 20;
+
+/// What is needed of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// By the largest run.
+    pub run_bytes: u64,
+    /// Runs at the same time.
+    pub side_by_side: usize,
+    /// By the largest of them together, and the program.
+    pub total_bytes: u64,
+}
+
+impl Need {
+    /// Of a plan.
+    pub fn of(args: &Args, plan: &Plan) -> Self {
+        let known = plan.jobs.iter().filter_map(|start| match start {
+            Start::New { config, .. } => Some(run_bytes(args, plan, config)),
+            Start::Image(_) => None,
+        });
+        let mut runs: Vec<u64> = known.collect();
+        runs.sort_unstable_by(|a, b| b.cmp(a));
+
+        let side_by_side = super::threads(args).min(plan.jobs.len() as u32) as usize;
+        Self {
+            run_bytes: runs.first().copied().unwrap_or(0),
+            side_by_side,
+            total_bytes: PROGRAM_BYTES + runs.iter().take(side_by_side).sum::<u64>(),
+        }
+    }
+
+    /// Does it fit?
+    ///
+    /// # Errors
+    /// It clearly does not: more than a tenth is missing.
+    pub fn check(&self, available: Option<u64>) -> Result<(), Failure> {
+        match available {
+            Some(available) if self.total_bytes - self.total_bytes / 10 > available => {
+                let less = match self.side_by_side {
+                    0 | 1 => "a smaller --scale takes less",
+                    _ => "a smaller --scale or fewer --threads take less",
+                };
+                Err(Failure::usage(format_args!(
+                    "this takes about {} of memory ({self}), and {} are available: {less}",
+                    bytes(self.total_bytes),
+                    bytes(available),
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Need {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let run = bytes(self.run_bytes);
+        match self.side_by_side {
+            0 | 1 => write!(f, "{run} a run"),
+            many => write!(f, "up to {run} a run, {many} at a time"),
+        }
+    }
+}
+
+fn run_bytes(args: &Args, plan: &Plan, config: &DeviceConfig) -> u64 {
+    let pages = u64::from(config.geometry.pages());
+    let per_page = if args.survival {
+        Survival::BYTES_PER_PAGE as u64
+    } else {
+        0
+    };
+    let per_lpn = match plan.feed {
+        Feed::Synthetic {
+            content: ContentModel::Plain { .. } | ContentModel::Runs { .. },
+            ..
+        } => 8,
+        _ => 0,
+    };
+    RUN_BYTES + config.memory_bytes() + pages * per_page + u64::from(config.firmware.lpns) * per_lpn
+}
+
+/// What the machine has for a new program: as the kernel estimates it, and within the limit of this process's group.
+pub fn available() -> Option<u64> {
+    let whole = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = whole
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some((kib * 1024).min(group_bytes().unwrap_or(u64::MAX)))
+}
+
+/// What is left of the limit of this process's control group, if it has one.
+fn group_bytes() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let read = |name: &str| {
+        let file = format!("/sys/fs/cgroup{}/{name}", path.trim_end_matches('/'));
+        std::fs::read_to_string(file)
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    Some(read("memory.max")?.saturating_sub(read("memory.current")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_clearly_does_not_fit_is_refused_and_both_figures_are_said() {
+        let need = Need {
+            run_bytes: 5 << 30,
+            side_by_side: 2,
+            total_bytes: 10 << 30,
+        };
+        assert!(need.check(None).is_ok());
+        assert!(need.check(Some(9 << 30)).is_ok(), "an estimate");
+        let error = need.check(Some(8 << 30)).unwrap_err();
+        assert!(matches!(error, Failure::Usage(_)));
+        let text = error.to_string();
+        assert!(
+            text.contains("10.0 GiB") && text.contains("8.00 GiB") && text.contains("2 at a time"),
+            "{text}"
+        );
+    }
+}

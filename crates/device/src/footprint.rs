@@ -1,0 +1,27 @@
+//! Memory that the machine which simulates a device must have for it.
+
+use crate::config::DeviceConfig;
+use remap_ssd_media::ContentMode;
+use remap_ssd_media::geometry::PAGE_BYTES;
+
+/// For each flash page: L2P, OOBs, reference counts, and what aging keeps of the logical pages it has written.
+const BYTES_PER_PAGE: u64 = 16;
+
+impl DeviceConfig {
+    /// Bytes that a device of this kind takes when it is in use, about: an estimate from measurements, mostly within a
+    /// sixth.
+    pub fn memory_bytes(&self) -> u64 {
+        let firmware = &self.firmware;
+        let content = match self.content {
+            ContentMode::None => 0,
+            ContentMode::Identity => 4,
+            // What is written is stored as it is, with a digest.
+            ContentMode::Bytes => PAGE_BYTES as u64 + 48,
+        };
+        let scheme = firmware.scheme.host_bytes_per_page(firmware.dedup);
+
+        let per_page = BYTES_PER_PAGE + content + scheme;
+        let nvram = 8 * firmware.nvram_words(&self.geometry) as u64;
+        u64::from(self.geometry.pages()) * per_page + nvram
+    }
+}

@@ -1,0 +1,266 @@
+//! The two halves of a device: the firmware, which knows no time, and the timing, which knows no tables.
+//!
+//! ```text
+//! one thread:   firmware does a command -> its operations -> timing says when it is done -> next command
+//! two threads:  firmware does many commands -> Record -> timing says when each was done, meanwhile the firmware goes on
+//! ```
+//!
+//! The operations and the way that a command's data takes ([`Data`]) are all that passes from one to the other. So both ways
+//! give the same times, as long as the order of commands does not depend on when earlier ones were done.
+//!
+//! Invariants: a record's operations are those of its steps, in order; nothing is allocated per command once the lists of a
+//! record have grown. Absent: requests and who waits for them (the caller's), and threads (the caller's as well).
+
+use crate::device::{LOOK_AHEAD_FAR, LOOK_AHEAD_NEAR, PageCommand, PageKind};
+use crate::timing::{Command, Timing};
+use remap_ssd_ftl::{Ftl, Glimpse, Refusal, Remap, UsablePages};
+use remap_ssd_media::{Op, Payload};
+
+/// Which way the data of a command takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// The firmware works for itself.
+    Own,
+    /// A command without data.
+    Absent,
+    /// A page comes from the host.
+    FromHost,
+    /// A page goes to the host.
+    ToHost,
+    /// A page comes from the host, and is merged with what is read.
+    ToMerge,
+    /// What was merged in the step before is written.
+    Merged,
+}
+
+/// Does a command of one page. `settle` is told each step: that its operations are in the media's list, and whose data it has.
+#[inline(always)]
+pub(crate) fn perform(
+    ftl: &mut Ftl,
+    command: &PageCommand,
+    goes_on: bool,
+    mut settle: impl FnMut(&mut Ftl, Data),
+) -> Result<(), Refusal> {
+    let PageCommand { lpn, content, kind } = *command;
+    let payload = Payload::Identity(content);
+    let (data, result) = match kind {
+        PageKind::Write if goes_on => (Data::FromHost, ftl.write_more(lpn, &payload)),
+        PageKind::Write => (Data::FromHost, ftl.write(lpn, &payload)),
+        PageKind::WriteFor { home } => (Data::FromHost, ftl.write_for(lpn, &payload, home)),
+        PageKind::Read => (Data::ToHost, ftl.read(lpn).map(drop)),
+        PageKind::ReadModifyWrite => {
+            let read = ftl.read(lpn);
+            settle(ftl, Data::ToMerge);
+            read?;
+            (Data::Merged, ftl.write(lpn, &payload))
+        }
+        PageKind::Trim => (Data::Absent, ftl.deallocate(lpn, 1)),
+        PageKind::Flush => (Data::Absent, ftl.flush()),
+        PageKind::Remap {
+            source,
+            len,
+            relocate,
+            atomic,
+        } => {
+            let remap = Remap {
+                target: lpn,
+                source,
+                len: len.into(),
+                relocate,
+                atomic,
+            };
+            (Data::Absent, ftl.remap(&remap))
+        }
+    };
+    settle(ftl, data);
+    result
+}
+
+/// Before the command at `index` of a list is submitted, for each of them in turn: asks for what commands further on
+/// will need. For two at a time, whose waits for the page table then overlap.
+#[inline(always)]
+pub(crate) fn look_ahead<T>(
+    ftl: &Ftl,
+    list: &[T],
+    index: usize,
+    command: impl Fn(&T) -> PageCommand,
+) {
+    const TOGETHER: usize = 2;
+    if !index.is_multiple_of(TOGETHER) {
+        return;
+    }
+    let ahead = |by: usize| {
+        list.get(index + by..index + by + TOGETHER)
+            .unwrap_or_default()
+    };
+    for far in ahead(LOOK_AHEAD_FAR) {
+        let far = command(far);
+        ftl.look_ahead_far(far.lpn, far.identity());
+        if let PageKind::Remap { source, .. } = far.kind {
+            ftl.look_ahead_far(source, None);
+        }
+    }
+    for near in ahead(LOOK_AHEAD_NEAR) {
+        let near = command(near);
+        ftl.look_ahead_near(near.lpn, near.identity());
+    }
+}
+
+/// What charges the firmware's operations.
+pub(crate) struct Settling {
+    pub timing: Timing,
+    /// Does written data pass the hash unit?
+    pub hashes: bool,
+    /// Is any time modelled? If not, all is done at once.
+    pub timed: bool,
+    /// When the page of the latest `Data::ToMerge` was read.
+    merged: u64,
+}
+
+impl Settling {
+    pub fn new(timing: Timing, hashes: bool) -> Self {
+        Self {
+            timing,
+            hashes,
+            timed: true,
+            merged: 0,
+        }
+    }
+
+    /// Charges what was done for a command submitted at `now`; when it is done.
+    #[inline(always)]
+    pub fn settle(&mut self, now: u64, data: Data, ops: &[Op]) -> u64 {
+        let timing = &mut self.timing;
+        let received = match data {
+            Data::Own => now,
+            Data::Absent | Data::ToHost => timing.arrive(now),
+            Data::FromHost | Data::ToMerge => timing.receive_page(now),
+            Data::Merged => self.merged,
+        };
+        let ready = match data {
+            Data::FromHost | Data::Merged if self.hashes => timing.hash_page(now, received),
+            _ => received,
+        };
+        let done = match self.timed {
+            true => timing.charge(ops, Command { now, ready }),
+            false => now,
+        };
+        match data {
+            Data::ToHost => timing.send_page(now, done),
+            Data::ToMerge => {
+                self.merged = done;
+                done
+            }
+            _ => done,
+        }
+    }
+}
+
+/// A part of a command whose end is known by itself.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Operations.
+    ops: u32,
+    data: Data,
+}
+
+const _: () = assert!(size_of::<Step>() == 8);
+
+/// What commands did that the timing has not been told yet.
+#[derive(Default)]
+pub struct Record {
+    ops: Vec<Op>,
+    steps: Vec<Step>,
+    ops_charged: usize,
+    steps_charged: usize,
+}
+
+impl Record {
+    /// Forgets everything, and keeps its room.
+    pub fn clear(&mut self) {
+        self.ops.clear();
+        self.steps.clear();
+        (self.ops_charged, self.steps_charged) = (0, 0);
+    }
+
+    /// Steps noted so far.
+    pub fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    #[inline(always)]
+    fn note(&mut self, ftl: &mut Ftl, data: Data) {
+        let done = &mut ftl.media_mut().ops;
+        self.ops.extend_from_slice(done);
+        self.steps.push(Step {
+            ops: done.len() as u32,
+            data,
+        });
+        done.clear();
+    }
+}
+
+/// The half that does commands.
+pub struct FirmwareHalf<'a> {
+    pub(crate) ftl: &'a mut Ftl,
+    pub(crate) usable: UsablePages,
+}
+
+impl FirmwareHalf<'_> {
+    /// `Device::look_ahead`.
+    #[inline(always)]
+    pub fn look_ahead<T>(&self, list: &[T], index: usize, command: impl Fn(&T) -> PageCommand) {
+        look_ahead(self.ftl, list, index, command);
+    }
+
+    /// Does one page of a request, which goes on with the next call or does not, and notes what that was.
+    ///
+    /// # Errors
+    /// Why the device refuses it.
+    #[inline(always)]
+    pub fn submit(
+        &mut self,
+        command: &PageCommand,
+        goes_on: bool,
+        record: &mut Record,
+    ) -> Result<(), Refusal> {
+        perform(self.ftl, command, goes_on, |ftl, data| {
+            record.note(ftl, data)
+        })
+    }
+
+    /// Deallocates `len` pages from `lpn` on, and notes what that was.
+    ///
+    /// # Errors
+    /// Why the device refuses it.
+    pub fn deallocate(&mut self, lpn: u32, len: u32, record: &mut Record) -> Result<(), Refusal> {
+        let result = self.ftl.deallocate(lpn, len);
+        record.note(self.ftl, Data::Absent);
+        result
+    }
+
+    /// The counters that a time series shows, now.
+    #[inline(always)]
+    pub fn glimpse(&mut self) -> Glimpse {
+        self.ftl.glimpse(&mut self.usable)
+    }
+}
+
+/// The half that says when they were done.
+pub struct TimingHalf<'a>(pub(crate) &'a mut Settling);
+
+impl TimingHalf<'_> {
+    /// Charges the next step of a record, of a command submitted at `now`; when it is done.
+    ///
+    /// # Panics
+    /// The record has no further step.
+    #[inline(always)]
+    pub fn settle(&mut self, now: u64, record: &mut Record) -> u64 {
+        let Step { ops, data } = record.steps[record.steps_charged];
+        let first = record.ops_charged;
+        record.steps_charged += 1;
+        record.ops_charged += ops as usize;
+        self.0
+            .settle(now, data, &record.ops[first..record.ops_charged])
+    }
+}

@@ -1,0 +1,92 @@
+//! The counters that a time series shows, cheap enough to be noted for each request.
+//!
+//! Whoever has commands done before their times are known cannot say beforehand at which of them a reading of the counters
+//! will be due. So a glimpse is taken at each, and most of them are never looked at.
+//! Invariant: what it says is what `Ftl::stats`, `Ftl::usage` and `Ftl::usable_pages` say. Absent: when it is taken.
+
+use crate::ftl::Ftl;
+use crate::scheme::Usage;
+
+/// Counters at one moment. One cache line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Glimpse {
+    /// `Stats::host_writes`.
+    pub host_writes: u64,
+    /// `Stats::gc_programs`.
+    pub gc_programs: u64,
+    /// `Stats::gc_runs`.
+    pub gc_runs: u64,
+    /// `Stats::demoted`.
+    pub demoted: u64,
+    /// Flash pages programmed since the medium was powered on.
+    pub programs: u64,
+    /// How full the scheme's room is.
+    pub room: Room,
+    /// `Ftl::usable_pages`.
+    pub usable_pages: u32,
+    /// `Ftl::free_superblocks`.
+    pub free_superblocks: u32,
+}
+
+const _: () = assert!(size_of::<Glimpse>() == 64);
+
+/// How full a scheme's room is: two fields of `Usage`. What is used of unlimited room may be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Room {
+    /// Taken by entries, valid or not.
+    pub used_bytes: u64,
+    /// All of it; 0 if unlimited.
+    pub capacity_bytes: u64,
+}
+
+impl From<Usage> for Room {
+    fn from(usage: Usage) -> Self {
+        Self {
+            used_bytes: usage.used_bytes,
+            capacity_bytes: usage.capacity_bytes,
+        }
+    }
+}
+
+/// `Ftl::usable_pages`, kept as long as no superblock changes.
+#[derive(Clone, Copy, Default)]
+pub struct UsablePages {
+    /// `Superblocks::changes` that it was counted at, plus one.
+    counted_at: u64,
+    pages: u32,
+    /// It changes with the owners of pages: some superblock has been filled for the last time.
+    moves: bool,
+}
+
+impl Ftl {
+    /// A glimpse of the counters; `usable` is kept by the caller from one to the next.
+    #[inline(always)]
+    pub fn glimpse(&self, usable: &mut UsablePages) -> Glimpse {
+        let (blocks, stats) = (&self.core.blocks, &self.core.stats);
+        if usable.counted_at != blocks.changes + 1 || usable.moves {
+            *usable = self.count_usable();
+        }
+        Glimpse {
+            host_writes: stats.host_writes,
+            gc_programs: stats.gc_programs,
+            gc_runs: stats.gc_runs,
+            demoted: stats.demoted(),
+            programs: self.core.media.counts.programs,
+            room: self.scheme.room(&self.core),
+            usable_pages: usable.pages,
+            free_superblocks: blocks.free(),
+        }
+    }
+
+    #[inline(never)]
+    fn count_usable(&self) -> UsablePages {
+        let blocks = &self.core.blocks;
+        UsablePages {
+            counted_at: blocks.changes + 1,
+            pages: blocks.usable_pages() as u32,
+            moves: blocks.has_last_cycles(),
+        }
+    }
+}

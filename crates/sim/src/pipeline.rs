@@ -1,0 +1,299 @@
+//! One run on two threads, with the results of one.
+//!
+//! The firmware knows no time. In a closed loop a request enters when an earlier one ends, but which one is next does not
+//! depend on that. So a second thread has the firmware do request after request, and notes what they did; this one draws
+//! what is to come, and says of what was done when that was:
+//!
+//! ```text
+//! this thread      source ──pages──►                    ──record──► timing, latencies, time series
+//! the other one               firmware, accounting
+//! ```
+//!
+//! Lots of about a thousand pages go round. Their lists are used again, so that nothing is allocated once they have grown,
+//! and there are few of them, so that they stay in the caches of the two cores.
+//!
+//! Not for runs in which time has a say in what the firmware does. In an open loop the device works for itself while
+//! nothing arrives, and how much depends on when earlier requests ended. A run until the device is worn out goes on one
+//! thread as well: what such a device has room for changes with every page, and counting that for each request would
+//! take longer than a second thread saves.
+//!
+//! Invariants: requests are not divided between lots; the source is read as far as on one thread; a reading of the counters is that
+//! of the moment when its request entered, since each request has its own glimpse of them. Absent: clocks.
+
+use crate::metrics::Passed;
+use crate::run::{Feed, Front, Progress, RunError, RunOptions, Sink, Tally, command};
+use crate::source::{HostPage, PageKind, Source, SourceError};
+use crate::times::{Outcome, Times};
+use remap_ssd_device::{Device, FirmwareHalf, LOOK_AHEAD_FAR, Record, TimingHalf};
+use remap_ssd_ftl::{Glimpse, Refusal};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+/// Lots that go round.
+const LOTS: usize = 4;
+
+/// A request as it was done.
+#[derive(Clone, Copy)]
+struct Done {
+    outcome: Outcome,
+    /// It is a flush, which waits for all that came before.
+    is_flush: bool,
+    /// Steps of the record.
+    steps: u32,
+    /// What had passed before it.
+    passed: Passed,
+}
+
+/// Some requests on their way round.
+#[derive(Default)]
+struct Lot {
+    /// Pages, and those that follow to look ahead at.
+    pages: Vec<HostPage>,
+    /// Of them, those to submit.
+    len: usize,
+    requests: Vec<Done>,
+    glimpses: Vec<Glimpse>,
+    record: Record,
+    /// What had passed at its end.
+    passed: Passed,
+}
+
+/// What the firmware's thread returns: the accounting, and whether the source ended inside a request.
+type Accounts = (Tally, bool);
+
+/// Runs the source on both halves of the device; `None` if it has none.
+///
+/// # Errors
+/// As `run::run`.
+pub(crate) fn run(
+    device: &mut Device,
+    source: &mut dyn Source,
+    options: &RunOptions,
+    times: &mut Times,
+    tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Option<Result<Accounts, RunError>> {
+    let (firmware, mut timing) = device.halves()?;
+    let front = Front::new(Recorder::new(firmware), options);
+    let (to_firmware, ordered) = sync_channel(LOTS);
+    let (done, from_firmware) = sync_channel(LOTS);
+
+    Some(thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .name("firmware".into())
+            .spawn_scoped(scope, move || do_lots(front, &ordered, &done))
+            .expect("the system has room for another thread");
+        let mut feeder = Feeder::new(options);
+        let kept = keep_time(
+            &mut feeder,
+            source,
+            &mut timing,
+            times,
+            to_firmware,
+            &from_firmware,
+            tell,
+        );
+        // With both ends of this thread gone the other one ends too. Its panic is ours.
+        drop(from_firmware);
+        let accounts = worker
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        kept.map(|()| accounts)
+    }))
+}
+
+/// The firmware's thread: does what comes, until nothing comes any more.
+fn do_lots(
+    mut front: Front<Recorder<'_>>,
+    ordered: &Receiver<Lot>,
+    done: &SyncSender<Lot>,
+) -> Accounts {
+    while let Ok(mut lot) = ordered.recv() {
+        let pages = std::mem::take(&mut lot.pages);
+        front.sink.lot = lot;
+        for (index, page) in pages[..front.sink.lot.len].iter().enumerate() {
+            if !front.goes_on() {
+                break;
+            }
+            front.sink.firmware.look_ahead(&pages, index, command);
+            front.page(page);
+        }
+        let mut lot = std::mem::take(&mut front.sink.lot);
+        lot.pages = pages;
+        lot.passed = front.tally.passed;
+        if done.send(lot).is_err() {
+            break; // The run has been given up.
+        }
+    }
+    let is_inside = front.is_inside_request();
+    (front.tally, is_inside)
+}
+
+/// This thread: keeps lots on their way, and charges those that come back.
+fn keep_time(
+    feeder: &mut Feeder,
+    source: &mut dyn Source,
+    timing: &mut TimingHalf<'_>,
+    times: &mut Times,
+    to_firmware: SyncSender<Lot>,
+    from_firmware: &Receiver<Lot>,
+    tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(), RunError> {
+    let start = times.entered;
+    let mut idle: VecDeque<Lot> = (0..LOTS).map(|_| Lot::default()).collect();
+    let mut to_firmware = Some(to_firmware);
+    loop {
+        while let (Some(sender), Some(lot)) = (&to_firmware, idle.front_mut()) {
+            if !feeder.fill(lot, source)? {
+                to_firmware = None;
+                break;
+            }
+            let lot = idle.pop_front().expect("it was there");
+            if sender.send(lot).is_err() {
+                return Ok(()); // It has panicked, which `join` tells.
+            }
+        }
+        let Ok(mut lot) = from_firmware.recv() else {
+            return Ok(());
+        };
+        charge(&mut lot, timing, times);
+        let told = Progress {
+            pages: lot.passed.operations,
+            pages_total: None,
+            seconds_simulated: (times.entered - start) as f64 / 1e9,
+        };
+        idle.push_back(lot);
+        if tell(told).is_break() {
+            return Err(RunError::Stopped);
+        }
+    }
+}
+
+/// Says when the requests of a lot entered and ended.
+fn charge(lot: &mut Lot, timing: &mut TimingHalf<'_>, times: &mut Times) {
+    for (done, glimpse) in lot.requests.iter().zip(&lot.glimpses) {
+        times.enter(0, done.is_flush);
+        if times.is_due() {
+            times.read(*glimpse, done.passed, None);
+        }
+        for _ in 0..done.steps {
+            times.done(timing.settle(times.entered, &mut lot.record));
+        }
+        times.leave(done.outcome);
+    }
+}
+
+/// Has requests done, and notes what that was.
+struct Recorder<'a> {
+    firmware: FirmwareHalf<'a>,
+    lot: Lot,
+    /// Of the request under way.
+    is_flush: bool,
+    steps_before: usize,
+    passed_before: Passed,
+}
+
+impl<'a> Recorder<'a> {
+    fn new(firmware: FirmwareHalf<'a>) -> Self {
+        Self {
+            firmware,
+            lot: Lot::default(),
+            is_flush: false,
+            steps_before: 0,
+            passed_before: Passed::default(),
+        }
+    }
+}
+
+impl Sink for Recorder<'_> {
+    #[inline(always)]
+    fn enter(&mut self, page: &HostPage, passed: Passed) {
+        self.lot.glimpses.push(self.firmware.glimpse());
+        self.is_flush = page.kind == PageKind::Flush;
+        self.steps_before = self.lot.record.steps();
+        self.passed_before = passed;
+    }
+
+    #[inline(always)]
+    fn submit(&mut self, page: &HostPage) -> Result<(), Refusal> {
+        self.firmware
+            .submit(&command(page), !page.last, &mut self.lot.record)
+    }
+
+    fn deallocate(&mut self, lpn: u32, len: u32) -> Result<(), Refusal> {
+        self.firmware.deallocate(lpn, len, &mut self.lot.record)
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, outcome: Outcome) {
+        self.lot.requests.push(Done {
+            outcome,
+            is_flush: self.is_flush,
+            steps: (self.lot.record.steps() - self.steps_before) as u32,
+            passed: self.passed_before,
+        });
+    }
+}
+
+/// Cuts the source into lots of whole requests, and reads it exactly as far as a run on one thread does.
+struct Feeder {
+    feed: Feed,
+    /// Pages at the beginning of the window that are in the lot before.
+    sent: usize,
+    /// Page operations that one thread would have done before the window, and whether that ends inside a request.
+    operations: u64,
+    is_inside: bool,
+    limit: u64,
+}
+
+impl Feeder {
+    fn new(options: &RunOptions) -> Self {
+        Self {
+            feed: Feed::default(),
+            sent: 0,
+            operations: 0,
+            is_inside: false,
+            limit: options.pages.unwrap_or(u64::MAX),
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_inside || self.operations < self.limit
+    }
+
+    /// Fills a lot; `false` if nothing is left to do.
+    fn fill(&mut self, lot: &mut Lot, source: &mut dyn Source) -> Result<bool, SourceError> {
+        if !self.goes_on() || !self.feed.refill(source)? {
+            return Ok(false);
+        }
+
+        // One thread would take pages from the window up to here, and look ahead at the rest.
+        let pages = self.feed.window();
+        let taken = match self.feed.is_exhausted() {
+            true => pages.len(),
+            false => pages.len().saturating_sub(LOOK_AHEAD_FAR),
+        };
+        let end = (taken..pages.len())
+            .find(|end| *end > 0 && pages[end - 1].last)
+            .unwrap_or(pages.len());
+
+        lot.pages.clear();
+        lot.pages.extend_from_slice(&pages[self.sent..]);
+        lot.len = end - self.sent;
+        lot.requests.clear();
+        lot.glimpses.clear();
+        lot.record.clear();
+
+        for page in &pages[..taken] {
+            if !self.goes_on() {
+                break;
+            }
+            self.operations += page.kind.pages();
+            self.is_inside = !page.last;
+        }
+        self.sent = end - taken;
+        self.feed.take(taken);
+        Ok(true)
+    }
+}

@@ -1,0 +1,114 @@
+//! When requests enter and end, and what that says of latencies.
+//!
+//! Invariants: submission times never decrease; nothing here depends on anything but the sequence of calls, so the device
+//! may have done the requests long before. Absent: what requests are made of, and who does them (`run`, `pipeline`).
+
+use crate::inflight::InFlight;
+use crate::metrics::{Meters, Passed};
+use crate::open::OpenLoop;
+use remap_ssd_device::PageKind;
+use remap_ssd_ftl::Glimpse;
+
+/// When requests enter.
+pub(crate) enum Clock {
+    Closed(InFlight),
+    Open(Box<OpenLoop>),
+}
+
+/// How a request ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Outcome {
+    pub kind: PageKind,
+    pub served: bool,
+}
+
+/// Times of one run.
+pub(crate) struct Times {
+    pub clock: Clock,
+    pub meters: Meters,
+    /// When the latest request entered, and the latest end of any.
+    pub entered: u64,
+    pub ended: u64,
+    /// When the latest flush ended: what comes after it enters no earlier.
+    flushed: u64,
+    /// When all pages of the latest request so far are done.
+    done_at: u64,
+}
+
+impl Times {
+    pub(crate) fn new(clock: Clock, meters: Meters, start: u64) -> Self {
+        Self {
+            clock,
+            meters,
+            entered: start,
+            ended: start,
+            flushed: start,
+            done_at: start,
+        }
+    }
+
+    /// A request enters. In an open loop, how many are outstanding.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, at_ns: u64, is_flush: bool) -> Option<u64> {
+        let after = if is_flush { self.ended } else { self.flushed };
+        let (now, backlog) = match &mut self.clock {
+            Clock::Closed(queue) => (queue.earliest().max(after), None),
+            Clock::Open(open) => {
+                let now = open.arrive(at_ns).max(self.entered).max(after);
+                (now, Some(open.backlog()))
+            }
+        };
+        (self.entered, self.done_at) = (now, now);
+        backlog
+    }
+
+    /// Is a reading of the counters due, now that a request has entered?
+    #[inline(always)]
+    pub(crate) fn is_due(&self) -> bool {
+        self.entered >= self.meters.due_ns
+    }
+
+    /// Takes the reading that is due.
+    #[cold]
+    pub(crate) fn read(&mut self, glimpse: Glimpse, passed: Passed, backlog: Option<u64>) {
+        self.meters.read(glimpse, self.entered, passed, backlog);
+    }
+
+    /// A part of the request is done.
+    #[inline(always)]
+    pub(crate) fn done(&mut self, at: u64) {
+        self.done_at = self.done_at.max(at);
+    }
+
+    /// The request ends when all its parts are done.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, Outcome { kind, served }: Outcome) {
+        let done_at = self.done_at;
+        match &mut self.clock {
+            Clock::Closed(queue) => queue.replace_earliest(done_at),
+            Clock::Open(open) => open.end(done_at),
+        }
+        self.ended = self.ended.max(done_at);
+        if kind == PageKind::Flush {
+            self.flushed = done_at;
+        }
+        if !served {
+            return;
+        }
+        if let Clock::Open(open) = &mut self.clock {
+            let is_read = match kind {
+                PageKind::Read => Some(true),
+                kind if kind.writes() => Some(false),
+                _ => None,
+            };
+            open.served(done_at, is_read);
+        }
+        let latency = done_at - self.entered;
+        match kind {
+            PageKind::Read => self.meters.reads.record(latency),
+            PageKind::Remap { .. } => self.meters.remaps.record(latency),
+            kind if kind.writes() => self.meters.writes.record(latency),
+            _ => {}
+        }
+    }
+}
