@@ -27,4 +27,4 @@ pub mod trail;
 pub use code::Code;
 pub use marks::Marks;
 pub use run::{Budget, Failed, Options, Progress, Report, hunt, replay, replay_whole, run};
-pub use setup::{mapping_of, scheme_of};
+pub use setup::mapping_of;

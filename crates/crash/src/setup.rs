@@ -8,7 +8,7 @@
 
 use crate::script::Mix;
 use remap_ssd_ftl::{
-    Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, SchemeKind,
+    Config, EntrySize, FingerprintKind, GcPolicy, Granularity, Guard, Guards, Medium, SchemeKind,
 };
 use remap_ssd_media::geometry::Shape;
 use remap_ssd_media::{ContentMode, Geometry};
@@ -566,10 +566,10 @@ impl Setup {
             }
             Guard::Deallocations | Guard::DeallocFlush => self.config.dealloc_slots <= 8,
             // What an erased superblock's slots say is mostly older than what is known otherwise.
-            Guard::StaleSegments if self.config.scheme == SchemeKind::Pebble => {
+            Guard::StaleSegments if self.config.scheme.facts().medium == Medium::Tables => {
                 self.config.dealloc_slots <= 4
             }
-            guard if scheme_of(guard) == SchemeKind::RemapSsdX => self.mix == Mix::RUNS,
+            guard if SchemeKind::that_shows(guard).facts().names_runs => self.mix == Mix::RUNS,
             Guard::StaleSegments | Guard::SegmentZeroed | Guard::ClearWaits => {
                 self.mix != Mix::WRITES
             }
@@ -580,28 +580,6 @@ impl Setup {
             Guard::ReserveStaysFree => self.deep,
             _ => self.steps >= 200 && !self.deep,
         }
-    }
-}
-
-/// The scheme under which the absence of a guard shows.
-pub fn scheme_of(guard: Guard) -> SchemeKind {
-    match guard {
-        Guard::SlotReuse => SchemeKind::Pebble,
-        Guard::RunAfterPages
-        | Guard::ExtensionAfterPage
-        | Guard::ExtensionAfterEntry
-        | Guard::ExtensionInTime
-        | Guard::GatheredFirst => SchemeKind::RemapSsdX,
-        Guard::GroupPageAfterEntries | Guard::RewriteWaits | Guard::StaleGroupPages => {
-            SchemeKind::LocalFlash
-        }
-        Guard::CapacitorEnergy | Guard::ArmedLast => SchemeKind::ShadowOob,
-        // Of remaps that stay in force, some were made to pages that are older than what their LPNs had before.
-        Guard::UnsharedRenewed => SchemeKind::ShadowOob,
-        Guard::HomesRenewed | Guard::RecordBeforeReclaim | Guard::RecordNewest => {
-            SchemeKind::WalSsd
-        }
-        _ => SchemeKind::RemapSsd,
     }
 }
 

@@ -9,8 +9,18 @@
 //! order (`hybrid`), and how many entries the extension may have (`Config::extension_entries`).
 
 use crate::fullest::Fullest;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
 use remap_ssd_media::{Geometry, Ppn, SbId};
+
+/// The block that the host writes in order.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockInOrder {
+    pub(crate) block: u32,
+    /// Where its first page is.
+    pub(crate) start: Ppn,
+    /// The page that comes next.
+    pub(crate) next: u32,
+}
 
 const NOWHERE: u32 = u32::MAX;
 

@@ -8,49 +8,17 @@
 
 use crate::atomic;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
+use crate::contract::Remapping;
 use crate::core::Core;
 use crate::dedup::{Fingerprint, Pages};
+use crate::error::Refusal;
 use crate::ftl::Ftl;
 use crate::guard::Guard;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
 use crate::program::Origin;
-use crate::scheme::Remapping;
 use crate::stats::Demotion;
 use remap_ssd_media::{After, Page, PageView, Payload, Ppn, Purpose};
 use std::ops::Range;
-
-/// Why a command was refused. Nothing has changed, but for the pages of a long command already served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The range passes the end of the device.
-    #[error("LBA out of range")]
-    OutOfRange,
-    /// The page could not be read.
-    #[error("unrecovered read error")]
-    MediaError,
-    /// No space can be gained any more: too many blocks have failed or are worn out. Everything can still be read.
-    #[error("the device is read-only: its blocks are worn out")]
-    ReadOnly,
-    /// All sequence numbers are handed out. Everything can still be read.
-    #[error("the device is read-only: its 2^42 sequence numbers are used up")]
-    NumbersUsedUp,
-    /// A write to the disk under the device has failed. What was written before it failed can still be read.
-    #[error("the disk under the device has failed")]
-    DiskFailed,
-    /// More pages than an atomic remap may have here.
-    #[error("atomic command too large")]
-    AtomicTooLarge,
-    /// Interrupted atomic commands have left as many numbers as the device can remember, and there was no flash space
-    /// at power-on to remove their witnesses.
-    #[error("no atomic command can be recorded before what interrupted ones left has been removed")]
-    AtomicUnavailable,
-    /// Neither files nor lists have room in this device's NVRAM.
-    #[error("this device keeps no file map: fs_files and fs_blocks are 0")]
-    NoFileMap,
-    /// The device's entries cannot record commands.
-    #[error("atomic commands need 24-byte entries")]
-    AtomicUnsupported,
-}
 
 /// `remap(target, source, length, flag)` (FAST'21 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -443,7 +411,7 @@ impl Ftl {
         relocated: Option<u32>,
         atomic: Option<u64>,
     ) -> bool {
-        if !self.scheme.remaps() {
+        if !self.remaps() {
             self.core.stats.copies += 1;
             return false;
         }
@@ -604,7 +572,7 @@ impl Ftl {
         // tables are ahead of 2 until then; nothing is reclaimed in between.
         self.scheme
             .persist(&mut self.core, &remapping, Purpose::Host);
-        self.note_remap(&remapping);
+        self.gc.note_remap(&self.core.geometry, &remapping);
         self.core.relink(lpn, ppn, true);
         self.core.stats.remaps += 1;
         Ok(())

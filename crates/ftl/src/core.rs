@@ -4,35 +4,18 @@
 //! Absent: policy. The verbs are in `command`, moving in `gc`, persistence of remaps in `scheme`.
 
 use crate::block_map::BlockMap;
+use crate::clock::{WSN_READ_ONLY, next_number};
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ended::Ended;
 use crate::guard::Guard;
 use crate::layout::Layout;
-use crate::map::{Map, Mapping};
+use crate::map::Map;
+use crate::mapping::Mapping;
 use crate::stats::Stats;
 use crate::superblock::Superblocks;
 use crate::survival::Survival;
 use remap_ssd_media::{After, Geometry, Media, OpKind, Ppn, Purpose, SbId};
-
-/// Sequence numbers have 42 bits, as in FAST'21's Table 2: all are below this.
-pub const WSN_END: u64 = 1 << 42;
-
-/// From this number on the device is read-only. The rest is reserved for internal work: a command admitted just before,
-/// the garbage collection that it waits for, and one recovery. Each takes at most a few numbers per page that it moves;
-/// the reserve is 32 for each page of the largest possible device.
-pub const WSN_READ_ONLY: u64 = WSN_END - (1 << 36);
-
-/// The next sequence number.
-#[inline]
-pub fn next_number(wsn: &mut u64) -> u64 {
-    *wsn += 1;
-    assert!(
-        *wsn < WSN_END,
-        "nothing takes numbers once they are used up"
-    );
-    *wsn
-}
 
 /// Media and DRAM tables.
 pub struct Core {
@@ -67,8 +50,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// A core with empty tables.
-    pub fn new(config: Config, media: Media) -> Self {
+    /// A core with empty tables. `reserve`: superblocks that a cut must leave free.
+    pub fn new(config: Config, media: Media, reserve: u32) -> Self {
         let geometry = media.geometry();
         Self {
             geometry,
@@ -83,13 +66,13 @@ impl Core {
                 )),
             },
             counts: Counts::new(geometry.pages()),
-            blocks: Superblocks::new(geometry, &config),
+            blocks: Superblocks::new(geometry, &config, reserve),
             ended: Ended::new(&geometry),
             aborted: Vec::new(),
             doubtful: Vec::new(),
             wsn: 0,
             stats: Stats::default(),
-            table_bytes: 0,
+            table_bytes: config.scheme.facts().table_store_bytes,
             survival: None,
             config,
             media,

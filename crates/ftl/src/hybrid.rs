@@ -22,29 +22,20 @@
 //! besides: those of the block being written in order, and of one before it that was hardly begun. Absent: the table
 //! (`block_map`), which superblock is collected (`gc`).
 
-use crate::command::Refusal;
+use crate::block_map::BlockInOrder;
+use crate::contract::OwnerRef;
 use crate::dedup::Pages;
+use crate::error::Refusal;
 use crate::ftl::Ftl;
-use crate::gc::{Job, Live, NONE, ORDERED};
+use crate::gc::job::{Job, Live, NONE, ORDERED};
 use crate::guard::Guard;
-use crate::map::Mapping;
-use crate::scheme::OwnerRef;
+use crate::mapping::Mapping;
 use crate::superblock::{Stream, Taken};
 use remap_ssd_media::{Oob, Ppn, Purpose, SbId, Second, Stored};
 use std::collections::BTreeMap;
 
 /// What a page holds that keeps the place of an unmapped one.
 const PAD: &[u8] = b"pad";
-
-/// The block that the host writes in order.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    block: u32,
-    /// Where its first page is.
-    start: Ppn,
-    /// The page that comes next.
-    next: u32,
-}
 
 /// The remapped owners of a victim's pages, by page.
 struct Shared {
@@ -114,7 +105,7 @@ impl Ftl {
             self.end_run()?;
             let pages = self.core.map.blocks().pages_of(block);
             let start = self.room_in_order(pages, true)?;
-            self.run = Some(Run {
+            self.run = Some(BlockInOrder {
                 block,
                 start,
                 next: 0,
@@ -143,7 +134,7 @@ impl Ftl {
             return;
         }
         run.next += 1;
-        let Run { block, start, next } = *run;
+        let BlockInOrder { block, start, next } = *run;
         if next == blocks.pages_of(block) {
             self.core.stats.merges_switch += 1;
             self.settle(block, start);
@@ -163,7 +154,7 @@ impl Ftl {
 
     /// Copies the rest of the block that is being written in order; `false` if a program failed meanwhile.
     fn complete_run(&mut self, shared: Option<&Shared>) -> Result<bool, Refusal> {
-        let Some(Run { block, start, next }) = self.run.take() else {
+        let Some(BlockInOrder { block, start, next }) = self.run.take() else {
             return Ok(false);
         };
         let pages = self.core.map.blocks().mapped_len(block);

@@ -3,10 +3,9 @@
 //! Invariant: room is made before a page is taken, never between a page's program and its mapping. Absent: the commands
 //! (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
 
-use crate::command::Refusal;
 use crate::dedup::{Fingerprint, Pages};
+use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
-use crate::gc::LOST;
 use crate::superblock::{Stream, Taken};
 use remap_ssd_media::{After, Payload, Ppn, Purpose, Second, Stored};
 

@@ -12,14 +12,13 @@
 mod record;
 mod recover;
 
-use crate::command::Refusal;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::core::Core;
-use crate::ftl::Ftl;
+use crate::error::ConfigError;
 use crate::guard::Guard;
 use record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
 pub use recover::Found;
-use remap_ssd_media::{After, ClearId, MediaError, OpKind, Payload, Purpose};
+use remap_ssd_media::{After, ClearId, MediaError, OpKind, Purpose};
 
 /// A page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +59,7 @@ pub struct Files {
     used: u32,
     /// Files that have a list.
     files: u32,
-    damaged: bool,
+    pub(crate) damaged: bool,
     /// The zeroing that new entries wait for.
     clear: ClearId,
 }
@@ -78,82 +77,6 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Words of NVRAM.
-pub(crate) fn nvram_words(config: &Config) -> usize {
-    Region::new(0, config).words()
-}
-
-impl Ftl {
-    /// Writes a page of a file and notes which one it is.
-    ///
-    /// # Errors
-    /// `NoFileMap`, and those of `write`: nothing is noted then.
-    pub fn fs_write(
-        &mut self,
-        lpn: u32,
-        payload: &Payload<'_>,
-        page: FilePage,
-    ) -> Result<FileStatus, Refusal> {
-        self.has_file_map()?;
-        self.write(lpn, payload)?;
-        let status = self
-            .files
-            .append(&mut self.core, lpn, page)
-            .unwrap_or_else(|_| {
-                self.files.damaged = true;
-                FileStatus::MapDamaged
-            });
-        match status {
-            FileStatus::Recorded => self.core.stats.fs_recorded += 1,
-            FileStatus::FilesFull => self.core.stats.fs_files_full += 1,
-            FileStatus::BlocksFull => self.core.stats.fs_blocks_full += 1,
-            FileStatus::MapDamaged => {}
-        }
-        Ok(status)
-    }
-
-    /// Pages of a file written since the last reset, in order.
-    ///
-    /// # Errors
-    /// `NoFileMap`; `MediaError` if the map is damaged.
-    pub fn fs_map(&mut self, inode: u32) -> Result<Vec<FileBlock>, Refusal> {
-        self.has_file_map()?;
-        self.files
-            .list(&mut self.core, inode)
-            .map_err(|_| Refusal::MediaError)
-    }
-
-    /// Files written since the last reset, in order of their numbers.
-    ///
-    /// # Errors
-    /// `NoFileMap`; `MediaError` if the map is damaged.
-    pub fn fs_files(&mut self) -> Result<Vec<u32>, Refusal> {
-        self.has_file_map()?;
-        self.files
-            .inodes(&mut self.core)
-            .map_err(|_| Refusal::MediaError)
-    }
-
-    /// Forgets all files.
-    ///
-    /// # Errors
-    /// `NoFileMap`.
-    pub fn fs_reset(&mut self) -> Result<(), Refusal> {
-        self.has_file_map()?;
-        self.files.reset(&mut self.core);
-        self.core.stats.fs_resets += 1;
-        Ok(())
-    }
-
-    fn has_file_map(&self) -> Result<(), Refusal> {
-        if self.core.config.fs_files > 0 {
-            Ok(())
-        } else {
-            Err(Refusal::NoFileMap)
-        }
-    }
-}
-
 impl Files {
     /// Formats the region.
     pub(crate) fn format(&mut self, core: &mut Core) {
@@ -165,7 +88,7 @@ impl Files {
     }
 
     /// Notes a page that has just been written to `lpn`.
-    fn append(
+    pub(crate) fn append(
         &mut self,
         core: &mut Core,
         lpn: u32,
@@ -269,7 +192,7 @@ impl Files {
         Ok(found)
     }
 
-    fn list(&self, core: &mut Core, inode: u32) -> Result<Vec<FileBlock>, MediaError> {
+    pub(crate) fn list(&self, core: &mut Core, inode: u32) -> Result<Vec<FileBlock>, MediaError> {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
@@ -300,7 +223,7 @@ impl Files {
         Ok(blocks)
     }
 
-    fn inodes(&self, core: &mut Core) -> Result<Vec<u32>, MediaError> {
+    pub(crate) fn inodes(&self, core: &mut Core) -> Result<Vec<u32>, MediaError> {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
@@ -322,7 +245,7 @@ impl Files {
         Ok(inodes)
     }
 
-    fn reset(&mut self, core: &mut Core) {
+    pub(crate) fn reset(&mut self, core: &mut Core) {
         let region = Region::of(core);
         let damaged = std::mem::take(&mut self.damaged);
         (self.used, self.files) = (0, 0);

@@ -2,14 +2,14 @@
 //!
 //! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete tail, nothing else.
 
-use super::witnesses::{Witnesses, holds_data};
-use super::{AHEAD, RecoveryError};
-use crate::command::Refusal;
+use super::AHEAD;
 use crate::core::Core;
+use crate::error::{RecoveryError, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord, LoadedLife};
 use crate::superblock::{Head, Open, State, Stream, Superblock};
+use crate::witnesses::{Witnesses, holds_data};
 use remap_ssd_media::{After, ClearId, Oob, Purpose, SbId, Stored};
 use std::collections::{BTreeMap, VecDeque};
 use zerocopy::FromBytes;

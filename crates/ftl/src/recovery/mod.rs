@@ -16,94 +16,23 @@
 //! written between steps 0 and 5, and step 5 says nothing that steps 1 to 4 would not find again.
 
 mod flash;
-mod witnesses;
 
 use crate::atomic;
-use crate::config::{Config, ConfigError};
-use crate::core::WSN_END;
+use crate::clock::WSN_END;
+use crate::config::Config;
 use crate::dealloc::Record;
+use crate::error::{LOST, RecoveryError};
 use crate::files::Found;
 use crate::ftl::Ftl;
-use crate::gc::LOST;
 use crate::guard::Guard;
 use crate::layout::{ABORTED_SLOTS, DEALLOC_WORDS};
 use crate::superblock::State;
+use crate::witnesses::{RecoveryReport, Witnesses};
 use remap_ssd_media::{After, Media, OpKind, Ppn, Purpose, SbId, Stored};
-use serde::Serialize;
 use std::collections::BTreeSet;
-pub use witnesses::{Hinted, Witnesses};
 
 /// How many records before its turn what a record will touch is prefetched.
 const AHEAD: usize = 16;
-
-/// What recovery read and found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RecoveryReport {
-    /// Head pages read.
-    pub head_pages: u64,
-    /// Tail pages read.
-    pub tail_pages: u64,
-    /// OOB areas read in superblocks without tail.
-    pub oob_pages: u64,
-    /// Pages of deallocation bitmaps read.
-    pub bitmap_pages: u64,
-    /// Pages of a remapping log on flash read.
-    pub log_pages: u64,
-    /// Bytes of NVRAM read.
-    pub nvram_bytes: u64,
-    /// Records considered: pages, entries, deallocations.
-    pub records: u64,
-    /// Superblocks with data.
-    pub superblocks: u64,
-    /// LPNs mapped.
-    pub mapped: u64,
-    /// LPNs whose newest witness could not be read: they are media errors now.
-    pub lost: u64,
-    /// Atomic commands that a cut interrupted.
-    pub aborted: u64,
-    /// Flash pages that a capacitor's energy programmed when power failed.
-    pub saved_pages: u64,
-}
-
-/// Why a device cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecoveryError {
-    /// The configuration does not fit the media.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A word that says whose mappings follow, or which LPN an entry names, cannot be read: any page might be stale.
-    #[error("NVRAM word {word} is damaged beyond correction and nothing else tells what it said")]
-    NvramDamaged {
-        /// Its address.
-        word: usize,
-    },
-    /// A bitmap of deallocations cannot be read: pages that were deallocated might come back.
-    #[error("the deallocation bitmap in flash page {page} cannot be read")]
-    BitmapDamaged {
-        /// Its page.
-        page: u32,
-    },
-    /// A page that a capacitor saved cannot be read: any page might be stale.
-    #[error("flash page {page}, which was saved when power failed, cannot be read")]
-    SavedDamaged {
-        /// Its page.
-        page: u32,
-    },
-    /// Pages of a log cannot be read, more than its parity page can rebuild.
-    #[error(
-        "flash page {page}, which held remaps, cannot be read, and nothing else tells what it said"
-    )]
-    LogDamaged {
-        /// Its page.
-        page: u32,
-    },
-    /// The media does not hold a device that this configuration describes.
-    #[error("not a device of this configuration: {0}")]
-    Foreign(String),
-    /// Recovery needs flash space and there is none left.
-    #[error("no flash space left to finish recovery")]
-    NoSpace,
-}
 
 /// A bitmap of deallocations that cannot be read.
 struct LostBitmap {
@@ -365,7 +294,7 @@ impl Ftl {
     fn keep_relocated(
         &mut self,
         relocated: Vec<(u32, u64)>,
-    ) -> Result<Vec<usize>, crate::command::Refusal> {
+    ) -> Result<Vec<usize>, crate::error::Refusal> {
         let mut sources: Vec<u32> = relocated.iter().map(|(lpn, _)| *lpn).collect();
         sources.sort_unstable();
         sources.dedup();
@@ -406,7 +335,7 @@ impl Ftl {
 
     /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many were marked. `early`
     /// is before the scheme is ready for garbage collection: then only as many as there is room for.
-    fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::command::Refusal> {
+    fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::error::Refusal> {
         for (done, &lpn) in lost.iter().enumerate() {
             if early && !self.has_room_uncollected() {
                 return Ok(done);

@@ -3,7 +3,7 @@
 //! Invariant: an entry counts only if the torn bit of each of its words is 1; a segment is zeroed before use.
 //! Absent: where entries are kept.
 
-use crate::scheme::Remapping;
+use crate::contract::{OwnerRef, Remapping};
 use bitfield_struct::bitfield;
 
 /// First 8 bytes, bits 0-63 of Table 2.
@@ -147,5 +147,18 @@ impl CommandWord {
             .with_start(start)
             .with_pages(len)
             .with_atomic(remapping.atomic.is_some())
+    }
+}
+
+impl OwnerRef {
+    /// What an entry of a superblock says.
+    pub fn of(entry: &RmmEntry) -> Self {
+        let (offset, lpn, wsn) = (entry.offset(), entry.target(), entry.wsn());
+        Self {
+            offset,
+            lpn,
+            wsn,
+            source: entry.relocated_source(),
+        }
     }
 }

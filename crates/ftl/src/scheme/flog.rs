@@ -10,19 +10,42 @@
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
 use super::log_pages;
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    FlashNeed, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
+    Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
+use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use crate::superblock::{Open, State, Stream};
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{
     After, ClearId, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored,
 };
 use std::collections::BTreeSet;
 use zerocopy::{FromBytes, IntoBytes};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check,
+    flash_need,
+    nvram_words: |_, _| BUFFER_WORDS,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "flog",
+            spans_all_dies: true,
+            medium: Medium::Flash,
+            hue: Some(Hue::Orange),
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(FLog::new(config, geometry)),
+    )
+};
 
 const PAGE_BYTES: u64 = remap_ssd_media::geometry::PAGE_BYTES as u64;
 /// Pages of the smallest log; a smaller cap fills its pages partly.
@@ -63,9 +86,9 @@ fn shape(config: &Config) -> (usize, usize) {
 }
 
 /// Superblocks of a full log; as many again are needed while it is rewritten.
-pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> super::FlashNeed {
+pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
     let held = superblocks_needed(config, geometry);
-    super::FlashNeed { held, spare: held }
+    FlashNeed { held, spare: held }
 }
 
 fn superblocks_needed(config: &Config, geometry: &Geometry) -> u32 {
@@ -392,7 +415,7 @@ impl FLog {
     }
 }
 
-impl RemapScheme for FLog {
+impl Persist for FLog {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
             return Err(Demotion::Watermark);
@@ -434,7 +457,9 @@ impl RemapScheme for FLog {
         self.reclaim(core, true);
         self.superblocks.len() < before
     }
+}
 
+impl Ownership for FLog {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.charge_scan(core);
         self.index.owners(sb, out);
@@ -445,7 +470,9 @@ impl RemapScheme for FLog {
         core.ended.settle(sb);
         self.hopeless_below = 0;
     }
+}
 
+impl Recover for FLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let mut logs: Vec<(u64, SbId)> = core
             .blocks
@@ -524,7 +551,9 @@ impl RemapScheme for FLog {
             self.reclaim(core, true);
         }
     }
+}
 
+impl Inspect for FLog {
     fn usage(&self, core: &Core) -> Usage {
         Usage {
             capacity_bytes: self.capacity() * 16,
@@ -542,3 +571,5 @@ impl RemapScheme for FLog {
         self.index.check_settled(core)
     }
 }
+
+impl LookAhead for FLog {}

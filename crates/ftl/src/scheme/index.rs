@@ -5,7 +5,7 @@
 //! when they outnumber the valid ones. Absent: durability.
 
 use super::sift::{find_doubtful, keep_gone, take_out};
-use super::{OwnerRef, Remapping};
+use crate::contract::{OwnerRef, Remapping};
 use crate::core::Core;
 use remap_ssd_media::{Geometry, Ppn, SbId};
 

@@ -10,19 +10,48 @@
 //! Invariants: an entry is in the cache or in a page of its superblock's group that came after it; a slot of the cache is
 //! used again only after it has been zeroed. Absent: pages on flash (`group_log`).
 
-use super::group_log::{GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
 use super::log_entry::LogEntry;
 use super::remap_ssd::append_in_force;
-use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
+use crate::kind::{Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::scheme::entry::RmmEntry;
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::slab::prefetch;
 use remap_ssd_media::{After, ClearId, Geometry, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check: |config, _| check(config),
+    flash_need,
+    nvram_words: |config, _| cache_words(config),
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "local-flash",
+            spans_all_dies: true,
+            medium: Medium::Flash,
+            guards: &[
+                Guard::GroupPageAfterEntries,
+                Guard::RewriteWaits,
+                Guard::StaleGroupPages,
+            ],
+            counters: group_log::COUNTERS,
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(LocalFlash::new(config, geometry)),
+    )
+};
 
 /// Words of a slot of the cache.
 const SLOT_WORDS: usize = 2;
@@ -215,7 +244,7 @@ impl LocalFlash {
             if !self.log.secure(core, 1) {
                 return false;
             }
-            core.stats.destages += 1;
+            core.stats.scheme.add(DESTAGES, 1);
             self.log.append(core, sb, &self.kept);
         }
         // 1. the entries, each after the page it names  2. their page on flash, after all stores  3. zeroes in the
@@ -244,7 +273,7 @@ impl LocalFlash {
     }
 }
 
-impl RemapScheme for LocalFlash {
+impl Persist for LocalFlash {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
             return Err(Demotion::Watermark);
@@ -296,6 +325,12 @@ impl RemapScheme for LocalFlash {
         self.make_slots(core, entries as usize);
     }
 
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        self.log.give_back(core)
+    }
+}
+
+impl Ownership for LocalFlash {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.log.charge_read(core, sb);
         self.all.clear();
@@ -318,7 +353,9 @@ impl RemapScheme for LocalFlash {
         self.cached[sb.0 as usize] = cached;
         self.hopeless = 0;
     }
+}
 
+impl Recover for LocalFlash {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.log.replay(core, witnesses)?;
         self.free.clear();
@@ -380,11 +417,9 @@ impl RemapScheme for LocalFlash {
         }
         true
     }
+}
 
-    fn give_back(&mut self, core: &mut Core) -> bool {
-        self.log.give_back(core)
-    }
-
+impl Inspect for LocalFlash {
     fn usage(&self, core: &Core) -> Usage {
         let cached = u64::from(self.slots) - self.free.len() as u64;
         Usage {
@@ -420,15 +455,6 @@ impl RemapScheme for LocalFlash {
         })
     }
 
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let cached = &self.cached[core.geometry.superblock(ppn).0 as usize];
-        prefetch(cached, cached.len().wrapping_sub(1));
-        if let Some((slot, _)) = self.free.get(AHEAD) {
-            core.media.prefetch_word(self.word(*slot));
-        }
-    }
-
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let (entries, flash_pages) = (
             self.cached[sb.0 as usize].len() as u32,
@@ -440,5 +466,16 @@ impl RemapScheme for LocalFlash {
             pages: entries.into(),
             flash_pages,
         })
+    }
+}
+
+impl LookAhead for LocalFlash {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let cached = &self.cached[core.geometry.superblock(ppn).0 as usize];
+        prefetch(cached, cached.len().wrapping_sub(1));
+        if let Some((slot, _)) = self.free.get(AHEAD) {
+            core.media.prefetch_word(self.word(*slot));
+        }
     }
 }

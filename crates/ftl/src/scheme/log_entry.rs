@@ -3,11 +3,11 @@
 //! A global log must name the whole flash page, so Table 2's layout does not fit; the incarnation of the page's
 //! superblock tells an entry of an earlier life. Invariant: counts only if both torn bits are 1.
 
-use super::Remapping;
+use crate::contract::Remapping;
 use crate::core::Core;
 use crate::guard::Guard;
-use crate::recovery::Witnesses;
 use crate::superblock::{State, Superblock};
+use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{MediaError, Ppn, SbId};
 

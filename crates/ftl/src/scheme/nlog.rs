@@ -10,17 +10,34 @@
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
 use super::sift::keep_gone;
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
+use crate::kind::{Hue, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "nlog",
+        hue: Some(Hue::Purple),
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(NLog::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
 
 /// Entries of a unit in a log of ordinary size.
 const UNIT_ENTRIES_MAX: usize = 256;
@@ -571,7 +588,7 @@ fn load(core: &mut Core, at: usize) -> Option<LogEntry> {
     entry.is_intact().then_some(entry)
 }
 
-impl RemapScheme for NLog {
+impl Persist for NLog {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         let capacity = (self.total_units * self.slots) as f64;
         if core.blocks.remapped_total() as f64 >= core.config.watermark * capacity {
@@ -599,7 +616,9 @@ impl RemapScheme for NLog {
         self.append(core, remapping, Purpose::Gc);
         true
     }
+}
 
+impl Ownership for NLog {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.charge_scan(core);
         self.index.owners(sb, out);
@@ -611,7 +630,9 @@ impl RemapScheme for NLog {
         core.ended.settle(sb);
         self.hopeless_below = 0;
     }
+}
 
+impl Recover for NLog {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let bytes = self.total_units * (self.slots + 1) * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
@@ -643,7 +664,9 @@ impl RemapScheme for NLog {
         }
         true
     }
+}
 
+impl Inspect for NLog {
     fn usage(&self, core: &Core) -> Usage {
         let entry = (SLOT_WORDS * 8) as u64;
         Usage {
@@ -664,3 +687,5 @@ impl RemapScheme for NLog {
         self.index.check(core)
     }
 }
+
+impl LookAhead for NLog {}

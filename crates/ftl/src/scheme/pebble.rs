@@ -14,15 +14,47 @@
 //! been zeroed since the room's last incarnation.
 //! Absent: L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs and slots.
 
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
+use crate::kind::{Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
-use crate::stats::Demotion;
+use crate::stats::{Counter, Demotion};
+use crate::witnesses::Witnesses;
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
+
+/// Counters of its own.
+const COUNTERS: &[&str] = &["slots_reused", "slot_clears"];
+/// Slots whose superseded entry was overwritten.
+const SLOTS_REUSED: Counter = Counter::named("slots_reused", COUNTERS);
+/// Rooms of slots cleared when their superblock was erased.
+const SLOT_CLEARS: Counter = Counter::named("slot_clears", COUNTERS);
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check,
+    nvram_words,
+    tables_bytes,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "pebble",
+            needs_pages: Some("keeps a table of pages in NVRAM"),
+            medium: Medium::Tables,
+            // A word of L2P and one of P2L: "the write and remap commands always update [both] tables together".
+            table_store_bytes: L2P_WORD_BYTES + 8,
+            guards: &[Guard::SlotReuse],
+            counters: COUNTERS,
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(Pebble::new(config, geometry)),
+    )
+};
 
 /// Ages that a slot can tell.
 const AGES: u64 = 1 << 32;
@@ -262,7 +294,7 @@ impl Pebble {
         };
         match core.media.load(at) {
             Ok(0) => self.rooms[sb.0 as usize].taken += 1,
-            _ => core.stats.slots_reused += 1,
+            _ => core.stats.scheme.add(SLOTS_REUSED, 1),
         }
         // 1. the page  2. the entry, whole or not at all. An entry before its page would name whatever is programmed
         // there next.
@@ -323,7 +355,7 @@ impl Pebble {
     }
 }
 
-impl RemapScheme for Pebble {
+impl Persist for Pebble {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if self.is_too_old(core, core.geometry.superblock(ppn)) {
             return Err(Demotion::NvramFull);
@@ -362,7 +394,9 @@ impl RemapScheme for Pebble {
         self.open_room(core, sb, base, Purpose::Gc);
         self.fill(core, place, &Remapping { wsn, ..*remapping }, Purpose::Gc)
     }
+}
 
+impl Ownership for Pebble {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let Room {
             base: Some(base),
@@ -427,9 +461,11 @@ impl RemapScheme for Pebble {
                 .clear(self.slots + sb.0 as usize * len, len, after),
             ..Room::default()
         };
-        core.stats.slot_clears += 1;
+        core.stats.scheme.add(SLOT_CLEARS, 1);
     }
+}
 
+impl Recover for Pebble {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         witnesses.report.nvram_bytes += self.tables.p2l;
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
@@ -509,7 +545,9 @@ impl RemapScheme for Pebble {
         }
         true
     }
+}
 
+impl Inspect for Pebble {
     fn usage(&self, core: &Core) -> Usage {
         let Tables { l2p, p2l } = self.tables;
         Usage {
@@ -523,11 +561,6 @@ impl RemapScheme for Pebble {
             p2l_bytes: p2l,
             ..Usage::default()
         }
-    }
-
-    fn table_bytes(&self) -> u32 {
-        // A word of L2P and one of P2L: "the write and remap commands always update [both] tables together".
-        L2P_WORD_BYTES + 8
     }
 
     fn check(&self, core: &Core) -> Result<(), String> {
@@ -561,7 +594,9 @@ impl RemapScheme for Pebble {
         }
         Ok(())
     }
+}
 
+impl LookAhead for Pebble {
     #[inline]
     fn look_ahead(&self, core: &Core, ppn: Ppn) {
         core.media.prefetch_word(self.slot_word(ppn));

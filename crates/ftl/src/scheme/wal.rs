@@ -13,16 +13,39 @@
 //! uncommitted page is in a record of that page's superblock; a slot is zeroed before it is used again.
 //! Absent: remaps to anything but the home (the core copies), and per-page metadata in NVRAM.
 
-use super::{OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
+use crate::kind::SchemeFacts;
 use crate::layout::Layout;
-use crate::recovery::{Hinted, RecoveryError, Witnesses};
 use crate::stats::Demotion;
+use crate::witnesses::{Hinted, Witnesses};
 use bitfield_struct::bitfield;
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use std::collections::VecDeque;
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "wal-ssd",
+        hints: true,
+        needs_pages: Some("names a page's second owner in the page"),
+        guards: &[
+            Guard::HomesRenewed,
+            Guard::RecordBeforeReclaim,
+            Guard::RecordNewest,
+        ],
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(Wal::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
 
 /// Words of a record.
 const SLOT_WORDS: usize = 2;
@@ -243,7 +266,7 @@ impl Run {
     }
 }
 
-impl RemapScheme for Wal {
+impl Persist for Wal {
     fn admit(&mut self, core: &mut Core, _: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if !self.free.is_empty() {
             return Ok(());
@@ -318,7 +341,9 @@ impl RemapScheme for Wal {
         });
         self.groups[run.sb.0 as usize].push(run.slot);
     }
+}
 
+impl Ownership for Wal {
     /// The homes are in the OOBs, which GC reads together with the pages.
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         for offset in 0..core.geometry.pages_per_superblock() {
@@ -347,7 +372,9 @@ impl RemapScheme for Wal {
         }
         self.release(core, gone);
     }
+}
 
+impl Recover for Wal {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         let bytes = self.records.len() * SLOT_WORDS * 8;
         witnesses.report.nvram_bytes += bytes as u64;
@@ -434,7 +461,9 @@ impl RemapScheme for Wal {
         self.release(core, gone);
         true
     }
+}
 
+impl Inspect for Wal {
     fn usage(&self, _: &Core) -> Usage {
         let slot = 8 * SLOT_WORDS as u64;
         let used = (self.records.len() - self.free.len()) as u64 * slot;
@@ -494,6 +523,8 @@ impl RemapScheme for Wal {
         Ok(())
     }
 }
+
+impl LookAhead for Wal {}
 
 /// The newest page that was written under `lpn` for `home` before the record; of copies the one in the younger
 /// superblock.

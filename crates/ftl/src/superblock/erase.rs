@@ -3,7 +3,7 @@
 //! Invariant: nothing of a superblock that says "dead" counts, erased or not. Absent: which one ends (`gc`).
 
 use super::{INCARNATION_MAX, State, Superblock, Superblocks, is_good_die};
-use crate::core::next_number;
+use crate::clock::next_number;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
 use remap_ssd_media::{After, Media, SbId};

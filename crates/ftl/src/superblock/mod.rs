@@ -133,8 +133,8 @@ pub struct Superblocks {
 }
 
 impl Superblocks {
-    /// All retired, until `set` says otherwise.
-    pub fn new(geometry: Geometry, config: &Config) -> Self {
+    /// All retired, until `set` says otherwise. `reserve`: superblocks that a cut must leave free.
+    pub fn new(geometry: Geometry, config: &Config, reserve: u32) -> Self {
         let blank = Superblock {
             state: State::Retired,
             stream: Stream::Host,
@@ -162,7 +162,7 @@ impl Superblocks {
             waiting: std::array::from_fn(|_| vec![None; geometry.groups() as usize]),
             turn: [0; Stream::ALL.len()],
             free: 0,
-            reserve: config.reserve(&geometry) as usize,
+            reserve: reserve as usize,
             remapped_total: 0,
             meta_programs: 0,
             blocks_retired: 0,

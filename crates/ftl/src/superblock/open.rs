@@ -4,7 +4,7 @@
 //! Absent: what recovery makes of them (`recovery`).
 
 use super::{Open, Owners, State, Stream, Superblocks, is_good_die};
-use crate::core::next_number;
+use crate::clock::next_number;
 use crate::guard::Guard;
 use crate::policy::Wear;
 use remap_ssd_media::{After, ClearId, Media, Oob, Purpose, SbId, Stored};

@@ -3,9 +3,28 @@
 //! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next (`open`).
 
 use super::{State, Stream, Superblocks};
+use crate::config::Config;
 use crate::guard::Guard;
 use remap_ssd_media::{After, Oob, Ppn, SbId, Slot};
 use std::collections::VecDeque;
+
+impl Config {
+    /// The stream that takes pages moved to a zone.
+    pub fn gc_stream(&self, zone: usize) -> Stream {
+        match self.is_hybrid() {
+            // Pages that move alone go where pages are written alone.
+            true => [Stream::Host, Stream::Gc][zone],
+            false if zone == 0 && self.gc_joins_host => Stream::Host,
+            false => Stream::ZONES[zone],
+        }
+    }
+
+    /// The streams of those.
+    pub fn gc_streams(&self) -> Vec<Stream> {
+        let zones = self.gc_policy.zones() + usize::from(self.is_hybrid());
+        (0..zones).map(|zone| self.gc_stream(zone)).collect()
+    }
+}
 
 /// A page handed out to be programmed.
 #[derive(Clone, Copy, Debug)]

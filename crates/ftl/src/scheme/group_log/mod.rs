@@ -16,15 +16,39 @@ mod page;
 mod reclaim;
 mod recover;
 
-use super::RmmEntry;
 use super::entry::Second;
 use super::sift::{find_doubtful, take_out};
 use crate::config::Config;
+use crate::contract::FlashNeed;
 use crate::core::Core;
 use crate::guard::Guard;
+use crate::scheme::entry::RmmEntry;
+use crate::stats::Counter;
 use page::{GroupOwner, GroupPlace};
 use remap_ssd_media::{After, Geometry, MediaError, Oob, OpKind, Ppn, Purpose, SbId, Stored};
 use std::collections::BTreeMap;
+
+/// Counters of a scheme with such a log.
+pub(super) const COUNTERS: &[&str] = &[
+    "destages",
+    "groups_rewritten",
+    "group_pages_moved",
+    "log_superblocks_erased",
+    "group_entries_found",
+    "group_pages_stale",
+];
+/// Times that cached entries or a segment group went to flash pages of their superblock's.
+pub(super) const DESTAGES: Counter = Counter::named("destages", COUNTERS);
+/// Groups of such pages rewritten because of their garbage.
+const GROUPS_REWRITTEN: Counter = Counter::named("groups_rewritten", COUNTERS);
+/// Such pages moved, so that superblocks of their log can be erased.
+const GROUP_PAGES_MOVED: Counter = Counter::named("group_pages_moved", COUNTERS);
+/// Superblocks of a log of such pages erased.
+const LOG_SUPERBLOCKS_ERASED: Counter = Counter::named("log_superblocks_erased", COUNTERS);
+/// Entries that recovery found in such pages.
+const GROUP_ENTRIES_FOUND: Counter = Counter::named("group_entries_found", COUNTERS);
+/// Such pages that recovery found and whose superblock had been erased since.
+const GROUP_PAGES_STALE: Counter = Counter::named("group_pages_stale", COUNTERS);
 
 pub(super) use page::ENTRIES_MAX;
 
@@ -73,13 +97,13 @@ impl Shape {
 
     /// Superblocks that it holds at its worst (one is being moved), and those that must be free for it while a
     /// superblock of data is collected.
-    pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> super::FlashNeed {
+    pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> FlashNeed {
         let held = self.superblocks_max(config, geometry) as u32 + 1;
         let spare = self
             .group_pages_max
             .div_ceil(config.data_pages(geometry) as usize) as u32
             + 2;
-        super::FlashNeed {
+        FlashNeed {
             held,
             spare: spare.min(held),
         }

@@ -4,7 +4,7 @@
 //! Invariant: a page counts while its owner has the incarnation that the header names, and no page of the group
 //! says that it has been superseded. Absent: where pages are.
 
-use crate::scheme::RmmEntry;
+use crate::scheme::entry::RmmEntry;
 use bitfield_struct::bitfield;
 use remap_ssd_media::SbId;
 use zerocopy::IntoBytes;

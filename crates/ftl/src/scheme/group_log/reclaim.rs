@@ -10,7 +10,10 @@
 //! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages count, some
 //! superblock has garbage once all that may be held are full. Absent: who needs the room.
 
-use super::{GroupLog, GroupPage, keep_known, keep_valid};
+use super::{
+    GROUP_PAGES_MOVED, GROUPS_REWRITTEN, GroupLog, GroupPage, LOG_SUPERBLOCKS_ERASED, keep_known,
+    keep_valid,
+};
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::scheme::log_pages;
@@ -112,7 +115,7 @@ impl GroupLog {
             log.live, 0,
             "a superblock whose pages count must not be erased"
         );
-        core.stats.log_superblocks_erased += 1;
+        core.stats.scheme.add(LOG_SUPERBLOCKS_ERASED, 1);
         core.blocks.erase(&mut core.media, sb, &mut core.wsn);
     }
 
@@ -121,7 +124,7 @@ impl GroupLog {
             // Its entries are in force as far as L2P says: the group is written anew.
             return self.rewrite(core, owner);
         }
-        core.stats.group_pages_moved += 1;
+        core.stats.scheme.add(GROUP_PAGES_MOVED, 1);
         let GroupPage { number, .. } = self.groups[owner.0 as usize].pages[at];
         let to = self.place(core, owner, number, |core, taken, oob| {
             core.media
@@ -182,7 +185,7 @@ impl GroupLog {
     }
 
     fn rewrite(&mut self, core: &mut Core, sb: SbId) {
-        core.stats.groups_rewritten += 1;
+        core.stats.scheme.add(GROUPS_REWRITTEN, 1);
         self.charge_read(core, sb);
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();

@@ -5,12 +5,15 @@
 //! written: what is there twice goes with the next superblock that is emptied.
 
 use super::page::{self, Header};
-use super::{GroupLog, GroupPage, LogSuperblock, NUMBERS_END};
+use super::{
+    GROUP_ENTRIES_FOUND, GROUP_PAGES_STALE, GroupLog, GroupPage, LogSuperblock, NUMBERS_END,
+};
 use crate::core::Core;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::scheme::log_pages::{self, LogPage};
 use crate::superblock::{State, Stream};
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{Ppn, SbId};
 use std::sync::Arc;
 
@@ -37,7 +40,7 @@ fn find(
     }
     let same_life = header.owner.incarnation() == core.blocks.get(sb).life.incarnation();
     if !witnesses.is_live(sb) || (!same_life && core.config.guards.has(Guard::StaleGroupPages)) {
-        core.stats.group_pages_stale += 1;
+        core.stats.scheme.add(GROUP_PAGES_STALE, 1);
         return;
     }
     found[sb.0 as usize].push(Found {
@@ -111,7 +114,7 @@ impl GroupLog {
         });
         for entry in page::entries(&at.bytes) {
             if entry.offset() < core.geometry.pages_per_superblock() {
-                core.stats.group_entries_found += 1;
+                core.stats.scheme.add(GROUP_ENTRIES_FOUND, 1);
                 let page = core.geometry.page(sb, entry.offset());
                 witnesses.remap(
                     core,

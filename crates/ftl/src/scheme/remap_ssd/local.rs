@@ -5,7 +5,7 @@
 use super::RemapSsd;
 use crate::config::Config;
 use crate::core::Core;
-use crate::scheme::RmmEntry;
+use crate::scheme::entry::RmmEntry;
 use remap_ssd_media::{Ppn, SbId};
 
 impl RemapSsd {

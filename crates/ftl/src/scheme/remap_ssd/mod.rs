@@ -13,14 +13,32 @@ mod reclaim;
 
 use super::entry::{CommandWord, RmmEntry, Second};
 use super::segments::{Chain, Segments};
-use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
+    Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::kind::{Hue, SchemeFacts};
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 pub(super) use reclaim::append_in_force;
 use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "remap-ssd",
+        hue: Some(Hue::Blue),
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(RemapSsd::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
 
 /// Free segments beyond what migrating the fullest group takes: partly filled segments of a migration that a
 /// power cut interrupted.
@@ -149,7 +167,7 @@ fn entry_after(core: &Core, chain: &Chain, ppn: Ppn) -> After {
     }
 }
 
-impl RemapScheme for RemapSsd {
+impl Persist for RemapSsd {
     #[inline]
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() >= self.watermark {
@@ -190,7 +208,9 @@ impl RemapScheme for RemapSsd {
         self.append(core, remapping, Purpose::Gc);
         true
     }
+}
 
+impl Ownership for RemapSsd {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let entries = self.segments.used(&self.groups[sb.0 as usize]);
         if entries == 0 {
@@ -221,7 +241,9 @@ impl RemapScheme for RemapSsd {
         core.ended.settle(sb);
         self.hopeless_below = 0;
     }
+}
 
+impl Recover for RemapSsd {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.read_back(core, witnesses)
     }
@@ -232,7 +254,9 @@ impl RemapScheme for RemapSsd {
         self.regain(core);
         true
     }
+}
 
+impl Inspect for RemapSsd {
     fn usage(&self, core: &Core) -> Usage {
         let largest = self
             .groups
@@ -256,13 +280,6 @@ impl RemapScheme for RemapSsd {
         self.check_groups(core)
     }
 
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let sb = core.geometry.superblock(ppn);
-        core.media
-            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
-    }
-
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let group = &self.groups[sb.0 as usize];
         let entries = self.segments.used(group);
@@ -272,5 +289,14 @@ impl RemapScheme for RemapSsd {
             pages: entries.into(),
             flash_pages: 0,
         })
+    }
+}
+
+impl LookAhead for RemapSsd {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
+        core.media
+            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize]));
     }
 }

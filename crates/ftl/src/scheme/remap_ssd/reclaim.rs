@@ -6,13 +6,14 @@
 
 use super::{RemapSsd, RmmEntry, Second, entry_after};
 use crate::config::ATOMIC_PAGES_MAX;
+use crate::contract::Remapping;
 use crate::core::Core;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
-use crate::scheme::Remapping;
 use crate::scheme::entry::CommandWord;
 use crate::scheme::segments::Chain;
 use crate::scheme::sift::find_doubtful;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 
 /// Active GC pays only if more than one entry in so many is invalid.

@@ -8,14 +8,37 @@
 //! and page; the log on flash is large enough for every LPN to be remapped. Absent: segments and their recovery
 //! (`remap_ssd`), pages and theirs (`group_log`), collecting NVRAM in place: what leaves is filtered on the way.
 
-use super::group_log::{GroupLog, Shape, keep_valid};
+use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
-use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, RmmEntry, Usage};
-use crate::config::{ATOMIC_PAGES_MAX, Config, ConfigError, EntrySize};
+use crate::config::{ATOMIC_PAGES_MAX, Config, EntrySize};
+use crate::contract::{
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
+};
 use crate::core::Core;
-use crate::recovery::{RecoveryError, Witnesses};
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
+use crate::kind::SchemeFacts;
+use crate::scheme::entry::RmmEntry;
 use crate::stats::Demotion;
+use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, Geometry, OpKind, Ppn, Purpose, SbId};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    flash_need,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "remap-ssd-lh",
+            spans_all_dies: true,
+            counters: group_log::COUNTERS,
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(RemapSsdLh::new(config, geometry)),
+    )
+    .with_nvram_log()
+    .with_check(check)
+};
 
 /// One segment in so many is kept free, so that the zeroing of the next one is over when it is needed.
 const FREE_SHARE: u64 = 32;
@@ -91,7 +114,7 @@ impl RemapSsdLh {
         if pages > 0 && !self.flash.secure(core, pages) {
             return false;
         }
-        core.stats.destages += 1;
+        core.stats.scheme.add(DESTAGES, 1);
         let (_, bytes) = self.nvram.entries_of(sb);
         core.media
             .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
@@ -106,7 +129,7 @@ impl RemapSsdLh {
     }
 }
 
-impl RemapScheme for RemapSsdLh {
+impl Persist for RemapSsdLh {
     #[inline]
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         let sb = core.geometry.superblock(ppn);
@@ -139,6 +162,12 @@ impl RemapScheme for RemapSsdLh {
         self.make_room(core, entries as usize);
     }
 
+    fn give_back(&mut self, core: &mut Core) -> bool {
+        self.flash.give_back(core)
+    }
+}
+
+impl Ownership for RemapSsdLh {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         self.flash.charge_read(core, sb);
         let (entries, bytes) = self.nvram.entries_of(sb);
@@ -159,7 +188,9 @@ impl RemapScheme for RemapSsdLh {
         self.nvram.forget(core, sb);
         self.flash.forget(core, sb);
     }
+}
 
+impl Recover for RemapSsdLh {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.flash.replay(core, witnesses)?;
         self.nvram.replay(core, witnesses)
@@ -169,11 +200,9 @@ impl RemapScheme for RemapSsdLh {
         self.nvram.heal(core);
         true // Room is made when it is needed.
     }
+}
 
-    fn give_back(&mut self, core: &mut Core) -> bool {
-        self.flash.give_back(core)
-    }
-
+impl Inspect for RemapSsdLh {
     fn usage(&self, core: &Core) -> Usage {
         let usage = self.nvram.usage(core);
         // What is on flash takes no room here.
@@ -188,16 +217,18 @@ impl RemapScheme for RemapSsdLh {
         self.flash.check(core, |sb| self.nvram.peek(core, sb))
     }
 
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        self.nvram.look_ahead(core, ppn);
-    }
-
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let flash_pages = self.flash.pages_of(sb) as u32;
         self.nvram.describe(sb).map(|group| GroupInfo {
             flash_pages,
             ..group
         })
+    }
+}
+
+impl LookAhead for RemapSsdLh {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        self.nvram.look_ahead(core, ppn);
     }
 }

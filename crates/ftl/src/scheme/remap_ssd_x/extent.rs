@@ -159,7 +159,7 @@ fn named(second: u64) -> (u32, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::Remapping;
+    use crate::contract::Remapping;
     use remap_ssd_media::Ppn;
 
     fn read(extent: &Extent) -> (Option<Slot>, Option<Slot>) {

@@ -19,16 +19,53 @@ mod valid;
 
 use super::remap_ssd::slack;
 use super::segments::{Chain, Segments};
-use super::{GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec,
+    Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::recovery::{RecoveryError, Witnesses};
-use crate::stats::Demotion;
+use crate::kind::SchemeFacts;
+use crate::stats::{Counter, Demotion};
+use crate::witnesses::Witnesses;
 use extent::{Extent, PAGES_MAX, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use run::Run;
 use valid::Sifted;
+
+/// Counters of its own.
+const COUNTERS: &[&str] = &["extents", "extensions", "extents_split", "extents_joined"];
+/// Entries written that name several pages.
+const EXTENTS: Counter = Counter::named("extents", COUNTERS);
+/// Entries made longer where they stand.
+const EXTENSIONS: Counter = Counter::named("extensions", COUNTERS);
+/// Further entries that an extent became when what was valid of it was rewritten.
+const EXTENTS_SPLIT: Counter = Counter::named("extents_split", COUNTERS);
+/// Extents that were rewritten as part of the one before.
+const EXTENTS_JOINED: Counter = Counter::named("extents_joined", COUNTERS);
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec::new(
+    SchemeFacts {
+        name: "remap-ssd-x",
+        names_runs: true,
+        guards: &[
+            Guard::RunAfterPages,
+            Guard::ExtensionAfterPage,
+            Guard::ExtensionAfterEntry,
+            Guard::ExtensionInTime,
+            Guard::GatheredFirst,
+        ],
+        counters: COUNTERS,
+        ..SchemeFacts::DURABLE
+    },
+    |config, geometry| Box::new(RemapSsdX::new(config, geometry)),
+)
+.with_nvram_log()
+.with_check(|config, _| check(config));
 
 /// Runs gathered at a time: as many as a page that garbage collection moves has other owners, mostly.
 const RUNS_MAX: usize = 16;
@@ -174,7 +211,7 @@ impl RemapSsdX {
             extent: *extent,
             at,
         });
-        core.stats.extents += u64::from(extent.pages > 1);
+        core.stats.scheme.add(EXTENTS, u64::from(extent.pages > 1));
     }
 
     /// Makes an entry longer.
@@ -213,7 +250,7 @@ impl RemapSsdX {
         });
         group.covered += u64::from(pages);
         self.covered += u64::from(pages);
-        core.stats.extensions += 1;
+        core.stats.scheme.add(EXTENSIONS, 1);
     }
 
     /// The slots for an entry; room has been secured.
@@ -261,7 +298,7 @@ impl Open {
     }
 }
 
-impl RemapScheme for RemapSsdX {
+impl Persist for RemapSsdX {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         self.issue(core);
         if self.valid(core) >= self.watermark {
@@ -369,7 +406,9 @@ impl RemapScheme for RemapSsdX {
             .sum();
         others.saturating_sub(slots as u32)
     }
+}
 
+impl Ownership for RemapSsdX {
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let used = self.segments.used(&self.groups[sb.0 as usize].chain);
         if used == 0 {
@@ -402,7 +441,9 @@ impl RemapScheme for RemapSsdX {
         core.ended.settle(sb);
         self.hopeless_below = 0;
     }
+}
 
+impl Recover for RemapSsdX {
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
         self.read_back(core, witnesses)
     }
@@ -413,7 +454,9 @@ impl RemapScheme for RemapSsdX {
         self.regain(core);
         true
     }
+}
 
+impl Inspect for RemapSsdX {
     fn usage(&self, core: &Core) -> Usage {
         let largest = self
             .groups
@@ -437,13 +480,6 @@ impl RemapScheme for RemapSsdX {
         self.check_groups(core)
     }
 
-    #[inline]
-    fn look_ahead(&self, core: &Core, ppn: Ppn) {
-        let sb = core.geometry.superblock(ppn);
-        core.media
-            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
-    }
-
     fn describe(&self, sb: SbId) -> Option<GroupInfo> {
         let Group { chain, covered, .. } = &self.groups[sb.0 as usize];
         Some(GroupInfo {
@@ -452,6 +488,15 @@ impl RemapScheme for RemapSsdX {
             pages: *covered,
             flash_pages: 0,
         })
+    }
+}
+
+impl LookAhead for RemapSsdX {
+    #[inline]
+    fn look_ahead(&self, core: &Core, ppn: Ppn) {
+        let sb = core.geometry.superblock(ppn);
+        core.media
+            .prefetch_word(self.segments.next_word(&self.groups[sb.0 as usize].chain));
     }
 }
 

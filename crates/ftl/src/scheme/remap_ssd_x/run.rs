@@ -5,7 +5,7 @@
 //! Absent: where and when it is stored.
 
 use super::extent::{Extent, PAGES_MAX};
-use crate::scheme::Remapping;
+use crate::contract::Remapping;
 use remap_ssd_media::{Purpose, SbId};
 
 /// Which numbers its pages have.

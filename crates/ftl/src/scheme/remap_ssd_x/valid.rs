@@ -11,10 +11,10 @@
 //! and only mappings of which `Ended` says that nothing has happened to them go without being asked about.
 //! Absent: whether rewriting pays, and where the result is written.
 
-use super::RemapSsdX;
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot};
+use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
 use crate::core::Core;
-use crate::scheme::RmmEntry;
+use crate::scheme::entry::RmmEntry;
 use crate::scheme::entry::Second;
 use crate::scheme::sift::{find_doubtful, take_out};
 use remap_ssd_media::{Ppn, SbId};
@@ -241,7 +241,8 @@ impl Sifted {
                     ..*extent
                 });
             }
-            core.stats.extents_split += (self.pieces.len() - before).saturating_sub(1) as u64;
+            let more = (self.pieces.len() - before).saturating_sub(1) as u64;
+            core.stats.scheme.add(EXTENTS_SPLIT, more);
         }
     }
 
@@ -264,7 +265,8 @@ impl Sifted {
         for at in 1..self.pieces.len() {
             let new = renewed(&self.pieces[at]);
             if last.lpn + last.pages >= new.lpn && last.joins(&new) {
-                core.stats.extents_joined += u64::from(last.lpn + last.pages == new.lpn);
+                let joins = last.lpn + last.pages == new.lpn;
+                core.stats.scheme.add(EXTENTS_JOINED, u64::from(joins));
                 last.pages = last.pages.max(new.lpn + new.pages - last.lpn);
             } else {
                 self.push(&last);

@@ -20,18 +20,47 @@
 mod saved;
 
 use super::log_entry::{LogEntry, UNNUMBERED};
-use super::{FlashNeed, GroupInfo, OwnerRef, RemapScheme, Remapping, Usage};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
+use crate::contract::{
+    FlashNeed, GroupInfo, Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping,
+    SchemeSpec, Usage,
+};
 use crate::core::Core;
+use crate::error::ConfigError;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
+use crate::kind::{Medium, SchemeFacts};
 use crate::layout::Layout;
-use crate::recovery::{RecoveryError, Witnesses};
 use crate::stats::Demotion;
 use crate::superblock::{State, Stream};
+use crate::witnesses::Witnesses;
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{After, ClearId, Geometry, Oob, Ppn, Purpose, SbId};
 use saved::{Reserve, SLOT_WORDS, SavedPage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The scheme as the catalogue lists it.
+pub const SPEC: SchemeSpec = SchemeSpec {
+    check,
+    flash_need,
+    nvram_words: words,
+    ..SchemeSpec::new(
+        SchemeFacts {
+            name: "shadow-oob",
+            spans_all_dies: true,
+            medium: Medium::Flash,
+            // `UnsharedRenewed`: of remaps that stay in force, some were made to pages that are older than what their LPNs had
+            // before.
+            guards: &[
+                Guard::CapacitorEnergy,
+                Guard::ArmedLast,
+                Guard::UnsharedRenewed,
+            ],
+            ..SchemeFacts::DURABLE
+        },
+        |config, geometry| Box::new(ShadowOob::new(config, geometry)),
+    )
+};
 
 /// Sweeping pays only if more than one slot in so many is gained.
 const STALE_SHARE: usize = 20;
@@ -446,11 +475,7 @@ impl ShadowOob {
     }
 }
 
-impl RemapScheme for ShadowOob {
-    fn power_lost(&mut self, core: &mut Core) -> Result<u64, RecoveryError> {
-        self.reserve.save(core)
-    }
-
+impl Persist for ShadowOob {
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion> {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.reserve.slots as f64
         {
@@ -497,7 +522,9 @@ impl RemapScheme for ShadowOob {
             self.make_room(core, entries);
         }
     }
+}
 
+impl Ownership for ShadowOob {
     fn owners(&mut self, _: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
         let owner = |tag: &Tag| OwnerRef {
             offset: tag.offset(),
@@ -514,6 +541,12 @@ impl RemapScheme for ShadowOob {
         }
         core.ended.settle(sb);
         self.hopeless_below = 0;
+    }
+}
+
+impl Recover for ShadowOob {
+    fn power_lost(&mut self, core: &mut Core) -> Result<u64, RecoveryError> {
+        self.reserve.save(core)
     }
 
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError> {
@@ -591,7 +624,9 @@ impl RemapScheme for ShadowOob {
         }
         true
     }
+}
 
+impl Inspect for ShadowOob {
     fn usage(&self, core: &Core) -> Usage {
         Usage {
             capacity_bytes: self.reserve.slots as u64 * 16,
@@ -678,3 +713,5 @@ impl RemapScheme for ShadowOob {
         })
     }
 }
+
+impl LookAhead for ShadowOob {}

@@ -9,11 +9,11 @@
 //! that is not. Absent: which entries there are (the scheme's), and reading back what was saved (the scheme's replay).
 
 use crate::config::Config;
+use crate::contract::FlashNeed;
 use crate::core::Core;
+use crate::error::RecoveryError;
 use crate::guard::Guard;
 use crate::life::{Life, LifeRecord};
-use crate::recovery::RecoveryError;
-use crate::scheme::FlashNeed;
 use crate::scheme::log_entry::UNNUMBERED;
 use crate::superblock::Head;
 use bitfield_struct::bitfield;

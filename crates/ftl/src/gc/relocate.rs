@@ -1,319 +1,26 @@
-//! Garbage collection: pages with owners move away, then the victim is erased.
+//! How the pages of a victim move, a stretch at a time.
 //!
 //! In passes over a stretch of pages, so that the tables of the next pages are fetched while one is handled:
 //! collect the pages with owners, resolve who owns them, place them, rewrite the other references.
 //!
-//! Order: 1. the pages at their new place, each with one owner in its OOB  2. entries of the other owners, each after
-//! the pages it names  3. the victim is marked dead, after everything  4. erases  5. its entries are released.
-//! Cut before 3: the victim is a witness as before, and says the same as the copies. After 3: the copies do.
-//!
-//! Invariants: a job gains space (its victim has garbage, and its references' entries fit into the reserve); the
-//! pages of the victim that the host remaps onto while the job runs are in `late`. Absent: the choices (`policy`).
+//! Invariant: each page moves with all of its owners. Absent: when that is done (`pace`).
 
-use crate::command::Refusal;
+use super::job::{Job, Live, NONE, STRETCH};
 use crate::config::EntrySize;
+use crate::contract::{OwnerRef, Remapping};
 use crate::dealloc::DeallocLog;
 use crate::dedup::Fingerprint;
+use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
-use crate::policy::{Candidate, GcPolicy, least_worn};
-use crate::scheme::{OwnerRef, Remapping};
-use crate::superblock::{State, Stream, Taken};
-use remap_ssd_media::{After, Oob, OpKind, Ppn, Purpose, SbId, Second, Stored};
+use crate::superblock::{Stream, Taken};
+use remap_ssd_media::{After, Ppn, Purpose, SbId, Second, Stored};
 
-/// Pages of a stretch.
-pub const STRETCH: u32 = 256;
 /// Pages among which those lie that are copied as one row.
 const ROW_SPAN: u32 = 64;
-/// Pages whose owners' mappings are asked for at once: as many cache lines as can be on the way.
-const SEEN_AT_ONCE: u32 = 16;
-/// What a page holds whose data could not be read when it had to move: reads of it are media errors.
-pub const LOST: &[u8] = b"lost";
-/// Collections between two looks at wear, on devices that are not tiny.
-const WEAR_PERIOD: u64 = 16;
-/// Looks for a victim while the host writes a superblock, where none is worth it.
-const LOOKS: u32 = 64;
-/// No owner follows.
-pub(crate) const NONE: u32 = u32::MAX;
-/// The zone of blocks that are put in order, under hybrid mapping.
-pub(crate) const ORDERED: usize = 1;
-
-/// A victim being emptied.
-pub struct Job {
-    pub(crate) sb: SbId,
-    /// Hybrid mapping: the victim's blocks are in order elsewhere.
-    pub(crate) merged: bool,
-    /// Next page offset to look at.
-    next: u32,
-    /// Page offset up to which the owners' mappings have been asked for.
-    seen: u32,
-    /// Pages gained per collection, for pacing.
-    gain: u32,
-    /// Remapped owners by stretch.
-    pub(crate) refs: Vec<Vec<OwnerRef>>,
-    /// Owners that came while the job ran.
-    pub(crate) late: Vec<OwnerRef>,
-}
-
-/// A page with owners.
-pub(crate) struct Live {
-    pub(crate) offset: u32,
-    /// What it says of itself: an owner, and its extension.
-    pub(crate) oob: Oob,
-    /// Is the owner that the OOB names still one?
-    pub(crate) owns: bool,
-    /// Has it one owner?
-    pub(crate) alone: bool,
-}
-
-/// GC state and scratch buffers.
-#[derive(Default)]
-pub struct Gc {
-    job: Option<Job>,
-    credit: u64,
-    /// Nothing was worth collecting: the number from which on it may be.
-    look_again: u64,
-    runs_at_wear_check: u64,
-    live: Vec<Live>,
-    owners: Vec<(OwnerRef, u32)>,
-    heads: Vec<u32>,
-    scanned: Vec<OwnerRef>,
-}
 
 impl Ftl {
-    /// Closed superblocks that hold data and can be filled again. Collecting one that is worn out would give no space
-    /// back: it keeps what it holds.
-    fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
-        let core = &self.core;
-        let closed = core
-            .blocks
-            .iter()
-            .filter(|(_, sb)| sb.state == State::Closed && sb.stream != Stream::Log);
-        closed
-            .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
-            .filter_map(|(id, sb)| {
-                // A reference that must be copied takes a page, like one more page with an owner.
-                let copies = self.scheme.unplaceable(core, id);
-                let live = match self.hybrid {
-                    false => core.blocks.owners(id).live + copies,
-                    true => core.map.blocks().cost(id, core.blocks.owners(id).live) + copies,
-                };
-                (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
-                    .then_some(Candidate {
-                        sb: id,
-                        capacity: sb.capacity,
-                        live,
-                        erases: sb.life.incarnation(),
-                        opened: sb.opened,
-                    })
-            })
-    }
-
-    /// Those worth collecting before space is needed.
-    fn candidates_ahead(&self) -> impl Iterator<Item = Candidate> + '_ {
-        let share = self.core.config.gc_garbage;
-        self.candidates().filter(move |candidate| {
-            f64::from(candidate.garbage()) >= share * f64::from(candidate.capacity)
-        })
-    }
-
-    fn choose_victim(&mut self, host_waits: bool) -> Option<Candidate> {
-        let period = WEAR_PERIOD.min(u64::from(self.core.geometry.superblocks()) / 4);
-        if self.core.stats.gc_runs >= self.gc.runs_at_wear_check + period {
-            self.gc.runs_at_wear_check = self.core.stats.gc_runs;
-            let total: u64 = self
-                .core
-                .blocks
-                .iter()
-                .map(|(_, sb)| u64::from(sb.life.incarnation()))
-                .sum();
-            let mean = total as f64 / f64::from(self.core.geometry.superblocks());
-            if let Some(worn) = least_worn(self.candidates(), mean, self.core.config.wear_gap) {
-                self.core.stats.wear_runs += 1;
-                return Some(worn);
-            }
-        }
-        match host_waits {
-            false => self
-                .core
-                .config
-                .gc_policy
-                .victim(self.candidates_ahead(), self.core.wsn),
-            true => GcPolicy::victim_in_need(self.candidates()),
-        }
-    }
-
-    /// Starts a job if there is something to gain; `host_waits` for free superblocks, or they are made ahead of need.
-    fn begin_job(&mut self, host_waits: bool) -> bool {
-        let Some(victim) = self.choose_victim(host_waits) else {
-            return false;
-        };
-        self.begin_job_on(victim.sb, victim.garbage().max(1));
-        true
-    }
-
-    /// Starts a job on a closed superblock.
-    pub(crate) fn begin_job_on(&mut self, sb: SbId, gain: u32) {
-        let stretches = self.core.geometry.pages_per_superblock().div_ceil(STRETCH) as usize;
-        let mut scanned = std::mem::take(&mut self.gc.scanned);
-        scanned.clear();
-        self.core
-            .media
-            .charge(OpKind::LookupBegin, 0, Purpose::Gc, After::NOTHING);
-        self.scheme.owners(&mut self.core, sb, &mut scanned);
-        self.core
-            .media
-            .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
-        let mut refs: Vec<Vec<OwnerRef>> = vec![Vec::new(); stretches];
-        for owner in &scanned {
-            refs[(owner.offset / STRETCH) as usize].push(*owner);
-        }
-        self.gc.scanned = scanned;
-        let job = Job {
-            sb,
-            merged: false,
-            next: 0,
-            seen: 0,
-            gain,
-            refs,
-            late: Vec::new(),
-        };
-        self.look_at_stretch(&job);
-        self.gc.job = Some(job);
-        self.gc.credit = 0;
-    }
-
-    /// Before a host page is programmed: collects as much as that page is worth, so that the victim is empty when
-    /// the host has used what collecting it gains.
-    #[inline]
-    pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
-        if self.core.config.gc_at_once && self.gc.job.is_some() {
-            return self.finish_job();
-        }
-        let Some(job) = &self.gc.job else {
-            if self.core.blocks.free() <= self.gc_start && self.core.wsn >= self.gc.look_again {
-                return self.begin_pace();
-            }
-            return Ok(());
-        };
-        self.gc.credit += u64::from(self.core.geometry.pages_per_superblock());
-        let price = u64::from(STRETCH) * u64::from(job.gain);
-        if self.gc.credit >= price {
-            self.gc.credit -= price;
-            self.step_job()?;
-        } else {
-            self.look_at_pages();
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn begin_pace(&mut self) -> Result<(), Refusal> {
-        if !self.begin_job(false) {
-            // Only overwriting makes a superblock worth it; looking at all of them for every page would be the slowest
-            // part of a write.
-            self.gc.look_again =
-                self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
-            return Ok(());
-        }
-        if self.core.config.gc_at_once {
-            self.finish_job()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Asks for the mappings of a few more pages of the next stretch: all at once would be more than can be on the way.
-    #[inline]
-    fn look_at_pages(&mut self) {
-        let (core, Some(job)) = (&self.core, &mut self.gc.job) else {
-            return;
-        };
-        let end = (job.next + STRETCH).min(core.geometry.pages_per_superblock());
-        if job.seen >= end {
-            return;
-        }
-        let (first, len) = (
-            core.geometry.page(job.sb, job.seen),
-            SEEN_AT_ONCE.min(end - job.seen),
-        );
-        core.counts.each_owned(first, len, |index, _| {
-            core.map
-                .prefetch(core.media.oob(Ppn(first.0 + index)).lpn())
-        });
-        job.seen += len;
-    }
-
-    /// Collects whole victims until more than the reserve is free.
-    #[cold]
-    pub(crate) fn collect_now(&mut self) -> Result<(), Refusal> {
-        let mut rounds = 2 * self.core.geometry.superblocks();
-        while self.core.blocks.free() <= self.reserve {
-            if rounds == 0 {
-                return Err(self.end_of_life());
-            }
-            rounds -= 1;
-            if self.gc.job.is_none() && !self.begin_job(true) {
-                if self.scheme.give_back(&mut self.core) {
-                    continue;
-                }
-                return Err(self.end_of_life());
-            }
-            self.finish_job()?;
-        }
-        Ok(())
-    }
-
-    /// Empties the victim of the job under way.
-    pub(crate) fn finish_job(&mut self) -> Result<(), Refusal> {
-        while self.gc.job.is_some() {
-            self.step_job()?;
-        }
-        Ok(())
-    }
-
-    /// One step of collection in idle time; `false` if there is nothing to do.
-    pub fn background(&mut self) -> bool {
-        self.end_write();
-        if self.is_read_only() || self.core.media.broken().is_some() {
-            return false;
-        }
-        if self.gc.job.is_none()
-            && (self.core.blocks.free() > self.gc_start || !self.begin_job(false))
-        {
-            return false;
-        }
-        self.step_job().is_ok()
-    }
-
-    /// Moves one stretch of the victim, and erases the victim after the last.
-    fn step_job(&mut self) -> Result<(), Refusal> {
-        let Some(mut job) = self.gc.job.take() else {
-            return Ok(());
-        };
-        let merged = if self.hybrid {
-            self.merge_victim(&mut job)
-        } else {
-            Ok(())
-        };
-        let result = merged.and_then(|()| self.move_stretch(&mut job));
-        if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
-            self.gc.job = Some(job);
-            return result;
-        }
-        self.core
-            .blocks
-            .erase(&mut self.core.media, job.sb, &mut self.core.wsn);
-        self.scheme.forget(&mut self.core, job.sb);
-        if let Some(dedup) = &mut self.dedup {
-            let first = self.core.geometry.page(job.sb, 0).0 as usize;
-            dedup.erased(first..first + self.core.geometry.pages_per_superblock() as usize);
-        }
-        self.core.stats.gc_runs += 1;
-        Ok(())
-    }
-
-    fn move_stretch(&mut self, job: &mut Job) -> Result<(), Refusal> {
+    pub(crate) fn move_stretch(&mut self, job: &mut Job) -> Result<(), Refusal> {
         let end = (job.next + STRETCH).min(self.core.geometry.pages_per_superblock());
         let mut live = std::mem::take(&mut self.gc.live);
         let mut owners = std::mem::take(&mut self.gc.owners);
@@ -347,14 +54,6 @@ impl Ftl {
             self.look_at_stretch(job);
         }
         result
-    }
-
-    /// Asks for what the next stretch's pages say of themselves, while the host goes on.
-    fn look_at_stretch(&self, job: &Job) {
-        let pages = STRETCH.min(self.core.geometry.pages_per_superblock() - job.next);
-        self.core
-            .media
-            .prefetch_run(self.core.geometry.page(job.sb, job.next), pages);
     }
 
     /// Passes 1 and 2: pages with owners, and whether the OOB's owner is one of them.
@@ -554,7 +253,7 @@ impl Ftl {
         if self.core.config.scheme.uses_hints() {
             return self.move_pair(sb, page, chain);
         }
-        if !self.scheme.owners_move() {
+        if !self.core.config.scheme.facts().owners_move {
             return self.move_without_owners(sb, page, chain);
         }
         // The oldest owner goes into the OOB: entries count only if they are newer than the page they name.
@@ -723,32 +422,6 @@ impl Ftl {
         self.core.blocks.close(&mut self.core.media, stream);
         if self.core.blocks.blocks_worn > 0 && self.first_retired.is_none() {
             self.first_retired = Some(self.core.stats.host_writes);
-        }
-    }
-
-    /// No space can be gained any more, and what is left of it recovery may need: nothing is written from now on.
-    #[cold]
-    pub(crate) fn end_of_life(&mut self) -> Refusal {
-        self.read_only = true;
-        Refusal::ReadOnly
-    }
-
-    /// A remap onto a page of the victim must not be missed by the job under way.
-    #[inline]
-    pub(crate) fn note_remap(&mut self, remapping: &Remapping) {
-        if let Some(job) = &mut self.gc.job
-            && self.core.geometry.superblock(remapping.ppn) == job.sb
-        {
-            let offset = self.core.geometry.offset(remapping.ppn);
-            let Remapping {
-                lpn, wsn, source, ..
-            } = *remapping;
-            job.late.push(OwnerRef {
-                offset,
-                lpn,
-                wsn,
-                source,
-            });
         }
     }
 }

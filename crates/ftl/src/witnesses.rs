@@ -3,18 +3,47 @@
 //! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted commands do not
 //! count. Absent: where witnesses come from.
 
-use super::RecoveryReport;
 use crate::config::CHUNK_LPNS;
 use crate::core::Core;
 use crate::life::LoadedLife;
-use crate::map::Mapping;
+use crate::mapping::Mapping;
 use crate::superblock::State;
 use remap_ssd_media::slab::{Slab, prefetch};
 use remap_ssd_media::{Oob, Ppn, SbId};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What recovery has heard so far.
+/// What recovery read and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecoveryReport {
+    /// Head pages read.
+    pub head_pages: u64,
+    /// Tail pages read.
+    pub tail_pages: u64,
+    /// OOB areas read in superblocks without tail.
+    pub oob_pages: u64,
+    /// Pages of deallocation bitmaps read.
+    pub bitmap_pages: u64,
+    /// Pages of a remapping log on flash read.
+    pub log_pages: u64,
+    /// Bytes of NVRAM read.
+    pub nvram_bytes: u64,
+    /// Records considered: pages, entries, deallocations.
+    pub records: u64,
+    /// Superblocks with data.
+    pub superblocks: u64,
+    /// LPNs mapped.
+    pub mapped: u64,
+    /// LPNs whose newest witness could not be read: they are media errors now.
+    pub lost: u64,
+    /// Atomic commands that a cut interrupted.
+    pub aborted: u64,
+    /// Flash pages that a capacitor's energy programmed when power failed.
+    pub saved_pages: u64,
+}
+
+/// The witnesses that recovery has read so far, and what follows from them.
 pub struct Witnesses {
     /// What was read.
     pub report: RecoveryReport,
@@ -22,15 +51,15 @@ pub struct Witnesses {
     live: Vec<bool>,
     newest: u64,
     aborted: Vec<u64>,
-    pub(super) aborted_seen: Vec<u64>,
+    pub(crate) aborted_seen: Vec<u64>,
     /// Superblocks with pages that carry such a number, and words of NVRAM that do.
-    pub(super) aborted_pages: BTreeSet<SbId>,
-    pub(super) aborted_words: Vec<Range<usize>>,
+    pub(crate) aborted_pages: BTreeSet<SbId>,
+    pub(crate) aborted_words: Vec<Range<usize>>,
     /// Sources of relocations, with the number of the relocation.
-    pub(super) relocated: Vec<(u32, u64)>,
+    pub(crate) relocated: Vec<(u32, u64)>,
     /// Lives of which a word cannot be read.
-    pub(super) damaged_lives: BTreeMap<SbId, LoadedLife>,
-    pub(super) lost: Vec<u32>,
+    pub(crate) damaged_lives: BTreeMap<SbId, LoadedLife>,
+    pub(crate) lost: Vec<u32>,
     /// LPNs with an unreadable witness.
     doubts: Vec<Doubt>,
     /// Pages that were written for a home: a commit record says which of them came there.
@@ -66,7 +95,7 @@ pub struct Hinted {
 }
 
 impl Witnesses {
-    pub(super) fn new(core: &Core) -> Self {
+    pub(crate) fn new(core: &Core) -> Self {
         Self {
             report: RecoveryReport::default(),
             when: Slab::zeroed(core.map.len() as usize),
@@ -85,11 +114,11 @@ impl Witnesses {
     }
 
     /// Largest number found anywhere.
-    pub(super) fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         self.newest
     }
 
-    pub(super) fn set_live(&mut self, sb: SbId) {
+    pub(crate) fn set_live(&mut self, sb: SbId) {
         self.live[sb.0 as usize] = true;
     }
 
@@ -105,7 +134,7 @@ impl Witnesses {
     }
 
     /// Numbers of aborted commands: they are not handed out again.
-    pub(super) fn aborted(&mut self, numbers: Vec<u64>) {
+    pub(crate) fn aborted(&mut self, numbers: Vec<u64>) {
         numbers.iter().for_each(|number| self.saw(*number));
         self.aborted = numbers;
     }
@@ -129,7 +158,7 @@ impl Witnesses {
 
     /// Asks for what considering a witness of this LPN will touch.
     #[inline]
-    pub(super) fn prefetch(&self, core: &Core, lpn: u32) {
+    pub(crate) fn prefetch(&self, core: &Core, lpn: u32) {
         prefetch(&self.when, lpn as usize);
         core.map.prefetch(lpn);
     }
@@ -146,7 +175,7 @@ impl Witnesses {
 
     /// A page's OOB names this LPN.
     #[inline]
-    pub(super) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
+    pub(crate) fn write(&mut self, core: &mut Core, lpn: u32, ppn: Ppn, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
         if self.is_aborted(wsn) {
@@ -165,7 +194,7 @@ impl Witnesses {
     }
 
     /// A page's OOB names a second LPN: one that has it as well, or its home.
-    pub(super) fn second(&mut self, core: &mut Core, ppn: Ppn, oob: Oob) {
+    pub(crate) fn second(&mut self, core: &mut Core, ppn: Ppn, oob: Oob) {
         let Some(home) = oob.second().lpn() else {
             return;
         };
@@ -222,7 +251,7 @@ impl Witnesses {
 
     /// An LPN was deallocated.
     #[inline]
-    pub(super) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
+    pub(crate) fn deallocation(&mut self, core: &mut Core, lpn: u32, wsn: u64) {
         self.saw(wsn);
         self.report.records += 1;
         self.consider(core, lpn, wsn, None);
@@ -257,7 +286,7 @@ impl Witnesses {
     }
 
     /// Notes a deallocation of these LPNs whose number is only known to lie between two others.
-    pub(super) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
+    pub(crate) fn doubt_deallocation(&mut self, first: u32, len: u32, from: u64, to: u64) {
         self.doubts.push(Doubt {
             first,
             len,
@@ -268,7 +297,7 @@ impl Witnesses {
     }
 
     /// A deallocation with this number, of unknown LPNs: may it concern any mapped LPN?
-    pub(super) fn may_have_been_mapped(&self, core: &Core, wsn: u64) -> bool {
+    pub(crate) fn may_have_been_mapped(&self, core: &Core, wsn: u64) -> bool {
         (0..core.config.lpns).any(|lpn| {
             // A younger bitmap shows that the LPN was mapped then.
             let bitmap = self.when[(core.config.lpns + lpn / CHUNK_LPNS) as usize];
@@ -277,7 +306,7 @@ impl Witnesses {
     }
 
     /// May an unreadable bitmap with this number concern any mapped LPN?
-    pub(super) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
+    pub(crate) fn may_be_in(&self, core: &Core, chunk: u32, wsn: u64) -> bool {
         let lpns = chunk * CHUNK_LPNS..((chunk + 1) * CHUNK_LPNS).min(core.config.lpns);
         lpns.into_iter()
             .any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
@@ -286,7 +315,7 @@ impl Witnesses {
     /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is older than an
     /// unreadable one. A deallocation that is certainly newer than every other witness of an LPN needs no doubt: it is
     /// recorded again.
-    pub(super) fn settle_doubts(&mut self, core: &mut Core) {
+    pub(crate) fn settle_doubts(&mut self, core: &mut Core) {
         for doubt in std::mem::take(&mut self.doubts) {
             // It may be of a command that did not happen.
             let may_be_aborted = self
@@ -310,7 +339,7 @@ impl Witnesses {
     }
 
     /// Relocated sources whose witness is still in force.
-    pub(super) fn settle_relocated(&mut self, core: &Core) {
+    pub(crate) fn settle_relocated(&mut self, core: &Core) {
         let when = &self.when;
         self.relocated
             .retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && core.map.get(*lpn).is_none());
@@ -332,6 +361,6 @@ fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
 }
 
 /// States that hold data.
-pub(super) fn holds_data(state: State) -> bool {
+pub(crate) fn holds_data(state: State) -> bool {
     matches!(state, State::Open | State::Closed)
 }
