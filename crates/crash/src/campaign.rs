@@ -78,20 +78,22 @@ impl<'a> Campaign<'a> {
     /// Script `seed` on the setup's device.
     pub fn new(setup: &'a Setup, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let depth = match setup.deep {
-            false => Depth {
-                commands: random.random_range(1..=8),
-                operations: 400,
-                ends: 40,
-                early: true,
-            },
-            true => Depth {
+        let depth = if setup.deep {
+            Depth {
                 commands: random.random_range(40..=300),
                 operations: 5000,
                 ends: 300,
                 early: false,
-            },
+            }
+        } else {
+            Depth {
+                commands: random.random_range(1..=8),
+                operations: 400,
+                ends: 40,
+                early: true,
+            }
         };
+
         let trail = Trail::default();
         Self {
             setup,
@@ -111,6 +113,7 @@ impl<'a> Campaign<'a> {
             Ok(Err(failure)) => Some(failure),
             Err(panic) => Some(Failure::new(format!("the firmware panicked: {panic}"))),
         };
+
         if let Some(failure) = failure {
             let explained = format!(
                 "{}\n  {}\n{}",
@@ -122,6 +125,7 @@ impl<'a> Campaign<'a> {
         } else {
             self.end.image = None;
         }
+
         self.end
     }
 
@@ -167,6 +171,7 @@ impl<'a> Campaign<'a> {
                 line = self.cut_here(line)?;
             }
         }
+
         line.verify_live(&mut self.read)?;
         self.end.marks.collect(&line.ftl);
         Ok(())
@@ -187,6 +192,7 @@ impl<'a> Campaign<'a> {
             faults_left,
             ..
         } = line;
+
         match self.power_on(Survivor {
             image,
             faults,
@@ -200,6 +206,7 @@ impl<'a> Campaign<'a> {
             Err(failure) if failure.is_refusal => {}
             Err(failure) => return Err(failure),
         }
+
         Ok(())
     }
 
@@ -211,6 +218,7 @@ impl<'a> Campaign<'a> {
             1 => self.random.random_range(0..lpns),
             _ => lpns,
         };
+
         for at in 0..share {
             let Some(write) = line.generator.fill() else {
                 break;
@@ -223,6 +231,7 @@ impl<'a> Campaign<'a> {
                 self.catch_up(line);
             }
         }
+
         self.catch_up(line);
         Ok(())
     }
@@ -245,6 +254,7 @@ impl<'a> Campaign<'a> {
             let refused = line.generator.refused();
             line.submit_refused(refused)?;
         }
+
         let command = line.generator.command(line.oracle.live());
         self.end.marks.commands += 1;
         match command {
@@ -252,6 +262,7 @@ impl<'a> Campaign<'a> {
             Command::Deallocate { .. } => self.end.marks.trims += 1,
             _ => {}
         }
+
         line.submit(command, &mut self.trail)?;
         while line.in_flight.len() > self.depth.commands
             || (!line.in_flight.is_empty() && self.depth.early && self.chance(3))
@@ -259,6 +270,7 @@ impl<'a> Campaign<'a> {
             let at = self.random.random_range(0..line.in_flight.len() as u32);
             line.acknowledge(at as usize, &mut self.trail);
         }
+
         if self.chance(self.depth.ends) || line.ftl.media().pending() > self.depth.operations {
             if self.chance(2) {
                 self.catch_up(line)
@@ -266,6 +278,7 @@ impl<'a> Campaign<'a> {
                 line.settle_all(&mut self.trail)
             }
         }
+
         Ok(())
     }
 
@@ -274,6 +287,7 @@ impl<'a> Campaign<'a> {
         if !self.setup.media_faults || !self.chance(30) {
             return;
         }
+
         self.catch_up(line);
         let media = line.ftl.media();
         let page = damage::page(media, &self.setup.config, &mut self.random);
@@ -296,6 +310,7 @@ impl<'a> Campaign<'a> {
         if !self.setup.media_faults || !self.chance(2) {
             return;
         }
+
         let mut media = Media::from_image(&survivor.image);
         media.plant(|faults| *faults = survivor.faults.clone());
         let page = damage::page(&media, &self.setup.config, &mut self.random);
@@ -413,6 +428,7 @@ impl<'a> Campaign<'a> {
             torn += u32::from(matches!(outcome, Outcome::Torn(_)));
             outcome
         });
+
         self.end.marks.partial_cuts += u64::from((whole as usize) < pending);
         self.end.digests.push(image.digest());
         self.trail.push(Event::Cut {
@@ -420,6 +436,7 @@ impl<'a> Campaign<'a> {
             whole,
             torn,
         });
+
         image
     }
 

@@ -50,6 +50,7 @@ impl FromStr for Code {
                 "'{text}' is not a replay code: it looks like remap-ssd:3:9f2c41d0"
             ));
         };
+
         let (scheme, policy) = scheme
             .split_once('/')
             .map_or((scheme, None), |(scheme, policy)| (scheme, Some(policy)));
@@ -61,12 +62,14 @@ impl FromStr for Code {
             .parse()
             .map_err(|_| format!("'{text}': no scheme is named '{scheme}'"))?;
         let policy = policy.map(str::parse).transpose()?;
+
         let setup = setup
             .parse()
             .map_err(|_| format!("'{text}': the setup '{setup}' is not a number"))?;
         let seed = u32::from_str_radix(seed, 16).map_err(|_| {
             format!("'{text}': the seed '{seed}' is not a hexadecimal number of 32 bits")
         })?;
+
         let mutant = parts.next().map(str::parse).transpose()?;
         match parts.next() {
             Some(more) => Err(format!(

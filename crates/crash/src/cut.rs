@@ -72,6 +72,7 @@ impl Cutter {
                 landing: random.random(),
             },
         };
+
         Self {
             random,
             character,

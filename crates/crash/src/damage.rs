@@ -150,6 +150,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
         let Some(head) = oobs.iter().find(|oob| oob.lpn() == Oob::HEAD) else {
             return false;
         };
+
         let mine = |oob: &&Oob| oob.incarnation() == head.incarnation();
         let tails = oobs
             .iter()
@@ -163,6 +164,7 @@ fn told(media: &Media, config: &Config) -> Vec<SbId> {
             .count();
         tails == tail_pages || (logs > 0 && logs + 1 == geometry.pages_per_superblock() as usize)
     };
+
     (0..geometry.superblocks())
         .map(SbId)
         .filter(is_told)

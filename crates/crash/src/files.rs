@@ -69,12 +69,14 @@ impl FileModel {
             FileStatus::BlocksFull => full || self.leaky,
             FileStatus::MapDamaged => false,
         };
+
         if !right {
             return Err(format!(
                 "{page:?} ends with {status:?}, with {} files and {blocks} pages listed",
                 live.len()
             ));
         }
+
         if status == FileStatus::Recorded {
             self.events.push(Event {
                 id,
@@ -82,6 +84,7 @@ impl FileModel {
                 acknowledged: false,
             });
         }
+
         Ok(())
     }
 
@@ -128,10 +131,12 @@ impl FileModel {
                     .iter()
                     .any(|e| e.acknowledged && !is_reset(e))
         };
+
         let earliest = resets.iter().rfind(certain).map_or(0, |at| at + 1);
         let starts = std::iter::once(0)
             .chain(resets.iter().map(|at| at + 1))
             .filter(|start| *start >= earliest);
+
         let mut why = String::new();
         for start in starts {
             let end = resets
@@ -156,6 +161,7 @@ impl FileModel {
                 Err(text) => why = text,
             }
         }
+
         Err(why)
     }
 
@@ -221,6 +227,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
         .into_keys()
         .chain(found.keys().copied())
         .collect();
+
     let (mut kept, mut dropped) = (Vec::new(), 0);
     for inode in inodes {
         let mut listed = found
@@ -236,6 +243,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
             if page.inode != inode {
                 continue;
             }
+
             let is_next = listed.peek()
                 == Some(&FileBlock {
                     offset: page.offset,
@@ -244,6 +252,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
             if is_next {
                 listed.next();
             }
+
             match (is_next, event.acknowledged) {
                 (true, false) => kept.push((event.id, page, lpn)),
                 (false, true) => {
@@ -262,6 +271,7 @@ fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String>
             ));
         }
     }
+
     Ok((kept, dropped))
 }
 

@@ -180,11 +180,11 @@ impl Line {
                 (0..len).try_for_each(|at| {
                     let content = content_of_many(self.oracle.live(), source, fresh, at);
                     let mut page = [0; PAGE_BYTES];
-                    match at + 1 < len {
-                        true => self
-                            .ftl
-                            .write_more(lpn + at, &payload(mode, content, &mut page)),
-                        false => self.ftl.write(lpn + at, &payload(mode, content, &mut page)),
+                    if at + 1 < len {
+                        self.ftl
+                            .write_more(lpn + at, &payload(mode, content, &mut page))
+                    } else {
+                        self.ftl.write(lpn + at, &payload(mode, content, &mut page))
                     }
                 })
             }
@@ -257,6 +257,7 @@ impl Line {
             };
             read.push(content);
         }
+
         self.ftl.media_mut().ops.clear();
         Ok(())
     }
@@ -271,11 +272,13 @@ impl Line {
             files::observe(&mut self.ftl).map_err(Failure::new)?,
             self.files.live(),
         );
+
         if listed != live {
             return Err(Failure::new(format!(
                 "power is on, the file map lists {listed:?} and not {live:?}"
             )));
         }
+
         self.observe(read)?;
         let wrong = self
             .oracle

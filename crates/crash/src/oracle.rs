@@ -106,6 +106,7 @@ impl Oracle {
             id,
             ..Effects::default()
         };
+
         match *command {
             Command::Write { lpn, content }
             | Command::WriteFor { lpn, content, .. }
@@ -139,6 +140,7 @@ impl Oracle {
                         .pages
                         .push((target + at, self.live[(source + at) as usize]));
                 }
+
                 for at in (0..len)
                     .filter(|at| relocate && !(target..target + len).contains(&(source + at)))
                 {
@@ -151,6 +153,7 @@ impl Oracle {
             | Command::FileReset
             | Command::Background { .. } => {}
         }
+
         for (lpn, content) in &effects.pages {
             self.live[*lpn as usize] = *content;
         }
@@ -215,12 +218,14 @@ impl Oracle {
                 .map(|page| page.1)
                 .next_back()
         };
+
         let mut all: Vec<Content> = self.pending.iter().filter_map(of_lpn).collect();
         all.push(self.base[lpn as usize]);
         let known = |content: Content| match content.checked_sub(UNKNOWN) {
             None => vec![content],
             Some(at) => self.unknown[at as usize].to_vec(),
         };
+
         let mut all: Vec<Content> = all.into_iter().flat_map(known).collect();
         all.sort_unstable();
         all.dedup();
@@ -240,6 +245,7 @@ impl Oracle {
             let allowed = open.map_or(self.reads(self.base[lpn], *read), |choice| {
                 !choice.shown.is_empty()
             });
+
             if !allowed {
                 let values = open.map_or_else(
                     || vec![(self.base_id[lpn], self.base[lpn])],
@@ -253,6 +259,7 @@ impl Oracle {
                 });
             }
         }
+
         if !self
             .pending
             .iter()
@@ -260,6 +267,7 @@ impl Oracle {
         {
             return Ok(Verdict::default());
         }
+
         self.judge_rules(&choices, read)
     }
 
@@ -273,6 +281,7 @@ impl Oracle {
                 .filter(|(lpn, _)| self.base_id[*lpn as usize] < effects.id);
             touched.extend(open.map(|(lpn, content)| (*lpn, effects.id, *content)));
         }
+
         touched.sort_unstable_by_key(|(lpn, id, _)| (*lpn, *id));
         touched
             .chunk_by(|a, b| a.0 == b.0)
@@ -300,6 +309,7 @@ impl Oracle {
             .collect();
         let mut fixed: Vec<(CommandId, bool)> = Vec::new();
         let mut open: Vec<CommandId> = Vec::new();
+
         let mut verdict = Verdict::default();
         for atomic in atomics {
             let happened = explain(choices, &[(atomic.id, true)], &[]);
@@ -317,6 +327,7 @@ impl Oracle {
                 (false, false) => return Err(self.broken_atomic(atomic, choices, read)),
             }
         }
+
         let relocations: Vec<&Effects> = self.pending.iter().map(|effects| &**effects).collect();
         let combinations = 1u32 << open.len().min(12);
         let mut without_moves = false;
@@ -332,6 +343,7 @@ impl Oracle {
             }
             without_moves |= explain(choices, &ends, &[]);
         }
+
         Err(self.broken_together(without_moves, choices, read))
     }
 
@@ -354,6 +366,7 @@ impl Oracle {
                 );
             }
         }
+
         self.misread(first, rule, read)
     }
 
@@ -370,6 +383,7 @@ impl Oracle {
         } else {
             "no combination of the atomic commands under way explains all LPNs:".to_owned()
         };
+
         for effects in &self.pending {
             for (source, target) in &effects.moved {
                 let find = |lpn: u32| choices.iter().find(|choice| choice.lpn == lpn);
@@ -383,6 +397,7 @@ impl Oracle {
                 }
             }
         }
+
         self.misread(first.or(choices.first()), rule, read)
     }
 
@@ -415,6 +430,7 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
         }
         shown.push(left);
     }
+
     // A source may show a relocation only while its target can show the same or later. Striking out the
     // others until nothing changes is enough: the newest choice left is then right for every LPN at once.
     let find = |lpn: u32| choices.binary_search_by_key(&lpn, |choice| choice.lpn).ok();
@@ -439,9 +455,11 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
                 }
             }
         }
+
         if struck.is_empty() {
             return true;
         }
+
         for (lpn, id) in struck {
             shown[lpn].retain(|shows| *shows != id);
             if shown[lpn].is_empty() {
@@ -490,9 +508,11 @@ impl std::fmt::Display for Misread {
                 name(*content)
             )?;
         }
+
         if let Some(rule) = &self.rule {
             write!(f, "; {rule}")?;
         }
+
         Ok(())
     }
 }

@@ -26,6 +26,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
             if !QUIET.get() {
                 return before(info);
             }
+
             let payload = info.payload();
             let text = payload
                 .downcast_ref::<&str>()
@@ -39,6 +40,7 @@ pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
             MESSAGE.set(format!("{text}{place}"));
         }));
     });
+
     let outer = QUIET.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(outer);

@@ -124,11 +124,13 @@ impl Scripts {
                 .mutant
                 .is_none_or(|guard| Setup::new(options.scheme, None, *at, None).exercises(guard))
         };
+
         let setups = match options.setup {
             Some(setup) => vec![setup],
             None if options.media_faults => Setup::FAILING.collect(),
             None => (0..Setup::COUNT).filter(useful).collect(),
         };
+
         let mapping = mapping_of(options.mapping, options.mutant);
         let Options {
             scheme,
@@ -137,6 +139,7 @@ impl Scripts {
             mutant,
             ..
         } = *options;
+
         Self {
             scheme,
             mapping,
@@ -187,6 +190,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         threads => threads,
     };
+
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (sender, receiver) = mpsc::channel();
     let scripts = Scripts::new(options);
@@ -206,6 +210,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
                 }
             });
         }
+
         drop(sender);
         let mut waiting = BTreeMap::new();
         let mut told = start;
@@ -225,6 +230,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&Progress)) -> Report {
             }
         }
     });
+
     progress(&tally.progress(start));
     tally.report
 }
@@ -321,6 +327,7 @@ pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Opti
         mutant: Some(guard),
         ..Options::new(scheme, seed)
     };
+
     let scripts = Scripts::new(&options);
     let start = Instant::now();
     for number in 0..budget.scripts {
@@ -335,5 +342,6 @@ pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Opti
             });
         }
     }
+
     None
 }

@@ -440,6 +440,7 @@ impl Generator {
             relocate,
             atomic,
         };
+
         match self.random.random_range(0..5) {
             0 => (
                 Command::Write {
@@ -490,6 +491,7 @@ impl Generator {
             source,
             left,
         } = self.stream;
+
         if left > 1 && self.random.random_ratio(1, 3) {
             let len = self.random.random_range(2..=left);
             let fresh = self.next_unique + 1;
@@ -499,6 +501,7 @@ impl Generator {
                 source: source.map(|source| source + len),
                 left: left - len,
             };
+
             return Command::WriteMany {
                 lpn,
                 len,
@@ -506,11 +509,13 @@ impl Generator {
                 fresh,
             };
         }
+
         self.stream = Stream {
             target: lpn + 1,
             source: source.map(|source| source + 1),
             left: left - 1,
         };
+
         let repeated = source.map_or(ZEROES, |source| live[source as usize]);
         if !is_known(repeated) {
             self.next_unique += 1;
@@ -519,6 +524,7 @@ impl Generator {
                 content: self.next_unique,
             };
         }
+
         Command::Write {
             lpn,
             content: repeated,
@@ -549,6 +555,7 @@ impl Generator {
             Some(next) => next,
             None => (self.lpn(), self.lpn()),
         };
+
         if !self.journal.is_empty() && self.random.random_ratio(1, 5) {
             let (lpn, home) =
                 self.journal[self.random.random_range(0..self.journal.len() as u32) as usize];
@@ -558,10 +565,12 @@ impl Generator {
                 home,
             };
         }
+
         self.journal.push_back((lpn, home));
         if self.journal.len() > JOURNAL_PAGES {
             self.journal.pop_front();
         }
+
         Command::WriteFor {
             lpn,
             content: self.content(),
@@ -593,9 +602,11 @@ impl Generator {
                 (source, target) = (source - down, target - down);
             }
         }
+
         if atomic {
             len = len.min(self.atomic_pages);
         }
+
         let len = len.min(self.lpns - source.max(target));
         Command::Remap {
             target,
@@ -657,11 +668,13 @@ impl Generator {
         if !self.journal.is_empty() && self.random.random_ratio(3, 4) {
             return self.checkpoint(relocate, atomic);
         }
+
         let len = if atomic {
             self.len().min(self.atomic_pages)
         } else {
             self.len()
         };
+
         let last = self.lpns - len;
         let start = self.lpn().min(last);
         let (target, source) = match self.random.random_range(0..16) {
@@ -684,6 +697,7 @@ impl Generator {
             9 => (start, start),
             _ => (start, self.lpn().min(last)),
         };
+
         Command::Remap {
             target,
             source,

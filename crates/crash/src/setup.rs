@@ -613,12 +613,14 @@ fn enough(config: &mut Config, profile: &Profile) -> Geometry {
                 superblocks: superblocks + more,
                 pages_per_block,
             };
+
             let mut geometry = Geometry::new(shape).expect("the profiles' shapes are valid");
             if profile.superblock_dies > 0 && !config.scheme.keeps_entries_on_flash() {
                 geometry = geometry
                     .with_superblock_dies(profile.superblock_dies)
                     .expect("it divides the dies");
             }
+
             // A device of one data superblock's LPNs leaves nothing to test, nor does one that is mostly log.
             config.lpns =
                 config.data_pages(&geometry) * (superblocks * geometry.groups() / 3).max(2);
@@ -629,6 +631,7 @@ fn enough(config: &mut Config, profile: &Profile) -> Geometry {
         }
         config.log_bytes += config.log_bytes / 4;
     }
+
     panic!(
         "{} cannot work on any device near {dies} dies of {superblocks} x {pages_per_block} pages",
         config.scheme
@@ -654,6 +657,7 @@ fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
         .check(geometry)
         .is_ok()
     };
+
     let (mut low, mut high) = (config.lpns, geometry.pages());
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -663,5 +667,6 @@ fn most_lpns(config: &Config, geometry: &Geometry) -> u32 {
             high = middle;
         }
     }
+
     low
 }

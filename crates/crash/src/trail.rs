@@ -88,6 +88,7 @@ impl Trail {
                 let _ = writeln!(text, "    {}", line(event));
             }
         }
+
         let recent = self.0.len().saturating_sub(SHOWN);
         for event in self.0[..recent].iter().filter(is_damage) {
             let _ = writeln!(text, "  long before: {}", line(event));
@@ -96,6 +97,7 @@ impl Trail {
         for event in &self.0[recent..] {
             let _ = writeln!(text, "    {}", line(event));
         }
+
         text
     }
 }

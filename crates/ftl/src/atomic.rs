@@ -184,6 +184,7 @@ fn store_list(core: &mut Core) {
             None => places.push((word, number)),
         }
     }
+
     // The number that a damaged word had stays in that word, or a cut could leave it nowhere.
     places.sort_by_key(|(_, number)| number.is_ok());
     for (word, number) in places {

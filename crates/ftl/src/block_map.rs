@@ -313,6 +313,7 @@ impl BlockMap {
             (Err(at), Some(ppn)) => extension.insert(at, Entry { index, ppn: ppn.0 }),
             (Err(_), None) => {}
         }
+
         let after = extension.len() as u32;
         if before != after {
             self.entries = self.entries + after - before;
@@ -334,7 +335,7 @@ impl BlockMap {
     }
 
     /// From now on the pages of a block are in place from `base` on; those that are not, are in the extension.
-    pub fn settle(&mut self, block: u32, base: Ppn) {
+    pub fn set_in_order(&mut self, block: u32, base: Ppn) {
         let first = self.first_lpn(block);
         let mapped: Vec<(u32, Mapping)> = (first..first + self.pages_of(block))
             .filter_map(|lpn| Some((lpn, self.get(lpn)?)))
@@ -342,6 +343,7 @@ impl BlockMap {
         for (lpn, _) in &mapped {
             self.set(*lpn, None);
         }
+
         self.set_base(block, Some(base));
         for (lpn, mapping) in mapped {
             // The base stays though nothing is in place until the first page is.
@@ -354,6 +356,7 @@ impl BlockMap {
                 self.extend(block, (lpn - first) as u16, Some(mapping.ppn));
             }
         }
+
         if self.blocks[block as usize].in_place == 0 {
             self.set_base(block, None);
         }
@@ -376,28 +379,33 @@ impl BlockMap {
             let in_place = lpns.filter(|lpn| bit(&self.here, *lpn)).count() as u32;
             let listed = block.extension.len() as u32;
             entries += listed;
+
             if in_place != u32::from(block.in_place) || (in_place > 0) != (block.base != NOWHERE) {
                 return Err(format!(
                     "block {at} has {in_place} pages in place and counts {}",
                     block.in_place
                 ));
             }
+
             if !block.extension.is_sorted_by(|a, b| a.index < b.index)
                 || self.fullest.entries(at) != listed
             {
                 return Err(format!("the extension of block {at} is not in order"));
             }
+
             let both = |entry: &Entry| bit(&self.here, self.first_lpn(at) + u32::from(entry.index));
             if block.extension.iter().any(both) {
                 return Err(format!(
                     "a page of block {at} is in place and in the extension"
                 ));
             }
+
             if let Some(base) = self.base(at) {
                 let (based, here) = &mut counted[self.geometry.superblock(base).0 as usize];
                 (*based, *here) = (*based + 1, *here + in_place);
             }
         }
+
         let kept = self.superblocks.iter().map(|used| (used.based, used.here));
         if entries != self.entries || !kept.eq(counted) {
             return Err(format!(
@@ -405,6 +413,7 @@ impl BlockMap {
                 self.entries
             ));
         }
+
         Ok(())
     }
 }

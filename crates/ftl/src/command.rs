@@ -94,9 +94,11 @@ impl Ftl {
         if !self.unreadable.is_empty() && self.unreadable.contains(&lpn) {
             return Err(Refusal::MediaError);
         }
+
         let Some(mapping) = self.core.map.get(lpn) else {
             return Ok(None);
         };
+
         if self
             .core
             .media
@@ -106,6 +108,7 @@ impl Ftl {
             self.forget_content(mapping.ppn);
             return Err(Refusal::MediaError);
         }
+
         if self.core.media.is_meta(mapping.ppn) {
             Err(Refusal::MediaError)
         } else {
@@ -176,7 +179,7 @@ impl Ftl {
             }
             match self.remap_page(lpn, ppn, None, None, true) {
                 Ok(()) => {
-                    self.goes_on = true;
+                    self.write_goes_on = true;
                     self.core.stats.dedup_hits += 1;
                     return Ok(());
                 }
@@ -215,7 +218,7 @@ impl Ftl {
     /// A write command of several pages has ended, or another command begins: what the scheme has gathered is stored.
     #[inline]
     pub fn end_write(&mut self) {
-        if std::mem::take(&mut self.goes_on) {
+        if std::mem::take(&mut self.write_goes_on) {
             self.scheme.issue(&mut self.core);
         }
     }
@@ -228,16 +231,19 @@ impl Ftl {
             self.forget_content(ppn);
             return false;
         }
+
         let is_same = match (self.core.media.view(ppn), payload) {
             (PageView::Identity(stored), Payload::Identity(wanted)) => stored == *wanted,
             (PageView::Bytes(stored), Payload::Bytes(wanted)) => stored == *wanted,
             _ => false,
         };
+
         match self.dedup.as_mut().filter(|dedup| dedup.is_recalled(ppn)) {
             Some(dedup) if is_same => dedup.confirm(ppn),
             Some(dedup) => dedup.forget(&self.core.media, ppn),
             None => self.core.stats.collisions += u64::from(!is_same),
         }
+
         is_same
     }
 
@@ -377,6 +383,7 @@ impl Ftl {
             }
             return Ok(());
         };
+
         let relocated = leaves.then_some(source);
         // A page that leaves one that is kept apart has one owner before and after; others may find one that comes there.
         let may_share =
@@ -399,6 +406,7 @@ impl Ftl {
             }
             self.program(target, Origin::Copy(source), None, atomic)?;
         }
+
         losses.lpns.extend(relocated);
         Ok(())
     }
@@ -415,6 +423,7 @@ impl Ftl {
             self.core.stats.copies += 1;
             return false;
         }
+
         let atomic = atomic.map(|wsn| (wsn, command.target, command.len));
         match self.remap_page(target, ppn, relocated, atomic, atomic.is_none()) {
             Ok(()) => true,
@@ -446,6 +455,7 @@ impl Ftl {
         } else {
             After::FENCE
         };
+
         for run in losses.lpns.chunk_by(|a, b| a + 1 == *b) {
             let wsn = atomic.unwrap_or_else(|| self.core.tick());
             self.dealloc.append(
@@ -457,6 +467,7 @@ impl Ftl {
                 after,
             );
         }
+
         for lpn in losses.lpns {
             self.core.unlink(lpn);
         }
@@ -550,6 +561,7 @@ impl Ftl {
         {
             return Err(Demotion::CounterFull);
         }
+
         let command = atomic.map(|(_, start, len)| (start, len));
         let number = |core: &Core| atomic.map_or(core.wsn + 1, |(wsn, ..)| wsn);
         let next = Remapping {
@@ -559,15 +571,18 @@ impl Ftl {
             source,
             atomic: command,
         };
+
         self.scheme
             .admit_remap(&mut self.core, &next, may_reclaim)?;
         let remapping = Remapping {
             wsn: number(&self.core),
             ..next
         };
+
         if atomic.is_none() {
             self.core.tick();
         }
+
         // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece. Acknowledged after 2. The
         // tables are ahead of 2 until then; nothing is reclaimed in between.
         self.scheme

@@ -58,9 +58,9 @@ pub struct FlashNeed {
 pub struct Usage {
     /// All of it; 0 if unlimited.
     pub capacity_bytes: u64,
-    /// Taken by entries, valid or not.
+    /// AllocatedPage by entries, valid or not.
     pub used_bytes: u64,
-    /// Taken by valid entries.
+    /// AllocatedPage by valid entries.
     pub valid_bytes: u64,
     /// What entries can take at most: all of it but for heads of segments, and what does not fill one.
     pub entry_room_bytes: u64,
@@ -136,7 +136,7 @@ pub trait Persist {
     fn prepare(&mut self, _core: &mut Core, _entries: u32) {}
 
     /// References to pages of a superblock that the core may have to copy, should it collect it now.
-    fn unplaceable(&self, _core: &Core, _sb: SbId) -> u32 {
+    fn references_without_room(&self, _core: &Core, _sb: SbId) -> u32 {
         0
     }
 

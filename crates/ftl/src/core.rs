@@ -56,14 +56,15 @@ impl Core {
         Self {
             geometry,
             layout: Layout::new(&config, &geometry),
-            map: match config.is_hybrid() {
-                false => Map::new(config.lpns + config.chunks()),
-                true => Map::hybrid(BlockMap::new(
+            map: if config.is_hybrid() {
+                Map::hybrid(BlockMap::new(
                     &geometry,
                     config.block_pages,
                     config.lpns,
                     config.chunks(),
-                )),
+                ))
+            } else {
+                Map::new(config.lpns + config.chunks())
             },
             counts: Counts::new(geometry.pages()),
             blocks: Superblocks::new(geometry, &config, reserve),
@@ -177,10 +178,12 @@ impl Core {
                 survival.died(old.ppn, self.wsn);
             }
         }
+
         let count = self.counts.add(ppn);
         if let Some(survival) = &mut self.survival {
             survival.gained(ppn, count, self.wsn);
         }
+
         self.blocks
             .gain(self.geometry.superblock(ppn), count == 1, remapped);
     }

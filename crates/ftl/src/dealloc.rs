@@ -106,6 +106,7 @@ impl DeallocLog {
         if !core.config.guards.has(Guard::Deallocations) || len == 0 {
             return;
         }
+
         assert!(self.room(core) > 0, "a slot was secured");
         let at = Self::word(core, self.half, self.used);
         let after = after.and(After::clear(self.clears[self.half]));
@@ -117,6 +118,7 @@ impl DeallocLog {
         core.media
             .store_record(at, &[when.into(), what.into()], purpose, after);
         self.used += 1;
+
         self.touched
             .extend(lpn / CHUNK_LPNS..=(lpn + len - 1) / CHUNK_LPNS);
     }
@@ -247,6 +249,7 @@ impl DeallocLog {
         if lpns.is_empty() {
             return 0;
         }
+
         let wsn = core.tick();
         let when = DeallocWhen::new()
             .with_torn(true)
@@ -267,10 +270,12 @@ impl DeallocLog {
                 Purpose::Meta,
                 After::NOTHING,
             );
+
             self.spare += 1;
             recorded += run.len();
             self.damaged.push(at);
         }
+
         // 1. these records  2. whatever takes the place of what left the LPNs in doubt.
         core.media.fence();
         recorded

@@ -2,10 +2,10 @@
 //!
 //! When a mapping made by a remap ends, a bit picked by its LPN is set in the filter of the superblock it pointed into.
 //! A scheme that goes through the entries it keeps for a superblock need ask the L2P table about those only whose bit
-//! is set: a clear bit says that nothing about this LPN has changed since `settle`. DRAM only; after power-on every
-//! superblock is unknown until its first `settle`.
+//! is set: a clear bit says that nothing about this LPN has changed since `start_over`. DRAM only; after power-on every
+//! superblock is unknown until its first `start_over`.
 //!
-//! Invariant: if `may_have_ended(sb, lpn)` is false, then of the entries that were in force at the last `settle(sb)`,
+//! Invariant: if `may_have_ended(sb, lpn)` is false, then of the entries that were in force at the last `start_over(sb)`,
 //! and of those added since, every one for this LPN is in force. Absent: which entries there are (the scheme's).
 
 use remap_ssd_media::slab::{Slab, prefetch};
@@ -63,7 +63,7 @@ impl Ended {
     }
 
     /// The scheme keeps no entry for this superblock that is not in force.
-    pub fn settle(&mut self, sb: SbId) {
+    pub fn start_over(&mut self, sb: SbId) {
         let first = self.word(sb, 0);
         self.bits[first..first + self.words].fill(0);
         self.known[sb.0 as usize] = true;
@@ -81,7 +81,7 @@ impl Ended {
         }
     }
 
-    /// Has `settle` been called for it?
+    /// Has `start_over` been called for it?
     pub fn is_known(&self, sb: SbId) -> bool {
         self.known[sb.0 as usize]
     }

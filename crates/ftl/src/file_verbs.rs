@@ -33,6 +33,7 @@ impl Ftl {
             FileStatus::BlocksFull => self.core.stats.fs_blocks_full += 1,
             FileStatus::MapDamaged => {}
         }
+
         Ok(status)
     }
 

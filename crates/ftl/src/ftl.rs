@@ -37,7 +37,7 @@ pub struct Ftl {
     /// No reclaiming now: an atomic command or recovery is under way.
     pub(crate) paused: bool,
     /// A write command goes on, and the scheme may have gathered remaps of it.
-    pub(crate) goes_on: bool,
+    pub(crate) write_goes_on: bool,
     /// LPNs whose pages nobody else is to have.
     pub(crate) apart: Vec<Range<u32>>,
     /// Free superblocks at which collection starts, and below which the host waits for it.
@@ -91,7 +91,7 @@ impl Ftl {
             files: Files::default(),
             gc: Gc::default(),
             paused: false,
-            goes_on: false,
+            write_goes_on: false,
             apart: Vec::new(),
             read_only: false,
             unreadable: BTreeSet::new(),

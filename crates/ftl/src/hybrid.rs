@@ -30,8 +30,8 @@ use crate::ftl::Ftl;
 use crate::gc::job::{Job, Live, NONE, ORDERED};
 use crate::guard::Guard;
 use crate::mapping::Mapping;
-use crate::superblock::{Stream, Taken};
-use remap_ssd_media::{Oob, Ppn, Purpose, SbId, Second, Stored};
+use crate::superblock::{AllocatedPage, Stream};
+use remap_ssd_media::{Oob, Ppn, Purpose, SbId, SecondOwner, Stored};
 use std::collections::BTreeMap;
 
 /// What a page holds that keeps the place of an unmapped one.
@@ -65,8 +65,10 @@ impl Ftl {
             else {
                 break;
             };
+
             self.merge(block, None, true)?;
         }
+
         Ok(())
     }
 
@@ -80,7 +82,7 @@ impl Ftl {
     }
 
     /// The next page for the host: in order, where it begins a block or goes on with the one that was begun.
-    pub(crate) fn take_in_order(&mut self, lpn: u32) -> Result<Taken, Refusal> {
+    pub(crate) fn take_in_order(&mut self, lpn: u32) -> Result<AllocatedPage, Refusal> {
         if self.paused {
             return self.take_host_page();
         }
@@ -128,16 +130,18 @@ impl Ftl {
         if blocks.split(lpn) != (run.block, run.next) {
             return;
         }
+
         if blocks.place(run.start, run.next) != Some(ppn) {
             // A program failed: the pages are elsewhere.
             self.run = None;
             return;
         }
+
         run.next += 1;
         let BlockInOrder { block, start, next } = *run;
         if next == blocks.pages_of(block) {
             self.core.stats.merges_switch += 1;
-            self.settle(block, start);
+            self.put_in_order(block, start);
             self.run = None;
         }
     }
@@ -160,7 +164,7 @@ impl Ftl {
         let pages = self.core.map.blocks().mapped_len(block);
         let whole = self.fill(block, start, next, pages, shared)?;
         self.core.stats.merges_partial += 1;
-        self.settle(block, start);
+        self.put_in_order(block, start);
         Ok(whole)
     }
 
@@ -174,22 +178,24 @@ impl Ftl {
         if self.run.is_some_and(|run| run.block == block) && self.complete_run(shared)? {
             return Ok(());
         }
+
         self.end_run()?;
         let pages = self.core.map.blocks().mapped_len(block);
         for _ in 0..self.core.geometry.dies() {
             let start = self.room_in_order(pages, may_collect)?;
             let whole = self.fill(block, start, 0, pages, shared)?;
-            self.settle(block, start);
+            self.put_in_order(block, start);
             if whole {
                 break;
             }
         }
+
         self.core.stats.merges_full += 1;
         Ok(())
     }
 
-    fn settle(&mut self, block: u32, start: Ppn) {
-        self.core.map.blocks_mut().settle(block, start);
+    fn put_in_order(&mut self, block: u32, start: Ppn) {
+        self.core.map.blocks_mut().set_in_order(block, start);
     }
 
     /// Moves pages of a block to where they are in order; `false` if a program failed meanwhile.
@@ -210,6 +216,7 @@ impl Ftl {
             if self.core.blocks.next_page(Stream::Gc) != place {
                 return Ok(false);
             }
+
             self.core.stats.merge_programs += 1;
             let programmed = match self.core.map.get(lpn) {
                 // What recovery has not marked yet keeps its number.
@@ -219,6 +226,7 @@ impl Ftl {
                 }
                 _ => self.pad(),
             };
+
             if programmed != place {
                 return Ok(false);
             }
@@ -260,26 +268,28 @@ impl Ftl {
 
         // A new number. What had another LPN's page needs it: the page's own is older than the remap, and than what the LPN
         // had before it. The others get one so that recovery finds the block in order, and not what its pages were before.
-        let wsn = match mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
-            false => self.core.tick(),
-            true => oob.wsn(),
+        let wsn = if mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
+            oob.wsn()
+        } else {
+            self.core.tick()
         };
         self.core.stats.merge_unshared += u64::from(!alone);
         let to = self
-            .copy_moved((lpn, wsn, Second::NONE), from, ORDERED)?
+            .copy_moved((lpn, wsn, SecondOwner::NONE), from, ORDERED)?
             .ppn();
         self.core.relink(lpn, to, false);
         if let Some(dedup) = &mut self.dedup {
-            match alone {
-                true => dedup.moved(&self.core.media, from, to),
-                false => dedup.copied(
+            if alone {
+                dedup.moved(&self.core.media, from, to)
+            } else {
+                dedup.copied(
                     from,
                     to,
                     Pages {
                         media: &self.core.media,
                         counts: &self.core.counts,
                     },
-                ),
+                )
             }
         }
         Ok(())
@@ -356,6 +366,7 @@ impl Ftl {
         if std::mem::replace(&mut job.merged, true) {
             return Ok(());
         }
+
         let shared = self.shared_in(job);
         for block in self.core.map.blocks().based_in(job.sb) {
             let is_there = self
@@ -369,6 +380,7 @@ impl Ftl {
                 return Err(refusal);
             }
         }
+
         self.scheme.issue(&mut self.core);
         Ok(())
     }
@@ -387,6 +399,7 @@ impl Ftl {
                 owners.entry(owner.offset).or_default().push(*owner);
             }
         }
+
         owners
             .values()
             .flatten()
@@ -431,7 +444,7 @@ impl Ftl {
                 .filter(|(base, _)| begins(base))
                 .max_by_key(|(_, votes)| *votes);
             if let Some((base, _)) = found {
-                core.map.blocks_mut().settle(block, Ppn(base));
+                core.map.blocks_mut().set_in_order(block, Ppn(base));
             }
         }
     }

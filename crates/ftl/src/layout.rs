@@ -57,6 +57,7 @@ impl Layout {
         let aborted = atomic + 1;
         let dealloc = aborted + ABORTED_SLOTS;
         let dealloc_slots = config.dealloc_slots as usize;
+
         // The scheme's region starts at a multiple of 64 bytes, as its segments do.
         let files = dealloc + 2 * dealloc_slots * DEALLOC_WORDS;
         let file_map = file_map_words(2 * config.fs_files, config.fs_blocks);

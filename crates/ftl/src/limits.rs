@@ -47,6 +47,7 @@ impl Config {
         if self.lpns == 0 || self.lpns >= 1 << 31 {
             return fail(format!("lpns = {} must be 1 to 2147483647", self.lpns));
         }
+
         let tail = self.tail_pages(geometry);
         if geometry.pages_per_superblock() < tail + 4 {
             return fail(format!(
@@ -54,8 +55,10 @@ impl Config {
                 geometry.pages_per_superblock()
             ));
         }
+
         self.check_mapping(geometry)?;
         let (needed_pages, data) = self.pages_needed(geometry);
+
         // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives GC something to gain.
         // So does a log on flash.
         let log = self.flash_need(geometry).held;
@@ -68,6 +71,7 @@ impl Config {
                 geometry.dies_total()
             ));
         }
+
         let needed = needed_pages.div_ceil(data) + busy;
         if needed > u64::from(geometry.superblocks()) {
             let beside = needed_pages - u64::from(self.lpns) - u64::from(self.chunks());
@@ -81,27 +85,32 @@ impl Config {
                 have.saturating_sub(u64::from(self.chunks()) + 1)
             ));
         }
+
         if !(2..=15).contains(&self.count_max) {
             return fail(format!(
                 "count_max = {} must be 2 to 15 (4-bit counters)",
                 self.count_max
             ));
         }
+
         if !(0.0..=1.0).contains(&self.watermark) || !(0.0..0.9).contains(&self.gc_free) {
             return fail("watermark must be 0 to 1 and gc_free 0 to 0.9".into());
         }
+
         if !(0.0..1.0).contains(&self.gc_garbage) {
             return fail(format!(
                 "gc_garbage = {} must be 0 to below 1",
                 self.gc_garbage
             ));
         }
+
         if self.dealloc_slots < 4 {
             return fail(format!(
                 "dealloc_slots = {} must be at least 4",
                 self.dealloc_slots
             ));
         }
+
         crate::files::check(self)?;
         (spec(self.scheme).check)(self, geometry)
     }

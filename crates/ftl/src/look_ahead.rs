@@ -35,10 +35,12 @@ impl Ftl {
                 core.ended.prefetch(core.geometry.superblock(old.ppn), lpn);
             }
         }
+
         let pages = Pages {
             media: &core.media,
             counts: &core.counts,
         };
+
         if let (Some(dedup), Some(identity)) = (&self.dedup, identity)
             && let Some(ppn) = dedup.prefetch_page(&Fingerprint::Identity(identity), pages)
         {
@@ -56,6 +58,7 @@ impl Ftl {
         if job.seen >= end {
             return;
         }
+
         let (first, len) = (
             core.geometry.page(job.sb, job.seen),
             SEEN_AT_ONCE.min(end - job.seen),
@@ -64,6 +67,7 @@ impl Ftl {
             core.map
                 .prefetch(core.media.oob(Ppn(first.0 + index)).lpn())
         });
+
         job.seen += len;
     }
 

@@ -23,12 +23,14 @@ pub fn murmur3(bytes: &[u8], seed: u32) -> [u64; 2] {
             .wrapping_mul(5)
             .wrapping_add(0x3849_5ab5);
     }
+
     if !tail.is_empty() {
         let mut block = [0; 16];
         block[..tail.len()].copy_from_slice(tail);
         let [k1, k2] = halves(&block);
         (h1, h2) = (h1 ^ mix1(k1), h2 ^ mix2(k2));
     }
+
     h1 ^= bytes.len() as u64;
     h2 ^= bytes.len() as u64;
     h1 = h1.wrapping_add(h2);

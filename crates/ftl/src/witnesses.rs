@@ -226,11 +226,13 @@ impl Witnesses {
         if self.is_aborted(wsn) {
             return false;
         }
+
         let sb = core.geometry.superblock(ppn);
         let page_is_older = core.media.is_programmed(ppn) && core.media.oob(ppn).wsn() <= wsn;
         if !self.is_live(sb) || !page_is_older || lpn >= core.config.lpns {
             return true;
         }
+
         self.consider(
             core,
             lpn,
@@ -240,12 +242,14 @@ impl Witnesses {
                 remapped: true,
             }),
         );
+
         if let Some(source) = source.filter(|source| *source < core.config.lpns) {
             self.deallocation(core, source, wsn);
             if self.when[source as usize] == wsn && core.map.get(source).is_none() {
                 self.relocated.push((source, wsn));
             }
         }
+
         true
     }
 
@@ -315,7 +319,7 @@ impl Witnesses {
     /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is older than an
     /// unreadable one. A deallocation that is certainly newer than every other witness of an LPN needs no doubt: it is
     /// recorded again.
-    pub(crate) fn settle_doubts(&mut self, core: &mut Core) {
+    pub(crate) fn resolve_doubts(&mut self, core: &mut Core) {
         for doubt in std::mem::take(&mut self.doubts) {
             // It may be of a command that did not happen.
             let may_be_aborted = self
@@ -339,7 +343,7 @@ impl Witnesses {
     }
 
     /// Relocated sources whose witness is still in force.
-    pub(crate) fn settle_relocated(&mut self, core: &Core) {
+    pub(crate) fn resolve_relocated(&mut self, core: &Core) {
         let when = &self.when;
         self.relocated
             .retain(|(lpn, wsn)| when[*lpn as usize] == *wsn && core.map.get(*lpn).is_none());

@@ -47,10 +47,7 @@ const RECORDS: &[(&str, &[&str])] = &[
         "crates/ftl/src/life.rs",
         &["struct Life", "struct LifeRecord"],
     ),
-    (
-        "crates/ftl/src/config.rs",
-        &["const CHUNK_LPNS"],
-    ),
+    ("crates/ftl/src/config.rs", &["const CHUNK_LPNS"]),
     (
         "crates/ftl/src/sizes.rs",
         &["fn tail_records", "fn tail_pages"],

@@ -98,16 +98,19 @@ impl Files {
         if self.damaged {
             return Ok(FileStatus::MapDamaged);
         }
+
         let slot = self.find(core, page.inode, Purpose::Host)?;
         if self.used == region.blocks {
             return Ok(FileStatus::BlocksFull);
         }
+
         let Some((slot, ends)) = slot else {
             return Ok(FileStatus::FilesFull);
         };
         if ends.is_none() && self.files == core.config.fs_files {
             return Ok(FileStatus::FilesFull);
         }
+
         // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's words, in any order.
         // Cut before 2, or inside: some word is of another generation and the page is not listed.
         let mapping = core.map.get(lpn).expect("it has just been written");
@@ -116,11 +119,13 @@ impl Files {
         } else {
             After::NOTHING
         });
+
         let after = if core.config.guards.has(Guard::FsAfterData) {
             data
         } else {
             After::NOTHING
         };
+
         let index = self.used;
         let words =
             [lpn, page.offset, page.inode, NONE].map(|value| Tagged::of(self.generation, value));
@@ -130,6 +135,7 @@ impl Files {
             Purpose::Host,
             after.and(After::clear(self.clear)),
         );
+
         self.used += 1;
         // Links, which nothing relies on after a cut: from the entry before, and to the last one.
         let ends = match ends {
@@ -150,6 +156,7 @@ impl Files {
                 }
             }
         };
+
         core.media.store(
             region.slot(slot) + 1,
             ends.into(),
@@ -183,6 +190,7 @@ impl Files {
                 break;
             }
         }
+
         core.media.charge(
             OpKind::NvRead,
             probes * SLOT_WORDS as u32 * 8,
@@ -196,6 +204,7 @@ impl Files {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
+
         let region = Region::of(core);
         let Some((_, Some(ends))) = self.find(core, inode, Purpose::Host)? else {
             return Ok(Vec::new());
@@ -214,6 +223,7 @@ impl Files {
             });
             next = if next == ends.tail { NONE } else { value(3)? };
         }
+
         core.media.charge(
             OpKind::NvRead,
             (blocks.len() * ENTRY_WORDS * 8) as u32,
@@ -227,6 +237,7 @@ impl Files {
         if self.damaged {
             return Err(MediaError::Uncorrectable);
         }
+
         let region = Region::of(core);
         core.media.charge(
             OpKind::NvRead,
@@ -234,6 +245,7 @@ impl Files {
             Purpose::Host,
             After::NOTHING,
         );
+
         let mut inodes = Vec::new();
         for slot in 0..region.slots {
             let name = Tagged::from_bits(core.media.load(region.slot(slot))?);
@@ -241,6 +253,7 @@ impl Files {
                 inodes.push(name.value());
             }
         }
+
         inodes.sort_unstable();
         Ok(inodes)
     }
@@ -252,6 +265,7 @@ impl Files {
         if self.generation == u32::MAX {
             return self.start_over(core);
         }
+
         // One store. Entries of the generations before never count again; one of the new generation that lands before
         // this store proves by itself that the reset happened.
         self.generation += 1;
@@ -261,6 +275,7 @@ impl Files {
             Purpose::Host,
             After::clear(self.clear),
         );
+
         if damaged {
             self.clear = core
                 .media
@@ -289,6 +304,7 @@ impl Files {
         if core.config.fs_files == 0 || self.damaged {
             return Ok(());
         }
+
         let region = Region::of(core);
         let word = |at: usize| Tagged::from_bits(core.media.peek(at));
         let (mut listed, mut files) = (0, 0);
@@ -297,6 +313,7 @@ impl Files {
             if name.generation() != self.generation {
                 continue;
             }
+
             files += 1;
             let Ends { head, tail } = Ends::from(core.media.peek(region.slot(slot) + 1));
             let (mut at, mut last) = (head, None);
@@ -315,6 +332,7 @@ impl Files {
                 last = Some(at);
                 at = entry(3).value();
             }
+
             if last != Some(tail) {
                 return Err(format!(
                     "the list of file {} ends at {last:?} and not at {tail}",
@@ -322,6 +340,7 @@ impl Files {
                 ));
             }
         }
+
         let whole = |index: &u32| {
             (0..4).all(|at| word(region.entry(*index) + at).generation() == self.generation)
         };
@@ -332,6 +351,7 @@ impl Files {
                 self.files
             ));
         }
+
         Ok(())
     }
 }

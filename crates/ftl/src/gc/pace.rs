@@ -29,10 +29,11 @@ impl Ftl {
             .filter(|(_, sb)| !core.blocks.is_in_last_cycle(sb))
             .filter_map(|(id, sb)| {
                 // A reference that must be copied takes a page, like one more page with an owner.
-                let copies = self.scheme.unplaceable(core, id);
-                let live = match self.hybrid {
-                    false => core.blocks.owners(id).live + copies,
-                    true => core.map.blocks().cost(id, core.blocks.owners(id).live) + copies,
+                let copies = self.scheme.references_without_room(core, id);
+                let live = if self.hybrid {
+                    core.map.blocks().cost(id, core.blocks.owners(id).live) + copies
+                } else {
+                    core.blocks.owners(id).live + copies
                 };
                 (copies == 0 && !self.hybrid || live < sb.capacity + u32::from(self.hybrid))
                     .then_some(Candidate {
@@ -69,13 +70,14 @@ impl Ftl {
                 return Some(worn);
             }
         }
-        match host_waits {
-            false => self
-                .core
+
+        if host_waits {
+            GcPolicy::victim_in_need(self.candidates())
+        } else {
+            self.core
                 .config
                 .gc_policy
-                .victim(self.candidates_ahead(), self.core.wsn),
-            true => GcPolicy::victim_in_need(self.candidates()),
+                .victim(self.candidates_ahead(), self.core.wsn)
         }
     }
 
@@ -101,6 +103,7 @@ impl Ftl {
             .media
             .charge(OpKind::LookupEnd, 0, Purpose::Gc, After::NOTHING);
         let mut refs: Vec<Vec<OwnerRef>> = vec![Vec::new(); stretches];
+
         for owner in &scanned {
             refs[(owner.offset / STRETCH) as usize].push(*owner);
         }
@@ -114,6 +117,7 @@ impl Ftl {
             refs,
             late: Vec::new(),
         };
+
         self.look_at_stretch(&job);
         self.gc.job = Some(job);
         self.gc.credit = 0;
@@ -126,12 +130,14 @@ impl Ftl {
         if self.core.config.gc_at_once && self.gc.job.is_some() {
             return self.finish_job();
         }
+
         let Some(job) = &self.gc.job else {
             if self.core.blocks.free() <= self.gc_start && self.core.wsn >= self.gc.look_again {
                 return self.begin_pace();
             }
             return Ok(());
         };
+
         self.gc.credit += u64::from(self.core.geometry.pages_per_superblock());
         let price = u64::from(STRETCH) * u64::from(job.gain);
         if self.gc.credit >= price {
@@ -140,6 +146,7 @@ impl Ftl {
         } else {
             self.look_at_pages();
         }
+
         Ok(())
     }
 
@@ -211,11 +218,13 @@ impl Ftl {
         } else {
             Ok(())
         };
+
         let result = merged.and_then(|()| self.move_stretch(&mut job));
         if result.is_err() || job.next < self.core.geometry.pages_per_superblock() {
             self.gc.job = Some(job);
             return result;
         }
+
         self.core
             .blocks
             .erase(&mut self.core.media, job.sb, &mut self.core.wsn);
@@ -224,6 +233,7 @@ impl Ftl {
             let first = self.core.geometry.page(job.sb, 0).0 as usize;
             dedup.erased(first..first + self.core.geometry.pages_per_superblock() as usize);
         }
+
         self.core.stats.gc_runs += 1;
         Ok(())
     }

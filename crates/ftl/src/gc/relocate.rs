@@ -13,8 +13,8 @@ use crate::dedup::Fingerprint;
 use crate::error::{LOST, Refusal};
 use crate::ftl::Ftl;
 use crate::guard::Guard;
-use crate::superblock::{Stream, Taken};
-use remap_ssd_media::{After, Ppn, Purpose, SbId, Second, Stored};
+use crate::superblock::{AllocatedPage, Stream};
+use remap_ssd_media::{After, Ppn, Purpose, SbId, SecondOwner, Stored};
 
 /// Pages among which those lie that are copied as one row.
 const ROW_SPAN: u32 = 64;
@@ -27,6 +27,7 @@ impl Ftl {
         let mut heads = std::mem::take(&mut self.gc.heads);
         self.find_live(job, end, &mut live);
         self.resolve_remapped(job, end, &mut owners, &mut heads);
+
         let mut result = Ok(());
         let mut rest = live.as_slice();
         while let (Some(page), Ok(())) = (rest.first(), &result) {
@@ -43,6 +44,7 @@ impl Ftl {
             }
             rest = &rest[moved..];
         }
+
         self.scheme.issue(&mut self.core);
         (self.gc.live, self.gc.owners, self.gc.heads) = (live, owners, heads);
         if result.is_ok() {
@@ -53,6 +55,7 @@ impl Ftl {
             job.seen = job.seen.max(end);
             self.look_at_stretch(job);
         }
+
         result
     }
 
@@ -79,6 +82,7 @@ impl Ftl {
         for owner in &job.refs[(job.next / STRETCH) as usize] {
             core.map.prefetch(owner.lpn);
         }
+
         let base = core.geometry.page(job.sb, 0).0;
         for page in live {
             page.owns = core
@@ -104,6 +108,7 @@ impl Ftl {
             .iter()
             .filter(|owner| (job.next..end).contains(&owner.offset));
         let known = job.refs[(job.next / STRETCH) as usize].iter();
+
         // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
         for owner in known.chain(late).rev() {
             let ppn = core.geometry.page(job.sb, owner.offset);
@@ -114,6 +119,7 @@ impl Ftl {
                 *head = (owners.len() - 1) as u32;
             }
         }
+
         owners
             .iter()
             .for_each(|(owner, _)| core.map.mark_remapped(owner.lpn));
@@ -141,6 +147,7 @@ impl Ftl {
         if len == 0 || !alike {
             return 0;
         }
+
         let Some((taken, len)) = core.blocks.take_row(core.config.gc_stream(0), len as u32) else {
             return 0;
         };
@@ -150,6 +157,7 @@ impl Ftl {
             .iter()
             .map(|page| (page_at(page), page.oob.with_incarnation(taken.incarnation)));
         core.media.copy_row(taken.slot, copies, taken.after);
+
         let (begin, end) = (page_at(&pages[0]), page_at(&pages[pages.len() - 1]));
         core.counts.set_all(begin, end.0 - begin.0 + 1, false);
         core.counts.set_all(to, len, true);
@@ -158,11 +166,13 @@ impl Ftl {
             core.map
                 .set_written(page.oob.lpn(), Ppn(to.0 + index as u32));
         }
+
         if let Some(dedup) = &mut self.dedup {
             for (index, page) in pages.iter().enumerate() {
                 dedup.moved(&core.media, page_at(page), Ppn(to.0 + index as u32));
             }
         }
+
         pages.len()
     }
 
@@ -180,6 +190,7 @@ impl Ftl {
         if first != NONE {
             return self.move_shared(sb, page, owners, first, zone);
         }
+
         assert!(
             page.owns && self.core.counts.get(from) == 1,
             "owners found and counted of {from:?}"
@@ -187,6 +198,7 @@ impl Ftl {
         if page.oob.lpn() >= self.core.config.lpns && !self.core.media.is_readable(from) {
             return self.renew_bitmap(page.oob.lpn());
         }
+
         // A home that the page is meant for goes with it; whether it had come there once does not matter any more.
         let to = self.copy_moved(
             (
@@ -197,11 +209,13 @@ impl Ftl {
             from,
             zone,
         )?;
+
         self.core
             .move_page((sb, from), (to.sb, to.ppn()), page.oob.lpn(), false);
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to.ppn());
         }
+
         Ok(())
     }
 
@@ -213,9 +227,11 @@ impl Ftl {
                 self.open_for_gc(0)?;
                 continue;
             };
+
             self.core.stats.meta_programs += 1;
             let bitmap = DeallocLog::bitmap(&self.core, lpn - self.core.config.lpns);
             let oob = taken.oob(lpn, self.core.tick());
+
             // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than a write it knows of.
             let after = taken.after.and(After::ALL);
             if self
@@ -234,6 +250,7 @@ impl Ftl {
                 self.core.relink(lpn, taken.ppn(), false);
                 return Ok(());
             }
+
             self.core.fail_block_of(taken.ppn());
         }
     }
@@ -256,17 +273,18 @@ impl Ftl {
         if !self.core.config.scheme.facts().owners_move {
             return self.move_without_owners(sb, page, chain);
         }
+
         // The oldest owner goes into the OOB: entries count only if they are newer than the page they name.
-        let primary = match page.owns {
-            true => (page.oob.lpn(), page.oob.wsn()),
-            false => {
-                let oldest = chain
-                    .clone()
-                    .min_by_key(|owner| owner.wsn)
-                    .expect("the chain has a first");
-                (oldest.lpn, oldest.wsn)
-            }
+        let primary = if page.owns {
+            (page.oob.lpn(), page.oob.wsn())
+        } else {
+            let oldest = chain
+                .clone()
+                .min_by_key(|owner| owner.wsn)
+                .expect("the chain has a first");
+            (oldest.lpn, oldest.wsn)
         };
+
         let others = chain.filter(|owner| owner.lpn != primary.0);
         let found = 1 + others.clone().count() as u32;
         assert_eq!(
@@ -274,14 +292,16 @@ impl Ftl {
             self.core.counts.get(from),
             "owners found and counted of {from:?}"
         );
+
         let kept_apart = self.core.config.gc_policy.zone(found);
         self.core.stats.gc_zoned += u64::from(kept_apart > 0);
         let taken = self.copy_moved(
-            (primary.0, primary.1, Second::NONE),
+            (primary.0, primary.1, SecondOwner::NONE),
             from,
             zone.max(kept_apart),
         )?;
         let to = taken.ppn();
+
         self.core
             .move_page((sb, from), (taken.sb, to), primary.0, !page.owns);
         for owner in others {
@@ -298,13 +318,15 @@ impl Ftl {
                 self.core.move_reference(from, to, owner.lpn);
             } else {
                 self.core.stats.gc_copies += 1;
-                let copy = self.copy_moved((owner.lpn, owner.wsn, Second::NONE), from, 0)?;
+                let copy = self.copy_moved((owner.lpn, owner.wsn, SecondOwner::NONE), from, 0)?;
                 self.core.split_reference(from, to, copy.ppn(), owner.lpn);
             }
         }
+
         if let Some(dedup) = &mut self.dedup {
             dedup.moved(&self.core.media, from, to);
         }
+
         Ok(())
     }
 
@@ -323,26 +345,30 @@ impl Ftl {
         let from = self.core.geometry.page(sb, page.offset);
         let owner = home.next().expect("the chain has a first");
         assert!(home.next().is_none(), "a page has one home: {from:?}");
-        let wsn = match self.core.config.guards.has(Guard::HomesRenewed) {
-            true => self.core.tick(),
-            false => page.oob.wsn(),
+        let wsn = if self.core.config.guards.has(Guard::HomesRenewed) {
+            self.core.tick()
+        } else {
+            page.oob.wsn()
         };
+
         if !page.owns {
-            let taken = self.copy_moved((owner.lpn, wsn, Second::NONE), from, 0)?;
+            let taken = self.copy_moved((owner.lpn, wsn, SecondOwner::NONE), from, 0)?;
             self.core
                 .move_page((sb, from), (taken.sb, taken.ppn()), owner.lpn, true);
             return Ok(());
         }
+
         let zone = self.core.config.gc_policy.zone(2);
         self.core.stats.gc_zoned += u64::from(zone > 0);
         let taken = self.copy_moved(
-            (page.oob.lpn(), wsn, Second::of(owner.lpn, true)),
+            (page.oob.lpn(), wsn, SecondOwner::of(owner.lpn, true)),
             from,
             zone,
         )?;
         self.core
             .move_page((sb, from), (taken.sb, taken.ppn()), page.oob.lpn(), false);
         self.core.move_reference(from, taken.ppn(), owner.lpn);
+
         Ok(())
     }
 
@@ -370,22 +396,25 @@ impl Ftl {
     #[inline(always)]
     pub(crate) fn copy_moved(
         &mut self,
-        (lpn, wsn, second): (u32, u64, Second),
+        (lpn, wsn, second): (u32, u64, SecondOwner),
         from: Ppn,
         zone: usize,
-    ) -> Result<Taken, Refusal> {
+    ) -> Result<AllocatedPage, Refusal> {
         loop {
             let Some(taken) = self.core.blocks.take(self.core.config.gc_stream(zone)) else {
                 self.open_for_gc(zone)?;
                 continue;
             };
+
             self.core.stats.gc_programs += 1;
             let oob = taken.oob(lpn, wsn).with_second(second);
+
             // With command atomicity, a copy may carry the number of a command under way: the slot must say so first.
             let after = match self.core.config.entry {
                 EntrySize::Bytes16 => taken.after,
                 EntrySize::Bytes24 => taken.after.and(After::FENCE),
             };
+
             if self
                 .core
                 .media
@@ -395,6 +424,7 @@ impl Ftl {
                 self.core.programmed(taken.ppn(), Purpose::Gc);
                 return Ok(taken);
             }
+
             self.core.fail_block_of(taken.ppn());
         }
     }
@@ -406,13 +436,14 @@ impl Ftl {
             self.core.config.gc_policy.wear(zone),
         );
         self.close(stream);
-        match self
+        if self
             .core
             .blocks
             .open_worn(&mut self.core.media, stream, wear, &mut self.core.wsn)
         {
-            true => Ok(()),
-            false => Err(self.end_of_life()),
+            Ok(())
+        } else {
+            Err(self.end_of_life())
         }
     }
 

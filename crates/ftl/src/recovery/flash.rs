@@ -43,6 +43,7 @@ fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Opti
             Ok(Some(_)) | Err(_) => {}
         }
     }
+
     None
 }
 
@@ -77,13 +78,16 @@ impl Ftl {
             if !loaded.is_whole() {
                 witnesses.damaged_lives.insert(sb, loaded);
             }
+
             let record = LifeRecord {
                 life: loaded.life.unwrap_or_default(),
                 bad: loaded.bad.unwrap_or_default(),
                 failing: loaded.failing.unwrap_or_default(),
             };
+
             blank &= loaded.life == Ok(Life::new());
             witnesses.saw(record.life.dead_before());
+
             // Failing blocks are not used either, before the next erase or after it.
             let capacity = core.blocks.capacity(record.bad | record.failing);
             let found = Superblock {
@@ -101,13 +105,16 @@ impl Ftl {
                 head: 0,
                 erased: ClearId::default(),
             };
+
             core.blocks.set(sb, found);
         }
+
         if blank {
             return Err(RecoveryError::Foreign(
                 "the media has never been formatted".into(),
             ));
         }
+
         Ok(())
     }
 
@@ -129,6 +136,7 @@ impl Ftl {
                     None
                 };
             }
+
             // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
             found.life.set_clean(false);
             if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
@@ -137,6 +145,7 @@ impl Ftl {
                 head = head
                     .filter(|head| !is_half_erased(&mut self.core, sb, skipped, head.incarnation));
             }
+
             if let Some(head) = head.filter(|head| is_alive(head, found.life)) {
                 if head.superblock != index {
                     return Err(RecoveryError::Foreign(format!(
@@ -144,6 +153,7 @@ impl Ftl {
                         head.superblock
                     )));
                 }
+
                 witnesses.saw(head.wsn);
                 witnesses.set_live(sb);
                 witnesses.report.superblocks += 1;
@@ -153,9 +163,11 @@ impl Ftl {
                 if !is_known {
                     found.life.set_dead_before(head.wsn - 1);
                 }
+
                 found.state = State::Closed;
                 found.capacity = self.core.blocks.capacity(found.bad | found.failing);
             }
+
             self.core.blocks.set(sb, found);
         }
         Ok(())
@@ -236,6 +248,7 @@ impl Ftl {
             .filter(|(_, sb)| holds_data(sb.state));
         let mut order: Vec<(u64, SbId)> = live.map(|(id, sb)| (sb.opened, id)).collect();
         order.sort_unstable();
+
         let mut open = Vec::new();
         for (_, sb) in order {
             if self.core.blocks.get(sb).stream == Stream::Log {
@@ -245,6 +258,7 @@ impl Ftl {
                 open.push(sb);
             }
         }
+
         open
     }
 
@@ -292,7 +306,7 @@ impl Ftl {
             if let Some(ahead) = records.get(offset + AHEAD) {
                 witnesses.prefetch(&self.core, ahead.lpn());
             }
-            self.tell_page(witnesses, sb, offset as u32, *oob);
+            self.add_written_page(witnesses, sb, offset as u32, *oob);
         }
         true
     }
@@ -310,10 +324,10 @@ impl Ftl {
                 .read_oob(geometry.page(sb, offset), Purpose::Meta)
                 .ok()
                 .flatten();
-            match oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation)
-            {
-                true => found += 1,
-                false => left_out |= 1 << geometry.die_of_offset(offset),
+            if oob.is_some_and(|oob| oob.lpn() == Oob::TAIL && oob.incarnation() == incarnation) {
+                found += 1
+            } else {
+                left_out |= 1 << geometry.die_of_offset(offset)
             }
             if found == wanted {
                 let erased = (0..offset)
@@ -352,11 +366,13 @@ impl Ftl {
                     .with_dead_before(core.wsn)
                     .with_incarnation(next.min(limit));
             }
+
             LifeRecord::store_life(&mut core.media, sb, found.life, After::NOTHING);
             LifeRecord::store_bad(&mut core.media, sb, found.bad);
             LifeRecord::store_failing(&mut core.media, sb, found.failing);
             core.blocks.set(sb, found);
         }
+
         if !damaged.is_empty() {
             core.media.fence();
         }
@@ -374,7 +390,7 @@ impl Ftl {
                     .media
                     .read_oob(geometry.page(sb, offset), Purpose::Meta)
                 {
-                    Ok(Some(oob)) => self.tell_page(witnesses, sb, offset, oob),
+                    Ok(Some(oob)) => self.add_written_page(witnesses, sb, offset, oob),
                     Ok(None) => break, // Erased: so is the rest of the block.
                     Err(_) => {}       // Torn, or a program that failed.
                 }
@@ -383,7 +399,7 @@ impl Ftl {
     }
 
     #[inline]
-    fn tell_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
+    fn add_written_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
         let core = &mut self.core;
         let incarnation = core.blocks.get(sb).life.incarnation() & 63;
         // A page of the incarnation before is in a block whose erase was cut, under a head that was not.
@@ -411,6 +427,7 @@ impl Ftl {
             if core.blocks.is_open_beside(entry.stream, sb) || unused.contains(&entry.stream) {
                 continue;
             }
+
             let skipped = entry.bad | entry.failing;
             let head = entry.head;
             let Some(&end) = core.blocks.tail_offsets(skipped).first() else {
@@ -419,6 +436,7 @@ impl Ftl {
             let good = |offset: &u32| {
                 *offset != head && skipped >> core.geometry.die_of_offset(*offset) & 1 == 0
             };
+
             let is_programmed =
                 |offset: &u32| core.media.is_programmed(core.geometry.page(sb, *offset));
             let next = (0..core.geometry.pages_per_superblock())
@@ -431,6 +449,7 @@ impl Ftl {
             if holes.is_empty() && next >= end {
                 continue;
             }
+
             let next = next.min(end);
             let (row, die) = (
                 core.geometry.row_of_offset(next),
@@ -472,6 +491,7 @@ impl Ftl {
             if !early && self.core.blocks.free() <= self.reserve && !self.read_only {
                 let _ = self.collect_now();
             }
+
             let Some(taken) = self.core.blocks.take(Stream::Host) else {
                 self.core.blocks.close(&mut self.core.media, Stream::Host);
                 if !self.core.blocks.open_next(
@@ -483,6 +503,7 @@ impl Ftl {
                 }
                 continue;
             };
+
             let wsn = self.core.tick();
             let (ppn, oob) = (taken.ppn(), taken.oob(lpn, wsn));
             if self
@@ -494,6 +515,7 @@ impl Ftl {
                 self.core.fail_block_of(ppn);
                 continue;
             }
+
             self.core.unlink(lpn);
             self.core.link(lpn, ppn, false);
             return Ok(());

@@ -63,7 +63,7 @@ impl Ftl {
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
 
         // All witnesses are known now, so the LPNs that damaged records may concern can be determined.
-        witnesses.settle_doubts(&mut ftl.core);
+        witnesses.resolve_doubts(&mut ftl.core);
         if let Some(lost) = bitmaps_lost
             .iter()
             .find(|lost| witnesses.may_be_in(&ftl.core, lost.chunk, lost.wsn))
@@ -147,21 +147,24 @@ impl Ftl {
                 witnesses.deallocation(core, lpn, wsn);
             }
         }
+
         for (first, len, from, to) in records.between {
             witnesses.doubt_deallocation(first, len, from, to);
         }
+
         for (first, len, wsn) in records.doubts {
             (first..first + len).for_each(|lpn| witnesses.doubt(lpn, wsn));
             // Without its first word its number is unknown.
             witnesses.saw(if wsn == u64::MAX { 0 } else { wsn });
         }
+
         records.unknown
     }
 
     /// Step 4: everything that follows from L2P.
     fn count(&mut self, witnesses: &mut Witnesses) {
         let core = &mut self.core;
-        witnesses.settle_relocated(core);
+        witnesses.resolve_relocated(core);
         for lpn in 0..core.map.len() {
             let ahead = (lpn + AHEAD as u32).min(core.map.len() - 1);
             if let Some(ahead) = core.map.get(ahead) {
@@ -264,6 +267,7 @@ impl Ftl {
         if self.hybrid {
             self.find_blocks();
         }
+
         let Witnesses {
             mut report,
             lost,
@@ -272,10 +276,12 @@ impl Ftl {
             ..
         } = witnesses;
         let lpns = self.core.config.lpns;
+
         self.unreadable
             .extend(lost.into_iter().filter(|lpn| *lpn < lpns));
         report.lost = self.unreadable.len() as u64;
         self.files.repair(&mut self.core, files);
+
         // Damaged words stay: no page can be programmed that would record the doubt.
         if self.unreadable.is_empty() {
             atomic::resume(&mut self.core, aborted_seen, &aborted_words);
@@ -285,6 +291,7 @@ impl Ftl {
         } else {
             self.core.aborted = aborted_seen;
         }
+
         report.aborted = self.core.aborted.len() as u64;
         Ok((self, report))
     }
@@ -299,13 +306,15 @@ impl Ftl {
         sources.sort_unstable();
         sources.dedup();
         let keeps = self.core.config.guards.has(Guard::RelocatedSources);
-        let runs: Vec<(u32, u32)> = match keeps {
-            true => sources
+        let runs: Vec<(u32, u32)> = if keeps {
+            sources
                 .chunk_by(|a, b| a + 1 == *b)
                 .map(|run| (run[0], run.len() as u32))
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
+
         if self.dealloc.is_interrupted() || self.dealloc.room(&self.core) < runs.len() {
             // The bitmaps take them all.
             let interrupted = self.dealloc.is_interrupted();
@@ -315,11 +324,13 @@ impl Ftl {
             let full = self.program_bitmaps()?;
             return Ok(if interrupted { vec![0, 1] } else { vec![full] });
         }
+
         for (lpn, len) in runs {
             let wsn = self.core.tick();
             self.dealloc
                 .append(&mut self.core, lpn, len, wsn, Purpose::Meta, After::NOTHING);
         }
+
         Ok(Vec::new())
     }
 
@@ -378,11 +389,13 @@ impl Ftl {
             } else {
                 live
             };
-            let needed = moved + self.scheme.unplaceable(&self.core, sb);
+
+            let needed = moved + self.scheme.references_without_room(&self.core, sb);
             let blocks = &mut self.core.blocks;
             if !can_go || needed > blocks.get(sb).capacity || blocks.free() <= kept_free {
                 continue;
             }
+
             // A superblock that was being filled gets no tail.
             blocks.abandon(sb);
             self.begin_job_on(sb, 1);

@@ -76,7 +76,7 @@ pub(super) struct FLog {
     aborted: BTreeSet<SbId>,
     index: OwnerIndex,
     fullest: u32,
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
 }
 
 fn shape(config: &Config) -> (usize, usize) {
@@ -126,7 +126,7 @@ impl FLog {
             aborted: BTreeSet::new(),
             index: OwnerIndex::new(geometry),
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
         }
     }
 
@@ -264,6 +264,7 @@ impl FLog {
                     .push(core.blocks.open(Stream::Log).expect("just opened").sb);
                 continue;
             };
+
             core.stats.meta_programs += 1;
             core.stats.log_programs += 1;
             let (page, oob) = (
@@ -285,6 +286,7 @@ impl FLog {
                 self.pages.push(page);
                 return page;
             }
+
             let (sb, offset) = (core.geometry.superblock(page), core.geometry.offset(page));
             core.blocks
                 .fail_block(&mut core.media, sb, core.geometry.die_of_offset(offset));
@@ -299,45 +301,51 @@ impl FLog {
     #[cold]
     fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
         let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        if invalid < self.hopeless_below {
+        if invalid < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         if self.has_room(core, 1) {
             return true;
         }
+
         let pays = invalid * INVALID_SHARE > self.entries()
             && core.blocks.free() > self.superblocks_of_valid(core);
         if may_reclaim && pays {
             self.reclaim(core, false);
         }
+
         if self.has_room(core, 1) {
             return true;
         }
         if may_reclaim {
             let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-            self.hopeless_below = invalid + self.slots as u64;
+            self.reclaim_pays_from = invalid + self.slots as u64;
         }
+
         false
     }
 
     /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut, a superblock that has
     /// just been begun is gone on with: rewriting that is cut again and again must not begin one each time. None that has
     /// entries of aborted commands is: they are what rewriting gets rid of.
-    fn reclaim(&mut self, core: &mut Core, go_on: bool) {
+    fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
-        self.index.settle(core);
-        let goes_on =
-            |open: &&Open| go_on && open.next * 2 < open.end && !self.aborted.contains(&open.sb);
+        self.index.drop_ended(core);
+        let is_continued = |open: &&Open| {
+            continue_open && open.next * 2 < open.end && !self.aborted.contains(&open.sb)
+        };
         let begun = core
             .blocks
             .open(Stream::Log)
-            .filter(goes_on)
+            .filter(is_continued)
             .map(|open| open.sb);
         if begun.is_none() {
             core.blocks.close_log();
         }
+
         let old: Vec<SbId> = self
             .superblocks
             .extract_if(.., |sb| Some(*sb) != begun)
@@ -345,6 +353,7 @@ impl FLog {
         self.pages
             .retain(|page| Some(core.geometry.superblock(*page)) == begun);
         self.program_index(core);
+
         // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of the old log.
         for buffer in if self.stuck {
             vec![0, 1]
@@ -356,6 +365,7 @@ impl FLog {
                 .media
                 .clear_capacitor(at, ENTRIES_PER_PAGE * 2, After::ALL);
         }
+
         self.stuck = false;
         self.buffer ^= 1;
         self.buffered = 0;
@@ -382,14 +392,16 @@ impl FLog {
                 }
             }
         }
+
         if !words.is_empty() {
             self.program(core, &words);
         }
+
         self.index = index;
     }
 
     /// `false` for an entry of an aborted command.
-    fn tell(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
+    fn add_witness(&mut self, core: &mut Core, witnesses: &mut Witnesses, words: [u64; 2]) -> bool {
         let entry = LogEntry::from_words(words);
         if entry.is_intact() && entry.is_current(core) {
             let ppn = Ppn(entry.ppn());
@@ -405,6 +417,7 @@ impl FLog {
             };
             self.index.push_unchecked(core, &remapping);
         }
+
         true
     }
 
@@ -423,6 +436,7 @@ impl Persist for FLog {
         if self.stuck {
             return Err(Demotion::NvramFull);
         }
+
         self.fullest = self
             .fullest
             .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
@@ -467,8 +481,8 @@ impl Ownership for FLog {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
 }
 
@@ -495,7 +509,7 @@ impl Recover for FLog {
                 for entry in at.bytes.chunks_exact(16) {
                     let first = u64::read_from_bytes(&entry[..8]).expect("8 bytes");
                     let second = u64::read_from_bytes(&entry[8..]).expect("8 bytes");
-                    if !self.tell(core, witnesses, [first, second]) {
+                    if !self.add_witness(core, witnesses, [first, second]) {
                         self.aborted.insert(sb);
                     }
                 }
@@ -515,7 +529,7 @@ impl Recover for FLog {
             }
         }
 
-        saved.retain(|words| self.tell(core, witnesses, *words));
+        saved.retain(|words| self.add_witness(core, witnesses, *words));
         self.saved = saved.concat();
         Ok(())
     }
@@ -523,12 +537,14 @@ impl Recover for FLog {
     fn resume(&mut self, core: &mut Core) -> bool {
         self.fullest = core.blocks.remapped_max();
         self.index.sort();
+
         // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
         let saved = std::mem::take(&mut self.saved);
         if core.is_used_up() || !self.page_is_secured(core) {
             self.stuck = !saved.is_empty();
             return true;
         }
+
         let crowded =
             self.superblocks.len() > superblocks_needed(&core.config, &core.geometry) as usize;
         if crowded || self.pages.len() + 2 > self.pages_max {
@@ -538,10 +554,12 @@ impl Recover for FLog {
                 self.program(core, words);
             }
         }
+
         self.clears = [0, 1].map(|buffer| {
             core.media
                 .clear_capacitor(self.word(buffer, 0), ENTRIES_PER_PAGE * 2, After::ALL)
         });
+
         true
     }
 
@@ -568,7 +586,7 @@ impl Inspect for FLog {
 
     fn check(&self, core: &Core) -> Result<(), String> {
         self.index.check(core)?;
-        self.index.check_settled(core)
+        self.index.check_ended_noticed(core)
     }
 }
 

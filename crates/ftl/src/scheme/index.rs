@@ -74,12 +74,12 @@ impl OwnerIndex {
         }
     }
 
-    /// The same for a scheme that has no entries but these and settles a superblock that it forgets: those are looked up
+    /// The same for a scheme that has no entries but these and starts over with a superblock that it forgets: those are looked up
     /// whose remap may have ended.
-    pub fn settle(&mut self, core: &mut Core) {
+    pub fn drop_ended(&mut self, core: &mut Core) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(core, sb, list, true);
-            core.ended.settle(sb);
+            core.ended.start_over(sb);
         }
     }
 
@@ -105,8 +105,8 @@ impl OwnerIndex {
         (0..).map(SbId).zip(self.lists.iter().map(Vec::as_slice))
     }
 
-    /// Is every entry in force that `settle` would not look up?
-    pub fn check_settled(&self, core: &Core) -> Result<(), String> {
+    /// Is every entry in force that `drop_ended` would not look up?
+    pub fn check_ended_noticed(&self, core: &Core) -> Result<(), String> {
         for (sb, list) in self.lists() {
             let ended = core.ended.of(sb);
             for entry in list {
@@ -133,6 +133,7 @@ impl OwnerIndex {
                 core.geometry.superblock(mapping.ppn),
                 core.geometry.offset(mapping.ppn),
             );
+
             if !self.lists[sb.0 as usize]
                 .iter()
                 .any(|entry| entry.lpn == lpn && entry.offset == offset)
@@ -165,10 +166,12 @@ impl Scratch {
         } else {
             doubtful.extend(0..list.len() as u32);
         }
+
         keep_gone(core, doubtful, hidden, |core, at| {
             let entry = &list[at as usize];
             (!core.is_aborted(entry.wsn)).then(|| (entry.lpn, core.geometry.page(sb, entry.offset)))
         });
+
         take_out(list, doubtful);
     }
 }

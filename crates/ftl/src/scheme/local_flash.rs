@@ -84,7 +84,7 @@ pub(super) struct LocalFlash {
     /// Slots that recovery found filled with what does not count.
     stale: Vec<u32>,
     /// Refusals left before the log is looked at again.
-    hopeless: u32,
+    refusals_left: u32,
     all: Vec<RmmEntry>,
     kept: Vec<[u64; 2]>,
     released: Vec<Cached>,
@@ -146,7 +146,7 @@ impl LocalFlash {
             slots,
             free_min: (slots as usize / 32).clamp(1, 64),
             stale: Vec::new(),
-            hopeless: 0,
+            refusals_left: 0,
             all: Vec::new(),
             kept: Vec::new(),
             released: Vec::new(),
@@ -167,17 +167,20 @@ impl LocalFlash {
             .pop_front()
             .expect("a slot of the cache was secured");
         // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an entry that was being
+
         // written, one: its torn bit is missing then.
         let mut after = After::clear(clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(remapping.ppn));
         }
+
         core.media.store_capacitor(
             self.word(slot),
             &LogEntry::of(core, remapping).words(),
             purpose,
             after,
         );
+
         let entry = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn));
         let sb = core.geometry.superblock(remapping.ppn).0 as usize;
         self.cached[sb].push(Cached { slot, entry });
@@ -213,10 +216,11 @@ impl LocalFlash {
         if self.log.pages() < self.host_pages {
             return true;
         }
-        if self.hopeless > 0 {
-            self.hopeless -= 1;
+        if self.refusals_left > 0 {
+            self.refusals_left -= 1;
             return false;
         }
+
         let pays = self
             .log
             .gains_more_than(core, self.log.pages() / GAIN_SHARE);
@@ -225,8 +229,9 @@ impl LocalFlash {
                 break;
             }
         }
+
         let found = self.log.pages() < self.host_pages;
-        self.hopeless = if found { 0 } else { PATIENCE };
+        self.refusals_left = if found { 0 } else { PATIENCE };
         found
     }
 
@@ -240,6 +245,7 @@ impl LocalFlash {
         self.all
             .extend(cached[..count].iter().map(|cached| cached.entry));
         keep_valid(core, sb, &self.all, &mut self.kept);
+
         if !self.kept.is_empty() {
             if !self.log.secure(core, 1) {
                 return false;
@@ -247,6 +253,7 @@ impl LocalFlash {
             core.stats.scheme.add(DESTAGES, 1);
             self.log.append(core, sb, &self.kept);
         }
+
         // 1. the entries, each after the page it names  2. their page on flash, after all stores  3. zeroes in the
         // slots, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
@@ -255,6 +262,7 @@ impl LocalFlash {
         self.counts[sb.0 as usize] -= count as u32;
         self.release(core, &released);
         released.clear();
+
         self.released = released;
         true
     }
@@ -278,23 +286,26 @@ impl Persist for LocalFlash {
         if core.blocks.remapped_total() as f64 >= core.config.watermark * self.capacity() as f64 {
             return Err(Demotion::Watermark);
         }
+
         let sb = core.geometry.superblock(ppn);
         if self.log.is_numbered_out(sb) {
             return Err(Demotion::NvramFull);
         }
+
         let has_page = self.cached[sb.0 as usize].len() >= self.log.slots();
         if self.free.len() > self.free_min && !has_page {
             return Ok(());
         }
+
         // No slot is given back during a command that a cut may undo: what its entry said would be in force again. What
         // has been prepared will do.
-        let room = match may_reclaim {
-            true => {
-                let sb = if has_page { Some(sb) } else { self.fullest() };
-                self.make_page_room(core) && sb.is_some_and(|sb| self.flush(core, sb))
-            }
-            false => !self.free.is_empty(),
+        let room = if may_reclaim {
+            let sb = if has_page { Some(sb) } else { self.fullest() };
+            self.make_page_room(core) && sb.is_some_and(|sb| self.flush(core, sb))
+        } else {
+            !self.free.is_empty()
         };
+
         if room {
             Ok(())
         } else {
@@ -347,11 +358,11 @@ impl Ownership for LocalFlash {
         self.log.forget(core, sb);
         let mut cached = std::mem::take(&mut self.cached[sb.0 as usize]);
         self.counts[sb.0 as usize] = 0;
-        core.ended.settle(sb);
+        core.ended.start_over(sb);
         self.release(core, &cached);
         cached.clear();
         self.cached[sb.0 as usize] = cached;
-        self.hopeless = 0;
+        self.refusals_left = 0;
     }
 }
 
@@ -442,6 +453,7 @@ impl Inspect for LocalFlash {
         {
             return Err("cached entries are counted wrongly".into());
         }
+
         if cached + self.free.len() != self.slots as usize {
             return Err(format!(
                 "{cached} cached entries and {} free slots of {}",
@@ -449,6 +461,7 @@ impl Inspect for LocalFlash {
                 self.slots
             ));
         }
+
         let known = |cached: &Cached| (cached.entry.target(), cached.entry.offset());
         self.log.check(core, |sb| {
             self.cached[sb.0 as usize].iter().map(known).collect()

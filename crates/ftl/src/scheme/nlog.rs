@@ -76,7 +76,7 @@ pub(super) struct NLog {
     sequence: u64,
     index: OwnerIndex,
     fullest: u32,
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     gone: Vec<u32>,
     hidden: Vec<u32>,
     /// Units whose heads were unreadable at recovery, and entries that were.
@@ -121,7 +121,7 @@ impl NLog {
             sequence: 1,
             index: OwnerIndex::new(geometry),
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             gone: Vec::new(),
             hidden: Vec::new(),
             heads: Vec::new(),
@@ -212,8 +212,10 @@ impl NLog {
             if !self.has_slot() {
                 self.begin_unit(core, Purpose::Gc);
             }
+
             let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
             let end = run.start + len * SLOT_WORDS;
+
             // Charged as one: what the entries wait for besides, their pages, the zeroing of the old unit waits for too.
             let bytes = (len * SLOT_WORDS * 8) as u32;
             core.media.charge(
@@ -222,6 +224,7 @@ impl NLog {
                 Purpose::Gc,
                 After::clear(self.clear),
             );
+
             core.media
                 .move_words_plain(run.start..end, self.next_slot_word());
             self.used += len;
@@ -238,14 +241,16 @@ impl NLog {
     #[cold]
     fn make_room(&mut self, core: &mut Core, may_reclaim: bool) -> bool {
         let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-        if invalid < self.hopeless_below {
+        if invalid < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         let enough = |log: &Self| {
             let spare = log.free.len() as i64 - log.reserve() as i64;
             spare > 0 || (spare == 0 && log.has_slot())
         };
+
         if !enough(self)
             && may_reclaim
             && invalid * INVALID_SHARE > self.entries()
@@ -253,13 +258,15 @@ impl NLog {
         {
             self.reclaim(core);
         }
+
         if enough(self) {
             return true;
         }
         if may_reclaim {
             let invalid = self.entries().saturating_sub(core.blocks.remapped_total());
-            self.hopeless_below = invalid + self.slots as u64;
+            self.reclaim_pays_from = invalid + self.slots as u64;
         }
+
         false
     }
 
@@ -275,7 +282,7 @@ impl NLog {
         } else {
             self.rewrite_valid(core, &old);
         }
-        (0..core.geometry.superblocks()).for_each(|sb| core.ended.settle(SbId(sb)));
+        (0..core.geometry.superblocks()).for_each(|sb| core.ended.start_over(SbId(sb)));
     }
 
     /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if NVRAM must be read word
@@ -295,6 +302,7 @@ impl NLog {
                     .then(|| (entry.lpn(), Ppn(entry.ppn())))
             });
         }
+
         let entries: usize = old.iter().map(|range| range.len() / SLOT_WORDS).sum();
         let is_known = can_scan && (entries - gone.len()) as u64 == core.blocks.remapped_total();
         (self.gone, self.hidden) = (gone, hidden);
@@ -423,6 +431,7 @@ impl NLog {
         let Some(words) = core.media.words() else {
             return Ok(());
         };
+
         for range in self.ranges() {
             for words in words[range].as_chunks::<SLOT_WORDS>().0 {
                 let entry = LogEntry::from_words(*words);
@@ -438,6 +447,7 @@ impl NLog {
                 }
             }
         }
+
         Ok(())
     }
 
@@ -543,6 +553,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
     let Some(words) = core.media.words() else {
         return false;
     };
+
     // No entry has the incarnation of a superblock about which nothing is known.
     let incarnation = |sb: SbId, known: u32| {
         if core.ended.is_known(sb) {
@@ -551,6 +562,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
             u32::MAX
         }
     };
+
     let incarnations: Vec<u32> = core
         .blocks
         .iter()
@@ -563,6 +575,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
         let is_current = incarnations.get(sb.0 as usize) == Some(&entry.incarnation());
         !is_current || !entry.is_intact() || core.ended.is_noted(sb, entry.lpn())
     };
+
     for range in old {
         let entries = words[range.clone()].as_chunks::<SLOT_WORDS>().0;
         for (nth, entries) in entries.chunks(CHUNK).enumerate() {
@@ -579,6 +592,7 @@ fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> boo
             );
         }
     }
+
     true
 }
 
@@ -627,8 +641,8 @@ impl Ownership for NLog {
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
         // Entries of the incarnation that is over stay in the log; none of the next one is there yet.
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
 }
 

@@ -153,6 +153,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             config.degree
         )));
     }
+
     let Tables { l2p, p2l } = Tables::of(config, geometry);
     if config.log_bytes < l2p + p2l {
         return Err(ConfigError(format!(
@@ -163,6 +164,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             l2p + p2l
         )));
     }
+
     Ok(())
 }
 
@@ -210,6 +212,7 @@ impl Pebble {
                 empty = empty.or(Some(at));
                 continue;
             }
+
             let slot = Slot::from_bits(word);
             // In force; or an older entry of the same mapping, while the newer one may be of an aborted command.
             if !reuse || core.map.is_remapped_at(slot.lpn(), ppn) {
@@ -219,26 +222,30 @@ impl Pebble {
                 // The store is atomic and says something newer of the same LPN: no cut can lose either.
                 return Some((at, self.entry_after(core, ppn)));
             }
+
             stale = stale.or(Some((at, slot.lpn())));
         }
+
         let empty = empty.map(|at| (at, self.entry_after(core, ppn)));
         empty.or_else(|| stale.map(|(at, old)| (at, self.superseded(core, ppn, old))))
     }
 
     /// Nothing is stored to a room before its slots are zero.
     fn zeroed(&self, core: &Core, sb: SbId) -> After {
-        match core.config.guards.has(Guard::SegmentZeroed) {
-            true => After::clear(self.rooms[sb.0 as usize].clear),
-            false => After::NOTHING,
+        if core.config.guards.has(Guard::SegmentZeroed) {
+            After::clear(self.rooms[sb.0 as usize].clear)
+        } else {
+            After::NOTHING
         }
     }
 
     /// What an entry in an empty slot waits for: its page, and the zeroing of the room.
     fn entry_after(&self, core: &Core, ppn: Ppn) -> After {
         let after = self.zeroed(core, core.geometry.superblock(ppn));
-        match core.config.guards.has(Guard::EntryAfterPage) {
-            true => after.and(After::page(ppn)),
-            false => after,
+        if core.config.guards.has(Guard::EntryAfterPage) {
+            after.and(After::page(ppn))
+        } else {
+            after
         }
     }
 
@@ -264,6 +271,7 @@ impl Pebble {
         if let Some(base) = self.rooms[sb.0 as usize].base {
             return base;
         }
+
         // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any, is of an earlier
         // incarnation and no slot counts. A head that came first would vouch for the slots of that incarnation.
         let after = self.zeroed(core, sb);
@@ -275,6 +283,7 @@ impl Pebble {
         core.media
             .store(self.head_word(sb), head.into(), purpose, after);
         core.media.fence();
+
         self.rooms[sb.0 as usize].base = Some(base);
         base
     }
@@ -296,6 +305,7 @@ impl Pebble {
             Ok(0) => self.rooms[sb.0 as usize].taken += 1,
             _ => core.stats.scheme.add(SLOTS_REUSED, 1),
         }
+
         // 1. the page  2. the entry, whole or not at all. An entry before its page would name whatever is programmed
         // there next.
         let slot = Slot::new()
@@ -303,6 +313,7 @@ impl Pebble {
             .with_lpn(remapping.lpn)
             .with_age(age);
         core.media.store_record(at, &[slot.into()], purpose, after);
+
         // L2P of the target, and of the source if that loses the page.
         core.charge_tables(
             remapping.ppn,
@@ -349,6 +360,7 @@ impl Pebble {
                 source: None,
             }
         }));
+
         if out.len() > first + 1 {
             out[first..].sort_unstable_by_key(|owner| owner.wsn);
         }
@@ -406,18 +418,22 @@ impl Ownership for Pebble {
         else {
             return;
         };
+
         if taken == 0 {
             return;
         }
+
         let bytes = core.blocks.owners(sb).live * self.degree as u32 * 8;
         core.media
             .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
+
         let mut lost = false;
         for offset in 0..core.geometry.pages_per_superblock() {
             let ppn = core.geometry.page(sb, offset);
             if core.counts.is_zero(ppn) {
                 continue;
             }
+
             let at = self.slot_word(ppn);
             match core.media.words() {
                 Some(words) => Self::push_page(
@@ -437,6 +453,7 @@ impl Ownership for Pebble {
                 }
             }
         }
+
         if lost {
             append_in_force(core, sb, out);
         }
@@ -447,6 +464,7 @@ impl Ownership for Pebble {
         if room.base.is_none() {
             return; // Still zero, or being zeroed.
         }
+
         // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between: the head is of an
         // incarnation that does not count, and recovery zeroes the slots before they are used again.
         let after = if core.config.guards.has(Guard::ClearWaits) {
@@ -454,6 +472,7 @@ impl Ownership for Pebble {
         } else {
             After::NOTHING
         };
+
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         *room = Room {
             clear: core
@@ -461,6 +480,7 @@ impl Ownership for Pebble {
                 .clear(self.slots + sb.0 as usize * len, len, after),
             ..Room::default()
         };
+
         core.stats.scheme.add(SLOT_CLEARS, 1);
     }
 }
@@ -532,6 +552,7 @@ impl Recover for Pebble {
             core.media
                 .store_record(at, &[0], Purpose::Meta, core.after_doubts());
         }
+
         let len = core.geometry.pages_per_superblock() as usize * self.degree;
         for sb in std::mem::take(&mut self.headless) {
             let first = self.slots + sb.0 as usize * len;
@@ -543,6 +564,7 @@ impl Recover for Pebble {
                 After::clear(self.rooms[sb.0 as usize].clear),
             );
         }
+
         true
     }
 }
@@ -579,6 +601,7 @@ impl Inspect for Pebble {
                 ));
             }
         }
+
         for (index, room) in self.rooms.iter().enumerate() {
             let len = core.geometry.pages_per_superblock() as usize * self.degree;
             let first = self.slots + index * len;
@@ -592,6 +615,7 @@ impl Inspect for Pebble {
                 ));
             }
         }
+
         Ok(())
     }
 }

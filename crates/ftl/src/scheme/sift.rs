@@ -57,6 +57,7 @@ pub(super) fn keep_gone(
 ) {
     const AHEAD: usize = 24;
     hidden.clear();
+
     // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
     let mut first_gone = doubtful.len();
     for index in (0..doubtful.len()).rev() {
@@ -76,6 +77,7 @@ pub(super) fn keep_gone(
             }
         }
     }
+
     hidden.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
     doubtful.drain(..first_gone);
 }

@@ -207,6 +207,7 @@ impl Wal {
                 });
             }
         }
+
         // A look is worth as many refusals as it found slots, so that a log full of needed records costs little.
         let worth_it = gone.len() * 16 >= self.records.len();
         self.patience_next = if worth_it {
@@ -214,6 +215,7 @@ impl Wal {
         } else {
             (self.patience_next * 2).min(1 << 16)
         };
+
         self.patience = self.patience_next;
         self.release(core, gone);
     }
@@ -228,6 +230,7 @@ impl Wal {
             .with_target(remapping.lpn)
             .with_source(core.media.oob(remapping.ppn).lpn());
         let sb = core.geometry.superblock(remapping.ppn);
+
         self.run = Some(Run {
             commit,
             slot,
@@ -252,15 +255,18 @@ impl Run {
             self.pages.0.min(remapping.ppn),
             self.pages.1.max(remapping.ppn),
         );
+
         if core.geometry.superblock(remapping.ppn) != self.sb
             || pages.1.0 - pages.0.0 >= u32::from(u16::MAX)
         {
             return None;
         }
+
         let longer = self.commit.with_len(len + 1);
         if (home, lpn) == (target + len, source + len) {
             return Some((longer, pages));
         }
+
         let is_before = (home + 1, lpn + 1) == (target, source);
         is_before.then(|| (longer.with_target(home).with_source(lpn), pages))
     }
@@ -271,6 +277,7 @@ impl Persist for Wal {
         if !self.free.is_empty() {
             return Ok(());
         }
+
         if may_reclaim && self.patience == 0 {
             // 1. the record that is growing  2. zeroes where an older one of its homes was, which the tables say is not
             // needed any more. Cut between with 2 first: nothing says what these homes have.
@@ -279,6 +286,7 @@ impl Persist for Wal {
             }
             self.sweep(core);
         }
+
         self.patience = self.patience.saturating_sub(1);
         if self.free.is_empty() {
             Err(Demotion::NvramFull)
@@ -299,13 +307,15 @@ impl Persist for Wal {
         if oob.second().lpn() != Some(next.lpn) || !core.map.is_written_at(oob.lpn(), next.ppn) {
             return Err(Demotion::Unhinted);
         }
-        match self
+
+        if self
             .run
             .as_ref()
             .is_some_and(|run| run.extended(core, next).is_some())
         {
-            true => Ok(()),
-            false => self.admit(core, next.ppn, may_reclaim),
+            Ok(())
+        } else {
+            self.admit(core, next.ppn, may_reclaim)
         }
     }
 
@@ -384,8 +394,8 @@ impl Recover for Wal {
         let mut hinted = std::mem::take(&mut witnesses.hinted);
         hinted.sort_unstable();
         self.free.clear();
-        let (mut torn, mut damaged) = (Vec::new(), Vec::new());
 
+        let (mut torn, mut damaged) = (Vec::new(), Vec::new());
         for slot in 0..self.records.len() as u32 {
             let at = self.word(slot);
             let words = [core.media.load(at), core.media.load(at + 1)];
@@ -458,6 +468,7 @@ impl Recover for Wal {
                 gone.push(slot);
             }
         }
+
         self.release(core, gone);
         true
     }
@@ -480,6 +491,7 @@ impl Inspect for Wal {
         if self.run.is_some() {
             return Err("a command left its commit record unfinished".into());
         }
+
         let mut places = vec![0; self.records.len()];
         self.groups
             .iter()
@@ -492,6 +504,7 @@ impl Inspect for Wal {
         if !counted.eq(places.iter().copied()) {
             return Err("a commit record is in other groups than it counts".into());
         }
+
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -500,12 +513,14 @@ impl Inspect for Wal {
             if !core.media.is_readable(mapping.ppn) {
                 continue;
             }
+
             if oob.second().lpn() != Some(lpn) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?}, which is not meant for it",
                     mapping.ppn
                 ));
             }
+
             let group = &self.groups[core.geometry.superblock(mapping.ppn).0 as usize];
             let says = |slot: &u32| {
                 let record = self.records[*slot as usize].as_ref();
@@ -513,6 +528,7 @@ impl Inspect for Wal {
                     record.commit.pairs().any(|pair| pair == (lpn, oob.lpn()))
                 })
             };
+
             if !oob.second().owns() && !group.iter().any(says) {
                 return Err(format!(
                     "LPN {lpn} is remapped to {:?} and no record says so",
@@ -520,6 +536,7 @@ impl Inspect for Wal {
                 ));
             }
         }
+
         Ok(())
     }
 }
@@ -532,9 +549,10 @@ fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) 
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
     let mut meant = hinted[from..to].iter().filter(|page| page.home == home);
-    let newest = match core.config.guards.has(Guard::RecordNewest) {
-        true => meant.next_back(),
-        false => meant.next(),
+    let newest = if core.config.guards.has(Guard::RecordNewest) {
+        meant.next_back()
+    } else {
+        meant.next()
     };
     newest.map(|page| page.ppn)
 }
@@ -553,6 +571,7 @@ fn doubt(
     if first.is_some_and(|first| witnesses.is_aborted_number(first.wsn())) {
         return;
     }
+
     for pages in hinted.chunk_by(|a, b| a.lpn == b.lpn) {
         for page in pages {
             let is_meant = second.is_none_or(|second| {
@@ -560,11 +579,13 @@ fn doubt(
                     && page.home.checked_sub(second.target())
                         == page.lpn.checked_sub(second.source())
             });
+
             // It was the newest page of its home, and was remapped while still mapped by the LPN it was written under.
             let is_possible = first.is_none_or(|_| {
                 page_meant(core, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)
             });
+
             if is_meant
                 && is_possible
                 && core

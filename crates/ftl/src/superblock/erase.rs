@@ -18,6 +18,7 @@ impl Superblocks {
         let skipped = self.skipped(sb);
         let capacity = self.capacity(skipped);
         self.get_mut(sb).capacity = capacity;
+
         let end = self.tail_offsets(skipped).first().copied().unwrap_or(0);
         let waiting = self.waiting.iter_mut().flatten();
         for open in self

@@ -18,7 +18,7 @@ mod stream;
 
 pub use open::Head;
 pub use owners::Owners;
-pub use stream::{Open, Taken};
+pub use stream::{AllocatedPage, Open};
 
 use crate::block_map::Order;
 use crate::config::Config;

@@ -85,6 +85,7 @@ impl Superblocks {
                     continue;
                 }
             }
+
             self.free -= 1;
             self.get_mut(sb).state = State::Open;
             if let Some(head) = self.write_head(media, sb, stream, wsn) {
@@ -105,10 +106,13 @@ impl Superblocks {
                     skipped,
                     holes: VecDeque::new(),
                 });
+
                 return true;
             }
+
             self.retire(sb);
         }
+
         false
     }
 
@@ -186,12 +190,14 @@ impl Superblocks {
             return;
         };
         self.get_mut(open.sb).state = State::Closed;
+
         if self.is_in_last_cycle(self.get(open.sb)) {
             let bad = self.get(open.sb).bad;
             self.blocks_worn += (0..self.geometry.dies())
                 .filter(|die| is_good_die(bad, *die))
                 .count() as u64;
         }
+
         // 1. every data page  2. tail pages. Before 2: recovery scans the OOB areas. A tail that came first
         // would vouch for pages that a cut left torn.
         // With one of many superblocks closed at a time, waiting for all dies would stall each die again and again.
@@ -206,6 +212,7 @@ impl Superblocks {
             }
             (true, _) => After::ALL,
         };
+
         let incarnation = self.get(open.sb).life.incarnation();
         for (index, offset) in self
             .tail_offsets(self.skipped(open.sb))
@@ -219,6 +226,7 @@ impl Superblocks {
             if media.next_row(block) != self.geometry.row_of_offset(offset) {
                 return; // A block failed after its place was used: this superblock stays without a tail.
             }
+
             self.meta_programs += 1;
             let oob = Oob::new(Oob::TAIL, index as u64 + 1, incarnation);
             let first = index as u32 * self.tail_records;

@@ -28,7 +28,7 @@ impl Config {
 
 /// A page handed out to be programmed.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct AllocatedPage {
     /// Which, and where.
     pub slot: Slot,
     /// Its superblock.
@@ -39,7 +39,7 @@ pub struct Taken {
     pub after: After,
 }
 
-impl Taken {
+impl AllocatedPage {
     /// The page.
     #[inline(always)]
     pub fn ppn(&self) -> Ppn {
@@ -123,7 +123,7 @@ impl Superblocks {
     /// Hands out the next page of a stream's open superblock, with what its program must wait for; `None` if
     /// the superblock is full or none is open.
     #[inline(always)]
-    pub fn take(&mut self, stream: Stream) -> Option<Taken> {
+    pub fn take(&mut self, stream: Stream) -> Option<AllocatedPage> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         loop {
@@ -146,9 +146,11 @@ impl Superblocks {
                     self.geometry.die_of_offset(offset),
                 )
             };
+
             if offset == open.head || open.skipped >> die & 1 == 1 {
                 continue;
             }
+
             let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
             let (ppn, block) = (self.geometry.page(sb, offset), self.geometry.block(sb, die));
             let slot = Slot {
@@ -157,8 +159,9 @@ impl Superblocks {
                 row,
                 die,
             };
+
             self.rotate(stream);
-            return Some(Taken {
+            return Some(AllocatedPage {
                 slot,
                 sb,
                 incarnation,
@@ -180,7 +183,7 @@ impl Superblocks {
     /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left out; 0 where the next
     /// page needs `take`.
     #[inline(always)]
-    pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(Taken, u32)> {
+    pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;
         let dies = self.geometry.dies();
         let mut len = len
@@ -189,9 +192,11 @@ impl Superblocks {
         if open.head >= open.next {
             len = len.min(open.head - open.next);
         }
+
         if len == 0 || open.skipped != 0 || !open.holes.is_empty() {
             return None;
         }
+
         let (row, die) = (open.row, open.die);
         let (ppn, block) = (
             self.geometry.page(open.sb, open.next),
@@ -202,16 +207,18 @@ impl Superblocks {
         if open.die == dies {
             (open.die, open.row) = (0, row + 1);
         }
+
         let slot = Slot {
             ppn,
             block,
             row,
             die,
         };
+
         let (sb, incarnation, head) = (open.sb, open.incarnation, open.head);
         self.rotate(stream);
         Some((
-            Taken {
+            AllocatedPage {
                 slot,
                 sb,
                 incarnation,

@@ -16,7 +16,7 @@ mod page;
 mod reclaim;
 mod recover;
 
-use super::entry::Second;
+use super::entry::EntryOwners;
 use super::sift::{find_doubtful, take_out};
 use crate::config::Config;
 use crate::contract::FlashNeed;
@@ -184,9 +184,10 @@ impl GroupLog {
 
     /// Programs one more page of a group; `secure` has made room for it.
     pub fn append(&mut self, core: &mut Core, sb: SbId, entries: &[[u64; 2]]) {
-        let after = match core.config.guards.has(Guard::GroupPageAfterEntries) {
-            true => After::FENCE,
-            false => After::NOTHING,
+        let after = if core.config.guards.has(Guard::GroupPageAfterEntries) {
+            After::FENCE
+        } else {
+            After::NOTHING
         };
         self.program(core, sb, entries, None, after);
         // An older entry of the same mapping may be on flash, and count as one that is in force: both are doubtful.
@@ -220,6 +221,7 @@ impl GroupLog {
                 page::encode(owner, place, entries, bytes);
             });
         let stored = Stored::Meta(bytes);
+
         let page = self.place(core, sb, number, |core, taken, oob| {
             core.media.program(
                 taken.ppn(),
@@ -229,6 +231,7 @@ impl GroupLog {
                 taken.after.and(after),
             )
         });
+
         let group = &mut self.groups[sb.0 as usize];
         group.pages.push(GroupPage { page, number });
         group.next = number
@@ -242,7 +245,7 @@ impl GroupLog {
         core: &mut Core,
         owner: SbId,
         number: u32,
-        mut put: impl FnMut(&mut Core, crate::superblock::Taken, Oob) -> Result<(), MediaError>,
+        mut put: impl FnMut(&mut Core, crate::superblock::AllocatedPage, Oob) -> Result<(), MediaError>,
     ) -> Ppn {
         loop {
             let Some(taken) = core.blocks.take(crate::superblock::Stream::Log) else {
@@ -252,6 +255,7 @@ impl GroupLog {
                 self.logs.insert(sb, LogSuperblock::default());
                 continue;
             };
+
             core.stats.meta_programs += 1;
             core.stats.log_programs += 1;
             let oob = taken.oob(Oob::LOG, u64::from(number) + 1);
@@ -259,6 +263,7 @@ impl GroupLog {
                 core.fail_block_of(taken.ppn());
                 continue;
             }
+
             let log = self
                 .logs
                 .get_mut(&taken.sb)
@@ -337,10 +342,12 @@ pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut
             kept.push(entry.words());
         }
     }
+
     for [first, second] in &kept[start..] {
         core.map
             .mark_remapped(RmmEntry::from_words(*first, *second).target());
     }
+
     kept[start..].reverse();
 }
 
@@ -366,9 +373,10 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
         core.geometry.page(sb, 0).0,
         core.geometry.pages_per_superblock(),
     );
+
     let entry_of = |[first, second]: [u64; 2]| RmmEntry::from_words(first, second);
     doubtful.clear();
-    let lpn_of = |[_, second]: &[u64; 2]| Second::from_bits(*second).target();
+    let lpn_of = |[_, second]: &[u64; 2]| EntryOwners::from_bits(*second).target();
     find_doubtful(
         &core.map,
         core.ended.of(sb),
@@ -377,6 +385,7 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
         |index| index as u32,
         doubtful,
     );
+
     gone.clear();
     in_force.clear();
     for at in doubtful.iter().rev() {
@@ -389,6 +398,7 @@ fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut
             gone.push(*at);
         }
     }
+
     in_force.iter().for_each(|lpn| core.map.mark_remapped(*lpn));
     gone.reverse();
     take_out(slots, gone);

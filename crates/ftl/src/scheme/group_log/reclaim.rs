@@ -45,6 +45,7 @@ impl GroupLog {
             if left < pages && self.is_mostly_garbage(each) && self.empty_best(core) {
                 continue;
             }
+
             if left >= pages
                 || left
                     + openable.min(core.blocks.free().saturating_sub(kept_free(core)) as usize)
@@ -53,6 +54,7 @@ impl GroupLog {
             {
                 return true;
             }
+
             if !self.empty_best(core) {
                 return left + openable.min(core.blocks.free() as usize) * each >= pages;
             }
@@ -94,6 +96,7 @@ impl GroupLog {
         {
             return false;
         }
+
         core.stats.metadata_gc_runs += 1;
         let pages = std::mem::take(&mut self.logs.get_mut(&victim).expect("held").pages);
         for (from, owner) in pages {
@@ -105,6 +108,7 @@ impl GroupLog {
                 self.move_page(core, owner, at, from);
             }
         }
+
         self.erase(core, victim);
         true
     }
@@ -189,6 +193,7 @@ impl GroupLog {
         self.charge_read(core, sb);
         let mut kept = std::mem::take(&mut self.kept);
         kept.clear();
+
         if self.read_words(core, sb, &mut kept) {
             keep_known(core, sb, &mut kept, &mut self.doubts);
         } else {
@@ -198,8 +203,9 @@ impl GroupLog {
             kept.clear();
             keep_valid(core, sb, &all, &mut kept);
         }
+
         // What is on flash from now on is in force; what has not come there yet is looked up when it does.
-        core.ended.settle(sb);
+        core.ended.start_over(sb);
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;
         let waits = core.config.guards.has(Guard::RewriteWaits);
@@ -213,6 +219,7 @@ impl GroupLog {
             };
             self.program(core, sb, entries, last.then_some(base), after);
         }
+
         self.kept = kept;
         self.drop_pages(core, &old);
     }

@@ -38,11 +38,13 @@ fn find(
     if sb.0 >= core.geometry.superblocks() || header.place.number() >= NUMBERS_END {
         return;
     }
+
     let same_life = header.owner.incarnation() == core.blocks.get(sb).life.incarnation();
     if !witnesses.is_live(sb) || (!same_life && core.config.guards.has(Guard::StaleGroupPages)) {
         core.stats.scheme.add(GROUP_PAGES_STALE, 1);
         return;
     }
+
     found[sb.0 as usize].push(Found {
         number: header.place.number(),
         base: header.place.base(),
@@ -112,6 +114,7 @@ impl GroupLog {
             page: at.page,
             number: at.number,
         });
+
         for entry in page::entries(&at.bytes) {
             if entry.offset() < core.geometry.pages_per_superblock() {
                 core.stats.scheme.add(GROUP_ENTRIES_FOUND, 1);

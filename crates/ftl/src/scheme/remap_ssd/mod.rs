@@ -11,7 +11,7 @@
 mod local;
 mod reclaim;
 
-use super::entry::{CommandWord, RmmEntry, Second};
+use super::entry::{CommandWord, EntryOwners, RmmEntry};
 use super::segments::{Chain, Segments};
 use crate::config::Config;
 use crate::contract::{
@@ -64,7 +64,7 @@ pub struct RemapSsd {
     /// Free segments beyond what migrating the fullest group takes.
     slack: usize,
     /// Active GC gains nothing before so many entries are invalid.
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     /// Entries with a word that was unreadable at recovery.
     damaged: Vec<usize>,
     scratch: Vec<RmmEntry>,
@@ -82,6 +82,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             3 * entry
         )));
     }
+
     let segments = config.log_bytes / bytes as u64;
     let slack = slack(config);
     if segments < slack as u64 + 4 {
@@ -91,6 +92,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             (slack + 4) * bytes
         )));
     }
+
     Ok(())
 }
 
@@ -106,7 +108,7 @@ impl RemapSsd {
             fullest: 0,
             fullest_segments: 0,
             slack: slack(config),
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             damaged: Vec::new(),
             scratch: Vec::new(),
             kept: Vec::new(),
@@ -140,6 +142,7 @@ impl RemapSsd {
         let chain = &mut self.groups[sb.0 as usize];
         let at = self.segments.take(core, chain, sb, 1, purpose);
         self.entries += 1;
+
         // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry
         // does not count. An entry before its page would name whatever is programmed there next.
         let after = entry_after(core, chain, remapping.ppn);
@@ -161,9 +164,10 @@ impl RemapSsd {
 #[inline]
 fn entry_after(core: &Core, chain: &Chain, ppn: Ppn) -> After {
     let after = After::clear(chain.clear);
-    match core.config.guards.has(Guard::EntryAfterPage) {
-        true => after.and(After::page(ppn)),
-        false => after,
+    if core.config.guards.has(Guard::EntryAfterPage) {
+        after.and(After::page(ppn))
+    } else {
+        after
     }
 }
 
@@ -173,10 +177,12 @@ impl Persist for RemapSsd {
         if core.blocks.remapped_total() >= self.watermark {
             return Err(Demotion::Watermark);
         }
+
         let sb = core.geometry.superblock(ppn);
         if self.groups[sb.0 as usize].is_numbered_out() {
             return Err(Demotion::NvramFull);
         }
+
         let remapped = core.blocks.owners(sb).remapped + 1;
         if remapped > self.fullest {
             self.set_fullest(remapped);
@@ -187,6 +193,7 @@ impl Persist for RemapSsd {
         if self.segments.free() > self.reserve() {
             return Ok(());
         }
+
         if self.make_room(core, sb, may_reclaim) {
             Ok(())
         } else {
@@ -216,12 +223,14 @@ impl Ownership for RemapSsd {
         if entries == 0 {
             return;
         }
+
         core.media.charge(
             OpKind::NvRead,
             self.bytes_of(entries),
             Purpose::Gc,
             After::NOTHING,
         );
+
         let mut entries = std::mem::take(&mut self.scratch);
         entries.clear();
         self.read_group(core, sb, &mut entries);
@@ -231,6 +240,7 @@ impl Ownership for RemapSsd {
             wsn: entry.wsn(),
             source: entry.relocated_source(),
         }));
+
         self.scratch = entries;
     }
 
@@ -238,8 +248,8 @@ impl Ownership for RemapSsd {
         let group = std::mem::take(&mut self.groups[sb.0 as usize]);
         self.entries -= u64::from(self.segments.used(&group));
         self.segments.release(core, &group.segments);
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
 }
 

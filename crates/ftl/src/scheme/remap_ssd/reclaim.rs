@@ -4,7 +4,7 @@
 //! releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only after everything that
 //! superseded their entries is durable. Absent: when to reclaim for whom (`admit` decides).
 
-use super::{RemapSsd, RmmEntry, Second, entry_after};
+use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::config::ATOMIC_PAGES_MAX;
 use crate::contract::Remapping;
 use crate::core::Core;
@@ -33,9 +33,10 @@ impl RemapSsd {
     /// Secures a slot for `sb` without touching the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        if self.invalid(core) < self.hopeless_below {
+        if self.invalid(core) < self.reclaim_pays_from {
             return false;
         }
+
         self.set_fullest(core.blocks.remapped_max() + 1);
         loop {
             let spare = self.segments.free() as i64 - self.reserve() as i64;
@@ -47,7 +48,7 @@ impl RemapSsd {
             }
             let invalid = self.invalid(core);
             if invalid * INVALID_SHARE <= self.entries || !self.reclaim_one(core) {
-                self.hopeless_below = invalid + 2 * u64::from(self.segments.slots);
+                self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
                 return false;
             }
         }
@@ -94,6 +95,7 @@ impl RemapSsd {
             Purpose::Gc,
             After::NOTHING,
         );
+
         let (mut gone, mut kept) = (
             std::mem::take(&mut self.gone),
             std::mem::take(&mut self.kept),
@@ -103,6 +105,7 @@ impl RemapSsd {
         if !is_known {
             self.find_valid(core, sb, &mut kept);
         }
+
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
         // Cut between: both are read, and say the same.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
@@ -114,7 +117,8 @@ impl RemapSsd {
                 .rev()
                 .for_each(|words| self.append_moved(core, &mut chain, sb, *words));
         }
-        core.ended.settle(sb);
+
+        core.ended.start_over(sb);
         let moved = self.segments.used(&chain);
         core.media.charge(
             OpKind::NvWrite,
@@ -122,6 +126,7 @@ impl RemapSsd {
             Purpose::Gc,
             After::NOTHING,
         );
+
         self.entries = self.entries - u64::from(entries) + u64::from(moved);
         self.groups[sb.0 as usize] = chain;
         (self.gone, self.kept) = (gone, kept);
@@ -167,12 +172,13 @@ impl RemapSsd {
         let ended = core.ended.of(sb);
         let group = &self.groups[sb.0 as usize];
         found.clear();
+
         for index in 0..group.segments.len() {
             let range = self.segments.range(group, index);
             self.segments.prefetch(core, group, index + SEGMENTS_AHEAD);
             let entries = words[range.clone()].as_chunks::<W>().0;
             let (lpn_of, place_of) = (
-                |entry: &[u64; W]| Second::from_bits(entry[1]).target(),
+                |entry: &[u64; W]| EntryOwners::from_bits(entry[1]).target(),
                 |index: usize| (range.start + index * W) as u32,
             );
             find_doubtful(&core.map, ended, entries, lpn_of, place_of, found);
@@ -195,15 +201,17 @@ impl RemapSsd {
             let mut run = self.segments.range(old, index);
             self.segments.prefetch(core, old, index + 2);
             self.segments.prefetch_free(core, 1);
+
             loop {
                 let stop = next.filter(|at| run.contains(at));
                 let rest = run.start..stop.unwrap_or(run.end);
-                match is_plain {
-                    true => self.segments.move_run::<2>(core, chain, sb, rest),
-                    false => rest.step_by(self.segments.slot_words).for_each(|at| {
+                if is_plain {
+                    self.segments.move_run::<2>(core, chain, sb, rest)
+                } else {
+                    rest.step_by(self.segments.slot_words).for_each(|at| {
                         let words = [core.media.peek(at), core.media.peek(at + 1)];
                         self.append_moved(core, chain, sb, words);
-                    }),
+                    })
                 }
                 let Some(at) = stop else { break };
                 run.start = at + self.segments.slot_words;
@@ -233,6 +241,7 @@ impl RemapSsd {
         let mut all = std::mem::take(&mut self.scratch);
         all.clear();
         self.read_group(core, sb, &mut all);
+
         for (index, entry) in all.iter().enumerate().rev() {
             if let Some(next) = index.checked_sub(AHEAD).and_then(|next| all.get(next)) {
                 core.map.prefetch(next.target());
@@ -242,9 +251,12 @@ impl RemapSsd {
                 kept.push(entry.words());
             }
         }
+
         self.scratch = all;
-        kept.iter()
-            .for_each(|[_, second]| core.map.mark_remapped(Second::from_bits(*second).target()));
+        kept.iter().for_each(|[_, second]| {
+            core.map
+                .mark_remapped(EntryOwners::from_bits(*second).target())
+        });
     }
 
     /// A group's entries, oldest first.
@@ -261,12 +273,14 @@ impl RemapSsd {
                     out.push(entry);
                 }
             };
+
             if let Some(words) = core.media.words() {
                 words[range]
                     .chunks_exact(self.segments.slot_words)
                     .for_each(|entry| keep(entry[0], entry[1]));
                 continue;
             }
+
             for at in range.step_by(self.segments.slot_words) {
                 match (core.media.load(at), core.media.load(at + 1)) {
                     (Ok(first), Ok(second)) => keep(first, second),
@@ -274,6 +288,7 @@ impl RemapSsd {
                 }
             }
         }
+
         if lost {
             append_in_force(core, sb, out);
         }
@@ -301,6 +316,7 @@ impl RemapSsd {
             self.entries += u64::from(self.segments.used(&chain));
             self.groups[index] = chain;
         }
+
         // A segment with an unknown owner still gives the LPNs and numbers of its entries.
         for at in self.segments.orphaned_places() {
             if let (Ok(first), Ok(second)) = (core.media.load(at), core.media.load(at + 1)) {
@@ -310,6 +326,7 @@ impl RemapSsd {
                 }
             }
         }
+
         Ok(())
     }
 
@@ -383,6 +400,7 @@ impl RemapSsd {
         if is_torn || index > 0 && !counts {
             return true;
         }
+
         let entry = RmmEntry::from_words(words[0], words[1]);
         match index {
             0 => witnesses.doubt(entry.target(), newest),
@@ -395,6 +413,7 @@ impl RemapSsd {
                 (0..pages).for_each(|page| witnesses.doubt(command.start() + page, entry.wsn()));
             }
         }
+
         true
     }
 
@@ -410,6 +429,7 @@ impl RemapSsd {
                 ));
             }
         }
+
         for (sb, _) in core.blocks.iter_owners() {
             let Some(words) = core.media.words() else {
                 break;
@@ -430,6 +450,7 @@ impl RemapSsd {
                 }
             }
         }
+
         Ok(())
     }
 }

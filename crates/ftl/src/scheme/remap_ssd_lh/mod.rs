@@ -110,15 +110,18 @@ impl RemapSsdLh {
         self.kept.clear();
         self.nvram.entries_in(core, sb, &mut self.all);
         keep_valid(core, sb, &self.all, &mut self.kept);
+
         let pages = self.kept.len().div_ceil(self.flash.slots());
         if pages > 0 && !self.flash.secure(core, pages) {
             return false;
         }
+
         core.stats.scheme.add(DESTAGES, 1);
         let (_, bytes) = self.nvram.entries_of(sb);
         core.media
             .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
         // 1. the entries, each after the page it names  2. their pages on flash, after all stores  3. zeroes in the
+
         // segments, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.
         for entries in self.kept.chunks(self.flash.slots()) {

@@ -9,7 +9,7 @@
 //! entry is durable only after all pages it names; overwriting a page of an extent changes nothing in NVRAM, its
 //! newer witness wins; whoever rewrites an extent rewrites what is valid of it, as new extents under a new number.
 //! Hosts leave free what rewriting the fullest group page by page takes (`reserve`). Rewriting may take more room than
-//! it gives back; where less than that is free, `unplaceable` says what collecting a superblock may have to copy.
+//! it gives back; where less than that is free, `references_without_room` says what collecting a superblock may have to copy.
 //! Absent: an index from LPNs to entries.
 
 mod extent;
@@ -34,7 +34,7 @@ use crate::witnesses::Witnesses;
 use extent::{Extent, PAGES_MAX, SLOT_WORDS};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Ppn, Purpose, SbId};
 use run::Run;
-use valid::Sifted;
+use valid::ValidExtents;
 
 /// Counters of its own.
 const COUNTERS: &[&str] = &["extents", "extensions", "extents_split", "extents_joined"];
@@ -79,7 +79,7 @@ struct Group {
     /// Pages in its extents, valid or not.
     covered: u64,
     /// Rewriting it gains nothing before so many of them are invalid.
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     /// May two of its entries be neighbours, so that they can be joined?
     may_join: bool,
 }
@@ -105,12 +105,12 @@ pub struct RemapSsdX {
     /// No superblock has more remapped LPNs than this.
     fullest: u32,
     /// Reclaiming gains nothing before so many covered pages are invalid.
-    hopeless_below: u64,
+    reclaim_pays_from: u64,
     gathered: Vec<Run>,
     /// Slots with a word that was unreadable at recovery.
     damaged: Vec<usize>,
     scratch: Vec<Extent>,
-    sifted: Sifted,
+    sifted: ValidExtents,
 }
 
 /// Checks the parameters.
@@ -122,6 +122,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             3 * slot
         )));
     }
+
     let least = slack(config) + 4;
     if config.log_bytes / (bytes as u64) < least as u64 {
         return Err(ConfigError(format!(
@@ -130,6 +131,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             least * bytes
         )));
     }
+
     Ok(())
 }
 
@@ -145,11 +147,11 @@ impl RemapSsdX {
             used: 0,
             covered: 0,
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             gathered: Vec::new(),
             damaged: Vec::new(),
             scratch: Vec::new(),
-            sifted: Sifted::default(),
+            sifted: ValidExtents::default(),
         }
     }
 
@@ -195,6 +197,7 @@ impl RemapSsdX {
     fn append(&mut self, core: &mut Core, sb: SbId, extent: &Extent, purpose: Purpose) {
         self.groups[sb.0 as usize].may_join |= has_neighbour(core, sb, extent);
         let at = self.take(core, sb, extent, purpose);
+
         // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry does not
         // count, or the sources do not and the remap was a copy. An entry before one of its pages would name whatever
         // is programmed there next.
@@ -206,11 +209,13 @@ impl RemapSsdX {
             purpose,
             after,
         );
+
         let grows = !extent.one_number && extent.source.is_none();
         self.groups[sb.0 as usize].open = grows.then_some(Open {
             extent: *extent,
             at,
         });
+
         core.stats.scheme.add(EXTENTS, u64::from(extent.pages > 1));
     }
 
@@ -222,6 +227,7 @@ impl RemapSsdX {
             pages: old.pages + pages,
             ..old
         };
+
         // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before 2: the shorter form
         // counts. After 2: the longer one does, and both its words are there.
         let waited = if guards.has(Guard::ExtensionAfterPage) {
@@ -229,25 +235,28 @@ impl RemapSsdX {
         } else {
             old.pages
         };
+
         let after = self.after_pages(core, sb, &new, waited);
-        match guards.has(Guard::ExtensionAfterEntry) {
-            true => core.media.change_record(
+        if guards.has(Guard::ExtensionAfterEntry) {
+            core.media.change_record(
                 open.at..open.at + SLOT_WORDS,
                 open.at + 1,
                 new.span(),
                 purpose,
                 after,
-            ),
-            false => core
-                .media
-                .store_record(open.at + 1, &[new.span()], purpose, after),
+            )
+        } else {
+            core.media
+                .store_record(open.at + 1, &[new.span()], purpose, after)
         }
+
         let group = &mut self.groups[sb.0 as usize];
         group.may_join |= has_neighbour(core, sb, &new);
         group.open = Some(Open {
             extent: new,
             ..open
         });
+
         group.covered += u64::from(pages);
         self.covered += u64::from(pages);
         core.stats.scheme.add(EXTENSIONS, 1);
@@ -304,10 +313,12 @@ impl Persist for RemapSsdX {
         if self.valid(core) >= self.watermark {
             return Err(Demotion::Watermark);
         }
+
         let sb = core.geometry.superblock(ppn);
         if self.groups[sb.0 as usize].chain.is_numbered_out() {
             return Err(Demotion::NvramFull);
         }
+
         self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         // An entry may take two slots.
         let free = self.segments.free();
@@ -362,6 +373,7 @@ impl Persist for RemapSsdX {
             core.geometry.superblock(next.ppn),
             core.geometry.offset(next.ppn),
         );
+
         if let Some(run) = self
             .gathered
             .iter_mut()
@@ -370,6 +382,7 @@ impl Persist for RemapSsdX {
             run.add(next, offset);
             return true;
         }
+
         // Each run that is gathered takes a slot, and so perhaps a segment.
         if self.gathered.len() == RUNS_MAX || self.segments.free() <= self.gathered.len() {
             self.issue(core);
@@ -377,6 +390,7 @@ impl Persist for RemapSsdX {
         if self.segments.free() == 0 && !self.segments.has(&self.groups[sb.0 as usize].chain, 1) {
             return false;
         }
+
         self.fullest = self.fullest.max(core.blocks.owners(sb).remapped + 1);
         self.gathered
             .push(Run::begin(next, sb, offset, Purpose::Gc));
@@ -392,7 +406,7 @@ impl Persist for RemapSsdX {
         self.gathered.clear();
     }
 
-    fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
+    fn references_without_room(&self, core: &Core, sb: SbId) -> u32 {
         // The superblocks that are filled may each have a segment begun.
         let slots =
             self.segments.free().saturating_sub(self.slack) as u64 * u64::from(self.segments.slots);
@@ -414,12 +428,14 @@ impl Ownership for RemapSsdX {
         if used == 0 {
             return;
         }
+
         core.media.charge(
             OpKind::NvRead,
             used * SLOT_WORDS as u32 * 8,
             Purpose::Gc,
             After::NOTHING,
         );
+
         let mut extents = std::mem::take(&mut self.scratch);
         self.read_group(core, sb, &mut extents);
         for extent in &extents {
@@ -430,6 +446,7 @@ impl Ownership for RemapSsdX {
                 source: extent.source_of(index),
             }));
         }
+
         self.scratch = extents;
     }
 
@@ -438,8 +455,8 @@ impl Ownership for RemapSsdX {
         self.used -= u64::from(self.segments.used(&group.chain));
         self.covered -= group.covered;
         self.segments.release(core, &group.chain.segments);
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
 }
 
@@ -509,12 +526,13 @@ fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u3
     } else {
         1
     };
-    match guards.has(Guard::EntryAfterPage) {
-        true => after.and(After::pages(
+    if guards.has(Guard::EntryAfterPage) {
+        after.and(After::pages(
             core.geometry.page(sb, extent.offset),
             pages as u16,
-        )),
-        false => after,
+        ))
+    } else {
+        after
     }
 }
 

@@ -5,12 +5,12 @@
 //! decides).
 
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot, lpns_named};
-use super::valid::Sifted;
+use super::valid::ValidExtents;
 use super::{Group, RemapSsdX, after_pages};
 use crate::core::Core;
 use crate::error::RecoveryError;
 use crate::guard::Guard;
-use crate::scheme::entry::First;
+use crate::scheme::entry::EntryPlace;
 use crate::witnesses::Witnesses;
 use remap_ssd_media::{After, OpKind, Ppn, Purpose, SbId};
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ enum Found {
     Lost(usize, Range<u32>),
     /// The second word of the slot at this address is unreadable: its first word, and whether it holds the sources of
     /// the extent before it.
-    Unknown(usize, First, bool),
+    Unknown(usize, EntryPlace, bool),
     /// An unreadable slot that is not valid.
     Nothing(usize),
 }
@@ -43,9 +43,10 @@ impl RemapSsdX {
     /// Secures two slots for `sb` without touching the reserve.
     #[cold]
     pub(super) fn make_room(&mut self, core: &mut Core, sb: SbId, may_reclaim: bool) -> bool {
-        if self.invalid(core) < self.hopeless_below {
+        if self.invalid(core) < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         loop {
             let spare = self.segments.free() as i64 - self.reserve() as i64;
@@ -58,7 +59,7 @@ impl RemapSsdX {
             }
             let invalid = self.invalid(core);
             if invalid * INVALID_SHARE <= self.covered || !self.reclaim_one(core) {
-                self.hopeless_below = invalid + 2 * u64::from(self.segments.slots);
+                self.reclaim_pays_from = invalid + 2 * u64::from(self.segments.slots);
                 return false;
             }
         }
@@ -104,7 +105,8 @@ impl RemapSsdX {
         let least = remapped
             .div_ceil(u64::from(PAGES_MAX))
             .div_ceil(u64::from(self.segments.slots));
-        let may_gain = invalid >= group.hopeless_below && least < group.chain.segments.len() as u64;
+        let may_gain =
+            invalid >= group.reclaim_pays_from && least < group.chain.segments.len() as u64;
         may_gain.then(|| used * invalid / group.covered.max(1))
     }
 
@@ -125,7 +127,7 @@ impl RemapSsdX {
     }
 
     /// Writes what is valid of a group in place of what it has, if that gives a segment back.
-    fn rewrite(&mut self, core: &mut Core, sb: SbId, valid: &Sifted) -> bool {
+    fn rewrite(&mut self, core: &mut Core, sb: SbId, valid: &ValidExtents) -> bool {
         let chain = &self.groups[sb.0 as usize].chain;
         let (used, held) = (self.segments.used(chain), chain.segments.len());
         let needed = valid.slots.len().div_ceil(self.segments.slots as usize);
@@ -140,9 +142,10 @@ impl RemapSsdX {
             let invalid = group
                 .covered
                 .saturating_sub(u64::from(core.blocks.owners(sb).remapped));
-            group.hopeless_below = invalid + short as u64;
+            group.reclaim_pays_from = invalid + short as u64;
             return false;
         }
+
         // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
         // Cut between: both are read, and say the same; where their numbers differ, the new ones have the larger.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
@@ -161,6 +164,7 @@ impl RemapSsdX {
                 },
             );
         }
+
         self.used = self.used - u64::from(used) + u64::from(self.segments.used(&chain));
         self.covered = self.covered - old.covered + valid.pages;
         self.groups[sb.0 as usize] = Group {
@@ -169,7 +173,8 @@ impl RemapSsdX {
             may_join: valid.is_divided,
             ..Group::default()
         };
-        core.ended.settle(sb);
+
+        core.ended.start_over(sb);
         let bytes = (valid.slots.len() * SLOT_WORDS * 8) as u32;
         core.media
             .charge(OpKind::NvWrite, bytes, Purpose::Gc, After::NOTHING);
@@ -193,6 +198,7 @@ impl RemapSsdX {
             Ok(())
         })
         .expect("a scan without objections");
+
         if lost {
             append_in_force(core, sb, out);
         }
@@ -210,25 +216,26 @@ impl RemapSsdX {
             self.segments.prefetch(core, chain, index + 2);
             // A relocation of several pages whose sources are in the next slot.
             let mut waiting: Option<(Extent, usize)> = None;
-            let alone = |(extent, at): (Extent, usize)| Found::Extent(extent, at..at + SLOT_WORDS);
 
+            let alone = |(extent, at): (Extent, usize)| Found::Extent(extent, at..at + SLOT_WORDS);
             for at in self.segments.places(chain, index) {
                 let found = match (core.media.load(at), core.media.load(at + 1)) {
                     (Ok(0), Ok(0)) => None,
                     (Ok(first), Ok(second)) => match Extent::read(first, second, torn_bits) {
                         Some(Slot::Sources(source, wsn)) => {
-                            waiting
-                                .take()
-                                .map(|(extent, first)| match extent.wsn == wsn {
-                                    true => Found::Extent(
+                            waiting.take().map(|(extent, first)| {
+                                if extent.wsn == wsn {
+                                    Found::Extent(
                                         Extent {
                                             source: Some(source),
                                             ..extent
                                         },
                                         first..at + SLOT_WORDS,
-                                    ),
-                                    false => alone((extent, first)),
-                                })
+                                    )
+                                } else {
+                                    alone((extent, first))
+                                }
+                            })
                         }
                         Some(Slot::Extent(extent, false)) => Some(alone((extent, at))),
                         Some(Slot::Extent(extent, true)) => {
@@ -246,7 +253,7 @@ impl RemapSsdX {
                     }
                     (Err(_), Ok(second)) => Some(Found::Lost(at, lpns_named(second))),
                     (first, Err(_)) => {
-                        let first = First::from_bits(first.unwrap_or(u64::MAX));
+                        let first = EntryPlace::from_bits(first.unwrap_or(u64::MAX));
                         let has_sources =
                             waiting.is_some_and(|(extent, _)| extent.wsn == first.wsn());
                         Some(Found::Unknown(at, first, has_sources))
@@ -289,9 +296,10 @@ impl RemapSsdX {
             self.scan(core, sb, |core, found| match found {
                 Found::Extent(extent, words) => {
                     // The pages of an atomic command have one number: all of them count, or none.
-                    match tell_pages(core, witnesses, sb, &extent) {
-                        true => covered += u64::from(extent.pages),
-                        false => witnesses.zero(words),
+                    if add_remapped_pages(core, witnesses, sb, &extent) {
+                        covered += u64::from(extent.pages)
+                    } else {
+                        witnesses.zero(words)
                     }
                     Ok(())
                 }
@@ -363,6 +371,7 @@ impl RemapSsdX {
         if !self.gathered.is_empty() {
             return Err("a run is gathered and not stored".into());
         }
+
         for (id, owners) in core.blocks.iter_owners() {
             let group = &self.groups[id.0 as usize];
             if u64::from(owners.remapped) > group.covered {
@@ -372,18 +381,21 @@ impl RemapSsdX {
                 ));
             }
         }
+
         let used: u64 = self
             .groups
             .iter()
             .map(|group| u64::from(self.segments.used(&group.chain)))
             .sum();
         let covered: u64 = self.groups.iter().map(|group| group.covered).sum();
+
         if (used, covered) != (self.used, self.covered) {
             return Err(format!(
                 "{used} slots and {covered} pages in groups, {} and {} counted",
                 self.used, self.covered
             ));
         }
+
         self.check_mappings(core)
     }
 
@@ -414,6 +426,7 @@ impl RemapSsdX {
                 }
             }
         }
+
         for (extent, id) in ends.iter().filter(|(_, id)| !self.groups[*id].may_join) {
             let first = core.geometry.page(SbId(*id as u32), extent.offset).0;
             let (end, behind) = (extent.pages - 1, extent.pages);
@@ -423,6 +436,7 @@ impl RemapSsdX {
             let says_both = |(other, of): &(Extent, usize)| {
                 of == id && overlaps(other) && other.lpn + other.pages > extent.lpn + behind
             };
+
             if in_force(end) && in_force(behind) && !ends.iter().any(says_both) {
                 return Err(format!(
                     "superblock {id} has a neighbour of LPN {} unnoticed",
@@ -430,6 +444,7 @@ impl RemapSsdX {
                 ));
             }
         }
+
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -441,6 +456,7 @@ impl RemapSsdX {
                 ));
             }
         }
+
         Ok(())
     }
 }
@@ -469,11 +485,17 @@ fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
 }
 
 /// Tells an extent's pages, each of which is a witness of its own. Do they count?
-fn tell_pages(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, extent: &Extent) -> bool {
+fn add_remapped_pages(
+    core: &mut Core,
+    witnesses: &mut Witnesses,
+    sb: SbId,
+    extent: &Extent,
+) -> bool {
     let inside = core
         .geometry
         .pages_per_superblock()
         .saturating_sub(extent.offset);
+
     let mut counts = true;
     for at in 0..extent.pages.min(inside) {
         let ppn = core.geometry.page(sb, extent.offset + at);
@@ -485,5 +507,6 @@ fn tell_pages(core: &mut Core, witnesses: &mut Witnesses, sb: SbId, extent: &Ext
             extent.source_of(at),
         );
     }
+
     counts
 }

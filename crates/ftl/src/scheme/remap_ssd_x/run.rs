@@ -40,6 +40,7 @@ impl Run {
             (false, Some(_)) => Numbers::Command,
             (false, None) => Numbers::Ticks(next.wsn),
         };
+
         // The source of a reference that moves has its deallocation on record.
         let source = next.source.filter(|_| !moved);
         let one_number = numbers != Numbers::Ticks(next.wsn);
@@ -51,6 +52,7 @@ impl Run {
             one_number,
             source,
         };
+
         Self {
             sb,
             purpose,

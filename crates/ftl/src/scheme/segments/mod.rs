@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::core::Core;
 use crate::guard::Guard;
 use crate::layout::Layout;
-use crate::scheme::entry::First;
+use crate::scheme::entry::EntryPlace;
 use crate::witnesses::Witnesses;
 use head::{SegmentHead, SegmentLink};
 use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
@@ -259,12 +259,14 @@ impl Segments {
         } else {
             After::NOTHING
         };
+
         if let Some(&last) = chain.segments.last() {
             // The late next-link: the successor is known only now.
             let link = SegmentLink::of(chain.sequence - 1).with_next(segment + 1);
             core.media
                 .store(self.word(last) + 1, link.into(), purpose, After::NOTHING);
         }
+
         let head = SegmentHead::new()
             .with_torn(true)
             .with_superblock(sb.0)
@@ -276,6 +278,7 @@ impl Segments {
             purpose,
             after,
         );
+
         core.media.fence();
         chain.sequence += 1;
         chain.segments.push(segment);
@@ -358,9 +361,10 @@ impl Segments {
             // Old entries in a free segment would come alive with its next owner.
             let at = self.word(segment);
             let zero = (at..at + self.segment_words).all(|word| core.media.load(word) == Ok(0));
-            let clear = match zero || !core.config.guards.has(Guard::SegmentZeroed) {
-                true => ClearId::default(),
-                false => core.media.clear(at, self.segment_words, After::NOTHING),
+            let clear = if zero || !core.config.guards.has(Guard::SegmentZeroed) {
+                ClearId::default()
+            } else {
+                core.media.clear(at, self.segment_words, After::NOTHING)
             };
             self.free.push_back((segment, clear));
         }
@@ -423,6 +427,7 @@ impl Segments {
             let at = self.slot_word(last, slot);
             (at..at + self.slot_words).any(|word| core.media.load(word) != Ok(0))
         };
+
         let used = (0..self.slots)
             .rev()
             .find(|slot| is_used(*slot))
@@ -490,9 +495,9 @@ impl Segments {
         let places = self.all_places(segment);
         let numbers = places
             .filter_map(|at| core.media.load(at).ok())
-            .map(First::from_bits);
+            .map(EntryPlace::from_bits);
         numbers
-            .filter(First::torn)
+            .filter(EntryPlace::torn)
             .map(|first| first.wsn())
             .max()
             .unwrap_or(0)
@@ -550,6 +555,7 @@ impl Segments {
                 return Err(format!("segment {segment} is in two places"));
             }
         }
+
         match seen.iter().position(|seen| !seen) {
             Some(lost) => Err(format!("segment {lost} is neither free nor in a group")),
             None => Ok(()),

@@ -126,7 +126,7 @@ pub(super) struct ShadowOob {
     /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many slots.
     fullest: u32,
     /// Stale entries below which it is not worth looking for them.
-    hopeless_below: usize,
+    reclaim_pays_from: usize,
     /// Entries that may not be in force.
     doubtful: Vec<u32>,
 }
@@ -154,6 +154,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             config.log_bytes
         )));
     }
+
     let needed = reserve(config, geometry, 0).energy_needed();
     let enough = config.energy_pages == 0 || config.energy_pages >= needed;
     if !enough && config.guards.has(Guard::CapacitorEnergy) {
@@ -163,6 +164,7 @@ pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigEr
             config.energy_pages, config.log_bytes
         )));
     }
+
     Ok(())
 }
 
@@ -179,7 +181,7 @@ impl ShadowOob {
                 .map(|slot| (slot, ClearId::default()))
                 .collect(),
             fullest: 0,
-            hopeless_below: 0,
+            reclaim_pays_from: 0,
             doubtful: Vec::new(),
         }
     }
@@ -198,6 +200,7 @@ impl ShadowOob {
                 .map(|sb| core.blocks.get(*sb).capacity)
                 .sum::<u32>()
         };
+
         while room(core, &self.found.empty) < wanted
             && self.found.empty.len() < self.reserve.superblocks_max
         {
@@ -213,6 +216,7 @@ impl ShadowOob {
                 .push(core.blocks.open(Stream::Log).expect("just opened").sb);
             core.blocks.close_log();
         }
+
         room(core, &self.found.empty) >= least
     }
 
@@ -226,6 +230,7 @@ impl ShadowOob {
         if entries > self.free.len() || !self.reserve_flash(core) {
             return false;
         }
+
         // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation, after everything.
         // Cut before 2: what was saved before counts. A device that was armed too early would save to flash that is not
         // erased, or whose head is not there, or not all entries.
@@ -243,6 +248,7 @@ impl ShadowOob {
                 After::NOTHING,
             );
         }
+
         for sb in 0..self.tags.len() {
             for at in 0..self.tags[sb].len() {
                 let tag = self.tags[sb][at];
@@ -257,12 +263,14 @@ impl ShadowOob {
                 self.tags[sb][at].slot = self.store(core, &entry, Purpose::Meta);
             }
         }
+
         let generation = core.tick();
         let after = if core.config.guards.has(Guard::ArmedLast) {
             After::ALL
         } else {
             After::NOTHING
         };
+
         core.media
             .store_capacitor(self.reserve.base, &[generation], Purpose::Meta, after);
         core.media.fence();
@@ -271,6 +279,7 @@ impl ShadowOob {
         for sb in std::mem::take(&mut self.found.saved) {
             core.blocks.erase(&mut core.media, sb, &mut core.wsn);
         }
+
         true
     }
 
@@ -327,6 +336,7 @@ impl ShadowOob {
                 .filter(|(_, tag)| ended.may_have_ended(tag.lpn))
                 .map(|(at, _): (u32, _)| at),
         );
+
         // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
@@ -340,14 +350,16 @@ impl ShadowOob {
                 tag.lpn = DROPPED;
             }
         }
+
         for at in doubtful.drain(..) {
             let lpn = tags[at as usize].lpn;
             if lpn != DROPPED {
                 core.map.mark_remapped(lpn);
             }
         }
+
         tags.retain(|tag| tag.lpn != DROPPED);
-        core.ended.settle(sb);
+        core.ended.start_over(sb);
         (self.tags[sb.0 as usize], self.doubtful) = (tags, doubtful);
     }
 
@@ -361,9 +373,10 @@ impl ShadowOob {
         let stale = self
             .used()
             .saturating_sub(core.blocks.remapped_total() as usize);
-        if stale < self.hopeless_below {
+        if stale < self.reclaim_pays_from {
             return false;
         }
+
         self.fullest = core.blocks.remapped_max() + 1;
         if self.has_room(entries) {
             return true;
@@ -372,12 +385,14 @@ impl ShadowOob {
             core.stats.metadata_gc_runs += 1;
             self.sweep_best(core, entries);
         }
+
         let found = self.has_room(entries);
-        self.hopeless_below = if found {
+        self.reclaim_pays_from = if found {
             0
         } else {
             stale + self.reserve.slots / STALE_SHARE + 1
         };
+
         found
     }
 
@@ -388,6 +403,7 @@ impl ShadowOob {
             tags.len()
                 .saturating_sub(core.blocks.owners(SbId(sb)).remapped as usize)
         };
+
         let mut worst: Vec<(usize, u32)> = self
             .tags
             .iter()
@@ -395,6 +411,7 @@ impl ShadowOob {
             .map(|(tags, sb)| (stale_of(tags, sb), sb))
             .collect();
         worst.sort_unstable_by_key(|(stale, sb)| (std::cmp::Reverse(*stale), *sb));
+
         for (_, sb) in worst.into_iter().take_while(|(stale, _)| *stale > 0) {
             if self.has_room(entries + some_more) {
                 break;
@@ -424,8 +441,8 @@ impl ShadowOob {
         let superblock = *core.blocks.get(sb);
         // A block that failed once is never erased again, and keeps what tore then.
         let failed = superblock.bad | superblock.failing;
-        let mut newest = None;
 
+        let mut newest = None;
         for offset in 0..core.geometry.pages_per_superblock() {
             let page = core.geometry.page(sb, offset);
             // A bad block is not erased any more: what an earlier life tore there stays, and says nothing.
@@ -485,12 +502,14 @@ impl Persist for ShadowOob {
         if !armed {
             return Err(Demotion::NvramFull);
         }
+
         self.fullest = self
             .fullest
             .max(core.blocks.owners(core.geometry.superblock(ppn)).remapped + 1);
-        match self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
-            true => Ok(()),
-            false => Err(Demotion::NvramFull),
+        if self.has_room(1) || (may_reclaim && self.make_room(core, 1)) {
+            Ok(())
+        } else {
+            Err(Demotion::NvramFull)
         }
     }
 
@@ -506,7 +525,7 @@ impl Persist for ShadowOob {
         true
     }
 
-    fn unplaceable(&self, core: &Core, sb: SbId) -> u32 {
+    fn references_without_room(&self, core: &Core, sb: SbId) -> u32 {
         let references = core.blocks.owners(sb).remapped;
         if self.armed {
             references.saturating_sub(self.free.len() as u32)
@@ -539,8 +558,8 @@ impl Ownership for ShadowOob {
         for tag in std::mem::take(&mut self.tags[sb.0 as usize]) {
             self.release(core, tag.slot);
         }
-        core.ended.settle(sb);
-        self.hopeless_below = 0;
+        core.ended.start_over(sb);
+        self.reclaim_pays_from = 0;
     }
 }
 
@@ -652,20 +671,24 @@ impl Inspect for ShadowOob {
                     source: None,
                     atomic: None,
                 };
+
                 let in_force = core.map.is_remapped_at(tag.lpn, ppn);
                 if !in_force && !core.ended.of(SbId(index as u32)).may_have_ended(tag.lpn) {
                     return Err(format!("an entry for LPN {} ended unnoticed", tag.lpn));
                 }
+
                 if (tag.slot == SAVED) == self.armed {
                     return Err(format!(
                         "the entry of LPN {} is not where it should be",
                         tag.lpn
                     ));
                 }
+
                 let word = self
                     .reserve
                     .slot_word(if self.armed { tag.slot } else { 0 });
                 let stored = [core.media.peek(word), core.media.peek(word + 1)];
+
                 if self.armed
                     && (stored != LogEntry::of(core, &entry).words() || !slots.insert(tag.slot))
                 {
@@ -676,6 +699,7 @@ impl Inspect for ShadowOob {
                 }
             }
         }
+
         if slots.len() != self.reserve.slots {
             return Err(format!(
                 "{} slots of {} are known",
@@ -683,12 +707,14 @@ impl Inspect for ShadowOob {
                 self.reserve.slots
             ));
         }
+
         let mut known: Vec<BTreeSet<(u32, u32)>> = Vec::with_capacity(self.tags.len());
         known.extend(
             self.tags
                 .iter()
                 .map(|tags| tags.iter().map(|tag| (tag.lpn, tag.offset())).collect()),
         );
+
         for lpn in 0..core.map.len() {
             let Some(mapping) = core.map.get(lpn).filter(|mapping| mapping.remapped) else {
                 continue;
@@ -701,6 +727,7 @@ impl Inspect for ShadowOob {
                 ));
             }
         }
+
         Ok(())
     }
 

@@ -110,6 +110,7 @@ impl Reserve {
         } else {
             config.energy_pages
         };
+
         Self {
             base,
             superblocks_max,
@@ -169,6 +170,7 @@ impl Reserve {
         } else {
             self.program(core, generation)?
         };
+
         core.media.settle_all();
         // 1. the pages  2. DRAM is lost. A process that dies between the two finds both, and they say the same.
         if (self.base..self.base + self.words()).any(|word| core.media.peek(word) != 0) {
@@ -176,6 +178,7 @@ impl Reserve {
                 .clear_capacitor(self.base, self.words(), After::NOTHING);
             core.media.settle_all();
         }
+
         // The capacitor's time is nobody's: the device is off.
         core.media.ops.truncate(ops);
         Ok(programmed)
@@ -228,8 +231,8 @@ impl Reserve {
         let there = self.saved_before(core, &area, generation);
         let mut places = Places::new(&area);
         let pages = entries.len().div_ceil(self.per_page) as u32;
-        let mut energy = self.energy;
 
+        let mut energy = self.energy;
         for (number, entries) in (0..).zip(entries.chunks(self.per_page)) {
             let of = SavedOf::new().with_generation(generation);
             let place = SavedPlace::new().with_number(number).with_pages(pages);
