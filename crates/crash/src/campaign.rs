@@ -1,10 +1,10 @@
 //! One script: a device is filled, worked on, cut, recovered, judged, and worked on again.
 //!
-//! The main line runs once; every few commands power is cut in several ways, each on a fork that shares the
-//! surviving media. A fork recovers (and may be cut again while it does), is judged, goes on working, and is cut
-//! again, for a few generations. Now and then a fork becomes the main line, so that damage adds up.
-//! Invariants: everything follows from the setup and the seed; the first failure ends the script.
-//! Absent: threads, time, and the choice of scripts (`run`).
+//! The main line runs once; every few commands power is cut in several ways, each on a fork that
+//! shares the surviving media. A fork recovers (and may be cut again while it does), is judged,
+//! goes on working, and is cut again, for a few generations. Now and then a fork becomes the main
+//! line, so that damage adds up. Invariants: everything follows from the setup and the seed; the
+//! first failure ends the script. Absent: threads, time, and the choice of scripts (`run`).
 
 use crate::cut::Cutter;
 use crate::damage::{self, Doubts};
@@ -32,7 +32,8 @@ pub struct ScriptEnd {
     pub marks: Marks,
     /// The failure that ended it, explained.
     pub failure: Option<String>,
-    /// The media that the last cut left: recovering from it shows the failure, if a recovery failed.
+    /// The media that the last cut left: recovering from it shows the failure, if a recovery
+    /// failed.
     pub image: Option<Image>,
     /// What was damaged on it.
     pub faults: Faults,
@@ -177,7 +178,8 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// A device that is worn out still holds everything, and still does after its power has been cut.
+    /// A device that is worn out still holds everything, and still does after its power has been
+    /// cut.
     fn end_of_life(&mut self, line: Line) -> Result<(), Failure> {
         line.check_tables()?;
         self.end.marks.worn_out += 1;
@@ -210,7 +212,8 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Writes all of the device or, in some scripts, only a part: what was never written has paths of its own.
+    /// Writes all of the device or, in some scripts, only a part: what was never written has paths
+    /// of its own.
     fn fill(&mut self, line: &mut Line) -> Result<(), Failure> {
         let lpns = self.setup.config.lpns;
         let share = match self.random.random_range(0..8) {
@@ -282,7 +285,8 @@ impl<'a> Campaign<'a> {
         Ok(())
     }
 
-    /// Damage that appears between commands, on a device at rest: commands under way might still be undone.
+    /// Damage that appears between commands, on a device at rest: commands under way might still be
+    /// undone.
     fn damage(&mut self, line: &mut Line) {
         if !self.setup.media_faults || !self.chance(30) {
             return;
@@ -392,8 +396,8 @@ impl<'a> Campaign<'a> {
             let fork = match self.fork(&line, image) {
                 Ok(fork) => fork,
                 Err(failure) if failure.is_refusal => {
-                    // That fork is lost. The damage is removed from the main line, or none of its later cuts could
-                    // recover.
+                    // That fork is lost. The damage is removed from the main line, or none of its
+                    // later cuts could recover.
                     self.end.marks.refusals += 1;
                     self.trail.rewind(mark);
                     line.ftl.media_mut().plant(|faults| {
@@ -520,7 +524,8 @@ impl<'a> Campaign<'a> {
             ftl = self.recover(&image, faults.clone())?;
         }
 
-        // The host is served once recovery's own operations have ended: what it sees then is there to stay.
+        // The host is served once recovery's own operations have ended: what it sees then is there
+        // to stay.
         ftl.media_mut().settle_all();
         let in_flight = Vec::new();
         let mut line = Line {

@@ -1,10 +1,10 @@
 //! The short name of a script, from which it runs again exactly.
 //!
 //! `remap-ssd:3:9f2c41d0` is script 9f2c41d0 (hexadecimal) on setup 3 of scheme remap-ssd; with
-//! `:commit` after it, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0` has another
-//! policy of garbage collection than the setup's own; `shadow-oob+hybrid:3:9f2c41d0` has hybrid mapping.
-//! Invariant: `parse` of what `Display` writes gives the same code. Absent: a version; a code is good for
-//! the program that printed it.
+//! `:commit` after it, the firmware runs without its guard `commit`; `remap-ssd/cagc:3:9f2c41d0`
+//! has another policy of garbage collection than the setup's own; `shadow-oob+hybrid:3:9f2c41d0`
+//! has hybrid mapping. Invariant: `parse` of what `Display` writes gives the same code. Absent: a
+//! version; a code is good for the program that printed it.
 
 use remap_ssd_ftl::{GcPolicy, Granularity, Guard, SchemeKind};
 use std::fmt;

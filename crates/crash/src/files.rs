@@ -1,10 +1,10 @@
 //! What the host may find in the file map: the model that `fs_write` and its reset are judged by.
 //!
-//! All commands on the map since it was last looked at, in order of submission. After a cut the lists are those that
-//! some reset began: none that is older than an acknowledged reset, or than one before an acknowledged page. What was
-//! acknowledged between it and the next one is listed, in order; what was not is listed or not; a page listed has its
-//! data.
-//! Invariant: `submit` sees every command on the map. Absent: what pages hold (the oracle's).
+//! All commands on the map since it was last looked at, in order of submission. After a cut the
+//! lists are those that some reset began: none that is older than an acknowledged reset, or than
+//! one before an acknowledged page. What was acknowledged between it and the next one is listed, in
+//! order; what was not is listed or not; a page listed has its data. Invariant: `submit` sees every
+//! command on the map. Absent: what pages hold (the oracle's).
 
 use crate::oracle::{CommandId, Oracle};
 use remap_ssd_ftl::{Config, FileBlock, FilePage, FileStatus, Ftl};
@@ -116,7 +116,8 @@ impl FileModel {
         listing(&self.events[start..])
     }
 
-    /// May a cut now, with a recovery after it, leave these lists, on a device that reads like `read`?
+    /// May a cut now, with a recovery after it, leave these lists, on a device that reads like
+    /// `read`?
     ///
     /// # Errors
     /// What cannot be.
@@ -221,7 +222,8 @@ fn listing(events: &[Event]) -> Listing {
 /// A page of a file that is listed though not acknowledged, and where its data is.
 type Kept = (CommandId, FilePage, u32);
 
-/// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how many are not?
+/// Are these lists what is left of these pages? Which of those not acknowledged are listed, and how
+/// many are not?
 fn explain(pages: &[Event], found: &Listing) -> Result<(Vec<Kept>, u64), String> {
     let inodes: BTreeSet<u32> = listing(pages)
         .into_keys()

@@ -1,7 +1,7 @@
 //! One device with its host: the firmware under test beside the model.
 //!
-//! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what their
-//! acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
+//! Invariants: every command goes to both; commands stay in flight until `acknowledge` settles what
+//! their acknowledgement waits for. Absent: power cuts and what follows them (the campaign's).
 
 use crate::damage::Doubts;
 use crate::files::{self, FileModel};
@@ -59,8 +59,8 @@ pub struct Line {
     pub in_flight: Vec<(CommandId, AckSet)>,
     /// Blocks that will still fail.
     pub faults_left: u32,
-    /// The device is at the end of its life. The command that it refused, which may have done a part of its work, is
-    /// under way for ever.
+    /// The device is at the end of its life. The command that it refused, which may have done a
+    /// part of its work, is under way for ever.
     pub read_only: bool,
 }
 
@@ -262,7 +262,8 @@ impl Line {
         Ok(())
     }
 
-    /// While power is on every LPN reads like the newest command on it left it, and every table fits the others.
+    /// While power is on every LPN reads like the newest command on it left it, and every table
+    /// fits the others.
     ///
     /// # Errors
     /// What does not.

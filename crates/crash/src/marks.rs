@@ -94,7 +94,8 @@ marks! {
     }
 }
 
-/// Counters of the schemes' own, by name: those of all schemes, so that what never happened is listed.
+/// Counters of the schemes' own, by name: those of all schemes, so that what never happened is
+/// listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SchemeMarks(BTreeMap<String, u64>);

@@ -1,12 +1,12 @@
 //! What the host may see: the model that the firmware is judged by.
 //!
-//! Per LPN the model knows the effect of the last acknowledged command that touched it (`base`) and the
-//! effects of later commands that nobody acknowledged yet. After a power cut exactly these may be read.
-//! Two rules tie LPNs together. An atomic command happened on all its LPNs or on none. A relocation
-//! that nobody acknowledged may deallocate a source only where its target shows the moved page or what a later
-//! command put there.
-//! Invariants: what was read after a recovery is the truth from then on (`adopt`); `live` is what reads return
-//! while power is on. Absent: anything about flash, NVRAM, or how a remap is made durable.
+//! Per LPN the model knows the effect of the last acknowledged command that touched it (`base`) and
+//! the effects of later commands that nobody acknowledged yet. After a power cut exactly these may
+//! be read. Two rules tie LPNs together. An atomic command happened on all its LPNs or on none. A
+//! relocation that nobody acknowledged may deallocate a source only where its target shows the
+//! moved page or what a later command put there. Invariants: what was read after a recovery is the
+//! truth from then on (`adopt`); `live` is what reads return while power is on. Absent: anything
+//! about flash, NVRAM, or how a remap is made durable.
 
 use crate::script::{Command, content_of_many};
 use std::collections::BTreeSet;
@@ -22,7 +22,8 @@ pub const ZEROES: Content = 0;
 /// What is read of a page that is lost: a media error.
 pub const LOST: Content = Content::MAX;
 
-/// Content numbers from here on are unknown ones, of lost pages; each stands for a list of candidates.
+/// Content numbers from here on are unknown ones, of lost pages; each stands for a list of
+/// candidates.
 const UNKNOWN: Content = 1 << 62;
 
 /// Is this a content that a host can write again?
@@ -184,7 +185,8 @@ impl Oracle {
             || self.pending.iter().any(|effects| shows(effects))
     }
 
-    /// Does a page with this content read like this? A lost page may become readable again, with its old content.
+    /// Does a page with this content read like this? A lost page may become readable again, with
+    /// its old content.
     pub fn reads(&self, held: Content, read: Content) -> bool {
         held == read
             || read == LOST
@@ -298,8 +300,9 @@ impl Oracle {
 
     /// Every LPN by itself is right; are they together?
     ///
-    /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands that may
-    /// as well have happened as not, every combination is tried: few are under way at a time.
+    /// A way to explain the reads names, per LPN, the command that it shows. Of the atomic commands
+    /// that may as well have happened as not, every combination is tried: few are under way at a
+    /// time.
     fn judge_rules(&self, choices: &[Choices], read: &[Content]) -> Result<Verdict, Misread> {
         let atomics: Vec<&Effects> = self
             .pending
@@ -413,8 +416,8 @@ impl Oracle {
     }
 }
 
-/// Is there one command to show for every LPN such that the atomic commands ended as `ends` says and, for
-/// each page that `relocations` moved away, the target shows the move or something later?
+/// Is there one command to show for every LPN such that the atomic commands ended as `ends` says
+/// and, for each page that `relocations` moved away, the target shows the move or something later?
 fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effects]) -> bool {
     let mut shown: Vec<Vec<CommandId>> = Vec::with_capacity(choices.len());
     for choice in choices {
@@ -431,8 +434,9 @@ fn explain(choices: &[Choices], ends: &[(CommandId, bool)], relocations: &[&Effe
         shown.push(left);
     }
 
-    // A source may show a relocation only while its target can show the same or later. Striking out the
-    // others until nothing changes is enough: the newest choice left is then right for every LPN at once.
+    // A source may show a relocation only while its target can show the same or later. Striking out
+    // the others until nothing changes is enough: the newest choice left is then right for every
+    // LPN at once.
     let find = |lpn: u32| choices.binary_search_by_key(&lpn, |choice| choice.lpn).ok();
     loop {
         let mut struck = BTreeSet::new();

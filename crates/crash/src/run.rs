@@ -1,8 +1,9 @@
 //! Many scripts: on all cores, until a time, a number of cuts, or too many failures.
 //!
-//! Scripts are numbered; number and seed decide setup and script. Threads run them in any order, and the
-//! results are taken in order, so that a run bounded by cuts reports the same on any machine.
-//! Invariant: a cut counts once, however often the same media came out. Absent: what a script does.
+//! Scripts are numbered; number and seed decide setup and script. Threads run them in any order,
+//! and the results are taken in order, so that a run bounded by cuts reports the same on any
+//! machine. Invariant: a cut counts once, however often the same media came out. Absent: what a
+//! script does.
 
 use crate::campaign::{Campaign, ScriptEnd};
 use crate::code::Code;
@@ -321,7 +322,8 @@ pub struct Budget {
     pub seconds: f64,
 }
 
-/// Looks for a script that fails once `guard` is off: the proof that the guard is needed and tested.
+/// Looks for a script that fails once `guard` is off: the proof that the guard is needed and
+/// tested.
 pub fn hunt(scheme: SchemeKind, guard: Guard, budget: Budget, seed: u64) -> Option<Failed> {
     let options = Options {
         mutant: Some(guard),

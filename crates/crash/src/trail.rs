@@ -1,8 +1,8 @@
 //! What led to a failure: the events on the way from the blank device to here.
 //!
-//! A fork pushes its own events on top of the main line's and, when it is given up, they are taken off
-//! again: the trail always is the history of the device under the hammer.
-//! Absent: anything needed to run; the trail only explains.
+//! A fork pushes its own events on top of the main line's and, when it is given up, they are taken
+//! off again: the trail always is the history of the device under the hammer. Absent: anything
+//! needed to run; the trail only explains.
 
 use crate::oracle::CommandId;
 use crate::script::Command;

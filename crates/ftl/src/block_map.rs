@@ -1,12 +1,14 @@
 //! Hybrid mapping (Copyless Copy §II): a table of blocks, each with a page-level extension.
 //!
-//! A logical block is `block_pages` LPNs. Its entry in the table says where its first page is; its other pages follow in the
-//! order in which a superblock's pages are handed out, past the head and the blocks that were bad when it was opened. A page
-//! that is elsewhere (written out of order, or remapped to what another LPN has) stands in the block's extension.
+//! A logical block is `block_pages` LPNs. Its entry in the table says where its first page is; its
+//! other pages follow in the order in which a superblock's pages are handed out, past the head and
+//! the blocks that were bad when it was opened. A page that is elsewhere (written out of order, or
+//! remapped to what another LPN has) stands in the block's extension.
 //!
-//! Invariants: a page is *in place* (its bit in `here`), or in its block's extension, or unmapped; a block has a base if and
-//! only if a page of it is in place. Internal LPNs, one for each 128 MiB, are mapped by page. Absent: when blocks are put in
-//! order (`hybrid`), and how many entries the extension may have (`Config::extension_entries`).
+//! Invariants: a page is *in place* (its bit in `here`), or in its block's extension, or unmapped;
+//! a block has a base if and only if a page of it is in place. Internal LPNs, one for each 128 MiB,
+//! are mapped by page. Absent: when blocks are put in order (`hybrid`), and how many entries the
+//! extension may have (`Config::extension_entries`).
 
 use crate::fullest::Fullest;
 use crate::mapping::Mapping;
@@ -24,7 +26,8 @@ pub struct BlockInOrder {
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Which pages of a superblock are handed out in order: those past the head, in blocks that were good when it was opened.
+/// Which pages of a superblock are handed out in order: those past the head, in blocks that were
+/// good when it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// Dies that are left out.
@@ -196,8 +199,8 @@ impl BlockMap {
         found.sort_unstable();
         found.into_iter().map(|(_, at)| at).collect()
     }
-    /// Pages that collecting a superblock programs, of whose pages so many have owners: its blocks are put in order
-    /// elsewhere, and what is in nobody's place moves alone.
+    /// Pages that collecting a superblock programs, of whose pages so many have owners: its blocks
+    /// are put in order elsewhere, and what is in nobody's place moves alone.
     pub fn cost(&self, sb: SbId, live: u32) -> u32 {
         let used = &self.superblocks[sb.0 as usize];
         used.based * self.block_pages + live.saturating_sub(used.here)
@@ -334,7 +337,8 @@ impl BlockMap {
         self.blocks[block as usize].base = base.map_or(NOWHERE, |base| base.0);
     }
 
-    /// From now on the pages of a block are in place from `base` on; those that are not, are in the extension.
+    /// From now on the pages of a block are in place from `base` on; those that are not, are in the
+    /// extension.
     pub fn set_in_order(&mut self, block: u32, base: Ppn) {
         let first = self.first_lpn(block);
         let mapped: Vec<(u32, Mapping)> = (first..first + self.pages_of(block))

@@ -1,10 +1,11 @@
 //! The verbs, each on one screen: read, write, deallocate, flush, remap. The file to read first.
 //!
-//! A command takes effect here and now: its operations are issued to the media with what each must wait for, and the
-//! tables change. When it is *acknowledged* is the device's business.
+//! A command takes effect here and now: its operations are issued to the media with what each must
+//! wait for, and the tables change. When it is *acknowledged* is the device's business.
 //!
-//! Invariants: room is made, and so anything reclaimed, only while every change of the tables has its witness issued:
-//! at the start of a command, or of a piece of a long one. Absent: time, and which scheme makes remaps durable.
+//! Invariants: room is made, and so anything reclaimed, only while every change of the tables has
+//! its witness issued: at the start of a command, or of a piece of a long one. Absent: time, and
+//! which scheme makes remaps durable.
 
 use crate::atomic;
 use crate::config::{ATOMIC_PAGES_MAX, EntrySize};
@@ -139,8 +140,9 @@ impl Ftl {
         written
     }
 
-    /// Writes a page of a command that goes on: its remap may be recorded together with those of the pages that follow, at
-    /// the next call of anything else or of `end_write`, and it must not be acknowledged before.
+    /// Writes a page of a command that goes on: its remap may be recorded together with those of
+    /// the pages that follow, at the next call of anything else or of `end_write`, and it must not
+    /// be acknowledged before.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -186,8 +188,9 @@ impl Ftl {
                 Err(cause) => self.core.stats.demote(cause),
             }
         }
-        // A program may reclaim: 1. what the scheme has gathered  2. whatever is reclaimed. Cut between with 2 first: what
-        // the remapped LPNs had before is gone, and nothing says what they have now.
+        // A program may reclaim: 1. what the scheme has gathered  2. whatever is reclaimed. Cut
+        // between with 2 first: what the remapped LPNs had before is gone, and nothing says what
+        // they have now.
         if self.core.config.guards.has(Guard::RecordBeforeReclaim) {
             self.end_write();
         }
@@ -203,8 +206,8 @@ impl Ftl {
             counts: &self.core.counts,
         };
         let found = self.dedup.as_mut()?.find(fingerprint, pages)?;
-        // A store that was filled from what flash holds knows pages of LPNs that are kept apart, too. Their page is named by
-        // its OOB: it never has another owner.
+        // A store that was filled from what flash holds knows pages of LPNs that are kept apart,
+        // too. Their page is named by its OOB: it never has another owner.
         let is_shared = self.apart.is_empty() || !self.is_apart(self.core.media.oob(found).lpn());
         is_shared.then_some(found)
     }
@@ -215,7 +218,8 @@ impl Ftl {
             .is_some_and(|dedup| dedup.is_recalled(ppn))
     }
 
-    /// A write command of several pages has ended, or another command begins: what the scheme has gathered is stored.
+    /// A write command of several pages has ended, or another command begins: what the scheme has
+    /// gathered is stored.
     #[inline]
     pub fn end_write(&mut self) {
         if std::mem::take(&mut self.write_goes_on) {
@@ -223,7 +227,8 @@ impl Ftl {
         }
     }
 
-    /// Reads the page nominated by an untrusted fingerprint, or by one from a file, and compares the contents.
+    /// Reads the page nominated by an untrusted fingerprint, or by one from a file, and compares
+    /// the contents.
     #[inline(never)]
     fn is_verified(&mut self, ppn: Ppn, payload: &Payload<'_>) -> bool {
         self.core.stats.verified += 1;
@@ -247,8 +252,8 @@ impl Ftl {
         is_same
     }
 
-    /// Writes a page that is meant to be remapped to `home` one day: a journal's or a log's. A scheme that has no use for
-    /// the hint treats it as a write.
+    /// Writes a page that is meant to be remapped to `home` one day: a journal's or a log's. A
+    /// scheme that has no use for the hint treats it as a write.
     ///
     /// # Errors
     /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`.
@@ -296,7 +301,8 @@ impl Ftl {
     /// Remaps a range, as if all sources were read first. Unmapped sources unmap their targets.
     ///
     /// # Errors
-    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`, `AtomicTooLarge`, `AtomicUnsupported`, `AtomicUnavailable`.
+    /// `OutOfRange`, `ReadOnly`, `NumbersUsedUp`, `AtomicTooLarge`, `AtomicUnsupported`,
+    /// `AtomicUnavailable`.
     pub fn remap(&mut self, command: &Remap) -> Result<(), Refusal> {
         let Remap {
             target,
@@ -327,7 +333,8 @@ impl Ftl {
         if command.atomic {
             return self.remap_atomic(command);
         }
-        // Like memmove: in the order in which no target is overwritten before it has been read as a source.
+        // Like memmove: in the order in which no target is overwritten before it has been read as a
+        // source.
         let ascending = target < source;
         let piece = self.piece();
         let mut done = 0;
@@ -362,8 +369,8 @@ impl Ftl {
         }
     }
 
-    /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses of the pages that
-    /// gain one, so that no cut can lose both.
+    /// One page of a remap. What loses its mapping is gathered: it is recorded after the witnesses
+    /// of the pages that gain one, so that no cut can lose both.
     fn remap_one(
         &mut self,
         command: &Remap,
@@ -385,7 +392,8 @@ impl Ftl {
         };
 
         let relocated = leaves.then_some(source);
-        // A page that leaves one that is kept apart has one owner before and after; others may find one that comes there.
+        // A page that leaves one that is kept apart has one owner before and after; others may find
+        // one that comes there.
         let may_share =
             !self.is_apart(target) && !self.is_apart(source) || leaves && self.is_apart(source);
         if self
@@ -434,8 +442,9 @@ impl Ftl {
         }
     }
 
-    /// Ends a piece of a remap. 1. what the scheme has gathered  2. the losses. Cut between: the pages that moved are in
-    /// both places. A loss that came first might be all that is left of them.
+    /// Ends a piece of a remap. 1. what the scheme has gathered  2. the losses. Cut between: the
+    /// pages that moved are in both places. A loss that came first might be all that is left of
+    /// them.
     fn issue_and_lose(&mut self, losses: Losses, atomic: Option<u64>) {
         if self.core.config.guards.has(Guard::GatheredFirst) {
             self.scheme.issue(&mut self.core);
@@ -473,7 +482,8 @@ impl Ftl {
         }
     }
 
-    /// Largest atomic remap: what two superblocks of the reserve can take if every page must be copied.
+    /// Largest atomic remap: what two superblocks of the reserve can take if every page must be
+    /// copied.
     pub fn atomic_pages_max(&self) -> u32 {
         let slots = self.core.layout.dealloc_slots as u32;
         let entries = if self.hybrid {
@@ -497,9 +507,10 @@ impl Ftl {
         self.scheme.prepare(&mut self.core, command.len);
 
         let wsn = self.core.tick();
-        // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is emptied: the commit. Cut
-        // before 3: recovery ignores every witness with that WSN. Nothing is reclaimed between 1 and 3. A failure comes
-        // before 3 too: the old page of each target is still there, and is mapped again.
+        // 1. "command WSN is under way"  2. its witnesses, all with that WSN  3. the slot is
+        // emptied: the commit. Cut before 3: recovery ignores every witness with that WSN. Nothing
+        // is reclaimed between 1 and 3. A failure comes before 3 too: the old page of each target
+        // is still there, and is mapped again.
         self.paused = true;
         atomic::begin(&mut self.core, wsn);
 
@@ -583,8 +594,9 @@ impl Ftl {
             self.core.tick();
         }
 
-        // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece. Acknowledged after 2. The
-        // tables are ahead of 2 until then; nothing is reclaimed in between.
+        // 1. the page (the entry waits for it)  2. the entry, now or at the end of the piece.
+        // Acknowledged after 2. The tables are ahead of 2 until then; nothing is reclaimed in
+        // between.
         self.scheme
             .persist(&mut self.core, &remapping, Purpose::Host);
         self.gc.note_remap(&self.core.geometry, &remapping);
@@ -593,7 +605,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Nothing changes, but the command relies on what made it so: it must be durable before the acknowledgement.
+    /// Nothing changes, but the command relies on what made it so: it must be durable before the
+    /// acknowledgement.
     #[inline]
     fn no_effect(&mut self, ppn: Ppn) {
         self.core.stats.no_effect += 1;

@@ -1,6 +1,7 @@
 //! What a device is made of besides its geometry: plain data.
 //!
-//! Absent: sizes that follow from it (`sizes`), whether it can work (`limits`), and latencies (the device's).
+//! Absent: sizes that follow from it (`sizes`), whether it can work (`limits`), and latencies (the
+//! device's).
 
 use crate::dedup::FingerprintKind;
 use crate::granularity::Granularity;
@@ -39,19 +40,21 @@ pub struct Config {
     pub lpns: u32,
     /// How remaps are made durable.
     pub scheme: SchemeKind,
-    /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog, DRAM under
-    /// a capacitor for Copyless Copy, NVRAM for both mapping tables for PebbleSSD.
+    /// Bytes of remapping metadata: NVRAM for Remap-SSD and NLog, the log's cap on flash for FLog,
+    /// DRAM under a capacitor for Copyless Copy, NVRAM for both mapping tables for PebbleSSD.
     pub log_bytes: u64,
-    /// Pages' worth of entries that a scheme without NVRAM may cache under its capacitor, if it caches by superblock.
+    /// Pages' worth of entries that a scheme without NVRAM may cache under its capacitor, if it
+    /// caches by superblock.
     pub cache_pages: u32,
-    /// Flash pages that a capacitor's energy programs when power fails, for a scheme that relies on one; 0 is as many as
-    /// its DRAM fills.
+    /// Flash pages that a capacitor's energy programs when power fails, for a scheme that relies on
+    /// one; 0 is as many as its DRAM fills.
     pub energy_pages: u32,
     /// Bytes of an NVRAM segment.
     pub segment_bytes: u32,
     /// Size of a remapping entry.
     pub entry: EntrySize,
-    /// Slots of a flash page: the LPNs that may be remapped to it at a time, where a scheme has a fixed number.
+    /// Slots of a flash page: the LPNs that may be remapped to it at a time, where a scheme has a
+    /// fixed number.
     pub degree: u32,
     /// What an entry of the mapping table stands for.
     #[serde(skip_serializing_if = "is_default")]
@@ -74,12 +77,14 @@ pub struct Config {
     pub gc_free: f64,
     /// Ahead of need, only a superblock of whose pages at least this share is garbage is collected.
     pub gc_garbage: f64,
-    /// A victim is emptied at once when its turn comes, and not page by page while the host uses what it gains.
+    /// A victim is emptied at once when its turn comes, and not page by page while the host uses
+    /// what it gains.
     pub gc_at_once: bool,
-    /// Pages moved by garbage collection go to the host's superblock (but for those that a policy keeps apart), and not
-    /// to one of their own.
+    /// Pages moved by garbage collection go to the host's superblock (but for those that a policy
+    /// keeps apart), and not to one of their own.
     pub gc_joins_host: bool,
-    /// A superblock whose erase count is this far below the mean is collected to level wear; 0 is off.
+    /// A superblock whose erase count is this far below the mean is collected to level wear; 0 is
+    /// off.
     pub wear_gap: u32,
     /// Slots in each half of the NVRAM log of deallocations.
     pub dealloc_slots: u32,
@@ -89,8 +94,8 @@ pub struct Config {
     pub fs_blocks: u32,
     /// Content of pages is recognised by this.
     pub fingerprint: FingerprintKind,
-    /// Erases after which a block is retired: the endurance of the flash chips. 0 means the limit of a superblock's
-    /// erase counter, 2^21 - 1.
+    /// Erases after which a block is retired: the endurance of the flash chips. 0 means the limit
+    /// of a superblock's erase counter, 2^21 - 1.
     #[serde(skip)]
     pub pe_limit: u32,
     /// Guards switched off, for the tests that prove each of them necessary.

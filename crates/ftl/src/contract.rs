@@ -1,11 +1,14 @@
-//! The contract between the core and a scheme: how remaps are made durable, found again and recovered.
+//! The contract between the core and a scheme: how remaps are made durable, found again and
+//! recovered.
 //!
-//! The core keeps L2P, counts and the number of remapped LPNs per superblock (`Owners::remapped`), which is
-//! also the number of valid entries a scheme must keep for it. A scheme makes entries durable, lists the owners
-//! that may point into a superblock (stale ones allowed, a missing one is a bug) and reclaims its own room.
+//! The core keeps L2P, counts and the number of remapped LPNs per superblock (`Owners::remapped`),
+//! which is also the number of valid entries a scheme must keep for it. A scheme makes entries
+//! durable, lists the owners that may point into a superblock (stale ones allowed, a missing one is
+//! a bug) and reclaims its own room.
 //!
 //! Invariant: an entry is durable only after the page it names is.
-//! Absent: the schemes and their names (`scheme/`); what is known of a scheme without its code (`kind.rs`).
+//! Absent: the schemes and their names (`scheme/`); what is known of a scheme without its code
+//! (`kind.rs`).
 
 use crate::config::Config;
 use crate::core::Core;
@@ -62,9 +65,11 @@ pub struct Usage {
     pub used_bytes: u64,
     /// AllocatedPage by valid entries.
     pub valid_bytes: u64,
-    /// What entries can take at most: all of it but for heads of segments, and what does not fill one.
+    /// What entries can take at most: all of it but for heads of segments, and what does not fill
+    /// one.
     pub entry_room_bytes: u64,
-    /// Of that, what hosts leave free for garbage collection to rewrite the fullest superblock's entries; now.
+    /// Of that, what hosts leave free for garbage collection to rewrite the fullest superblock's
+    /// entries; now.
     pub gc_reserve_bytes: u64,
     /// Largest segment group now.
     pub largest_group_bytes: u64,
@@ -106,7 +111,8 @@ pub trait Persist {
     /// Why the core must copy instead.
     fn admit(&mut self, core: &mut Core, ppn: Ppn, may_reclaim: bool) -> Result<(), Demotion>;
 
-    /// `admit` for a remap that is known, but for its number: it has the one that it gets if nothing is reclaimed.
+    /// `admit` for a remap that is known, but for its number: it has the one that it gets if
+    /// nothing is reclaimed.
     ///
     /// # Errors
     /// As `admit`.
@@ -120,22 +126,24 @@ pub trait Persist {
         self.admit(core, next.ppn, may_reclaim)
     }
 
-    /// Makes one entry durable after its page, now or with `issue`; `admit_remap` has just succeeded for it.
+    /// Makes one entry durable after its page, now or with `issue`; `admit_remap` has just
+    /// succeeded for it.
     fn persist(&mut self, core: &mut Core, remapping: &Remapping, purpose: Purpose);
 
-    /// Makes an entry durable, now or with `issue`, for a reference that GC moves; `false` if there is no room and the
-    /// core must copy.
+    /// Makes an entry durable, now or with `issue`, for a reference that GC moves; `false` if there
+    /// is no room and the core must copy.
     fn persist_moved(&mut self, core: &mut Core, remapping: &Remapping) -> bool;
 
-    /// Stores what `persist` and `persist_moved` have gathered. Called before anything is reclaimed or deallocated, and
-    /// before the command that they are of ends.
+    /// Stores what `persist` and `persist_moved` have gathered. Called before anything is reclaimed
+    /// or deallocated, and before the command that they are of ends.
     #[inline]
     fn issue(&mut self, _core: &mut Core) {}
 
     /// An atomic command of so many pages is coming, during which nothing can be reclaimed.
     fn prepare(&mut self, _core: &mut Core, _entries: u32) {}
 
-    /// References to pages of a superblock that the core may have to copy, should it collect it now.
+    /// References to pages of a superblock that the core may have to copy, should it collect it
+    /// now.
     fn references_without_room(&self, _core: &Core, _sb: SbId) -> u32 {
         0
     }
@@ -148,8 +156,9 @@ pub trait Persist {
 
 /// Who owns the pages of a superblock, by remaps.
 pub trait Ownership {
-    /// Appends the remapped owners that pages of a superblock may have, charging the lookup. Stale ones are
-    /// allowed; none may be missing. Of several with the same LPN and offset the last is the newest.
+    /// Appends the remapped owners that pages of a superblock may have, charging the lookup. Stale
+    /// ones are allowed; none may be missing. Of several with the same LPN and offset the last is
+    /// the newest.
     fn owners(&mut self, core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>);
 
     /// A superblock has been erased: nothing points into it any more.
@@ -158,7 +167,8 @@ pub trait Ownership {
 
 /// Power failed, and the device is switched on again.
 pub trait Recover {
-    /// Power has failed: what the energy of a capacitor still does, before anything is recovered. Pages programmed.
+    /// Power has failed: what the energy of a capacitor still does, before anything is recovered.
+    /// Pages programmed.
     ///
     /// # Errors
     /// What must be saved cannot be read.
@@ -166,20 +176,21 @@ pub trait Recover {
         Ok(0)
     }
 
-    /// Reads everything durable back into an empty scheme. Reports all witnesses, and the LPNs in doubt because of
-    /// unreadable records.
+    /// Reads everything durable back into an empty scheme. Reports all witnesses, and the LPNs in
+    /// doubt because of unreadable records.
     ///
     /// # Errors
     /// Metadata that is damaged beyond repair: any LPN may be in doubt.
     fn replay(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Result<(), RecoveryError>;
 
-    /// Recovery, after `resume`: rewrites the scheme's own flash pages that hold entries of aborted commands, as far as
-    /// there is room. Entries in NVRAM have been zeroed.
+    /// Recovery, after `resume`: rewrites the scheme's own flash pages that hold entries of aborted
+    /// commands, as far as there is room. Entries in NVRAM have been zeroed.
     fn drop_aborted(&mut self, _core: &mut Core) {}
 
-    /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable records, after
-    /// everything else (`Core::after_doubts`), and restores the room that GC relies on. `false` if there is not enough
-    /// flash space for what must be made durable. Takes no sequence number if they are used up (`Core::is_used_up`).
+    /// Called when the tables are rebuilt and pages mark the LPNs in doubt. Zeroes the unreadable
+    /// records, after everything else (`Core::after_doubts`), and restores the room that GC relies
+    /// on. `false` if there is not enough flash space for what must be made durable. Takes no
+    /// sequence number if they are used up (`Core::is_used_up`).
     fn resume(&mut self, core: &mut Core) -> bool;
 }
 
@@ -224,7 +235,8 @@ pub struct SchemeSpec {
 }
 
 impl SchemeSpec {
-    /// A scheme with any parameters and no memory of its own: the limits that most declarations leave as they are.
+    /// A scheme with any parameters and no memory of its own: the limits that most declarations
+    /// leave as they are.
     pub const fn new(
         facts: SchemeFacts,
         build: fn(&Config, &Geometry) -> Box<dyn RemapScheme>,

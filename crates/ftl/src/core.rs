@@ -37,13 +37,15 @@ pub struct Core {
     pub ended: Ended,
     /// Numbers of atomic commands that a cut interrupted, while entries with them exist.
     pub aborted: Vec<u64>,
-    /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were deallocated.
+    /// LPNs in doubt for which recovery has no page yet, in order. No bitmap says that they were
+    /// deallocated.
     pub doubtful: Vec<u32>,
     /// Last write/remap sequence number handed out: the device's virtual time (FAST'21 §4.3).
     pub wsn: u64,
     /// Counters.
     pub stats: Stats,
-    /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in DRAM.
+    /// Bytes of mapping tables in NVRAM that change when a page is programmed; 0 if they are in
+    /// DRAM.
     pub table_bytes: u32,
     /// How long pages live, if somebody asked.
     pub survival: Option<Box<Survival>>,
@@ -86,8 +88,8 @@ impl Core {
         next_number(&mut self.wsn)
     }
 
-    /// Are the sequence numbers used up, so that the device is read-only? Internal work that takes numbers must check
-    /// this first.
+    /// Are the sequence numbers used up, so that the device is read-only? Internal work that takes
+    /// numbers must check this first.
     #[inline(always)]
     pub fn is_used_up(&self) -> bool {
         self.wsn >= WSN_READ_ONLY
@@ -99,8 +101,8 @@ impl Core {
         !self.aborted.is_empty() && self.aborted.contains(&wsn)
     }
 
-    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes. Cut between:
-    /// recovery finds the same doubt again, or the pages, which are newer.
+    /// What zeroing a damaged word waits for: 1. the pages that mark the LPNs in doubt  2. zeroes.
+    /// Cut between: recovery finds the same doubt again, or the pages, which are newer.
     pub fn after_doubts(&self) -> After {
         if self.config.guards.has(Guard::MendingWaits) {
             After::ALL
@@ -109,15 +111,16 @@ impl Core {
         }
     }
 
-    /// Is an entry with this number for this remap to be kept? One of an aborted command may say the same as an older one,
-    /// which it must not take the place of: recovery believes the older one alone.
+    /// Is an entry with this number for this remap to be kept? One of an aborted command may say
+    /// the same as an older one, which it must not take the place of: recovery believes the older
+    /// one alone.
     #[inline(always)]
     pub fn is_in_force(&self, lpn: u32, ppn: Ppn, wsn: u64) -> bool {
         self.map.is_remapped_at(lpn, ppn) & !self.is_aborted(wsn)
     }
 
-    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what its entries must say, for
-    /// when one of them cannot be read. Looks through all of L2P.
+    /// The LPNs that are remapped to pages of a superblock, with the pages' offsets, by LPN: what
+    /// its entries must say, for when one of them cannot be read. Looks through all of L2P.
     #[cold]
     pub fn remapped_in(&self, sb: SbId) -> Vec<(u32, u32)> {
         let remapped = (0..self.map.len())
@@ -197,8 +200,8 @@ impl Core {
         }
     }
 
-    /// A page has been copied: all its references go with it, one of them (`lpn`) as written there. The others follow
-    /// one by one, by `move_reference` or `split_reference`.
+    /// A page has been copied: all its references go with it, one of them (`lpn`) as written there.
+    /// The others follow one by one, by `move_reference` or `split_reference`.
     #[inline(always)]
     pub fn move_page(
         &mut self,

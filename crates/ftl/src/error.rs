@@ -1,11 +1,14 @@
-//! Why something is refused or cannot be opened: the failures that every floor of the firmware may name.
+//! Why something is refused or cannot be opened: the failures that every floor of the firmware may
+//! name.
 //!
 //! Absent: the medium's events (`MediaError`), and our own bugs, which are assertions.
 
-/// What a page holds whose data could not be read when it had to move: reads of it are media errors.
+/// What a page holds whose data could not be read when it had to move: reads of it are media
+/// errors.
 pub const LOST: &[u8] = b"lost";
 
-/// Why a command was refused. Nothing has changed, but for the pages of a long command already served.
+/// Why a command was refused. Nothing has changed, but for the pages of a long command already
+/// served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The range passes the end of the device.
@@ -14,20 +17,22 @@ pub enum Refusal {
     /// The page could not be read.
     #[error("unrecovered read error")]
     MediaError,
-    /// No space can be gained any more: too many blocks have failed or are worn out. Everything can still be read.
+    /// No space can be gained any more: too many blocks have failed or are worn out. Everything can
+    /// still be read.
     #[error("the device is read-only: its blocks are worn out")]
     ReadOnly,
     /// All sequence numbers are handed out. Everything can still be read.
     #[error("the device is read-only: its 2^42 sequence numbers are used up")]
     NumbersUsedUp,
-    /// A write to the disk under the device has failed. What was written before it failed can still be read.
+    /// A write to the disk under the device has failed. What was written before it failed can still
+    /// be read.
     #[error("the disk under the device has failed")]
     DiskFailed,
     /// More pages than an atomic remap may have here.
     #[error("atomic command too large")]
     AtomicTooLarge,
-    /// Interrupted atomic commands have left as many numbers as the device can remember, and there was no flash space
-    /// at power-on to remove their witnesses.
+    /// Interrupted atomic commands have left as many numbers as the device can remember, and there
+    /// was no flash space at power-on to remove their witnesses.
     #[error("no atomic command can be recorded before what interrupted ones left has been removed")]
     AtomicUnavailable,
     /// Neither files nor lists have room in this device's NVRAM.
@@ -49,7 +54,8 @@ pub enum RecoveryError {
     /// The configuration does not fit the media.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A word that says whose mappings follow, or which LPN an entry names, cannot be read: any page might be stale.
+    /// A word that says whose mappings follow, or which LPN an entry names, cannot be read: any
+    /// page might be stale.
     #[error("NVRAM word {word} is damaged beyond correction and nothing else tells what it said")]
     NvramDamaged {
         /// Its address.

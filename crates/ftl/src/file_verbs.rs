@@ -1,4 +1,5 @@
-//! The verbs of the file map: writing a page of a file, and reading and resetting the lists (MEMSYS'17 §4.2.2).
+//! The verbs of the file map: writing a page of a file, and reading and resetting the lists
+//! (MEMSYS'17 §4.2.2).
 //!
 //! Absent: the map itself (`files`).
 

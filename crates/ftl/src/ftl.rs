@@ -1,7 +1,7 @@
 //! The flash translation layer: media, tables, scheme and collection in one piece.
 //!
-//! Commands come in through `command`; everything that outlives power is in `core.media`; `recovery` rebuilds the
-//! rest from it. Absent: time, threads, files, randomness.
+//! Commands come in through `command`; everything that outlives power is in `core.media`;
+//! `recovery` rebuilds the rest from it. Absent: time, threads, files, randomness.
 
 use crate::block_map::BlockInOrder;
 use crate::clock::WSN_READ_ONLY;
@@ -171,8 +171,8 @@ impl Ftl {
             .find(|(known, _)| *known == name)
             .map_or(0, |(_, times)| times)
     }
-    /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers used up? Everything can
-    /// still be read.
+    /// Are the blocks so worn or bad that nothing can be written any more, or the sequence numbers
+    /// used up? Everything can still be read.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.core.is_used_up()
     }
@@ -223,9 +223,10 @@ impl Ftl {
     pub fn remaps(&self) -> bool {
         self.core.config.scheme.facts().remaps
     }
-    /// From now on these LPNs share no page with another LPN: a write is programmed though its content is on flash already,
-    /// and a remap copies. For hosts that keep data twice on purpose. What is shared already stays so, and nothing of this is
-    /// persisted: it is said at each power-on.
+    /// From now on these LPNs share no page with another LPN: a write is programmed though its
+    /// content is on flash already, and a remap copies. For hosts that keep data twice on purpose.
+    /// What is shared already stays so, and nothing of this is persisted: it is said at each
+    /// power-on.
     pub fn keep_apart(&mut self, lpns: Range<u32>) {
         self.apart.push(lpns);
     }

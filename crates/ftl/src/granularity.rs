@@ -13,7 +13,8 @@ pub enum Granularity {
     #[default]
     #[serde(rename = "page")]
     Page,
-    /// A block of pages in order, with an extension for those that are elsewhere (Copyless Copy §II).
+    /// A block of pages in order, with an extension for those that are elsewhere (Copyless Copy
+    /// §II).
     #[serde(rename = "hybrid")]
     Hybrid,
 }

@@ -1,26 +1,31 @@
 //! Blocks in order, under hybrid mapping (Copyless Copy §II).
 //!
-//! The host's pages go to its own superblock, one after the other, and into the extension of their blocks; but a page that
-//! begins a block, and those that follow it, go to the superblock of blocks in order. A block comes in order there in one of
-//! three ways, as in the hybrid mappings that Copyless Copy cites:
+//! The host's pages go to its own superblock, one after the other, and into the extension of their
+//! blocks; but a page that begins a block, and those that follow it, go to the superblock of blocks
+//! in order. A block comes in order there in one of three ways, as in the hybrid mappings that
+//! Copyless Copy cites:
 //! - *switch*: the host wrote all of its pages in order. Nothing is copied.
-//! - *partial merge*: it wrote the first half or more, then began another block. The rest is copied behind it.
-//! - *full merge*: all pages are copied, because the extension is full and this block has most of it, or because the superblock
-//!   that the block is in is collected.
+//! - *partial merge*: it wrote the first half or more, then began another block. The rest is copied
+//!   behind it.
+//! - *full merge*: all pages are copied, because the extension is full and this block has most of
+//!   it, or because the superblock that the block is in is collected.
 //!
-//! Copyless Copy's destinations are entries of the extension that name the source's page. A merge gives every page of its
-//! block a place of its own: the place is there, filled or not, so that to share goes on would save nothing. What other
-//! LPNs share with the block's pages stays shared among them, and with the block too, where its superblock is collected.
+//! Copyless Copy's destinations are entries of the extension that name the source's page. A merge
+//! gives every page of its block a place of its own: the place is there, filled or not, so that to
+//! share goes on would save nothing. What other LPNs share with the block's pages stays shared
+//! among them, and with the block too, where its superblock is collected.
 //!
 //! Order: a merge moves pages as garbage collection does (`gc`), and takes no witness away.
-//! 1. the page at its new place, with a new number as if it were written (and after an atomic command's commit, as any copy)
+//! 1. the page at its new place, with a new number as if it were written (and after an atomic
+//!    command's commit, as any copy)
 //! 2. whatever erases the old one, or releases the entry that spoke for it.
 //!
-//! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content, whatever becomes of the other.
+//! Cut before 1: what the LPN had speaks for it. After: the copy does, of the same content,
+//! whatever becomes of the other.
 //!
-//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and at most a block's pages
-//! besides: those of the block being written in order, and of one before it that was hardly begun. Absent: the table
-//! (`block_map`), which superblock is collected (`gc`).
+//! Invariant: after a command, the extension has at most `Config::extension_entries` entries, and
+//! at most a block's pages besides: those of the block being written in order, and of one before it
+//! that was hardly begun. Absent: the table (`block_map`), which superblock is collected (`gc`).
 
 use crate::block_map::BlockInOrder;
 use crate::contract::OwnerRef;
@@ -81,7 +86,8 @@ impl Ftl {
         blocks.entries() - written
     }
 
-    /// The next page for the host: in order, where it begins a block or goes on with the one that was begun.
+    /// The next page for the host: in order, where it begins a block or goes on with the one that
+    /// was begun.
     pub(crate) fn take_in_order(&mut self, lpn: u32) -> Result<AllocatedPage, Refusal> {
         if self.paused {
             return self.take_host_page();
@@ -146,7 +152,8 @@ impl Ftl {
         }
     }
 
-    /// The block that is being written in order ends: it is completed, or if most of it is missing, its pages stay elsewhere.
+    /// The block that is being written in order ends: it is completed, or if most of it is missing,
+    /// its pages stay elsewhere.
     fn end_run(&mut self) -> Result<(), Refusal> {
         let Some(run) = self.run else { return Ok(()) };
         if 2 * run.next < self.core.map.blocks().pages_of(run.block) {
@@ -156,7 +163,8 @@ impl Ftl {
         self.complete_run(None).map(drop)
     }
 
-    /// Copies the rest of the block that is being written in order; `false` if a program failed meanwhile.
+    /// Copies the rest of the block that is being written in order; `false` if a program failed
+    /// meanwhile.
     fn complete_run(&mut self, shared: Option<&Shared>) -> Result<bool, Refusal> {
         let Some(BlockInOrder { block, start, next }) = self.run.take() else {
             return Ok(false);
@@ -248,7 +256,8 @@ impl Ftl {
         );
         let alone = self.core.counts.get(from) == 1;
         let oob = self.core.media.oob(from);
-        // All references go with it if somebody knows them, and it keeps its number, so that their entries stay newer.
+        // All references go with it if somebody knows them, and it keeps its number, so that their
+        // entries stay newer.
         let shared = shared.filter(|shared| shared.sb == sb && !alone && !mapping.remapped);
         if let Some(shared) = shared {
             let page = Live {
@@ -266,8 +275,9 @@ impl Ftl {
             return self.move_page(sb, &page, &chain, chain.len() as u32 - 1, ORDERED);
         }
 
-        // A new number. What had another LPN's page needs it: the page's own is older than the remap, and than what the LPN
-        // had before it. The others get one so that recovery finds the block in order, and not what its pages were before.
+        // A new number. What had another LPN's page needs it: the page's own is older than the
+        // remap, and than what the LPN had before it. The others get one so that recovery finds the
+        // block in order, and not what its pages were before.
         let wsn = if mapping.remapped && !self.core.config.guards.has(Guard::UnsharedRenewed) {
             oob.wsn()
         } else {
@@ -388,7 +398,8 @@ impl Ftl {
     /// The remapped owners of the victim's pages that are still owners, each once.
     fn shared_in(&mut self, job: &Job) -> Shared {
         let (core, mut owners) = (&mut self.core, BTreeMap::<u32, Vec<OwnerRef>>::new());
-        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
+        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
+        // not count twice.
         for owner in job.refs.iter().flatten().chain(&job.late).rev() {
             if core.is_in_force(
                 owner.lpn,
@@ -407,8 +418,8 @@ impl Ftl {
         Shared { sb: job.sb, owners }
     }
 
-    /// Recovery: the base of each block is where most of its pages are in order. Where a block is in order its first place
-    /// has its first page, or a pad.
+    /// Recovery: the base of each block is where most of its pages are in order. Where a block is
+    /// in order its first place has its first page, or a pad.
     pub(crate) fn find_blocks(&mut self) {
         let core = &mut self.core;
         let ordered = core.blocks.iter().filter(|(_, sb)| sb.stream == Stream::Gc);

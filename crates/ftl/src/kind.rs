@@ -1,7 +1,8 @@
 //! The scheme of a configuration, and what is known of a scheme without its code.
 //!
 //! Invariant: whatever depends on the scheme outside `scheme/` depends on one of these facts.
-//! Absent: the schemes' names and the list of them (`scheme/catalogue.rs`), and what they do (`contract.rs`).
+//! Absent: the schemes' names and the list of them (`scheme/catalogue.rs`), and what they do
+//! (`contract.rs`).
 
 use crate::guard::Guard;
 
@@ -38,10 +39,12 @@ pub struct SchemeFacts {
     pub durable: bool,
     /// Can it remap at all? If not, the core copies.
     pub remaps: bool,
-    /// Can it tell the owners of a page that moves? If not, those that the OOB does not name lose their mappings.
+    /// Can it tell the owners of a page that moves? If not, those that the OOB does not name lose
+    /// their mappings.
     pub owners_move: bool,
-    /// Can a page be shared only with the home that its writer named ([`crate::Ftl::write_for`])? If so, every OOB has
-    /// room for a second owner, deduplication has nothing to offer, and a workload without homes never remaps.
+    /// Can a page be shared only with the home that its writer named ([`crate::Ftl::write_for`])?
+    /// If so, every OOB has room for a second owner, deduplication has nothing to offer, and a
+    /// workload without homes never remaps.
     pub hints: bool,
     /// Does it keep entries in superblocks of its own, which must span all dies?
     pub spans_all_dies: bool,
@@ -53,7 +56,8 @@ pub struct SchemeFacts {
     pub needs_pages: Option<&'static str>,
     /// Where its entries are.
     pub medium: Medium,
-    /// Bytes of mapping tables in NVRAM that change when a page is programmed; the core charges them.
+    /// Bytes of mapping tables in NVRAM that change when a page is programmed; the core charges
+    /// them.
     pub table_store_bytes: u32,
     /// Guards whose absence shows under this scheme alone.
     pub guards: &'static [Guard],
@@ -64,7 +68,8 @@ pub struct SchemeFacts {
 }
 
 impl SchemeFacts {
-    /// A durable scheme with entries in NVRAM and nothing special: what the others are declared from.
+    /// A durable scheme with entries in NVRAM and nothing special: what the others are declared
+    /// from.
     pub const DURABLE: Self = Self {
         name: "",
         durable: true,

@@ -1,4 +1,5 @@
-//! The firmware core: mapping, reference counts, superblocks, garbage collection, deduplication, recovery.
+//! The firmware core: mapping, reference counts, superblocks, garbage collection, deduplication,
+//! recovery.
 //!
 //! Read `command` first: each verb on one screen. Then one scheme in `scheme/`, then `recovery`.
 

@@ -1,7 +1,8 @@
 //! What a configuration needs of a device, and whether it can work.
 //!
-//! Each part knows its own limits; the catalogue knows the scheme's. Invariant: a `Config` that passed `check` leaves
-//! garbage collection enough room to always gain space. Absent: the parameters (`config`).
+//! Each part knows its own limits; the catalogue knows the scheme's. Invariant: a `Config` that
+//! passed `check` leaves garbage collection enough room to always gain space. Absent: the
+//! parameters (`config`).
 
 use crate::config::Config;
 use crate::contract::FlashNeed;
@@ -26,9 +27,9 @@ impl Config {
         (spec(self.scheme).flash_need)(self, geometry)
     }
 
-    /// Superblocks kept free so that garbage collection and a flash log can always go on: a victim's pages may open
-    /// one in every zone before the victim is erased, and an atomic command takes two without collecting; each in every group
-    /// of dies.
+    /// Superblocks kept free so that garbage collection and a flash log can always go on: a
+    /// victim's pages may open one in every zone before the victim is erased, and an atomic command
+    /// takes two without collecting; each in every group of dies.
     pub fn reserve(&self, geometry: &Geometry) -> u32 {
         geometry.groups() * (2 + self.gc_opens() as u32) + self.flash_need(geometry).spare
     }
@@ -59,8 +60,8 @@ impl Config {
         self.check_mapping(geometry)?;
         let (needed_pages, data) = self.pages_needed(geometry);
 
-        // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives GC something to gain.
-        // So does a log on flash.
+        // Open superblocks (host, GC's zones) and the reserve hold no closed data; one more gives
+        // GC something to gain. So does a log on flash.
         let log = self.flash_need(geometry).held;
         let open = u64::from(geometry.groups()) * (2 + self.gc_opens() as u64);
         let busy = u64::from(self.reserve(geometry) + log) + open;

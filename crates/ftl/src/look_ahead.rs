@@ -1,7 +1,8 @@
 //! Looking ahead: asking for the cache lines that commands and collections will touch soon.
 //!
-//! A prefetch changes nothing but time, and so nothing here may change a table. Absent: what is prefetched inside a loop over
-//! a table of its own (`sift`, `recovery`, `relocate`), which is part of that loop.
+//! A prefetch changes nothing but time, and so nothing here may change a table. Absent: what is
+//! prefetched inside a loop over a table of its own (`sift`, `recovery`, `relocate`), which is part
+//! of that loop.
 
 use crate::dedup::{Fingerprint, Pages};
 use crate::ftl::Ftl;
@@ -12,7 +13,8 @@ use remap_ssd_media::Ppn;
 const SEEN_AT_ONCE: u32 = 16;
 
 impl Ftl {
-    /// A command on this LPN comes in some 16 commands: asks for the first cache lines it will touch.
+    /// A command on this LPN comes in some 16 commands: asks for the first cache lines it will
+    /// touch.
     #[inline]
     pub fn look_ahead_far(&self, lpn: u32, identity: Option<u64>) {
         if lpn < self.core.config.lpns {
@@ -48,7 +50,8 @@ impl Ftl {
         }
     }
 
-    /// Asks for the mappings of a few more pages of the next stretch: all at once would be more than can be on the way.
+    /// Asks for the mappings of a few more pages of the next stretch: all at once would be more
+    /// than can be on the way.
     #[inline]
     pub(crate) fn look_at_pages(&mut self) {
         let (core, Some(job)) = (&self.core, &mut self.gc.job) else {

@@ -1,7 +1,9 @@
-//! MurmurHash3, the 128-bit variant for 64-bit machines (Appleby, public domain), as Coldmap fingerprints its pages.
+//! MurmurHash3, the 128-bit variant for 64-bit machines (Appleby, public domain), as Coldmap
+//! fingerprints its pages.
 //!
-//! It spreads well and anyone can make two pages that collide (a test does), so a hit by it is verified by reading.
-//! Checked against the value of its own test suite, SMHasher. Absent: incremental hashing.
+//! It spreads well and anyone can make two pages that collide (a test does), so a hit by it is
+//! verified by reading. Checked against the value of its own test suite, SMHasher. Absent:
+//! incremental hashing.
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -72,7 +74,8 @@ mod tests {
         bytes
     }
 
-    /// The check of SMHasher, the hash's own test program: keys of 0 to 255 bytes, each with another seed.
+    /// The check of SMHasher, the hash's own test program: keys of 0 to 255 bytes, each with
+    /// another seed.
     #[test]
     fn it_is_the_published_function() {
         let key: Vec<u8> = (0..=255).collect();

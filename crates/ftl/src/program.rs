@@ -1,7 +1,8 @@
-//! Pages that commands program: which one comes next, what its program waits for, and the bitmaps of deallocations.
+//! Pages that commands program: which one comes next, what its program waits for, and the bitmaps
+//! of deallocations.
 //!
-//! Invariant: room is made before a page is taken, never between a page's program and its mapping. Absent: the commands
-//! (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
+//! Invariant: room is made before a page is taken, never between a page's program and its mapping.
+//! Absent: the commands (`command`), pages that move (`gc`), and blocks in order (`hybrid`).
 
 use crate::dedup::{Fingerprint, Pages};
 use crate::error::{LOST, Refusal};
@@ -119,7 +120,8 @@ impl Ftl {
         }
     }
 
-    /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one without reclaiming.
+    /// Restores the reserve of free superblocks, which takes a piece of a remap or an atomic one
+    /// without reclaiming.
     pub(crate) fn make_page_room(&mut self) -> Result<(), Refusal> {
         if self.core.blocks.free() <= self.reserve {
             self.collect_now()?;
@@ -164,7 +166,8 @@ impl Ftl {
             self.core.stats.meta_programs += 1;
 
             let stored = Stored::Meta(bitmap.into());
-            // A bitmap that landed before the writes it knows of would take the place of the deallocations before them.
+            // A bitmap that landed before the writes it knows of would take the place of the
+            // deallocations before them.
             if self
                 .core
                 .media

@@ -1,6 +1,8 @@
-//! Sizes that follow from a configuration: tails, bitmaps, mapping tables, what collection may open.
+//! Sizes that follow from a configuration: tails, bitmaps, mapping tables, what collection may
+//! open.
 //!
-//! Invariant: functions of the configuration and the geometry alone. Absent: limits (`limits`), places (`layout`).
+//! Invariant: functions of the configuration and the geometry alone. Absent: limits (`limits`),
+//! places (`layout`).
 
 use crate::config::{CHUNK_LPNS, Config};
 use crate::granularity::Granularity;
@@ -9,7 +11,8 @@ use remap_ssd_media::{Geometry, oob};
 
 /// Bytes of an entry of a page table, or of the table of blocks: a flash page and the LR bit.
 const CELL_BYTES: u64 = 4;
-/// Bytes of an entry of an extension: which page of the block, the flash page, and a link to the next entry.
+/// Bytes of an entry of an extension: which page of the block, the flash page, and a link to the
+/// next entry.
 const ENTRY_BYTES: u64 = 8;
 /// Entries of the extension, at least.
 const ENTRIES_MIN: u32 = 16;
@@ -17,8 +20,8 @@ const ENTRIES_MIN: u32 = 16;
 const ORDERED: usize = 2;
 
 impl Config {
-    /// OOB records that fit in one tail page: 4096 / 10, or 4096 / 14 with the extension (FAST'21 §4.5 keeps "P2L
-    /// mappings and WSN of all data pages").
+    /// OOB records that fit in one tail page: 4096 / 10, or 4096 / 14 with the extension (FAST'21
+    /// §4.5 keeps "P2L mappings and WSN of all data pages").
     pub fn tail_records(&self) -> u32 {
         let extension = if self.scheme.uses_hints() {
             oob::SECOND_BYTES
@@ -50,14 +53,14 @@ impl Config {
         self.mapping == Granularity::Hybrid
     }
 
-    /// Entries that the extension of the table of blocks has room for. The block that is being written in order may
-    /// take one for each of its pages besides.
+    /// Entries that the extension of the table of blocks has room for. The block that is being
+    /// written in order may take one for each of its pages besides.
     pub fn extension_entries(&self) -> u32 {
         ((f64::from(self.lpns) * self.extension) as u32).max(ENTRIES_MIN)
     }
 
-    /// Bytes of DRAM of the mapping table. Hybrid: the table of blocks, two bits a page (in place, remapped), the extension,
-    /// and a cell for each bitmap of deallocations.
+    /// Bytes of DRAM of the mapping table. Hybrid: the table of blocks, two bits a page (in place,
+    /// remapped), the extension, and a cell for each bitmap of deallocations.
     pub fn mapping_bytes(&self) -> u64 {
         if !self.is_hybrid() {
             return CELL_BYTES * u64::from(self.lpns + self.chunks());
@@ -69,14 +72,16 @@ impl Config {
             + ENTRY_BYTES * entries
     }
 
-    /// Superblocks that moving a victim's pages may open: one in each zone, and for blocks that are put in order.
+    /// Superblocks that moving a victim's pages may open: one in each zone, and for blocks that are
+    /// put in order.
     pub fn gc_opens(&self) -> usize {
         self.gc_policy.zones() + if self.is_hybrid() { ORDERED } else { 0 }
     }
 
-    /// Pages that logical pages may keep from being collected, and pages of a superblock that are of use. Hybrid: a block
-    /// holds the places of all its pages, whoever has been written elsewhere, and every entry of the extension may hold one
-    /// more; what is left of a superblock in which a block has no place is lost.
+    /// Pages that logical pages may keep from being collected, and pages of a superblock that are
+    /// of use. Hybrid: a block holds the places of all its pages, whoever has been written
+    /// elsewhere, and every entry of the extension may hold one more; what is left of a superblock
+    /// in which a block has no place is lost.
     pub(crate) fn pages_needed(&self, geometry: &Geometry) -> (u64, u64) {
         let (pages, data) = (
             u64::from(self.lpns) + u64::from(self.chunks()),

@@ -103,7 +103,8 @@ counters! {
     remaps,
     /// Writes whose content was on flash already.
     dedup_hits,
-    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint store had no room.
+    /// Duplicates missed: writes whose content was on flash in a page for which the fingerprint
+    /// store had no room.
     dedup_missed,
     /// Hits verified by a read: of an untrusted fingerprint, or of one loaded from a file.
     verified,

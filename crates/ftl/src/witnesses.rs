@@ -1,7 +1,7 @@
 //! The total order of witnesses: for every LPN the newest durable one wins.
 //!
-//! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted commands do not
-//! count. Absent: where witnesses come from.
+//! Invariants: `when[l]` is the number of the witness in force, 0 for none. Witnesses of aborted
+//! commands do not count. Absent: where witnesses come from.
 
 use crate::config::CHUNK_LPNS;
 use crate::core::Core;
@@ -139,7 +139,8 @@ impl Witnesses {
         self.aborted = numbers;
     }
 
-    /// Is this the number of an aborted command? If so, remembers that the number still has a witness.
+    /// Is this the number of an aborted command? If so, remembers that the number still has a
+    /// witness.
     #[inline]
     pub fn is_aborted(&mut self, wsn: u64) -> bool {
         if self.aborted.is_empty() || !self.aborted.contains(&wsn) {
@@ -151,7 +152,8 @@ impl Witnesses {
         true
     }
 
-    /// These words of NVRAM belong to an aborted command: recovery zeroes them, before the scheme's `resume`.
+    /// These words of NVRAM belong to an aborted command: recovery zeroes them, before the scheme's
+    /// `resume`.
     pub fn zero(&mut self, words: Range<usize>) {
         self.aborted_words.push(words);
     }
@@ -211,8 +213,9 @@ impl Witnesses {
         });
     }
 
-    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation loses it. `false` if it
-    /// is of an aborted command: the scheme keeps no such entry, and has its words zeroed (`zero`).
+    /// An intact entry remaps this LPN to a page of a live superblock; the source of a relocation
+    /// loses it. `false` if it is of an aborted command: the scheme keeps no such entry, and has
+    /// its words zeroed (`zero`).
     pub fn remap(
         &mut self,
         core: &mut Core,
@@ -277,8 +280,8 @@ impl Witnesses {
         (after + 1..before).contains(&self.when[lpn as usize])
     }
 
-    /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`: any other witness of
-    /// the LPN may be outdated, unless its number is as large.
+    /// Notes an entry for this LPN that cannot be read completely. Its number is at most `newest`:
+    /// any other witness of the LPN may be outdated, unless its number is as large.
     pub fn doubt(&mut self, lpn: u32, newest: u64) {
         self.doubts.push(Doubt {
             first: lpn,
@@ -316,9 +319,9 @@ impl Witnesses {
             .any(|lpn| core.map.get(lpn).is_some() && self.when[lpn as usize] < wsn)
     }
 
-    /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is older than an
-    /// unreadable one. A deallocation that is certainly newer than every other witness of an LPN needs no doubt: it is
-    /// recorded again.
+    /// Decides which LPNs are in doubt, once all witnesses are known: those whose newest witness is
+    /// older than an unreadable one. A deallocation that is certainly newer than every other
+    /// witness of an LPN needs no doubt: it is recorded again.
     pub(crate) fn resolve_doubts(&mut self, core: &mut Core) {
         for doubt in std::mem::take(&mut self.doubts) {
             // It may be of a command that did not happen.
@@ -350,8 +353,9 @@ impl Witnesses {
     }
 }
 
-/// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say the same while both
-/// exist (a victim is dead before its first block is erased), so this only makes the choice definite.
+/// Of two witnesses of one write, the one in the superblock that was opened later wins. Both say
+/// the same while both exist (a victim is dead before its first block is erased), so this only
+/// makes the choice definite.
 fn is_younger(core: &Core, new: Option<Mapping>, old: Option<Mapping>) -> bool {
     let opened = |mapping: Mapping| {
         core.blocks

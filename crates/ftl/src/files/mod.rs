@@ -1,13 +1,15 @@
-//! The file map: which pages of which files were written since the host's last checkpoint (MEMSYS'17 §4.2.2).
+//! The file map: which pages of which files were written since the host's last checkpoint
+//! (MEMSYS'17 §4.2.2).
 //!
-//! `fs_write` writes a page and notes in NVRAM which page of which file it is. A log-structured file system then need
-//! not write its index blocks before its next checkpoint, resets the map after it, and reads the map back to recover.
-//! A hash table leads from an inode to the list of its pages; lists only grow; a reset is one atomic store, because
-//! every word tells its generation.
+//! `fs_write` writes a page and notes in NVRAM which page of which file it is. A log-structured
+//! file system then need not write its index blocks before its next checkpoint, resets the map
+//! after it, and reads the map back to recover. A hash table leads from an inode to the list of its
+//! pages; lists only grow; a reset is one atomic store, because every word tells its generation.
 //!
-//! Invariants: what is acknowledged since the last reset is listed, in order; what is listed has its data. The entries
-//! say everything: table and links are there for walking, and recovery repairs them (`recover`).
-//! Absent: what the host makes of it. A page listed may have been overwritten or deallocated since.
+//! Invariants: what is acknowledged since the last reset is listed, in order; what is listed has
+//! its data. The entries say everything: table and links are there for walking, and recovery
+//! repairs them (`recover`). Absent: what the host makes of it. A page listed may have been
+//! overwritten or deallocated since.
 
 mod record;
 mod recover;
@@ -111,8 +113,9 @@ impl Files {
             return Ok(FileStatus::FilesFull);
         }
 
-        // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's words, in any order.
-        // Cut before 2, or inside: some word is of another generation and the page is not listed.
+        // 1. the data: its page, and the entry of its remap if there is one (fence)  2. the entry's
+        // words, in any order. Cut before 2, or inside: some word is of another generation and the
+        // page is not listed.
         let mapping = core.map.get(lpn).expect("it has just been written");
         let data = After::page(mapping.ppn).and(if mapping.remapped {
             After::FENCE
@@ -166,7 +169,8 @@ impl Files {
         Ok(FileStatus::Recorded)
     }
 
-    /// The slot of a file with the ends of its list, or the one it would get; `None` if the table is full.
+    /// The slot of a file with the ends of its list, or the one it would get; `None` if the table
+    /// is full.
     fn find(
         &self,
         core: &mut Core,
@@ -266,8 +270,8 @@ impl Files {
             return self.start_over(core);
         }
 
-        // One store. Entries of the generations before never count again; one of the new generation that lands before
-        // this store proves by itself that the reset happened.
+        // One store. Entries of the generations before never count again; one of the new generation
+        // that lands before this store proves by itself that the reset happened.
         self.generation += 1;
         core.media.store(
             region.base,
@@ -285,8 +289,8 @@ impl Files {
 
     /// All generations have been used.
     fn start_over(&mut self, core: &mut Core) {
-        // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut before 1: as if not
-        // reset. After 1: reset, and recovery goes on with 2.
+        // 1. generation 0: nothing counts  2. zeroes  3. generation 1  4. entries (fence). Cut
+        // before 1: as if not reset. After 1: reset, and recovery goes on with 2.
         let region = Region::of(core);
         core.media
             .store(region.base, 0, Purpose::Host, After::NOTHING);

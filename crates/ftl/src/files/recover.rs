@@ -1,8 +1,10 @@
-//! The file map after a power cut: the entries tell which generation is in force and which pages are listed.
+//! The file map after a power cut: the entries tell which generation is in force and which pages
+//! are listed.
 //!
-//! Invariants: reading writes nothing; what is written after it (generation, table, links) says only what the entries
-//! say, so that a cut in between changes nothing. A place in which part of an entry landed is not used again before the
-//! next reset: its words could make up an entry together with those of another one.
+//! Invariants: reading writes nothing; what is written after it (generation, table, links) says
+//! only what the entries say, so that a cut in between changes nothing. A place in which part of an
+//! entry landed is not used again before the next reset: its words could make up an entry together
+//! with those of another one.
 
 use super::Files;
 use super::record::{ENTRY_WORDS, Ends, NONE, Region, SLOT_WORDS, Tagged};
@@ -131,8 +133,9 @@ impl Files {
         correct(core, region.base, self.generation.into());
         for (slot, wanted) in (0..).zip(&table) {
             let at = region.slot(slot);
-            // A slot of an earlier generation is as good as an empty one. One of a later generation is all that a cut left of
-            // a reset and a file after it: it must not come alive with the next reset.
+            // A slot of an earlier generation is as good as an empty one. One of a later generation
+            // is all that a cut left of a reset and a file after it: it must not come alive with
+            // the next reset.
             let stale = core
                 .media
                 .load(at)

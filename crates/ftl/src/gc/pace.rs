@@ -1,7 +1,8 @@
-//! When garbage is collected, and which superblock: ahead of need page by page, at once when the host waits, in idle time.
+//! When garbage is collected, and which superblock: ahead of need page by page, at once when the
+//! host waits, in idle time.
 //!
-//! Invariant: a job gains space (its victim has garbage, and its references' entries fit into the reserve).
-//! Absent: the choices (`policy`), and how pages move (`relocate`).
+//! Invariant: a job gains space (its victim has garbage, and its references' entries fit into the
+//! reserve). Absent: the choices (`policy`), and how pages move (`relocate`).
 
 use super::job::{Job, STRETCH};
 use crate::contract::OwnerRef;
@@ -17,8 +18,8 @@ const WEAR_PERIOD: u64 = 16;
 const LOOKS: u32 = 64;
 
 impl Ftl {
-    /// Closed superblocks that hold data and can be filled again. Collecting one that is worn out would give no space
-    /// back: it keeps what it holds.
+    /// Closed superblocks that hold data and can be filled again. Collecting one that is worn out
+    /// would give no space back: it keeps what it holds.
     fn candidates(&self) -> impl Iterator<Item = Candidate> + '_ {
         let core = &self.core;
         let closed = core
@@ -81,7 +82,8 @@ impl Ftl {
         }
     }
 
-    /// Starts a job if there is something to gain; `host_waits` for free superblocks, or they are made ahead of need.
+    /// Starts a job if there is something to gain; `host_waits` for free superblocks, or they are
+    /// made ahead of need.
     fn begin_job(&mut self, host_waits: bool) -> bool {
         let Some(victim) = self.choose_victim(host_waits) else {
             return false;
@@ -123,8 +125,8 @@ impl Ftl {
         self.gc.credit = 0;
     }
 
-    /// Before a host page is programmed: collects as much as that page is worth, so that the victim is empty when
-    /// the host has used what collecting it gains.
+    /// Before a host page is programmed: collects as much as that page is worth, so that the victim
+    /// is empty when the host has used what collecting it gains.
     #[inline]
     pub(crate) fn pace(&mut self) -> Result<(), Refusal> {
         if self.core.config.gc_at_once && self.gc.job.is_some() {
@@ -153,8 +155,8 @@ impl Ftl {
     #[cold]
     fn begin_pace(&mut self) -> Result<(), Refusal> {
         if !self.begin_job(false) {
-            // Only overwriting makes a superblock worth it; looking at all of them for every page would be the slowest
-            // part of a write.
+            // Only overwriting makes a superblock worth it; looking at all of them for every page
+            // would be the slowest part of a write.
             self.gc.look_again =
                 self.core.wsn + u64::from(self.core.geometry.pages_per_superblock() / LOOKS);
             return Ok(());
@@ -238,7 +240,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// No space can be gained any more, and what is left of it recovery may need: nothing is written from now on.
+    /// No space can be gained any more, and what is left of it recovery may need: nothing is
+    /// written from now on.
     #[cold]
     pub(crate) fn end_of_life(&mut self) -> Refusal {
         self.read_only = true;

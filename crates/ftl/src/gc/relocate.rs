@@ -1,7 +1,8 @@
 //! How the pages of a victim move, a stretch at a time.
 //!
-//! In passes over a stretch of pages, so that the tables of the next pages are fetched while one is handled:
-//! collect the pages with owners, resolve who owns them, place them, rewrite the other references.
+//! In passes over a stretch of pages, so that the tables of the next pages are fetched while one is
+//! handled: collect the pages with owners, resolve who owns them, place them, rewrite the other
+//! references.
 //!
 //! Invariant: each page moves with all of its owners. Absent: when that is done (`pace`).
 
@@ -91,7 +92,8 @@ impl Ftl {
         }
     }
 
-    /// Pass 3: the remapped owners that are still owners, each once, chained by page with the oldest first.
+    /// Pass 3: the remapped owners that are still owners, each once, chained by page with the
+    /// oldest first.
     fn resolve_remapped(
         &mut self,
         job: &Job,
@@ -109,7 +111,8 @@ impl Ftl {
             .filter(|owner| (job.next..end).contains(&owner.offset));
         let known = job.refs[(job.next / STRETCH) as usize].iter();
 
-        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does not count twice.
+        // Newest first; an LPN once seen is hidden, so that an older entry of the same mapping does
+        // not count twice.
         for owner in known.chain(late).rev() {
             let ppn = core.geometry.page(job.sb, owner.offset);
             if core.is_in_force(owner.lpn, ppn, owner.wsn) {
@@ -125,8 +128,8 @@ impl Ftl {
             .for_each(|(owner, _)| core.map.mark_remapped(owner.lpn));
     }
 
-    /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while nothing can go wrong:
-    /// as many as go to one row; how many that were.
+    /// Passes 4 and 5 for the first pages of a list that have nobody but their OOB's owner, while
+    /// nothing can go wrong: as many as go to one row; how many that were.
     #[inline]
     fn move_row(&mut self, sb: SbId, pages: &[Live]) -> usize {
         let core = &mut self.core;
@@ -199,7 +202,8 @@ impl Ftl {
             return self.renew_bitmap(page.oob.lpn());
         }
 
-        // A home that the page is meant for goes with it; whether it had come there once does not matter any more.
+        // A home that the page is meant for goes with it; whether it had come there once does not
+        // matter any more.
         let to = self.copy_moved(
             (
                 page.oob.lpn(),
@@ -232,7 +236,8 @@ impl Ftl {
             let bitmap = DeallocLog::bitmap(&self.core, lpn - self.core.config.lpns);
             let oob = taken.oob(lpn, self.core.tick());
 
-            // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than a write it knows of.
+            // As in a flush: 1. everything issued before  2. the bitmap. It must not be newer than
+            // a write it knows of.
             let after = taken.after.and(After::ALL);
             if self
                 .core
@@ -274,7 +279,8 @@ impl Ftl {
             return self.move_without_owners(sb, page, chain);
         }
 
-        // The oldest owner goes into the OOB: entries count only if they are newer than the page they name.
+        // The oldest owner goes into the OOB: entries count only if they are newer than the page
+        // they name.
         let primary = if page.owns {
             (page.oob.lpn(), page.oob.wsn())
         } else {
@@ -330,11 +336,13 @@ impl Ftl {
         Ok(())
     }
 
-    /// A page that its home has, by a commit record, and perhaps the LPN that it was written under: its copy names both,
-    /// as of now. The number of the write would be too old for the home, which may have been written after it.
+    /// A page that its home has, by a commit record, and perhaps the LPN that it was written under:
+    /// its copy names both, as of now. The number of the write would be too old for the home, which
+    /// may have been written after it.
     ///
-    /// Cut before the copy is durable: the record speaks for the page where it was. After: the copy does, and the record is
-    /// not needed for it. With command atomicity the copy waits for the stores before, so for the command's end.
+    /// Cut before the copy is durable: the record speaks for the page where it was. After: the copy
+    /// does, and the record is not needed for it. With command atomicity the copy waits for the
+    /// stores before, so for the command's end.
     #[cold]
     fn move_pair(
         &mut self,
@@ -372,8 +380,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// A page whose remapped owners nobody can name: it goes with the OOB's owner, if that one is left, and the others
-    /// lose what they had.
+    /// A page whose remapped owners nobody can name: it goes with the OOB's owner, if that one is
+    /// left, and the others lose what they had.
     #[cold]
     fn move_without_owners(
         &mut self,
@@ -409,7 +417,8 @@ impl Ftl {
             self.core.stats.gc_programs += 1;
             let oob = taken.oob(lpn, wsn).with_second(second);
 
-            // With command atomicity, a copy may carry the number of a command under way: the slot must say so first.
+            // With command atomicity, a copy may carry the number of a command under way: the slot
+            // must say so first.
             let after = match self.core.config.entry {
                 EntrySize::Bytes16 => taken.after,
                 EntrySize::Bytes24 => taken.after.and(After::FENCE),

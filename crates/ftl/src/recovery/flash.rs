@@ -1,6 +1,7 @@
 //! Steps 1 and 2 of recovery: lives, heads, tails and OOB areas; and where the streams go on.
 //!
-//! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete tail, nothing else.
+//! Invariant: reads head pages, tail pages and the OOB areas of superblocks without a complete
+//! tail, nothing else.
 
 use super::AHEAD;
 use crate::core::Core;
@@ -24,8 +25,8 @@ fn is_alive(head: &Head, life: Life) -> bool {
     head.magic == Head::MAGIC && head.wsn > life.dead_before() && head.incarnation < 1 << 21
 }
 
-/// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut may have torn them before
-/// the superblock was filled further.
+/// Looks for a page in the blocks in use, row by row. The first rows tell nearly always; but a cut
+/// may have torn them before the superblock was filled further.
 fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Option<Oob> {
     let geometry = core.geometry;
     let mut passed = core.blocks.get(sb).bad;
@@ -47,7 +48,8 @@ fn find_oob(core: &mut Core, sb: SbId, is_wanted: impl Fn(&Oob) -> bool) -> Opti
     None
 }
 
-/// Has an erase taken away blocks of a superblock that had a tail? Before a tail, all pages in good blocks are programmed.
+/// Has an erase taken away blocks of a superblock that had a tail? Before a tail, all pages in good
+/// blocks are programmed.
 fn is_half_erased(core: &mut Core, sb: SbId, skipped: u64, incarnation: u32) -> bool {
     let geometry = core.geometry;
     let tail = core.blocks.tail_offsets(skipped);
@@ -137,7 +139,8 @@ impl Ftl {
                 };
             }
 
-            // A head that does not count: torn, or of a superblock whose erase was cut. Erased before it is used.
+            // A head that does not count: torn, or of a superblock whose erase was cut. Erased
+            // before it is used.
             found.life.set_clean(false);
             if !is_known && damaged.is_some_and(LoadedLife::masks_are_whole) {
                 // The head cannot say that the superblock was dead; what is missing can.
@@ -185,7 +188,8 @@ impl Ftl {
         let order = (0..dies)
             .map(|step| (sb.0 + step) % dies)
             .filter(|die| bad >> die & 1 == 0);
-        // Which blocks are good is not known: the head that counts may be behind what a bad one has kept.
+        // Which blocks are good is not known: the head that counts may be behind what a bad one has
+        // kept.
         let is_anywhere = witnesses
             .damaged_lives
             .get(&sb)
@@ -208,7 +212,8 @@ impl Ftl {
                         return (head, unreadable);
                     }
                     if head.is_some_and(|head| is_alive(&head, found.life)) {
-                        // What the head is not in is left out from now on, so that the next power-on finds it.
+                        // What the head is not in is left out from now on, so that the next
+                        // power-on finds it.
                         found.bad |= passed;
                         found.head = die;
                         return (head, unreadable);
@@ -221,8 +226,8 @@ impl Ftl {
         (None, unreadable)
     }
 
-    /// A head that cannot be read: pages of the same incarnation prove that it was there. Its number is then as old as
-    /// it can be, which only matters among copies that say the same.
+    /// A head that cannot be read: pages of the same incarnation prove that it was there. Its
+    /// number is then as old as it can be, which only matters among copies that say the same.
     fn head_from_pages(&mut self, sb: SbId) -> Option<Head> {
         let life = self.core.blocks.get(sb).life;
         let is_present = |oob: &Oob| oob.incarnation() == life.incarnation() & 63 && oob.wsn() != 0;
@@ -293,7 +298,8 @@ impl Ftl {
                 core.media.oob(page),
                 core.blocks.get(sb).life.incarnation() & 63,
             );
-            // A block whose erase is not durable yet may still hold the tail of the incarnation before.
+            // A block whose erase is not durable yet may still hold the tail of the incarnation
+            // before.
             let is_present =
                 tail.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
             if tail.wsn() != index as u64 + 1 || !is_present {
@@ -311,8 +317,9 @@ impl Ftl {
         true
     }
 
-    /// Which blocks were left out: those behind the tail's first page that have none of it, and those with a page before it
-    /// that was never programmed. A later recovery must not take these for blocks that an erase has emptied.
+    /// Which blocks were left out: those behind the tail's first page that have none of it, and
+    /// those with a page before it that was never programmed. A later recovery must not take these
+    /// for blocks that an erase has emptied.
     fn find_left_out(&mut self, sb: SbId) {
         let core = &mut self.core;
         let (geometry, incarnation) = (core.geometry, core.blocks.get(sb).life.incarnation() & 63);
@@ -352,8 +359,8 @@ impl Ftl {
         for (&sb, loaded) in damaged {
             let mut found = *core.blocks.get(sb);
             if loaded.life.is_err() && !holds_data(found.state) {
-                // Nothing in it counts. Its next incarnation must be told from what an erase that was cut has left there,
-                // and from those that logs may still name.
+                // Nothing in it counts. Its next incarnation must be told from what an erase that
+                // was cut has left there, and from those that logs may still name.
                 let left = find_oob(core, sb, |_| true).map_or(0, |oob| oob.incarnation());
                 let next = ((most + INCARNATIONS_AHEAD) & !63 | left) + 1;
                 let limit = core
@@ -402,7 +409,8 @@ impl Ftl {
     fn add_written_page(&mut self, witnesses: &mut Witnesses, sb: SbId, offset: u32, oob: Oob) {
         let core = &mut self.core;
         let incarnation = core.blocks.get(sb).life.incarnation() & 63;
-        // A page of the incarnation before is in a block whose erase was cut, under a head that was not.
+        // A page of the incarnation before is in a block whose erase was cut, under a head that was
+        // not.
         let is_present =
             oob.incarnation() == incarnation || !core.config.guards.has(Guard::Incarnations);
         if oob.wsn() == 0 || oob.lpn() >= core.map.len() || !is_present {
@@ -413,8 +421,8 @@ impl Ftl {
         witnesses.second(core, ppn, oob);
     }
 
-    /// The youngest superblock of each stream that has room goes on being filled, holes first. One of a zone that the
-    /// policy does not have (it was another policy's) counts as closed.
+    /// The youngest superblock of each stream that has room goes on being filled, holes first. One
+    /// of a zone that the policy does not have (it was another policy's) counts as closed.
     pub(super) fn resume_streams(&mut self, open: &[SbId]) {
         let core = &mut self.core;
         let used: Vec<Stream> = core.config.gc_streams();
@@ -487,7 +495,8 @@ impl Ftl {
         early: bool,
     ) -> Result<(), Refusal> {
         loop {
-            // At the end of a device's life nothing can be gained, and this is what the reserve is for.
+            // At the end of a device's life nothing can be gained, and this is what the reserve is
+            // for.
             if !early && self.core.blocks.free() <= self.reserve && !self.read_only {
                 let _ = self.collect_now();
             }

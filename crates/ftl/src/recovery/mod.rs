@@ -10,10 +10,11 @@
 //! 5. `resume`: streams go on where they stopped, and what recovery decided is made durable: first the pages of LPNs in
 //!    doubt, then whatever takes the place of what is damaged. Or `open_as_it_is`, when the sequence numbers are used up.
 //!
-//! A witness that cannot be read leaves an LPN in doubt if everything else known of the LPN is older; reads of it
-//! return a media error. For every LPN the newest witness wins; of two with one number, the one in the younger
-//! superblock. What this returns for a command that was never acknowledged becomes the truth. Invariant: nothing is
-//! written between steps 0 and 5, and step 5 says nothing that steps 1 to 4 would not find again.
+//! A witness that cannot be read leaves an LPN in doubt if everything else known of the LPN is
+//! older; reads of it return a media error. For every LPN the newest witness wins; of two with one
+//! number, the one in the younger superblock. What this returns for a command that was never
+//! acknowledged becomes the truth. Invariant: nothing is written between steps 0 and 5, and step 5
+//! says nothing that steps 1 to 4 would not find again.
 
 mod flash;
 
@@ -62,7 +63,8 @@ impl Ftl {
         let unknown = ftl.read_deallocations(&mut witnesses);
         ftl.scheme.replay(&mut ftl.core, &mut witnesses)?;
 
-        // All witnesses are known now, so the LPNs that damaged records may concern can be determined.
+        // All witnesses are known now, so the LPNs that damaged records may concern can be
+        // determined.
         witnesses.resolve_doubts(&mut ftl.core);
         if let Some(lost) = bitmaps_lost
             .iter()
@@ -87,8 +89,8 @@ impl Ftl {
         ftl.resume(witnesses, open, &found)
     }
 
-    /// Reads the bitmaps: each set bit is a deallocated LPN, as of the bitmap's own number. Returns the bitmaps that
-    /// cannot be read.
+    /// Reads the bitmaps: each set bit is a deallocated LPN, as of the bitmap's own number. Returns
+    /// the bitmaps that cannot be read.
     fn read_bitmaps(&mut self, witnesses: &mut Witnesses) -> Vec<LostBitmap> {
         let core = &mut self.core;
         let mut lost = Vec::new();
@@ -127,7 +129,8 @@ impl Ftl {
         lost
     }
 
-    /// Reads the deallocation records. Returns the words and numbers of those whose LPNs cannot be read.
+    /// Reads the deallocation records. Returns the words and numbers of those whose LPNs cannot be
+    /// read.
     fn read_deallocations(&mut self, witnesses: &mut Witnesses) -> Vec<(usize, u64)> {
         let core = &mut self.core;
         witnesses.report.nvram_bytes += (core.layout.scheme - core.layout.atomic) as u64 * 8;
@@ -222,9 +225,10 @@ impl Ftl {
         // A record made now would be newer than the page that marks the LPN as lost.
         relocated.retain(|(lpn, _)| lost.binary_search(lpn).is_err());
 
-        // 1. pages that say which LPNs are in doubt, or records, where collection must come first  2. whatever takes the
-        // damaged words' place, after everything. Cut between: the words are still damaged, and recovery finds the same
-        // doubt, or the page or the record, which is newer.
+        // 1. pages that say which LPNs are in doubt, or records, where collection must come first
+        // 2. whatever takes the damaged words' place, after everything. Cut between: the words are
+        // still damaged, and recovery finds the same doubt, or the page or the record, which is
+        // newer.
         let rest = self
             .mark_lost(&lost, true)
             .map_err(|_| RecoveryError::NoSpace)?;
@@ -257,8 +261,8 @@ impl Ftl {
         Ok((self, report))
     }
 
-    /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no number. So it can
-    /// be opened any number of times, with the same result.
+    /// Step 5 when the sequence numbers are used up: the device is read-only, and recovery takes no
+    /// number. So it can be opened any number of times, with the same result.
     fn open_as_it_is(
         mut self,
         witnesses: Witnesses,
@@ -296,8 +300,9 @@ impl Ftl {
         Ok((self, report))
     }
 
-    /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry will be recycled one
-    /// day. Until then nothing may be reclaimed. The halves of the log whose place bitmaps take.
+    /// Sources of relocations whose only witness is the entry's flag: recorded, since the entry
+    /// will be recycled one day. Until then nothing may be reclaimed. The halves of the log whose
+    /// place bitmaps take.
     fn keep_relocated(
         &mut self,
         relocated: Vec<(u32, u64)>,
@@ -334,8 +339,8 @@ impl Ftl {
         Ok(Vec::new())
     }
 
-    /// LPNs in doubt that get their pages only when something has been collected. What they had before must not be moved
-    /// where a record says so: some schemes give what moves a new number.
+    /// LPNs in doubt that get their pages only when something has been collected. What they had
+    /// before must not be moved where a record says so: some schemes give what moves a new number.
     fn set_aside(&mut self, lost: &[u32]) {
         let recorded = self.dealloc.record_doubts(&mut self.core, lost);
         for &lpn in &lost[..recorded] {
@@ -344,8 +349,9 @@ impl Ftl {
         self.core.doubtful = lost.to_vec();
     }
 
-    /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many were marked. `early`
-    /// is before the scheme is ready for garbage collection: then only as many as there is room for.
+    /// Programs pages that mark LPNs as lost, so that they never read old data. Returns how many
+    /// were marked. `early` is before the scheme is ready for garbage collection: then only as many
+    /// as there is room for.
     fn mark_lost(&mut self, lost: &[u32], early: bool) -> Result<usize, crate::error::Refusal> {
         for (done, &lpn) in lost.iter().enumerate() {
             if early && !self.has_room_uncollected() {
@@ -356,7 +362,8 @@ impl Ftl {
         Ok(lost.len())
     }
 
-    /// Marks the data of an LPN as lost: it gets a page that reads as a media error until the LPN is written again.
+    /// Marks the data of an LPN as lost: it gets a page that reads as a media error until the LPN
+    /// is written again.
     ///
     /// # Errors
     /// `ReadOnly`, `DiskFailed`.
@@ -366,17 +373,18 @@ impl Ftl {
         self.program_lost(lpn, Stored::Meta(LOST.into()), false)
     }
 
-    /// The list of aborted commands is crowded: collects the pages that carry their numbers, so that the next power-on
-    /// can drop the numbers. Words of NVRAM have been zeroed before.
+    /// The list of aborted commands is crowded: collects the pages that carry their numbers, so
+    /// that the next power-on can drop the numbers. Words of NVRAM have been zeroed before.
     ///
-    /// Superblocks are collected as by garbage collection, or reclaimed as by their log, with the same crash arguments.
-    /// A later atomic command enters the slot only after the last "dead" (every store before the slot's fence), so that
-    /// a cut leaves its number and those that could not be dropped: no number is added before the old witnesses are
-    /// gone.
+    /// Superblocks are collected as by garbage collection, or reclaimed as by their log, with the
+    /// same crash arguments. A later atomic command enters the slot only after the last "dead"
+    /// (every store before the slot's fence), so that a cut leaves its number and those that could
+    /// not be dropped: no number is added before the old witnesses are gone.
     fn drop_aborted(&mut self, pages: BTreeSet<SbId>) {
         self.scheme.drop_aborted(&mut self.core);
-        // Superblocks that moving a victim's pages may open. Fewer are free only near the end of the device's life, and
-        // those are reserved for recovery: then the numbers stay, and `atomic` ensures that there are never too many.
+        // Superblocks that moving a victim's pages may open. Fewer are free only near the end of
+        // the device's life, and those are reserved for recovery: then the numbers stay, and
+        // `atomic` ensures that there are never too many.
         let kept_free = self.core.geometry.groups() * self.core.config.gc_opens() as u32;
         for sb in pages {
             let blocks = &mut self.core.blocks;

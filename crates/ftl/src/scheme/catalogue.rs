@@ -36,7 +36,8 @@ schemes! {
     NLog = nlog,
     /// Owners found in O(1), without limit, not durable: the upper bound.
     Opt = opt,
-    /// L2P only, without consistency of the reverse direction (JFTL, ANViL): loses mappings to GC and power cuts.
+    /// L2P only, without consistency of the reverse direction (JFTL, ANViL): loses mappings to GC
+    /// and power cuts.
     Unsafe = l2p_only,
     /// PebbleSSD (MEMSYS'17): slots for each flash page in NVRAM, updated in place.
     Pebble = pebble,
@@ -46,9 +47,11 @@ schemes! {
     LocalFlash = local_flash,
     /// Remap-SSD whose largest segment group goes to flash pages when NVRAM fills (TCAD'22, "LH").
     RemapSsdLh = remap_ssd_lh,
-    /// WAL-SSD: a page's OOB names its future home, and a remap to it takes one commit record a command.
+    /// WAL-SSD: a page's OOB names its future home, and a remap to it takes one commit record a
+    /// command.
     WalSsd = wal,
-    /// Copyless Copy (HPCC'19): entries in DRAM, saved to reserved flash by a capacitor when power fails.
+    /// Copyless Copy (HPCC'19): entries in DRAM, saved to reserved flash by a capacitor when power
+    /// fails.
     ShadowOob = shadow_oob,
 }
 

@@ -1,7 +1,7 @@
 //! The remapping metadata entry, bit by bit (FAST'21 Table 2).
 //!
-//! Invariant: an entry counts only if the torn bit of each of its words is 1; a segment is zeroed before use.
-//! Absent: where entries are kept.
+//! Invariant: an entry counts only if the torn bit of each of its words is 1; a segment is zeroed
+//! before use. Absent: where entries are kept.
 
 use crate::contract::{OwnerRef, Remapping};
 use bitfield_struct::bitfield;

@@ -1,11 +1,13 @@
 //! FLog: one device-wide log of remaps on flash, the common solution before Remap-SSD.
 //!
-//! Entries gather in DRAM that a capacitor protects and are programmed a page at a time, striped over the dies of
-//! superblocks of their own. The log is capped. Finding the owners of a victim's pages means reading all of it, and
-//! so does reclaiming it: read all, rewrite what is valid, erase (FAST'21 §3.3, §5.1).
+//! Entries gather in DRAM that a capacitor protects and are programmed a page at a time, striped
+//! over the dies of superblocks of their own. The log is capped. Finding the owners of a victim's
+//! pages means reading all of it, and so does reclaiming it: read all, rewrite what is valid, erase
+//! (FAST'21 §3.3, §5.1).
 //!
-//! Invariants: an entry is in one of the two buffers or in a durable log page; a buffer is reused only after its page
-//! is durable. Absent: per-superblock structure on the medium (`index` is the simulator's, its cost is the scan's).
+//! Invariants: an entry is in one of the two buffers or in a durable log page; a buffer is reused
+//! only after its page is durable. Absent: per-superblock structure on the medium (`index` is the
+//! simulator's, its cost is the scan's).
 
 use super::index::OwnerIndex;
 use super::log_entry::{ENTRIES_PER_PAGE, LogEntry};
@@ -139,8 +141,8 @@ impl FLog {
     fn word(&self, buffer: usize, slot: usize) -> usize {
         self.base + (buffer * ENTRIES_PER_PAGE + slot) * 2
     }
-    /// All pages are read, and all entries gone through. Both published platforms (FAST'21's emulator and simulator)
-    /// charge the second like the scan of a log in NVRAM.
+    /// All pages are read, and all entries gone through. Both published platforms (FAST'21's
+    /// emulator and simulator) charge the second like the scan of a log in NVRAM.
     fn charge_scan(&self, core: &mut Core) {
         core.media.charge(
             OpKind::ScanFlash,
@@ -200,9 +202,9 @@ impl FLog {
         self.buffered = 0;
     }
 
-    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry is no longer in force.
-    /// Several may fit what can be read, since those of an atomic command have one number: the one that is nowhere else in
-    /// the log is meant.
+    /// Rebuilds buffered entries with unreadable words from the tables; zeroes stay where an entry
+    /// is no longer in force. Several may fit what can be read, since those of an atomic command
+    /// have one number: the one that is nowhere else in the log is meant.
     #[cold]
     fn make_up_for(
         &self,
@@ -327,9 +329,10 @@ impl FLog {
         false
     }
 
-    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut, a superblock that has
-    /// just been begun is gone on with: rewriting that is cut again and again must not begin one each time. None that has
-    /// entries of aborted commands is: they are what rewriting gets rid of.
+    /// Reads all, writes what is valid to new superblocks, erases the old ones. After a power cut,
+    /// a superblock that has just been begun is gone on with: rewriting that is cut again and again
+    /// must not begin one each time. None that has entries of aborted commands is: they are what
+    /// rewriting gets rid of.
     fn reclaim(&mut self, core: &mut Core, continue_open: bool) {
         core.stats.metadata_gc_runs += 1;
         self.charge_scan(core);
@@ -354,7 +357,8 @@ impl FLog {
             .retain(|page| Some(core.geometry.superblock(*page)) == begun);
         self.program_index(core);
 
-        // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of the old log.
+        // 1. the new log (each page after the entries it holds)  2. zeroes in the buffer, erases of
+        // the old log.
         for buffer in if self.stuck {
             vec![0, 1]
         } else {
@@ -538,7 +542,8 @@ impl Recover for FLog {
         self.fullest = core.blocks.remapped_max();
         self.index.sort();
 
-        // What the capacitor saved goes to flash; its page may have been programmed before: twice says the same.
+        // What the capacitor saved goes to flash; its page may have been programmed before: twice
+        // says the same.
         let saved = std::mem::take(&mut self.saved);
         if core.is_used_up() || !self.page_is_secured(core) {
             self.stuck = !saved.is_empty();
@@ -578,7 +583,8 @@ impl Inspect for FLog {
             used_bytes: self.entries() * 16,
             valid_bytes: core.blocks.remapped_total() * 16,
             entry_room_bytes: self.capacity() * 16,
-            // What `admit` leaves: the fullest superblock's entries, and a page that is being gathered.
+            // What `admit` leaves: the fullest superblock's entries, and a page that is being
+            // gathered.
             gc_reserve_bytes: (u64::from(self.fullest) + self.slots as u64) * 16,
             ..Usage::default()
         }

@@ -1,8 +1,9 @@
-//! Owners by superblock, in DRAM: what the simulator uses where the modelled firmware scans its whole log.
+//! Owners by superblock, in DRAM: what the simulator uses where the modelled firmware scans its
+//! whole log.
 //!
 //! The scan's cost is charged by the scheme; the index only spares the host computer from doing it.
-//! Invariants: of several entries with the same LPN and offset the last is the newest; stale ones are dropped
-//! when they outnumber the valid ones. Absent: durability.
+//! Invariants: of several entries with the same LPN and offset the last is the newest; stale ones
+//! are dropped when they outnumber the valid ones. Absent: durability.
 
 use super::sift::{find_doubtful, keep_gone, take_out};
 use crate::contract::{OwnerRef, Remapping};
@@ -74,8 +75,8 @@ impl OwnerIndex {
         }
     }
 
-    /// The same for a scheme that has no entries but these and starts over with a superblock that it forgets: those are looked up
-    /// whose remap may have ended.
+    /// The same for a scheme that has no entries but these and starts over with a superblock that
+    /// it forgets: those are looked up whose remap may have ended.
     pub fn drop_ended(&mut self, core: &mut Core) {
         for (sb, list) in (0..).map(SbId).zip(&mut self.lists) {
             self.scratch.compact(core, sb, list, true);
@@ -149,8 +150,8 @@ impl OwnerIndex {
 }
 
 impl Scratch {
-    /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all of them, or those
-    /// whose remap may have ended.
+    /// Drops the entries that are not in force, and all but the newest of one mapping; looks up all
+    /// of them, or those whose remap may have ended.
     fn compact(&mut self, core: &mut Core, sb: SbId, list: &mut Vec<OwnerRef>, only_ended: bool) {
         let Self { doubtful, hidden } = self;
         doubtful.clear();

@@ -1,9 +1,11 @@
-//! L2P only (JFTL, ANViL): a remap changes the mapping table and nothing else. The second negative control.
+//! L2P only (JFTL, ANViL): a remap changes the mapping table and nothing else. The second negative
+//! control.
 //!
-//! Each page still names one owner in its OOB, that of its last program. When a page moves, only that owner can be
-//! found; the other LPNs would go on pointing to a page that is about to be erased, and return whatever is written
-//! there next. The core unmaps them at that moment and counts them (`Stats::lost_references`): it knows them from an
-//! index that the modelled device does not have. A power cut loses every remap.
+//! Each page still names one owner in its OOB, that of its last program. When a page moves, only
+//! that owner can be found; the other LPNs would go on pointing to a page that is about to be
+//! erased, and return whatever is written there next. The core unmaps them at that moment and
+//! counts them (`Stats::lost_references`): it knows them from an index that the modelled device
+//! does not have. A power cut loses every remap.
 //!
 //! Invariant: `index` names every remapped owner, so that the core's own tables stay sound.
 //! Absent: anything durable, and any limit.

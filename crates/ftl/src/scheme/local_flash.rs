@@ -1,14 +1,17 @@
 //! Local logs on flash without NVRAM: what FAST'21 §4.6 considers and rejects.
 //!
-//! Entries gather by superblock in DRAM that a capacitor protects. A superblock with a page of them has them programmed
-//! to a page of its own (`group_log`); when the cache is full, so has the one with the most, however few they are. With
-//! many superblocks and a small capacitor the pages are mostly empty: that is the write amplification of the paper's
-//! argument, and the room on flash is used up by pages, not by entries.
+//! Entries gather by superblock in DRAM that a capacitor protects. A superblock with a page of them
+//! has them programmed to a page of its own (`group_log`); when the cache is full, so has the one
+//! with the most, however few they are. With many superblocks and a small capacitor the pages are
+//! mostly empty: that is the write amplification of the paper's argument, and the room on flash is
+//! used up by pages, not by entries.
 //!
-//! The DRAM is words of the NVRAM image without NVRAM's costs, as FLog's buffers are: the capacitor is taken to work.
+//! The DRAM is words of the NVRAM image without NVRAM's costs, as FLog's buffers are: the capacitor
+//! is taken to work.
 //!
-//! Invariants: an entry is in the cache or in a page of its superblock's group that came after it; a slot of the cache is
-//! used again only after it has been zeroed. Absent: pages on flash (`group_log`).
+//! Invariants: an entry is in the cache or in a page of its superblock's group that came after it;
+//! a slot of the cache is used again only after it has been zeroed. Absent: pages on flash
+//! (`group_log`).
 
 use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
 use super::log_entry::LogEntry;
@@ -166,7 +169,8 @@ impl LocalFlash {
             .free
             .pop_front()
             .expect("a slot of the cache was secured");
-        // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an entry that was being
+        // 1. zeroes, and the page  2. the entry's words. The capacitor saves both words or, of an
+        // entry that was being
 
         // written, one: its torn bit is missing then.
         let mut after = After::clear(clear);
@@ -211,7 +215,8 @@ impl LocalFlash {
             .map(|sb| SbId(sb as u32))
     }
 
-    /// Makes room for one more page of the host's in the log; that of the reserve is garbage collection's.
+    /// Makes room for one more page of the host's in the log; that of the reserve is garbage
+    /// collection's.
     fn make_page_room(&mut self, core: &mut Core) -> bool {
         if self.log.pages() < self.host_pages {
             return true;
@@ -235,8 +240,8 @@ impl LocalFlash {
         found
     }
 
-    /// Programs a page of a superblock's oldest cached entries, as far as they are in force; `false` if the log has no
-    /// room.
+    /// Programs a page of a superblock's oldest cached entries, as far as they are in force;
+    /// `false` if the log has no room.
     fn flush(&mut self, core: &mut Core, sb: SbId) -> bool {
         let cached = &self.cached[sb.0 as usize];
         let count = cached.len().min(self.log.slots());
@@ -254,9 +259,9 @@ impl LocalFlash {
             self.log.append(core, sb, &self.kept);
         }
 
-        // 1. the entries, each after the page it names  2. their page on flash, after all stores  3. zeroes in the
-        // slots, after everything: what made the other entries invalid too.
-        // Cut before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
+        // 1. the entries, each after the page it names  2. their page on flash, after all stores
+        // 3. zeroes in the slots, after everything: what made the other entries invalid too. Cut
+        // before 2, or inside: the capacitor saved them. Between 2 and 3: both say the same.
         let mut released = std::mem::take(&mut self.released);
         released.extend(self.cached[sb.0 as usize].drain(..count));
         self.counts[sb.0 as usize] -= count as u32;
@@ -297,8 +302,8 @@ impl Persist for LocalFlash {
             return Ok(());
         }
 
-        // No slot is given back during a command that a cut may undo: what its entry said would be in force again. What
-        // has been prepared will do.
+        // No slot is given back during a command that a cut may undo: what its entry said would be
+        // in force again. What has been prepared will do.
         let room = if may_reclaim {
             let sb = if has_page { Some(sb) } else { self.fullest() };
             self.make_page_room(core) && sb.is_some_and(|sb| self.flush(core, sb))

@@ -1,11 +1,13 @@
 //! NLog: one device-wide log of remaps in NVRAM.
 //!
-//! Entries are appended in units; finding the owners of a victim's pages means reading the whole log, and so
-//! does reclaiming it: read all, rewrite what is valid, zero the rest (FAST'21 §3.3, §5.1).
+//! Entries are appended in units; finding the owners of a victim's pages means reading the whole
+//! log, and so does reclaiming it: read all, rewrite what is valid, zero the rest (FAST'21 §3.3,
+//! §5.1).
 //!
-//! Invariants: units are in order of their sequence numbers; of two entries with one LPN and page the later is the
-//! newer; enough units stay free for the fullest superblock's references and one unit of rewriting.
-//! Absent: per-superblock structure on the medium (`index` is the simulator's, its cost is the scan's).
+//! Invariants: units are in order of their sequence numbers; of two entries with one LPN and page
+//! the later is the newer; enough units stay free for the fullest superblock's references and one
+//! unit of rewriting. Absent: per-superblock structure on the medium (`index` is the simulator's,
+//! its cost is the scan's).
 
 use super::index::OwnerIndex;
 use super::log_entry::LogEntry;
@@ -216,7 +218,8 @@ impl NLog {
             let len = (run.len() / SLOT_WORDS).min(self.slots - self.used);
             let end = run.start + len * SLOT_WORDS;
 
-            // Charged as one: what the entries wait for besides, their pages, the zeroing of the old unit waits for too.
+            // Charged as one: what the entries wait for besides, their pages, the zeroing of the
+            // old unit waits for too.
             let bytes = (len * SLOT_WORDS * 8) as u32;
             core.media.charge(
                 OpKind::NvWrite,
@@ -285,8 +288,9 @@ impl NLog {
         (0..core.geometry.superblocks()).for_each(|sb| core.ended.start_over(SbId(sb)));
     }
 
-    /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if NVRAM must be read word
-    /// by word, or if the rest is not one entry for each remapped page. Looks those up whose remap may have ended.
+    /// Where the entries are that are not in force, into `gone`, in the log's order; `false` if
+    /// NVRAM must be read word by word, or if the rest is not one entry for each remapped page.
+    /// Looks those up whose remap may have ended.
     fn find_gone(&mut self, core: &mut Core, old: &[Range<usize>]) -> bool {
         let (mut gone, mut hidden) = (
             std::mem::take(&mut self.gone),
@@ -325,10 +329,12 @@ impl NLog {
         self.gone = places;
     }
 
-    /// The same where words cannot be read, or some mapping has several entries: goes by what can be read.
+    /// The same where words cannot be read, or some mapping has several entries: goes by what can
+    /// be read.
     #[cold]
     fn rewrite_valid(&mut self, core: &mut Core, old: &[Range<usize>]) {
-        // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do not count.
+        // Newest first: an LPN once seen is hidden, so that older entries of the same mapping do
+        // not count.
         let mut kept: Vec<Vec<LogEntry>> = vec![Vec::new(); old.len()];
         let mut damaged = None;
         for (unit, (range, kept)) in old.iter().zip(&mut kept).enumerate().rev() {
@@ -352,7 +358,8 @@ impl NLog {
             .flatten()
             .for_each(|entry| core.map.mark_remapped(entry.lpn()));
         if let Some(unit) = damaged {
-            // In the place of the first that cannot be read: it goes with its unit, and no unit more is needed.
+            // In the place of the first that cannot be read: it goes with its unit, and no unit
+            // more is needed.
             let unread = self.take_unread(core, &mut kept);
             kept[unit].extend(unread);
         }
@@ -366,7 +373,8 @@ impl NLog {
         }
     }
 
-    /// The unreadable entries that are in force, taken from the index. What was read of their mappings is older, and goes.
+    /// The unreadable entries that are in force, taken from the index. What was read of their
+    /// mappings is older, and goes.
     fn take_unread(&mut self, core: &mut Core, read: &mut [Vec<LogEntry>]) -> Vec<LogEntry> {
         let known: BTreeSet<(u32, u64)> = read
             .iter()
@@ -386,8 +394,8 @@ impl NLog {
             .collect()
     }
 
-    /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before the first, or after
-    /// the last.
+    /// The sequence number of a unit with an unreadable head: the gap in the sequence, or before
+    /// the first, or after the last.
     fn sequence_of(&self, core: &mut Core, unit: usize, known: &[(u64, usize)]) -> u64 {
         let gap = known
             .windows(2)
@@ -483,7 +491,8 @@ impl NLog {
                 }
                 // Entries are stored after the head: a unit without any is free.
                 Err(_) if (at + 1..at + len).any(|word| core.media.load(word) != Ok(0)) => {
-                    // The order of two such units is unknown, and of two entries the later one counts.
+                    // The order of two such units is unknown, and of two entries the later one
+                    // counts.
                     if headless.replace(unit).is_some() {
                         return Err(RecoveryError::NvramDamaged { word: at });
                     }
@@ -548,7 +557,8 @@ impl NLog {
     }
 }
 
-/// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word by word.
+/// Appends the places of the entries that may not be in force; `false` if NVRAM must be read word
+/// by word.
 fn find_doubtful(core: &Core, old: &[Range<usize>], found: &mut Vec<u32>) -> bool {
     let Some(words) = core.media.words() else {
         return false;
@@ -640,7 +650,8 @@ impl Ownership for NLog {
 
     fn forget(&mut self, core: &mut Core, sb: SbId) {
         self.index.forget(sb);
-        // Entries of the incarnation that is over stay in the log; none of the next one is there yet.
+        // Entries of the incarnation that is over stay in the log; none of the next one is there
+        // yet.
         core.ended.start_over(sb);
         self.reclaim_pays_from = 0;
     }

@@ -1,18 +1,23 @@
-//! PebbleSSD (MEMSYS'17 §4.2.1): the table from physical to logical pages lies in NVRAM and is updated in place.
+//! PebbleSSD (MEMSYS'17 §4.2.1): the table from physical to logical pages lies in NVRAM and is
+//! updated in place.
 //!
-//! Each flash page has `degree` slots of 8 bytes at a place that follows from its number. The LPN that the page was
-//! written for stands in its OOB as ever; a slot names one more, that it was remapped to. A remap is one atomic store.
-//! A page whose slots are all taken is copied instead (P-type remapping: the degree is bounded).
+//! Each flash page has `degree` slots of 8 bytes at a place that follows from its number. The LPN
+//! that the page was written for stands in its OOB as ever; a slot names one more, that it was
+//! remapped to. A remap is one atomic store. A page whose slots are all taken is copied instead
+//! (P-type remapping: the degree is bounded).
 //!
-//! A slot tells the number of its remap as an age: how far it is above the `base` of the superblock's room. The base
-//! stands in the room's head, one word a superblock, with the incarnation that the slots are of. A page whose room is
-//! older than an age can tell (2^32 numbers, 16 TiB of writes) is copied too. GC's entries get new numbers if theirs
-//! are older than the base: a reference in force has the newest number of its LPN, and may as well have a newer one.
+//! A slot tells the number of its remap as an age: how far it is above the `base` of the
+//! superblock's room. The base stands in the room's head, one word a superblock, with the
+//! incarnation that the slots are of. A page whose room is older than an age can tell (2^32
+//! numbers, 16 TiB of writes) is copied too. GC's entries get new numbers if theirs are older than
+//! the base: a reference in force has the newest number of its LPN, and may as well have a newer
+//! one.
 //!
-//! Invariants: a remapped LPN in force has a slot of its page that says so; a slot that is not empty is overwritten
-//! only by a newer entry of its own LPN, or after what superseded its entry is durable; no slot is used before it has
-//! been zeroed since the room's last incarnation.
-//! Absent: L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs and slots.
+//! Invariants: a remapped LPN in force has a slot of its page that says so; a slot that is not
+//! empty is overwritten only by a newer entry of its own LPN, or after what superseded its entry is
+//! durable; no slot is used before it has been zeroed since the room's last incarnation. Absent:
+//! L2P in NVRAM. The paper's device keeps it there; its stores are charged, but recovery takes OOBs
+//! and slots.
 
 use crate::config::Config;
 use crate::contract::{
@@ -46,7 +51,8 @@ pub const SPEC: SchemeSpec = SchemeSpec {
             name: "pebble",
             needs_pages: Some("keeps a table of pages in NVRAM"),
             medium: Medium::Tables,
-            // A word of L2P and one of P2L: "the write and remap commands always update [both] tables together".
+            // A word of L2P and one of P2L: "the write and remap commands always update [both]
+            // tables together".
             table_store_bytes: L2P_WORD_BYTES + 8,
             guards: &[Guard::SlotReuse],
             counters: COUNTERS,
@@ -192,8 +198,9 @@ impl Pebble {
         self.slots + ppn.0 as usize * self.degree
     }
 
-    /// A slot of a page for one more entry, and what overwriting it must wait for. `lpn`: the slot that names it
-    /// already is the first choice. `reuse`: may a slot be taken whose entry has been superseded?
+    /// A slot of a page for one more entry, and what overwriting it must wait for. `lpn`: the slot
+    /// that names it already is the first choice. `reuse`: may a slot be taken whose entry has been
+    /// superseded?
     fn choose(
         &self,
         core: &mut Core,
@@ -214,12 +221,14 @@ impl Pebble {
             }
 
             let slot = Slot::from_bits(word);
-            // In force; or an older entry of the same mapping, while the newer one may be of an aborted command.
+            // In force; or an older entry of the same mapping, while the newer one may be of an
+            // aborted command.
             if !reuse || core.map.is_remapped_at(slot.lpn(), ppn) {
                 continue;
             }
             if lpn == Some(slot.lpn()) {
-                // The store is atomic and says something newer of the same LPN: no cut can lose either.
+                // The store is atomic and says something newer of the same LPN: no cut can lose
+                // either.
                 return Some((at, self.entry_after(core, ppn)));
             }
 
@@ -272,8 +281,9 @@ impl Pebble {
             return base;
         }
 
-        // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any, is of an earlier
-        // incarnation and no slot counts. A head that came first would vouch for the slots of that incarnation.
+        // 1. zeroes in all slots  2. the head  3. entries (fence). Cut before 2: the head, if any,
+        // is of an earlier incarnation and no slot counts. A head that came first would vouch for
+        // the slots of that incarnation.
         let after = self.zeroed(core, sb);
         let incarnation = core.blocks.get(sb).life.incarnation();
         let head = RoomHead::new()
@@ -306,8 +316,8 @@ impl Pebble {
             _ => core.stats.scheme.add(SLOTS_REUSED, 1),
         }
 
-        // 1. the page  2. the entry, whole or not at all. An entry before its page would name whatever is programmed
-        // there next.
+        // 1. the page  2. the entry, whole or not at all. An entry before its page would name
+        // whatever is programmed there next.
         let slot = Slot::new()
             .with_valid(true)
             .with_lpn(remapping.lpn)
@@ -465,8 +475,9 @@ impl Ownership for Pebble {
             return; // Still zero, or being zeroed.
         }
 
-        // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between: the head is of an
-        // incarnation that does not count, and recovery zeroes the slots before they are used again.
+        // 1. "dead", which is after all that took this superblock's place  2. zeroes. Cut between:
+        // the head is of an incarnation that does not count, and recovery zeroes the slots before
+        // they are used again.
         let after = if core.config.guards.has(Guard::ClearWaits) {
             After::FENCE
         } else {
@@ -520,7 +531,8 @@ impl Recover for Pebble {
                 let ppn = core.geometry.page(sb, ((at - first) / self.degree) as u32);
                 let word = match core.media.load(at) {
                     Ok(word) => word,
-                    // A page that is not programmed has no owners; otherwise the slot may name any LPN.
+                    // A page that is not programmed has no owners; otherwise the slot may name any
+                    // LPN.
                     Err(_) if core.media.is_programmed(ppn) => {
                         return Err(RecoveryError::NvramDamaged { word: at });
                     }
@@ -627,8 +639,8 @@ impl LookAhead for Pebble {
     }
 }
 
-/// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get new numbers, those with
-/// a readable slot too: it may be older than the one that cannot be read.
+/// A slot could not be read: appends each remapped LPN of the superblock, as L2P has it. All get
+/// new numbers, those with a readable slot too: it may be older than the one that cannot be read.
 #[cold]
 fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<OwnerRef>) {
     for (lpn, offset) in core.remapped_in(sb) {

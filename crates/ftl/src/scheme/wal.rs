@@ -1,17 +1,20 @@
 //! WAL-SSD: the future home of a log page is in its OOB before anybody asks for it.
 //!
-//! A page that is written for a home (`Ftl::write_for`) names it as the second LPN of its OOB. Remapping the home to the
-//! page then changes no reverse mapping, and one *commit record* in NVRAM makes a whole command durable: a hint alone
-//! cannot tell whether the remap was ever issued. The record names LPNs, not pages: target, source, length, number. The
-//! page meant is the newest one that was written under the source for that home before the record.
+//! A page that is written for a home (`Ftl::write_for`) names it as the second LPN of its OOB.
+//! Remapping the home to the page then changes no reverse mapping, and one *commit record* in NVRAM
+//! makes a whole command durable: a hint alone cannot tell whether the remap was ever issued. The
+//! record names LPNs, not pages: target, source, length, number. The page meant is the newest one
+//! that was written under the source for that home before the record.
 //!
-//! Garbage collection gives a page that its home has a witness of its own (`Ftl::move_pair`): the copy names both owners
-//! with a new number, or the home alone. So a record is needed until the superblock that its pages are in is erased, or
-//! until none of its homes has such a page any more. When the log is full and none can go, remaps become copies.
+//! Garbage collection gives a page that its home has a witness of its own (`Ftl::move_pair`): the
+//! copy names both owners with a new number, or the home alone. So a record is needed until the
+//! superblock that its pages are in is erased, or until none of its homes has such a page any more.
+//! When the log is full and none can go, remaps become copies.
 //!
-//! Invariants: of the owners of a page one is in its OOB by a write, the other is its home; every home that has an
-//! uncommitted page is in a record of that page's superblock; a slot is zeroed before it is used again.
-//! Absent: remaps to anything but the home (the core copies), and per-page metadata in NVRAM.
+//! Invariants: of the owners of a page one is in its OOB by a write, the other is its home; every
+//! home that has an uncommitted page is in a record of that page's superblock; a slot is zeroed
+//! before it is used again. Absent: remaps to anything but the home (the core copies), and per-page
+//! metadata in NVRAM.
 
 use crate::config::Config;
 use crate::contract::{
@@ -121,7 +124,8 @@ pub(super) struct Wal {
     groups: Vec<Vec<u32>>,
     free: VecDeque<(u32, ClearId)>,
     run: Option<Run>,
-    /// Remaps to be refused before the next look for records that can go, and how many the last look was worth.
+    /// Remaps to be refused before the next look for records that can go, and how many the last
+    /// look was worth.
     patience: u32,
     patience_next: u32,
     /// Records that recovery could not read.
@@ -158,7 +162,8 @@ impl Wal {
         self.base + slot as usize * SLOT_WORDS
     }
 
-    /// Where are the pages that homes may have by this record? A page whose own number is newer speaks for itself.
+    /// Where are the pages that homes may have by this record? A page whose own number is newer
+    /// speaks for itself.
     fn needed_in(core: &Core, commit: Commit) -> impl Iterator<Item = SbId> {
         commit.pairs().filter_map(move |(home, lpn)| {
             let ppn = core.map.get(home).filter(|mapping| mapping.remapped)?.ppn;
@@ -208,7 +213,8 @@ impl Wal {
             }
         }
 
-        // A look is worth as many refusals as it found slots, so that a log full of needed records costs little.
+        // A look is worth as many refusals as it found slots, so that a log full of needed records
+        // costs little.
         let worth_it = gone.len() * 16 >= self.records.len();
         self.patience_next = if worth_it {
             1
@@ -279,8 +285,9 @@ impl Persist for Wal {
         }
 
         if may_reclaim && self.patience == 0 {
-            // 1. the record that is growing  2. zeroes where an older one of its homes was, which the tables say is not
-            // needed any more. Cut between with 2 first: nothing says what these homes have.
+            // 1. the record that is growing  2. zeroes where an older one of its homes was, which
+            // the tables say is not needed any more. Cut between with 2 first: nothing says what
+            // these homes have.
             if core.config.guards.has(Guard::RecordBeforeReclaim) {
                 self.issue(core);
             }
@@ -295,8 +302,8 @@ impl Persist for Wal {
         }
     }
 
-    /// Only a home may get a page, and only from the LPN that the page was written under: then one record tells recovery
-    /// which page it is, the newest one of that LPN.
+    /// Only a home may get a page, and only from the LPN that the page was written under: then one
+    /// record tells recovery which page it is, the newest one of that LPN.
     fn admit_remap(
         &mut self,
         core: &mut Core,
@@ -337,7 +344,8 @@ impl Persist for Wal {
     fn issue(&mut self, core: &mut Core) {
         let Some(run) = self.run.take() else { return };
         // 1. the pages, and those between them  2. zeroes in the slot  3. the record.
-        // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a whole.
+        // Cut inside 3: a torn bit is missing, the remap did not happen. After 3: it did, as a
+        // whole.
         let mut after = After::clear(run.clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             let count = run.pages.1.0 - run.pages.0.0 + 1;
@@ -543,8 +551,8 @@ impl Inspect for Wal {
 
 impl LookAhead for Wal {}
 
-/// The newest page that was written under `lpn` for `home` before the record; of copies the one in the younger
-/// superblock.
+/// The newest page that was written under `lpn` for `home` before the record; of copies the one in
+/// the younger superblock.
 fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) -> Option<Ppn> {
     let from = hinted.partition_point(|page| page.lpn < lpn);
     let to = hinted.partition_point(|page| (page.lpn, page.wsn) < (lpn, before));
@@ -557,9 +565,9 @@ fn page_meant(core: &Core, hinted: &[Hinted], home: u32, lpn: u32, before: u64) 
     newest.map(|page| page.ppn)
 }
 
-/// Reports the homes in doubt because of a record with an unreadable word. Without the first word these are the homes
-/// from its first one on for which pages were written; without the second word, all homes that had a page waiting at
-/// that time.
+/// Reports the homes in doubt because of a record with an unreadable word. Without the first word
+/// these are the homes from its first one on for which pages were written; without the second word,
+/// all homes that had a page waiting at that time.
 fn doubt(
     core: &Core,
     witnesses: &mut Witnesses,
@@ -580,7 +588,8 @@ fn doubt(
                         == page.lpn.checked_sub(second.source())
             });
 
-            // It was the newest page of its home, and was remapped while still mapped by the LPN it was written under.
+            // It was the newest page of its home, and was remapped while still mapped by the LPN it
+            // was written under.
             let is_possible = first.is_none_or(|_| {
                 page_meant(core, hinted, page.home, page.lpn, newest) == Some(page.ppn)
                     && !witnesses.is_between(page.lpn, page.wsn, newest)

@@ -1,6 +1,7 @@
 //! Pages handed out: the open superblock of each stream.
 //!
-//! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next (`open`).
+//! Invariant: in order, past the head, holes of a power cut first. Absent: which superblock is next
+//! (`open`).
 
 use super::{State, Stream, Superblocks};
 use crate::config::Config;
@@ -120,8 +121,8 @@ impl Superblocks {
         }
     }
 
-    /// Hands out the next page of a stream's open superblock, with what its program must wait for; `None` if
-    /// the superblock is full or none is open.
+    /// Hands out the next page of a stream's open superblock, with what its program must wait for;
+    /// `None` if the superblock is full or none is open.
     #[inline(always)]
     pub fn take(&mut self, stream: Stream) -> Option<AllocatedPage> {
         let open = self.open[stream as usize].as_mut()?;
@@ -180,8 +181,8 @@ impl Superblocks {
         Some(self.geometry.page(open.sb, offset))
     }
 
-    /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left out; 0 where the next
-    /// page needs `take`.
+    /// Hands out up to `len` consecutive pages of one row, as far as none of them is to be left
+    /// out; 0 where the next page needs `take`.
     #[inline(always)]
     pub fn take_row(&mut self, stream: Stream, len: u32) -> Option<(AllocatedPage, u32)> {
         let open = self.open[stream as usize].as_mut()?;
@@ -228,8 +229,8 @@ impl Superblocks {
         ))
     }
 
-    /// A block's first page waits for the head, its others for the pages before them in the block: whatever is
-    /// readable in a superblock, its head is too.
+    /// A block's first page waits for the head, its others for the pages before them in the block:
+    /// whatever is readable in a superblock, its head is too.
     #[inline(always)]
     fn after_head(&self, sb: SbId, row: u32, head: u32) -> After {
         if row == 0 && self.guards.has(Guard::HeadBeforeData) {

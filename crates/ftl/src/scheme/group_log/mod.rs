@@ -1,16 +1,19 @@
 //! Local logs on flash: pages of entries, each owned by a superblock of data.
 //!
-//! A superblock's entries are programmed a page at a time into superblocks of the log's own. The header of a page
-//! names the owner and its incarnation, so erasing the owner makes all its pages garbage, wherever they lie. What
-//! to do with garbage is `reclaim`'s: pages that count are moved and a superblock of the log is erased, and a group
-//! that has more pages than its valid entries need is rewritten.
+//! A superblock's entries are programmed a page at a time into superblocks of the log's own. The
+//! header of a page names the owner and its incarnation, so erasing the owner makes all its pages
+//! garbage, wherever they lie. What to do with garbage is `reclaim`'s: pages that count are moved
+//! and a superblock of the log is erased, and a group that has more pages than its valid entries
+//! need is rewritten.
 //!
-//! Order of a page: 1. the flash pages its entries name, and the entries wherever they were before  2. the page
-//! 3. whatever releases the entries there. Cut before 2, or inside: they are where they were. Between 2 and 3: both
-//! places say the same.
+//! Order of a page: 1. the flash pages its entries name, and the entries wherever they were before
+//! 2. the page
+//! 3. whatever releases the entries there. Cut before 2, or inside: they are where they were.
+//!    Between 2 and 3: both places say the same.
 //!
-//! Invariants: a group's pages are in the order of their numbers, and of two entries with one LPN and offset the later
-//! is the newer; `live` counts the pages of all groups and stays below `pages_max`. Absent: when entries come to flash.
+//! Invariants: a group's pages are in the order of their numbers, and of two entries with one LPN
+//! and offset the later is the newer; `live` counts the pages of all groups and stays below
+//! `pages_max`. Absent: when entries come to flash.
 
 mod page;
 mod reclaim;
@@ -52,7 +55,8 @@ const GROUP_PAGES_STALE: Counter = Counter::named("group_pages_stale", COUNTERS)
 
 pub(super) use page::ENTRIES_MAX;
 
-/// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled partly.
+/// A remapping log shows its shape only if it has a few pages: with fewer bytes, pages are filled
+/// partly.
 const PAGES_MIN: u64 = 8;
 
 /// Page numbers of a group grow for as long as the incarnation lasts. This is their limit.
@@ -72,12 +76,14 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take more.
+    /// A log of which `pages` pages are for the host's remaps; collecting a superblock may take
+    /// more.
     pub fn new(config: &Config, geometry: &Geometry, pages: usize) -> Self {
         let slots = Self::slots(config);
         let references = u64::from(config.data_pages(geometry)) * u64::from(config.count_max);
         let group_pages_max = (references.min(config.lpns.into()) as usize).div_ceil(slots) + 1;
-        // While a superblock is collected, its pages and those of the references' new homes count: one in each zone.
+        // While a superblock is collected, its pages and those of the references' new homes count:
+        // one in each zone.
         Self {
             slots,
             pages_max: pages + group_pages_max + config.gc_opens(),
@@ -90,13 +96,14 @@ impl Shape {
         (config.log_bytes / 16 / PAGES_MIN).clamp(2, ENTRIES_MAX as u64) as usize
     }
 
-    /// Superblocks that the log may hold. With two more than its pages fill, some superblock always has garbage.
+    /// Superblocks that the log may hold. With two more than its pages fill, some superblock always
+    /// has garbage.
     fn superblocks_max(&self, config: &Config, geometry: &Geometry) -> usize {
         (self.pages_max + self.group_pages_max).div_ceil(config.data_pages(geometry) as usize) + 2
     }
 
-    /// Superblocks that it holds at its worst (one is being moved), and those that must be free for it while a
-    /// superblock of data is collected.
+    /// Superblocks that it holds at its worst (one is being moved), and those that must be free for
+    /// it while a superblock of data is collected.
     pub fn superblocks(&self, config: &Config, geometry: &Geometry) -> FlashNeed {
         let held = self.superblocks_max(config, geometry) as u32 + 1;
         let spare = self
@@ -175,8 +182,9 @@ impl GroupLog {
         self.groups[sb.0 as usize].pages.len()
     }
 
-    /// Are the group's page numbers nearly used up, so that host remaps must be demoted to copies until the superblock
-    /// is collected? The rest is reserved for entries on their way, and for rewriting.
+    /// Are the group's page numbers nearly used up, so that host remaps must be demoted to copies
+    /// until the superblock is collected? The rest is reserved for entries on their way, and for
+    /// rewriting.
     #[inline]
     pub fn is_numbered_out(&self, sb: SbId) -> bool {
         self.groups[sb.0 as usize].next >= NUMBERS_HOSTS
@@ -190,14 +198,16 @@ impl GroupLog {
             After::NOTHING
         };
         self.program(core, sb, entries, None, after);
-        // An older entry of the same mapping may be on flash, and count as one that is in force: both are doubtful.
+        // An older entry of the same mapping may be on flash, and count as one that is in force:
+        // both are doubtful.
         for [first, second] in entries {
             core.ended
                 .note(sb, RmmEntry::from_words(*first, *second).target());
         }
     }
 
-    /// Programs a page that lets all pages of the group with a number below `base` count no more, if there is one.
+    /// Programs a page that lets all pages of the group with a number below `base` count no more,
+    /// if there is one.
     fn program(
         &mut self,
         core: &mut Core,
@@ -287,7 +297,8 @@ impl GroupLog {
         }
     }
 
-    /// Appends the words of a group's entries as they stand, oldest first; `false` if a page of it cannot be read.
+    /// Appends the words of a group's entries as they stand, oldest first; `false` if a page of it
+    /// cannot be read.
     fn read_words(&self, core: &Core, sb: SbId, out: &mut Vec<[u64; 2]>) -> bool {
         self.groups[sb.0 as usize].pages.iter().all(|at| {
             let bytes = core.media.meta_uncharged(at.page);
@@ -328,8 +339,8 @@ impl GroupLog {
     }
 }
 
-/// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order. An LPN once seen is
-/// hidden, so that older entries of the same mapping do not count.
+/// Of a superblock's entries, oldest first, those in force, each mapping once, in the same order.
+/// An LPN once seen is hidden, so that older entries of the same mapping do not count.
 pub(super) fn keep_valid(core: &mut Core, sb: SbId, all: &[RmmEntry], kept: &mut Vec<[u64; 2]>) {
     const AHEAD: usize = 24;
     let (base, start) = (core.geometry.page(sb, 0).0, kept.len());
@@ -361,8 +372,9 @@ struct Doubts {
     in_force: Vec<u32>,
 }
 
-/// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten last, or has come
-/// since: only those are looked up that have come since, or whose remap may have ended. The others leave `slots`.
+/// `keep_valid` for a whole group on flash, of which every entry was in force when it was rewritten
+/// last, or has come since: only those are looked up that have come since, or whose remap may have
+/// ended. The others leave `slots`.
 fn keep_known(core: &mut Core, sb: SbId, slots: &mut Vec<[u64; 2]>, doubts: &mut Doubts) {
     let Doubts {
         at: doubtful,

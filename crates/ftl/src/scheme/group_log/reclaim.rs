@@ -1,14 +1,16 @@
 //! Room in the log: superblocks are emptied and erased, and groups with much garbage are rewritten.
 //!
-//! Emptying a superblock: 1. its pages that count, at their new place, each after the page it is copied from  2. "dead",
-//! after everything  3. erases. Cut before 2: a page that is there twice has one number, and counts once.
+//! Emptying a superblock: 1. its pages that count, at their new place, each after the page it is
+//! copied from  2. "dead", after everything  3. erases. Cut before 2: a page that is there twice
+//! has one number, and counts once.
 //!
-//! Rewriting a group: 1. its valid entries in new pages  2. the last of them, which says that the pages before are
-//! superseded, after everything: what made the other entries invalid too. Cut before 2: the old pages count, and the
-//! new ones say the same.
+//! Rewriting a group: 1. its valid entries in new pages  2. the last of them, which says that the
+//! pages before are superseded, after everything: what made the other entries invalid too. Cut
+//! before 2: the old pages count, and the new ones say the same.
 //!
-//! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages count, some
-//! superblock has garbage once all that may be held are full. Absent: who needs the room.
+//! Invariants: nothing is dropped but what is durable elsewhere; while less than `pages_max` pages
+//! count, some superblock has garbage once all that may be held are full. Absent: who needs the
+//! room.
 
 use super::{
     GROUP_PAGES_MOVED, GROUPS_REWRITTEN, GroupLog, GroupPage, LOG_SUPERBLOCKS_ERASED, keep_known,
@@ -61,8 +63,8 @@ impl GroupLog {
         }
     }
 
-    /// Is less than half of the superblocks held, but for the open one, used by pages that count? Emptying one costs
-    /// less than it gains then.
+    /// Is less than half of the superblocks held, but for the open one, used by pages that count?
+    /// Emptying one costs less than it gains then.
     fn is_mostly_garbage(&self, each: usize) -> bool {
         self.logs.len() * each > 2 * self.live + each
     }
@@ -83,7 +85,8 @@ impl GroupLog {
         opened.then(|| core.blocks.open(Stream::Log).expect("just opened").sb)
     }
 
-    /// Empties and erases the superblock with the fewest pages that count; `false` if that gains nothing.
+    /// Empties and erases the superblock with the fewest pages that count; `false` if that gains
+    /// nothing.
     fn empty_best(&mut self, core: &mut Core) -> bool {
         let open = core.blocks.open(Stream::Log).map(|open| open.sb);
         let closed = self.logs.iter().filter(|(sb, _)| Some(**sb) != open);
@@ -152,7 +155,8 @@ impl GroupLog {
         pages.saturating_sub(needed as usize)
     }
 
-    /// Does rewriting a group gain more pages than so many? As `gain`, but there is nothing to divide.
+    /// Does rewriting a group gain more pages than so many? As `gain`, but there is nothing to
+    /// divide.
     #[inline]
     fn gains_over(&self, core: &Core, sb: SbId, pages: usize) -> bool {
         let held = self.pages_of(sb);
@@ -204,7 +208,8 @@ impl GroupLog {
             keep_valid(core, sb, &all, &mut kept);
         }
 
-        // What is on flash from now on is in force; what has not come there yet is looked up when it does.
+        // What is on flash from now on is in force; what has not come there yet is looked up when
+        // it does.
         core.ended.start_over(sb);
         let old = std::mem::take(&mut self.groups[sb.0 as usize].pages);
         let base = self.groups[sb.0 as usize].next;

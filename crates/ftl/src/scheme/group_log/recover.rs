@@ -1,8 +1,9 @@
 //! Reading the log back, and comparing it with the core's tables.
 //!
-//! All pages of all superblocks of the log are read. Invariants: a page counts if its owner has the incarnation that
-//! the header names, if no page of the group supersedes it, and once, if a cut left it in two places. Nothing is
-//! written: what is there twice goes with the next superblock that is emptied.
+//! All pages of all superblocks of the log are read. Invariants: a page counts if its owner has the
+//! incarnation that the header names, if no page of the group supersedes it, and once, if a cut
+//! left it in two places. Nothing is written: what is there twice goes with the next superblock
+//! that is emptied.
 
 use super::page::{self, Header};
 use super::{
@@ -89,7 +90,8 @@ impl GroupLog {
         for (index, mut pages) in found.into_iter().enumerate() {
             let sb = SbId(index as u32);
             let base = pages.iter().map(|at| at.base).max().unwrap_or(0);
-            // Of two places of one page the one in the younger superblock counts: the other is being emptied.
+            // Of two places of one page the one in the younger superblock counts: the other is
+            // being emptied.
             pages.reverse();
             pages.sort_by_key(|at| at.number);
             self.groups[index].next = pages.last().map_or(0, |last| last.number + 1);

@@ -1,6 +1,7 @@
 //! The segments as local logs in NVRAM, for a scheme that keeps part of its entries elsewhere.
 //!
-//! Invariant: `drain` releases what has been read only after everything issued before. Absent: when a group leaves.
+//! Invariant: `drain` releases what has been read only after everything issued before. Absent: when
+//! a group leaves.
 
 use super::RemapSsd;
 use crate::config::Config;

@@ -1,12 +1,12 @@
 //! Remap-SSD (FAST'21 §4.2-4.5): NVRAM segments exclusively owned by flash superblocks.
 //!
-//! Each superblock has a segment group, a small local log of the remaps onto its pages: finding the owners of
-//! a victim's pages means reading one group. Groups are reclaimed passively when their superblock is erased and
-//! actively when free segments run out.
+//! Each superblock has a segment group, a small local log of the remaps onto its pages: finding the
+//! owners of a victim's pages means reading one group. Groups are reclaimed passively when their
+//! superblock is erased and actively when free segments run out.
 //!
-//! Invariants: valid entries of a group = `Owners::remapped`; free segments never fall below what migrating
-//! the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a segment is used only
-//! after it has been zeroed. Absent: flash pages' own owners (their OOB says).
+//! Invariants: valid entries of a group = `Owners::remapped`; free segments never fall below what
+//! migrating the fullest group takes (`reserve`), so that flash GC and NVRAM GC always find room; a
+//! segment is used only after it has been zeroed. Absent: flash pages' own owners (their OOB says).
 
 mod local;
 mod reclaim;
@@ -40,11 +40,12 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_nvram_log()
 .with_check(|config, _| check(config));
 
-/// Free segments beyond what migrating the fullest group takes: partly filled segments of a migration that a
-/// power cut interrupted.
+/// Free segments beyond what migrating the fullest group takes: partly filled segments of a
+/// migration that a power cut interrupted.
 const SLACK: usize = 4;
 
-/// A victim's entries go to the groups of two superblocks, an old and a new one, in every zone of shared pages.
+/// A victim's entries go to the groups of two superblocks, an old and a new one, in every zone of
+/// shared pages.
 pub(super) fn slack(config: &Config) -> usize {
     SLACK + 2 * config.gc_opens().saturating_sub(2)
 }
@@ -143,8 +144,9 @@ impl RemapSsd {
         let at = self.segments.take(core, chain, sb, 1, purpose);
         self.entries += 1;
 
-        // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry
-        // does not count. An entry before its page would name whatever is programmed there next.
+        // 1. the page  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
+        // the entry does not count. An entry before its page would name whatever is programmed
+        // there next.
         let after = entry_after(core, chain, remapping.ppn);
         let [first, second] = RmmEntry::of(remapping, core.geometry.offset(remapping.ppn)).words();
         if self.segments.slot_words == 2 {

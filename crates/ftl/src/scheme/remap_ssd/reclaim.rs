@@ -1,8 +1,9 @@
 //! NVRAM garbage collection, recovery of the groups, and their check.
 //!
-//! Active GC takes the group with the most invalid entries, rewrites the valid ones into free segments and
-//! releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only after everything that
-//! superseded their entries is durable. Absent: when to reclaim for whom (`admit` decides).
+//! Active GC takes the group with the most invalid entries, rewrites the valid ones into free
+//! segments and releases the old ones (FAST'21 §4.4). Invariant: released segments are zeroed only
+//! after everything that superseded their entries is durable. Absent: when to reclaim for whom
+//! (`admit` decides).
 
 use super::{EntryOwners, RemapSsd, RmmEntry, entry_after};
 use crate::config::ATOMIC_PAGES_MAX;
@@ -73,7 +74,8 @@ impl RemapSsd {
                 continue;
             }
 
-            // The entries in force need fewer segments than the group has, and those are free. No division.
+            // The entries in force need fewer segments than the group has, and those are free. No
+            // division.
             let has_room_in = |segments: u64| u64::from(owners.remapped) <= segments * slots;
             let segments = group.segments.len() as u64;
             if segments > 0 && has_room_in(segments - 1) && has_room_in(free) {
@@ -106,8 +108,8 @@ impl RemapSsd {
             self.find_valid(core, sb, &mut kept);
         }
 
-        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
-        // Cut between: both are read, and say the same.
+        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
+        // before it). Cut between: both are read, and say the same.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         let mut chain = old.continued();
         if is_known {
@@ -133,8 +135,9 @@ impl RemapSsd {
         self.segments.release(core, &old.segments);
     }
 
-    /// Where the entries of a group are that are not in force, in its order; `false` if some mapping has two entries that
-    /// look valid, or if NVRAM must be read word by word. Only entries whose remap may have ended are looked up in L2P.
+    /// Where the entries of a group are that are not in force, in its order; `false` if some
+    /// mapping has two entries that look valid, or if NVRAM must be read word by word. Only entries
+    /// whose remap may have ended are looked up in L2P.
     fn find_gone(&self, core: &Core, sb: SbId, gone: &mut Vec<u32>) -> bool {
         let Some(words) = core.media.words() else {
             return false;
@@ -144,7 +147,8 @@ impl RemapSsd {
             _ => self.find_suspects::<3>(core, sb, words, gone),
         }
         let base = core.geometry.page(sb, 0).0;
-        // About half of them are in force, which no processor can predict: without branches their lookups overlap.
+        // About half of them are in force, which no processor can predict: without branches their
+        // lookups overlap.
         let mut len = 0;
         for index in 0..gone.len() {
             let at = gone[index];
@@ -160,8 +164,8 @@ impl RemapSsd {
             == core.blocks.owners(sb).remapped
     }
 
-    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries, and for the
-    /// segments ahead.
+    /// Where the entries are that may be invalid, in the group's order. Asks for their L2P entries,
+    /// and for the segments ahead.
     fn find_suspects<const W: usize>(
         &self,
         core: &Core,
@@ -185,7 +189,8 @@ impl RemapSsd {
         }
     }
 
-    /// Appends all entries that a group had but those at `gone`, which is in the group's order. The caller charges it.
+    /// Appends all entries that a group had but those at `gone`, which is in the group's order. The
+    /// caller charges it.
     fn append_all_but(
         &mut self,
         core: &mut Core,
@@ -234,8 +239,8 @@ impl RemapSsd {
             .store_uncharged(at, &all[..self.segments.slot_words], Purpose::Gc, after);
     }
 
-    /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that older entries of the
-    /// same mapping count as invalid.
+    /// A group's valid entries as they stand, newest first. An LPN once seen is hidden, so that
+    /// older entries of the same mapping count as invalid.
     fn find_valid(&mut self, core: &mut Core, sb: SbId, kept: &mut Vec<[u64; 2]>) {
         let base = core.geometry.page(sb, 0);
         let mut all = std::mem::take(&mut self.scratch);
@@ -330,7 +335,8 @@ impl RemapSsd {
         Ok(())
     }
 
-    /// Reports an entry as a witness, or the LPNs in doubt if it is unreadable. Its number is at most `newest`.
+    /// Reports an entry as a witness, or the LPNs in doubt if it is unreadable. Its number is at
+    /// most `newest`.
     fn replay_entry(
         &mut self,
         core: &mut Core,
@@ -384,8 +390,8 @@ impl RemapSsd {
         Ok(())
     }
 
-    /// Reports the LPNs in doubt because word `index` of an entry is unreadable. `counts`: the entry is valid as far as
-    /// its first word tells. `false` if every LPN would be in doubt.
+    /// Reports the LPNs in doubt because word `index` of an entry is unreadable. `counts`: the
+    /// entry is valid as far as its first word tells. `false` if every LPN would be in doubt.
     fn doubt(
         &self,
         witnesses: &mut Witnesses,
@@ -395,7 +401,8 @@ impl RemapSsd {
         counts: bool,
     ) -> bool {
         let entry_words = self.segments.slot_words;
-        // A readable word has no torn bit, so the entry was never complete, whatever the other word holds.
+        // A readable word has no torn bit, so the entry was never complete, whatever the other word
+        // holds.
         let is_torn = (0..entry_words).any(|word| word != index && words[word] & 1 == 0);
         if is_torn || index > 0 && !counts {
             return true;
@@ -455,9 +462,9 @@ impl RemapSsd {
     }
 }
 
-/// An entry could not be read: appends one for each remapped LPN of the superblock, as L2P has it. All get new numbers,
-/// those with a readable entry too: of two entries that say the same, with a write of the LPN between them, the readable
-/// one may be the older.
+/// An entry could not be read: appends one for each remapped LPN of the superblock, as L2P has it.
+/// All get new numbers, those with a readable entry too: of two entries that say the same, with a
+/// write of the LPN between them, the readable one may be the older.
 #[cold]
 pub(in crate::scheme) fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<RmmEntry>) {
     for (lpn, offset) in core.remapped_in(sb) {

@@ -1,12 +1,15 @@
-//! Remap-SSD with local logs in two places (TCAD'22, "LH"): NVRAM segments, and flash pages behind them.
+//! Remap-SSD with local logs in two places (TCAD'22, "LH"): NVRAM segments, and flash pages behind
+//! them.
 //!
-//! Entries go to the superblock's segments as in Remap-SSD. When NVRAM fills, the largest group leaves it: its valid
-//! entries are programmed to pages of the superblock's own (`group_log`) and its segments are free. So NVRAM is a
-//! buffer for what is remapped now, and no remap is refused for want of it; the reference counter is the only limit.
+//! Entries go to the superblock's segments as in Remap-SSD. When NVRAM fills, the largest group
+//! leaves it: its valid entries are programmed to pages of the superblock's own (`group_log`) and
+//! its segments are free. So NVRAM is a buffer for what is remapped now, and no remap is refused
+//! for want of it; the reference counter is the only limit.
 //!
-//! Invariants: the entries of a group on flash are older than those in its segments, as far as they name the same LPN
-//! and page; the log on flash is large enough for every LPN to be remapped. Absent: segments and their recovery
-//! (`remap_ssd`), pages and theirs (`group_log`), collecting NVRAM in place: what leaves is filtered on the way.
+//! Invariants: the entries of a group on flash are older than those in its segments, as far as they
+//! name the same LPN and page; the log on flash is large enough for every LPN to be remapped.
+//! Absent: segments and their recovery (`remap_ssd`), pages and theirs (`group_log`), collecting
+//! NVRAM in place: what leaves is filtered on the way.
 
 use super::group_log::{self, DESTAGES, GroupLog, Shape, keep_valid};
 use super::remap_ssd::{self, RemapSsd, append_in_force};
@@ -40,7 +43,8 @@ pub const SPEC: SchemeSpec = SchemeSpec {
     .with_check(check)
 };
 
-/// One segment in so many is kept free, so that the zeroing of the next one is over when it is needed.
+/// One segment in so many is kept free, so that the zeroing of the next one is over when it is
+/// needed.
 const FREE_SHARE: u64 = 32;
 const FREE_MAX: u64 = 64;
 
@@ -68,7 +72,8 @@ pub(super) fn flash_need(config: &Config, geometry: &Geometry) -> FlashNeed {
 /// Checks the parameters.
 pub(super) fn check(config: &Config, geometry: &Geometry) -> Result<(), ConfigError> {
     remap_ssd::check(config)?;
-    // No group leaves NVRAM while an atomic command is under way: each of its entries may take a segment.
+    // No group leaves NVRAM while an atomic command is under way: each of its entries may take a
+    // segment.
     let pages = ATOMIC_PAGES_MAX
         .min(config.data_pages(geometry) / 2)
         .min(config.dealloc_slots / 2);
@@ -120,7 +125,8 @@ impl RemapSsdLh {
         let (_, bytes) = self.nvram.entries_of(sb);
         core.media
             .charge(OpKind::NvRead, bytes, Purpose::Gc, After::NOTHING);
-        // 1. the entries, each after the page it names  2. their pages on flash, after all stores  3. zeroes in the
+        // 1. the entries, each after the page it names  2. their pages on flash, after all stores
+        // 3. zeroes in the
 
         // segments, after everything: what made the other entries invalid too.
         // Cut before 2, or inside: the segments say it. Between 2 and 3: both do, and say the same.

@@ -1,12 +1,12 @@
 //! An extent, bit by bit: LPNs in a row that were remapped to pages in a row of one superblock.
 //!
-//! It is Table 2's entry with a use for the bits that are null there: where no source LPN is, there is the number of
-//! pages. So an entry of one page is bit for bit Table 2's. A relocation of several pages is followed by a second slot
-//! with its first source.
+//! It is Table 2's entry with a use for the bits that are null there: where no source LPN is, there
+//! is the number of pages. So an entry of one page is bit for bit Table 2's. A relocation of
+//! several pages is followed by a second slot with its first source.
 //!
-//! Invariants: a slot counts only if both its torn bits are 1, a slot of sources only right behind the extent of its
-//! number. The pages of an extent have consecutive numbers from the entry's, or all of them the entry's.
-//! Absent: where slots are, and when an extent grows.
+//! Invariants: a slot counts only if both its torn bits are 1, a slot of sources only right behind
+//! the extent of its number. The pages of an extent have consecutive numbers from the entry's, or
+//! all of them the entry's. Absent: where slots are, and when an extent grows.
 
 use crate::scheme::entry::{EntryPlace, RmmEntry};
 use bitfield_struct::bitfield;

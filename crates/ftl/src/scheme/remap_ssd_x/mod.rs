@@ -1,16 +1,18 @@
 //! Remap-SSD-X: Remap-SSD with one entry for a run of pages.
 //!
-//! Segments, groups and their life are Remap-SSD's; an entry is an extent. Runs come in two ways. The pages of one
-//! command, or of one stretch of garbage collection, are gathered and stored as one entry (`run`). A stream of
-//! duplicate writes grows the entry it stored last: one aligned 8-byte store replaces the number of pages, so that a
-//! cut leaves the shorter form or the longer one, both true.
+//! Segments, groups and their life are Remap-SSD's; an entry is an extent. Runs come in two ways.
+//! The pages of one command, or of one stretch of garbage collection, are gathered and stored as
+//! one entry (`run`). A stream of duplicate writes grows the entry it stored last: one aligned
+//! 8-byte store replaces the number of pages, so that a cut leaves the shorter form or the longer
+//! one, both true.
 //!
-//! Invariants: what is gathered is stored before anything is reclaimed and before the command's deallocations are; an
-//! entry is durable only after all pages it names; overwriting a page of an extent changes nothing in NVRAM, its
-//! newer witness wins; whoever rewrites an extent rewrites what is valid of it, as new extents under a new number.
-//! Hosts leave free what rewriting the fullest group page by page takes (`reserve`). Rewriting may take more room than
-//! it gives back; where less than that is free, `references_without_room` says what collecting a superblock may have to copy.
-//! Absent: an index from LPNs to entries.
+//! Invariants: what is gathered is stored before anything is reclaimed and before the command's
+//! deallocations are; an entry is durable only after all pages it names; overwriting a page of an
+//! extent changes nothing in NVRAM, its newer witness wins; whoever rewrites an extent rewrites
+//! what is valid of it, as new extents under a new number. Hosts leave free what rewriting the
+//! fullest group page by page takes (`reserve`). Rewriting may take more room than it gives back;
+//! where less than that is free, `references_without_room` says what collecting a superblock may
+//! have to copy. Absent: an index from LPNs to entries.
 
 mod extent;
 mod reclaim;
@@ -67,7 +69,8 @@ pub const SPEC: SchemeSpec = SchemeSpec::new(
 .with_nvram_log()
 .with_check(|config, _| check(config));
 
-/// Runs gathered at a time: as many as a page that garbage collection moves has other owners, mostly.
+/// Runs gathered at a time: as many as a page that garbage collection moves has other owners,
+/// mostly.
 const RUNS_MAX: usize = 16;
 
 /// The entries of one superblock.
@@ -181,7 +184,8 @@ impl RemapSsdX {
         }
     }
 
-    /// Stores what a run has become: by making the entry before it longer if it goes on there, else as an entry.
+    /// Stores what a run has become: by making the entry before it longer if it goes on there, else
+    /// as an entry.
     fn store_run(&mut self, core: &mut Core, run: &Run) {
         let extent = run.close(|| core.tick());
         let Run { sb, purpose, .. } = *run;
@@ -198,9 +202,9 @@ impl RemapSsdX {
         self.groups[sb.0 as usize].may_join |= has_neighbour(core, sb, extent);
         let at = self.take(core, sb, extent, purpose);
 
-        // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and the entry does not
-        // count, or the sources do not and the remap was a copy. An entry before one of its pages would name whatever
-        // is programmed there next.
+        // 1. the pages  2. the entry's words, in any order. Cut inside 2: a torn bit is missing and
+        // the entry does not count, or the sources do not and the remap was a copy. An entry before
+        // one of its pages would name whatever is programmed there next.
         let after = self.after_pages(core, sb, extent, extent.pages);
         let words = extent.words();
         core.media.store_record(
@@ -228,8 +232,8 @@ impl RemapSsdX {
             ..old
         };
 
-        // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before 2: the shorter form
-        // counts. After 2: the longer one does, and both its words are there.
+        // 1. the entry as it was, and the pages that are new in it  2. its second word. Cut before
+        // 2: the shorter form counts. After 2: the longer one does, and both its words are there.
         let waited = if guards.has(Guard::ExtensionAfterPage) {
             new.pages
         } else {
@@ -536,7 +540,8 @@ fn after_pages(core: &Core, clear: ClearId, sb: SbId, extent: &Extent, pages: u3
     }
 }
 
-/// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page behind, by a remap?
+/// Has the LPN in front of an extent's the page in front of its pages, or the one behind the page
+/// behind, by a remap?
 #[inline]
 fn has_neighbour(core: &Core, sb: SbId, extent: &Extent) -> bool {
     let (lpn, first) = (extent.lpn, core.geometry.page(sb, extent.offset).0);

@@ -1,8 +1,8 @@
 //! Reading the groups, NVRAM garbage collection, recovery, and the check.
 //!
-//! Reclaiming a group writes anew what is valid of it (`valid`): the mappings in force. Invariant: a group is rewritten only
-//! if that gives a segment back, which is known before anything is written. Absent: when to reclaim for whom (`admit`
-//! decides).
+//! Reclaiming a group writes anew what is valid of it (`valid`): the mappings in force. Invariant:
+//! a group is rewritten only if that gives a segment back, which is known before anything is
+//! written. Absent: when to reclaim for whom (`admit` decides).
 
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot, lpns_named};
 use super::valid::ValidExtents;
@@ -28,8 +28,8 @@ enum Found {
     Extent(Extent, Range<usize>),
     /// The first word of the slot at this address is unreadable: these LPNs may be in doubt.
     Lost(usize, Range<u32>),
-    /// The second word of the slot at this address is unreadable: its first word, and whether it holds the sources of
-    /// the extent before it.
+    /// The second word of the slot at this address is unreadable: its first word, and whether it
+    /// holds the sources of the extent before it.
     Unknown(usize, EntryPlace, bool),
     /// An unreadable slot that is not valid.
     Nothing(usize),
@@ -94,8 +94,8 @@ impl RemapSsdX {
         false
     }
 
-    /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike; `None` if no segment
-    /// can come of it.
+    /// Slots that rewriting a group may give back, if its extents' shares of valid pages are alike;
+    /// `None` if no segment can come of it.
     fn promise(&self, group: &Group, remapped: u32) -> Option<u64> {
         let (used, remapped) = (
             u64::from(self.segments.used(&group.chain)),
@@ -146,8 +146,9 @@ impl RemapSsdX {
             return false;
         }
 
-        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything before it).
-        // Cut between: both are read, and say the same; where their numbers differ, the new ones have the larger.
+        // 1. entries at their new place  2. zeroes at the old one (`release` waits for everything
+        // before it). Cut between: both are read, and say the same; where their numbers differ, the
+        // new ones have the larger.
         let old = std::mem::take(&mut self.groups[sb.0 as usize]);
         let mut chain = old.chain.continued();
         for slots in valid.slots.chunks(self.segments.slots as usize) {
@@ -246,8 +247,8 @@ impl RemapSsdX {
                         }
                         None => None,
                     },
-                    // The readable word has no torn bit, so the entry was never complete, whatever the other word
-                    // holds.
+                    // The readable word has no torn bit, so the entry was never complete, whatever
+                    // the other word holds.
                     (Err(_), Ok(word)) | (Ok(word), Err(_)) if torn_bits && word & 1 == 0 => {
                         Some(Found::Nothing(at))
                     }
@@ -312,7 +313,8 @@ impl RemapSsdX {
                 }
                 Found::Unknown(at, first, has_sources) => {
                     damaged.push(at);
-                    // Sources are deallocated by a record of their own, for which the command waits before it ends.
+                    // Sources are deallocated by a record of their own, for which the command waits
+                    // before it ends.
                     let is_sane = first.offset() < core.geometry.pages_per_superblock();
                     let counts = is_sane && {
                         let ppn = core.geometry.page(sb, first.offset());
@@ -461,9 +463,9 @@ impl RemapSsdX {
     }
 }
 
-/// An entry could not be read: appends extents for the remapped LPNs of the superblock, as L2P has them. All get new
-/// numbers, those with a readable entry too: it may be older than the one that cannot be read. There are not more extents
-/// than before, since neighbours are in one.
+/// An entry could not be read: appends extents for the remapped LPNs of the superblock, as L2P has
+/// them. All get new numbers, those with a readable entry too: it may be older than the one that
+/// cannot be read. There are not more extents than before, since neighbours are in one.
 #[cold]
 fn append_in_force(core: &mut Core, sb: SbId, out: &mut Vec<Extent>) {
     let remapped = core.remapped_in(sb);

@@ -1,8 +1,8 @@
 //! Runs: remaps of pages in a row that are gathered to become one extent.
 //!
-//! Invariants: each LPN once; the pages are neighbours in one superblock. A host's run owns consecutive numbers, or all
-//! of it the number of its atomic command, so that no other witness of its LPNs has a number between.
-//! Absent: where and when it is stored.
+//! Invariants: each LPN once; the pages are neighbours in one superblock. A host's run owns
+//! consecutive numbers, or all of it the number of its atomic command, so that no other witness of
+//! its LPNs has a number between. Absent: where and when it is stored.
 
 use super::extent::{Extent, PAGES_MAX};
 use crate::contract::Remapping;
@@ -128,8 +128,8 @@ impl Run {
                 wsn: tick(),
                 ..self.extent
             },
-            // Numbers that fall from page to page: all get the newest, which is newer than every earlier witness of
-            // these LPNs and older than every later one, like their own.
+            // Numbers that fall from page to page: all get the newest, which is newer than every
+            // earlier witness of these LPNs and older than every later one, like their own.
             Numbers::Ticks(newest) if self.descending => Extent {
                 wsn: newest,
                 one_number: true,

@@ -1,15 +1,16 @@
 //! What is valid of a group: read from NVRAM, sifted, split and joined.
 //!
-//! An entry of one page is written again as it stands, with its number, unless it may have a neighbour: it names the
-//! mapping in force as truly as before. Entries can be neighbours, or say the same, only if their LPNs are at the same
-//! distance from their pages; a table of bits by that distance sorts out the few that might be. Those, and extents, are
-//! sorted by LPN, and what becomes of them gets one new number. Most groups of single pages need no such table: the L2P
-//! table told when an entry came whether a neighbour of it was there (`Group::may_join`), and if as many entries are
-//! valid as LPNs are remapped to the superblock, no two say the same.
+//! An entry of one page is written again as it stands, with its number, unless it may have a
+//! neighbour: it names the mapping in force as truly as before. Entries can be neighbours, or say
+//! the same, only if their LPNs are at the same distance from their pages; a table of bits by that
+//! distance sorts out the few that might be. Those, and extents, are sorted by LPN, and what
+//! becomes of them gets one new number. Most groups of single pages need no such table: the L2P
+//! table told when an entry came whether a neighbour of it was there (`Group::may_join`), and if as
+//! many entries are valid as LPNs are remapped to the superblock, no two say the same.
 //!
-//! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not confirm is left out,
-//! and only mappings of which `Ended` says that nothing has happened to them go without being asked about.
-//! Absent: whether rewriting pays, and where the result is written.
+//! Invariants: each valid mapping is in one entry of the result; whatever the L2P table does not
+//! confirm is left out, and only mappings of which `Ended` says that nothing has happened to them
+//! go without being asked about. Absent: whether rewriting pays, and where the result is written.
 
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
@@ -115,8 +116,8 @@ impl RemapSsdX {
         self.scratch = extents;
     }
 
-    /// Reads a group straight from NVRAM: entries of one page to `slots`, others to `extents`. `false` if NVRAM must be
-    /// read word by word.
+    /// Reads a group straight from NVRAM: entries of one page to `slots`, others to `extents`.
+    /// `false` if NVRAM must be read word by word.
     fn read_plain(
         &self,
         core: &Core,
@@ -190,7 +191,8 @@ impl ValidExtents {
         take_out(&mut self.slots, &self.doubtful);
     }
 
-    /// Moves the entries that may have a neighbour, or another entry that says the same, from `slots` to `pieces`.
+    /// Moves the entries that may have a neighbour, or another entry that says the same, from
+    /// `slots` to `pieces`.
     fn part_neighbours(&mut self) {
         let Self {
             slots,

@@ -1,8 +1,8 @@
 //! NVRAM in segments of one size, each owned by one superblock while it is in use (FAST'21 §4.3).
 //!
-//! Invariants: a segment is in one chain or free; it is zeroed before use, and its head is durable before its slots;
-//! it is zeroed again only after everything that superseded its slots is durable. Absent: what the slots hold, and
-//! when to take or to release.
+//! Invariants: a segment is in one chain or free; it is zeroed before use, and its head is durable
+//! before its slots; it is zeroed again only after everything that superseded its slots is durable.
+//! Absent: what the slots hold, and when to take or to release.
 
 mod head;
 
@@ -17,8 +17,8 @@ use remap_ssd_media::{After, ClearId, Geometry, OpKind, Purpose, SbId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Limit of a group's segment numbers: 30 bits. They grow for as long as the incarnation lasts, however few segments
-/// the group has.
+/// Limit of a group's segment numbers: 30 bits. They grow for as long as the incarnation lasts,
+/// however few segments the group has.
 const SEQUENCE_END: u32 = 1 << 30;
 /// From this number on, segments are reserved for garbage collection and rewriting.
 const SEQUENCE_HOSTS: u32 = SEQUENCE_END - (1 << 26);
@@ -82,8 +82,8 @@ impl Chain {
         }
     }
 
-    /// Are the segment numbers nearly used up, so that host remaps must be demoted to copies until the superblock is
-    /// collected?
+    /// Are the segment numbers nearly used up, so that host remaps must be demoted to copies until
+    /// the superblock is collected?
     #[inline]
     pub fn is_numbered_out(&self) -> bool {
         self.sequence >= SEQUENCE_HOSTS
@@ -203,8 +203,8 @@ impl Segments {
         at
     }
 
-    /// Takes slots for records of their size that move within their chain, and stores them; the caller charges them.
-    /// `after` says what each waits for, given what its segment waits for.
+    /// Takes slots for records of their size that move within their chain, and stores them; the
+    /// caller charges them. `after` says what each waits for, given what its segment waits for.
     pub fn take_run<const W: usize>(
         &mut self,
         core: &mut Core,
@@ -225,8 +225,8 @@ impl Segments {
         }
     }
 
-    /// Moves the records at these words within their chain, as they stand; only while the media is plain. The caller
-    /// charges them.
+    /// Moves the records at these words within their chain, as they stand; only while the media is
+    /// plain. The caller charges them.
     #[inline(always)]
     pub fn move_run<const W: usize>(
         &mut self,
@@ -251,8 +251,8 @@ impl Segments {
 
     fn grow(&mut self, core: &mut Core, chain: &mut Chain, sb: SbId, purpose: Purpose) {
         let (segment, clear) = self.free.pop_front().expect("a free segment was secured");
-        // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that landed before the
-        // metadata would be read as another superblock's.
+        // 1. zeroes  2. segment metadata  3. slots. Cut before 2: the segment is free. Slots that
+        // landed before the metadata would be read as another superblock's.
         let zeroed = core.config.guards.has(Guard::SegmentZeroed);
         let after = if zeroed {
             After::clear(clear)
@@ -330,7 +330,8 @@ impl Segments {
         core.media.prefetch_words(at..at + self.segment_words);
     }
 
-    /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed where it must be.
+    /// Examines all segments (FAST'21 §4.5): the chains by superblock. What is not in one is zeroed
+    /// where it must be.
     pub fn read_back(&mut self, core: &mut Core, witnesses: &mut Witnesses) -> Vec<Chain> {
         let bytes = self.capacity_bytes();
         witnesses.report.nvram_bytes += bytes;
@@ -389,7 +390,8 @@ impl Segments {
         (0..self.slots).map(move |slot| self.slot_word(segment, slot))
     }
 
-    /// Upper bound of the entry numbers in a segment of a chain: the number at which the next segment was allocated.
+    /// Upper bound of the entry numbers in a segment of a chain: the number at which the next
+    /// segment was allocated.
     pub fn newest_in(&self, core: &mut Core, chain: &Chain, index: usize) -> u64 {
         let next = chain
             .segments
@@ -398,8 +400,8 @@ impl Segments {
         next.map_or(u64::MAX, |word| SegmentHead::from_bits(word).wsn())
     }
 
-    /// Stores the unreadable words anew; `damaged` are those of slots. The pages that mark the LPNs in doubt are
-    /// programmed, or under way.
+    /// Stores the unreadable words anew; `damaged` are those of slots. The pages that mark the LPNs
+    /// in doubt are programmed, or under way.
     pub fn heal(&mut self, core: &mut Core, damaged: Vec<usize>) {
         for (word, link) in std::mem::take(&mut self.links) {
             core.media
@@ -442,8 +444,8 @@ impl Segments {
         }
     }
 
-    /// The number of each segment of a chain. An unreadable one is found by the segment that links to it, or by the gap
-    /// in the sequence, or is the first.
+    /// The number of each segment of a chain. An unreadable one is found by the segment that links
+    /// to it, or by the gap in the sequence, or is the first.
     fn numbered(&mut self, core: &mut Core, found: Vec<Found>) -> Vec<(u32, u32)> {
         let known: Vec<(u32, u32)> = found
             .iter()
@@ -469,8 +471,8 @@ impl Segments {
             known.iter().any(|at| at.0 > *next) && known.iter().all(|at| at.0 != *next)
         });
         let first = known.iter().min().map_or(0, |(sequence, _)| *sequence);
-        // What was stored in a segment is not newer than the next one's head. Heads alone do not tell where several were
-        // taken at one time, to rewrite a group.
+        // What was stored in a segment is not newer than the next one's head. Heads alone do not
+        // tell where several were taken at one time, to rewrite a group.
         let mut others = found.iter().filter(|at| at.segment != lost.segment);
         let is_last =
             others.all(|at| at.wsn <= lost.wsn && self.newest_slot(core, at.segment) <= lost.wsn);

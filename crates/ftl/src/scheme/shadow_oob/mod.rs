@@ -1,21 +1,24 @@
 //! Copyless Copy (HPCC'19 §II): the LPNs that share a page stand in DRAM, in a *shadow* of its OOB.
 //!
-//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to 2^n - 1 in all
-//! (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a capacitor has energy for so many flash
-//! pages (`energy_pages`), and the shadows are programmed to flash that has been kept erased for them (`saved`). What
-//! recovery reads is flash alone.
+//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to 2^n
+//! - 1 in all (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a
+//! capacitor has energy for so many flash pages (`energy_pages`), and the shadows are programmed to
+//! flash that has been kept erased for them (`saved`). What recovery reads is flash alone.
 //!
-//! DRAM is words of the NVRAM image without NVRAM's costs: `log_bytes` of entries. As everywhere, L2P and counts are not
-//! saved but follow from OOBs, tails and entries, so that a mapping needs an entry only where no OOB tells of it.
+//! DRAM is words of the NVRAM image without NVRAM's costs: `log_bytes` of entries. As everywhere,
+//! L2P and counts are not saved but follow from OOBs, tails and entries, so that a mapping needs an
+//! entry only where no OOB tells of it.
 //!
-//! Order at power-on: 1. reserved flash is opened: erased, and its heads  2. the entries in force are put into DRAM
-//! 3. the device is *armed*, after everything  4. new entries (fence)  5. what was saved before is erased, after everything.
-//! Cut before 3: nothing is saved, and what was saved before counts. After 3: what is in DRAM is saved, which is all; and
-//! what was saved before says nothing newer.
+//! Order at power-on: 1. reserved flash is opened: erased, and its heads  2. the entries in force
+//! are put into DRAM
+//! 3. the device is *armed*, after everything  4. new entries (fence)  5. what was saved before is
+//!    erased, after everything. Cut before 3: nothing is saved, and what was saved before counts.
+//!    After 3: what is in DRAM is saved, which is all; and what was saved before says nothing newer.
 //!
-//! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has room for all slots; while
-//! not, every one has a saved entry, and none is made. A slot is used again only after it has been zeroed, which waits for
-//! what superseded its entry. Absent: what happens when power fails (`saved`).
+//! Invariants: while armed, every remapped LPN has an entry in DRAM, and the reserved flash has
+//! room for all slots; while not, every one has a saved entry, and none is made. A slot is used
+//! again only after it has been zeroed, which waits for what superseded its entry. Absent: what
+//! happens when power fails (`saved`).
 
 mod saved;
 
@@ -49,8 +52,8 @@ pub const SPEC: SchemeSpec = SchemeSpec {
             name: "shadow-oob",
             spans_all_dies: true,
             medium: Medium::Flash,
-            // `UnsharedRenewed`: of remaps that stay in force, some were made to pages that are older than what their LPNs had
-            // before.
+            // `UnsharedRenewed`: of remaps that stay in force, some were made to pages that are
+            // older than what their LPNs had before.
             guards: &[
                 Guard::CapacitorEnergy,
                 Guard::ArmedLast,
@@ -119,11 +122,13 @@ pub(super) struct ShadowOob {
     /// Will DRAM be saved?
     armed: bool,
     found: Found,
-    /// Entries by the superblock that they name a page of. Of several with one LPN and offset the last is the newest.
+    /// Entries by the superblock that they name a page of. Of several with one LPN and offset the
+    /// last is the newest.
     tags: Vec<Vec<Tag>>,
     /// Slots that hold nothing, longest free first, with the zeroing to wait for.
     free: VecDeque<(u32, ClearId)>,
-    /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many slots.
+    /// LPNs remapped to pages of the superblock that has the most: collecting it takes so many
+    /// slots.
     fullest: u32,
     /// Stale entries below which it is not worth looking for them.
     reclaim_pays_from: usize,
@@ -231,9 +236,10 @@ impl ShadowOob {
             return false;
         }
 
-        // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation, after everything.
-        // Cut before 2: what was saved before counts. A device that was armed too early would save to flash that is not
-        // erased, or whose head is not there, or not all entries.
+        // 1. heads and erases of the reserved flash; where it is; the entries  2. the generation,
+        // after everything. Cut before 2: what was saved before counts. A device that was armed too
+        // early would save to flash that is not erased, or whose head is not there, or not all
+        // entries.
         let words = self
             .found
             .empty
@@ -286,8 +292,8 @@ impl ShadowOob {
     /// Puts an entry into the slot that has been free longest.
     fn store(&mut self, core: &mut Core, entry: &Remapping, purpose: Purpose) -> u32 {
         let (slot, clear) = self.free.pop_front().expect("a slot was secured");
-        // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was being written, one: its
-        // torn bit is missing then.
+        // 1. zeroes, and the page  2. the entry's words. DRAM keeps both or, of an entry that was
+        // being written, one: its torn bit is missing then.
         let mut after = After::clear(clear);
         if core.config.guards.has(Guard::EntryAfterPage) {
             after = after.and(After::page(entry.ppn));
@@ -323,8 +329,8 @@ impl ShadowOob {
         self.free.push_back((slot, clear));
     }
 
-    /// Drops the entries of a superblock that are not in force, and all but the newest of one mapping. Only those whose
-    /// remap may have ended are looked up in L2P.
+    /// Drops the entries of a superblock that are not in force, and all but the newest of one
+    /// mapping. Only those whose remap may have ended are looked up in L2P.
     fn sweep(&mut self, core: &mut Core, sb: SbId) {
         const AHEAD: usize = 24;
         let mut tags = std::mem::take(&mut self.tags[sb.0 as usize]);
@@ -337,7 +343,8 @@ impl ShadowOob {
                 .map(|(at, _): (u32, _)| at),
         );
 
-        // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is not in force.
+        // Newest first: an LPN once seen is hidden, so that an older entry of the same mapping is
+        // not in force.
         for index in (0..doubtful.len()).rev() {
             if let Some(next) = index.checked_sub(AHEAD) {
                 core.map.prefetch(tags[doubtful[next] as usize].lpn);
@@ -445,7 +452,8 @@ impl ShadowOob {
         let mut newest = None;
         for offset in 0..core.geometry.pages_per_superblock() {
             let page = core.geometry.page(sb, offset);
-            // A bad block is not erased any more: what an earlier life tore there stays, and says nothing.
+            // A bad block is not erased any more: what an earlier life tore there stays, and says
+            // nothing.
             let is_bad = superblock.bad >> core.geometry.die_of_offset(offset) & 1 == 1;
             if is_bad || !core.media.is_programmed(page) || offset == superblock.head {
                 continue;
@@ -590,7 +598,8 @@ impl Recover for ShadowOob {
         // What was saved last is all that was in DRAM then. An earlier one says nothing newer.
         let newest = pages.pop_last();
         let last = newest.as_ref().map(|(last, _)| *last);
-        // What cannot be read is of the generation of the pages around it; alone, it may be of the last one.
+        // What cannot be read is of the generation of the pages around it; alone, it may be of the
+        // last one.
         if let Some(at) = unreadable
             .iter()
             .find(|at| at.generation.is_none() || at.generation == last)
@@ -637,7 +646,8 @@ impl Recover for ShadowOob {
             self.sweep(core, SbId(index));
         }
         core.blocks.close_log();
-        // Without flash to reserve, the saved entries go on counting, and nothing is remapped before there is some.
+        // Without flash to reserve, the saved entries go on counting, and nothing is remapped
+        // before there is some.
         if !core.is_used_up() {
             self.arm(core);
         }
