@@ -15,15 +15,15 @@ pub mod campaign;
 pub mod code;
 pub mod cut;
 pub mod damage;
+pub mod dut;
 pub mod files;
-pub mod line;
+pub mod history;
 pub mod marks;
 pub mod oracle;
 mod quiet;
 pub mod run;
 pub mod script;
 pub mod setup;
-pub mod trail;
 
 pub use code::Code;
 pub use marks::Marks;

@@ -24,7 +24,6 @@ use bitfield_struct::bitfield;
 use remap_ssd_media::{After, Purpose};
 use std::ops::Range;
 
-/// The slot.
 #[bitfield(u64)]
 struct SlotWord {
     /// Number of the command under way; 0 if there is none. Of an idle slot: the sum of the numbers

@@ -156,7 +156,6 @@ impl BlockMap {
     pub fn entries_of(&self, block: u32) -> u32 {
         self.blocks[block as usize].extension.len() as u32
     }
-    /// Blocks.
     pub fn blocks(&self) -> u32 {
         self.blocks.len() as u32
     }

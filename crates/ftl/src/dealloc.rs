@@ -28,7 +28,6 @@ pub struct DeallocWhen {
     pub doubt: bool,
     #[bits(20)]
     __: u32,
-    /// Sequence number.
     #[bits(42)]
     pub wsn: u64,
 }
@@ -71,7 +70,6 @@ pub struct Record {
     pub lpn: u32,
     /// Pages.
     pub len: u32,
-    /// Sequence number.
     pub wsn: u64,
     /// Its first word in NVRAM.
     pub at: usize,

@@ -82,15 +82,12 @@ struct Doubt {
 /// A page that was written under one LPN and names another as its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hinted {
-    /// The LPN.
     pub lpn: u32,
     /// Number of the write.
     pub wsn: u64,
     /// When the superblock was opened: the younger of two copies counts.
     pub opened: u64,
-    /// The home.
     pub home: u32,
-    /// The page.
     pub ppn: Ppn,
 }
 

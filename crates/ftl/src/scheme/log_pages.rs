@@ -19,7 +19,6 @@ use std::sync::Arc;
 /// zero.
 const UNIT: usize = 16;
 
-/// A log page.
 pub(super) struct LogPage {
     pub page: Ppn,
     pub bytes: Arc<[u8]>,

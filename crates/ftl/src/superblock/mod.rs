@@ -102,7 +102,6 @@ pub struct Superblock {
     pub erased: ClearId,
 }
 
-/// All superblocks.
 pub struct Superblocks {
     geometry: Geometry,
     guards: Guards,

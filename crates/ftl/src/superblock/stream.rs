@@ -32,7 +32,6 @@ impl Config {
 pub struct AllocatedPage {
     /// Which, and where.
     pub slot: Slot,
-    /// Its superblock.
     pub sb: SbId,
     /// The superblock's incarnation.
     pub incarnation: u32,
@@ -41,12 +40,10 @@ pub struct AllocatedPage {
 }
 
 impl AllocatedPage {
-    /// The page.
     #[inline(always)]
     pub fn ppn(&self) -> Ppn {
         self.slot.ppn
     }
-    /// Its OOB.
     #[inline(always)]
     pub fn oob(&self, lpn: u32, wsn: u64) -> Oob {
         Oob::new(lpn, wsn, self.incarnation)
@@ -58,13 +55,10 @@ impl AllocatedPage {
 pub struct Open {
     /// Which.
     pub sb: SbId,
-    /// Its incarnation.
     pub incarnation: u32,
     /// Next offset to hand out, and the row and die it is in.
     pub next: u32,
-    /// Its row.
     pub row: u32,
-    /// Its die.
     pub die: u32,
     /// First offset of the tail's place.
     pub end: u32,

@@ -140,7 +140,6 @@ struct LogSuperblock {
     live: usize,
 }
 
-/// The log.
 pub(super) struct GroupLog {
     shape: Shape,
     superblocks_max: usize,

@@ -21,7 +21,6 @@ pub(super) struct GroupOwner {
     /// Superblock that the entries' offsets are in.
     #[bits(21)]
     pub superblock: u32,
-    /// Its incarnation.
     #[bits(21)]
     pub incarnation: u32,
     #[bits(22)]

@@ -25,7 +25,6 @@ impl RemapSsd {
         self.segments.free()
     }
 
-    /// Segments in all.
     pub(in crate::scheme) fn segments(config: &Config) -> u64 {
         config.log_bytes / u64::from(config.segment_bytes)
     }

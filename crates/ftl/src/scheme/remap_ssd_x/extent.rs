@@ -11,7 +11,6 @@
 use crate::scheme::entry::{EntryPlace, RmmEntry};
 use bitfield_struct::bitfield;
 
-/// Words of a slot.
 pub(super) const SLOT_WORDS: usize = 2;
 
 /// Pages of an extent at most.
@@ -49,7 +48,6 @@ pub(super) struct Extent {
     pub lpn: u32,
     /// First page offset in the superblock.
     pub offset: u32,
-    /// Pages.
     pub pages: u32,
     /// Number of the first page.
     pub wsn: u64,

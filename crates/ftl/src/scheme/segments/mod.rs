@@ -23,7 +23,6 @@ const SEQUENCE_END: u32 = 1 << 30;
 /// From this number on, segments are reserved for garbage collection and rewriting.
 const SEQUENCE_HOSTS: u32 = SEQUENCE_END - (1 << 26);
 
-/// All segments.
 pub(super) struct Segments {
     base: usize,
     segment_words: usize,
@@ -126,7 +125,6 @@ impl Segments {
         segments as u64 * self.segment_words as u64 * 8
     }
 
-    /// Bytes of all.
     pub fn capacity_bytes(&self) -> u64 {
         self.bytes(self.count as usize)
     }
@@ -151,7 +149,6 @@ impl Segments {
         self.bytes(self.longest)
     }
 
-    /// Slots in all.
     pub fn capacity_slots(&self) -> u64 {
         u64::from(self.count) * u64::from(self.slots)
     }

@@ -1,7 +1,7 @@
 //! Copyless Copy (HPCC'19 §II): the LPNs that share a page stand in DRAM, in a *shadow* of its OOB.
 //!
-//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to 2^n
-//! - 1 in all (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a
+//! A page counts its LPNs with n bits, and its shadow names those that the OOB does not, up to
+//! 2^n - 1 in all (`count_max`). A remap is a store to DRAM and nothing else. When power fails, a
 //! capacitor has energy for so many flash pages (`energy_pages`), and the shadows are programmed to
 //! flash that has been kept erased for them (`saved`). What recovery reads is flash alone.
 //!

@@ -5,10 +5,10 @@
 
 use crate::damage::Doubts;
 use crate::files::{self, FileModel};
+use crate::history::{Event, History};
 use crate::oracle::{CommandId, Content, LOST, Oracle, ZEROES};
 use crate::script::{Command, Generator, content_of_many};
 use crate::setup::Setup;
-use crate::trail::{Event, Trail};
 use remap_ssd_ftl::{FileStatus, Ftl, Refusal, Remap};
 use remap_ssd_media::geometry::PAGE_BYTES;
 use remap_ssd_media::{AckSet, ContentMode, Media, Page, Payload};
@@ -44,7 +44,7 @@ impl Failure {
 }
 
 /// A device that is powered on.
-pub struct Line {
+pub struct DeviceUnderTest {
     /// The firmware.
     pub ftl: Ftl,
     /// The model.
@@ -64,7 +64,7 @@ pub struct Line {
     pub read_only: bool,
 }
 
-impl Line {
+impl DeviceUnderTest {
     /// A new device, formatted.
     ///
     /// # Errors
@@ -105,8 +105,8 @@ impl Line {
     ///
     /// # Errors
     /// The firmware refuses it.
-    pub fn submit(&mut self, command: Command, trail: &mut Trail) -> Result<(), Failure> {
-        trail.push(Event::Submitting(command));
+    pub fn submit(&mut self, command: Command, history: &mut History) -> Result<(), Failure> {
+        history.push(Event::Submitting(command));
         self.ftl.media_mut().begin_command();
         let result = self.execute(&command);
         let ack = self.ftl.media_mut().take_ack();
@@ -121,7 +121,7 @@ impl Line {
         if !matches!(command, Command::Background { .. }) {
             let id = self.oracle.submit(&command);
             self.doubts.submit(id, &command);
-            trail.push(Event::Submitted(id, command));
+            history.push(Event::Submitted(id, command));
             match (command, status) {
                 (Command::FileWrite { lpn, page, .. }, Some(status)) => {
                     self.files
@@ -135,7 +135,7 @@ impl Line {
                 self.in_flight.push((id, ack));
             }
         } else {
-            trail.push(Event::Idled);
+            history.push(Event::Idled);
         }
         Ok(())
     }
@@ -221,19 +221,19 @@ impl Line {
     }
 
     /// The host sees the acknowledgement of command `at` of those in flight.
-    pub fn acknowledge(&mut self, at: usize, trail: &mut Trail) {
+    pub fn acknowledge(&mut self, at: usize, history: &mut History) {
         let (id, ack) = self.in_flight.swap_remove(at);
         self.ftl.media_mut().settle(&ack);
         self.oracle.acknowledge(id);
         self.doubts.acknowledge(id);
         self.files.acknowledge(id);
-        trail.push(Event::Acknowledged(id));
+        history.push(Event::Acknowledged(id));
     }
 
     /// Everything under way ends; the host has not noticed yet.
-    pub fn settle_all(&mut self, trail: &mut Trail) {
+    pub fn settle_all(&mut self, history: &mut History) {
         self.ftl.media_mut().settle_all();
-        trail.push(Event::Settled);
+        history.push(Event::Settled);
     }
 
     /// Reads every LPN into `read`.
