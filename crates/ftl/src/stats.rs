@@ -1,5 +1,6 @@
 //! Counters of what the firmware did since it was powered on; a run subtracts two readings.
 
+use serde::Serialize;
 use std::ops::Sub;
 
 /// Why a remap became a physical copy.
@@ -74,10 +75,11 @@ impl Sub for SchemeCounters {
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters, in pages unless said otherwise.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
-            /// The scheme's own.
+            /// The scheme's own, which `Ftl::scheme_counters` names.
+            #[serde(skip)]
             pub scheme: SchemeCounters,
         }
         impl Sub for Stats {
