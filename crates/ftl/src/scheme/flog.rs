@@ -18,8 +18,7 @@ use crate::contract::{
     Usage,
 };
 use crate::core::Core;
-use crate::error::ConfigError;
-use crate::error::RecoveryError;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{Hue, Medium, SchemeFacts};
 use crate::layout::Layout;

@@ -21,8 +21,7 @@ use crate::contract::{
     Inspect, LookAhead, OwnerRef, Ownership, Persist, Recover, Remapping, SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::error::ConfigError;
-use crate::error::RecoveryError;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::SchemeFacts;
 use crate::layout::Layout;

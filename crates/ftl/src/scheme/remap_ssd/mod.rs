@@ -19,8 +19,7 @@ use crate::contract::{
     Usage,
 };
 use crate::core::Core;
-use crate::error::ConfigError;
-use crate::error::RecoveryError;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{Hue, SchemeFacts};
 use crate::stats::Demotion;

@@ -19,8 +19,7 @@ use crate::contract::{
     SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::error::ConfigError;
-use crate::error::RecoveryError;
+use crate::error::{ConfigError, RecoveryError};
 use crate::kind::SchemeFacts;
 use crate::scheme::entry::RmmEntry;
 use crate::stats::Demotion;

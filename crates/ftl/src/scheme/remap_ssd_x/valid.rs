@@ -15,8 +15,7 @@
 use super::extent::{Extent, PAGES_MAX, SLOT_WORDS, Slot};
 use super::{EXTENTS_JOINED, EXTENTS_SPLIT, RemapSsdX};
 use crate::core::Core;
-use crate::scheme::entry::EntryOwners;
-use crate::scheme::entry::RmmEntry;
+use crate::scheme::entry::{EntryOwners, RmmEntry};
 use crate::scheme::sift::{find_doubtful, take_out};
 use remap_ssd_media::{Ppn, SbId};
 

@@ -29,8 +29,7 @@ use crate::contract::{
     SchemeSpec, Usage,
 };
 use crate::core::Core;
-use crate::error::ConfigError;
-use crate::error::RecoveryError;
+use crate::error::{ConfigError, RecoveryError};
 use crate::guard::Guard;
 use crate::kind::{Medium, SchemeFacts};
 use crate::layout::Layout;
