@@ -157,7 +157,7 @@ impl Shape {
     /// It cannot be.
     pub fn config(&self, size: u64) -> Result<DeviceConfig, Failure> {
         let (scheme, dedup) = (
-            self.scheme.unwrap_or(SchemeKind::default()),
+            self.scheme.unwrap_or_default(),
             self.dedup.unwrap_or(false),
         );
         let (namespaces, snapshots) = (self.namespaces.unwrap_or(1), self.snapshots.unwrap_or(0));
